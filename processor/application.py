@@ -41,11 +41,10 @@ STEP_S = 0.2
 
 
 class Run(Protocol):
-    """One run of a stream (`processor.source.stream.Stream`)."""
+    """The port of a stream's run (`processor.source.stream.Stream`)."""
 
     @property
-    def has_decided(self) -> bool:
-        """Whether it has committed a batch."""
+    def has_decided(self) -> bool: ...
 
     def run(self) -> None:
         """Runs until `stop`; nothing of it is held when it returns or raises."""
@@ -54,32 +53,30 @@ class Run(Protocol):
 
 
 class WorkStream(Protocol):
-    """One stream as it is begun, over and over (`processor.opening.OpenableStream`)."""
+    """The port of a stream that is begun over and over (`processor.opening.OpenableStream`)."""
 
     @property
     def name(self) -> str: ...
     def idle_because(self) -> str | None:
-        """Why there is nothing to do at the moment; None where there is."""
+        """Says why there is nothing to do at the moment; None where there is."""
 
     @property
     def lease(self) -> Lease: ...
-    def begin(self) -> Run:
-        """A run of the stream, with an epoch of its own."""
+    def begin(self) -> Run: ...
 
     def follow(self) -> None:
-        """The next run may take the journal over from whichever process began its last epoch."""
+        """Lets the next run take the journal over from whichever process began its last epoch."""
 
     def prepare(self) -> None:
         """Makes ready what a run needs and no other process notices; done once, it costs nothing."""
 
     def stand_by(self) -> None:
-        """While another process decides the stream: follows it, to be quick when it is this one's turn. It doesn't
-        raise.
-        """
+        """Follows the stream while another process decides it, to be quick when it is this one's turn. It doesn't
+        raise."""
 
 
 class Reports(Protocol):
-    """Where a stream's state is reported (`processor.reporting.status.StreamStatus`)."""
+    """The port to which a stream's state is reported (`processor.reporting.status.StreamStatus`)."""
 
     def off(self, why: str) -> None: ...
     def outage(self, reason: str, tries: int) -> None: ...
@@ -107,7 +104,7 @@ class Backoff:
 
 
 class StreamLoop:
-    """One stream until `stop`: wait for the lease, begin, run, sort what failed, wait, and begin again.
+    """Runs a stream until `stop`: it waits for the lease, begins, runs, sorts what failed, waits, and begins again.
 
     - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through outages
       and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
@@ -150,7 +147,6 @@ class StreamLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks for a stop after the batch under way."""
         self._stop.set()
         running = self._running
         if running is not None:
@@ -181,7 +177,7 @@ class StreamLoop:
             self._stream.lease.release()
 
     def _run(self) -> None:
-        """Until `stop`, through takeovers, refusals and outages; raises any other failure."""
+        """Runs until `stop`, through takeovers, refusals and outages; raises any other failure."""
         while not self._stop.is_set():
             try:
                 if self._lead():
@@ -261,7 +257,7 @@ class StreamLoop:
             self._stop.wait(LOOK_S)
 
     def _wait_for_a_person(self, refused: Refused) -> None:
-        """Until it is time to check whether a person has decided, or has put back what was there before."""
+        """Waits until it is time to check whether a person has decided, or has put back what was there before."""
         if str(refused) != self._refused:
             log.error("%s", refused)
         self._refused = str(refused)

@@ -25,7 +25,7 @@ ENDED_KEPT_S = 600
 
 
 class ReceiverClaims:
-    """The claims of one mode's receivers. ``shards``: how many processors announce a generation."""
+    """The claims that receivers of one mode hold. ``shards``: how many processors announce a generation."""
 
     def __init__(self, settings: RedisSettings, mode: Mode, shards: int) -> None:
         self._settings = settings

@@ -89,8 +89,10 @@ FOLLOW_EVERY_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the streams of one Spark application share. ``executors`` run its tasks.
-    ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events."""
+    """The things that the streams of one Spark application share. ``executors`` run its tasks.
+
+    ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events.
+    """
 
     session: SparkSession
     kafka: KafkaSettings
@@ -104,9 +106,8 @@ class Shared:
 
 
 class OpenableStream:
-    """One stream of the application, which may be begun over and over (`processor.application.WorkStream`): always by
-    the same tenure.
-    """
+    """A stream of the application, which may be begun over and over, always by the same tenure
+    (`processor.application.WorkStream`)."""
 
     def __init__(self, wired: Wired, shared: Shared, status: StreamStatus) -> None:
         self._wired = wired
@@ -132,7 +133,7 @@ class OpenableStream:
         return self._lease
 
     def follow(self) -> None:
-        """The next run may take the journal over from whichever process began its last epoch.
+        """Lets the next run take the journal over from whichever process began its last epoch.
 
         :raises StorageDown: the journal can't be reached
         :raises JournalBroken: its last entry isn't whole
@@ -149,7 +150,7 @@ class OpenableStream:
             self._warm(open_source(wired, shared))
 
     def stand_by(self) -> None:
-        """An index on a disk of its own follows the journal."""
+        """Lets an index on a disk of its own follow the journal."""
         now = self._shared.clock.monotonic()
         if now < self._follows_at:
             return
@@ -177,7 +178,6 @@ class OpenableStream:
             self._index = None
 
     def begin(self) -> Stream:
-        """One run of the stream."""
         wired, shared = self._wired, self._shared
         self._close_index()
         source = open_source(wired, shared)
@@ -201,7 +201,7 @@ class OpenableStream:
         self._is_warm = True
 
     def _open(self, source: Source) -> Batches:
-        """The epoch is committed first, then everything catches up by seq. After an error nothing is held."""
+        """Commits the epoch first, then everything catches up by seq. After an error nothing is held."""
         wired, shared, metrics = self._wired, self._shared, self._status.metrics
         stream, places = wired.name, wired.places
         with contextlib.closing(source.log()) as there:
@@ -275,7 +275,7 @@ class OpenableStream:
             return batches
 
     def _free_claims(self, generation: int) -> FreeClaims:
-        """Of a stream that reads what receivers publish; no other source has claims."""
+        """Only a stream that reads what receivers publish has claims to free."""
         claims = self._shared.claims
         if claims is None or self._partitions is None:
             return no_claims
@@ -283,7 +283,7 @@ class OpenableStream:
 
     @property
     def _partitions(self) -> int | None:
-        """By which entities are divided, of a stream that decides what receivers publish."""
+        """Returns the number of partitions that divide entities, for a stream that decides what receivers publish."""
         ours = self._wired.rules.events_topic == topics_of(self._wired.mode).events
         return self._shared.kafka.events_partitions if ours else None
 
@@ -291,7 +291,7 @@ class OpenableStream:
         return {} if self._partitions is None else {PARTITIONS_NOTE: str(self._partitions)}
 
     def _check_positions(self, source: Source, there: Log) -> JournalState | None:
-        """Where the journal stands before an epoch begins; None where there is none yet.
+        """Returns where the journal stands before an epoch begins; None where there is none yet.
 
         :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
             ahead of it
@@ -335,7 +335,7 @@ class OpenableStream:
         )
 
     def _anchors(self, state: JournalState) -> Anchoring:
-        """What the writer before this one could not anchor is anchored now."""
+        """Anchors what the writer before this one could not anchor."""
         shared = self._shared
         settings = {"acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}
         anchors = Anchoring(
@@ -351,7 +351,8 @@ class OpenableStream:
 
 
 def open_source(wired: Wired, shared: Shared) -> Source:
-    """The source of a stream, not asked for anything yet; who its feed names is known to the handler from now on."""
+    """Makes the source of a stream, which isn't asked for anything yet; the handler knows from now on whom its feed
+    names."""
     events, control = wired.rules.events_topic, wired.rules.control_topic
     if wired.reads is None:
         starting = starts_of(wired.config.starting_offsets)
@@ -365,7 +366,6 @@ def open_source(wired: Wired, shared: Shared) -> Source:
 
 
 def _map_stage(wired: Wired, shared: Shared) -> MapStage:
-    """For what comes from Kafka; whether the handler runs in it is the handler's to say."""
     # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
     stage = Pass(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where, foreign=wired.foreign)
@@ -374,7 +374,7 @@ def _map_stage(wired: Wired, shared: Shared) -> MapStage:
 
 
 def _tasks(wired: Wired, shared: Shared) -> Callable[[], int]:
-    """Says how many tasks of the stream's handlers run at a time now."""
+    """Makes a function that says how many tasks of the stream's handlers run at a time now."""
     executors = shared.executors
     return lambda: wired.config.tasks_max or executors.tasks
 
@@ -407,7 +407,7 @@ def check_dead_letter_topic(wired: Wired, shared: Shared, held: Held) -> None:
 
 
 def check_own_topics(wired: Wired, shared: Shared) -> None:
-    """payhook's own topics; a source of other records is its owner's to look after.
+    """Checks payhook's own topics; a source of other records is its owner's to look after.
 
     :raises TopicsUnfit: one of them could lose records
     :raises KafkaSilent: Kafka doesn't tell
@@ -421,8 +421,9 @@ def check_own_topics(wired: Wired, shared: Shared) -> None:
 
 
 def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
-    """A topic that is gone isn't created by asking for it: it would have the broker's number of partitions, and no
-    mark.
+    """Makes a producer that never creates a missing topic by asking for it.
+
+    Such a topic would have the broker's number of partitions, and no mark.
     """
     settings: dict[str, Any] = {
         "acks": "all",
@@ -438,14 +439,12 @@ def _republisher(wired: Wired, shared: Shared) -> Republisher | None:
 
 
 def _put_back(wired: Wired, shared: Shared) -> PutBack | None:
-    """Of a stream that reads another program's topic."""
     if wired.foreign is None:
         return None
     return PutBack(partial(open_producer, shared.kafka, REPUBLISH), partial(KafkaLog, shared.kafka))
 
 
 def _decided(report: Callable[[Sequence[Item]], None], hooks: HookRunner, items: Sequence[Item]) -> None:
-    """What one commit decided is reported, and told to the stream's own code."""
     report(items)
     hooks.scheduled(item.row for item in items)
 

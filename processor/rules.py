@@ -1,4 +1,4 @@
-"""What a work stream's configuration says about deciding."""
+"""The part of a work stream's configuration that deciding needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROBE_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """One work stream's rules, as its batches need them. Times in seconds.
+    """The rules of one work stream, as its batches need them. Times in seconds.
 
     ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
     behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
@@ -68,21 +68,20 @@ class StreamRules:
 
     @property
     def outage(self) -> RetryPolicy:
-        """When a blocked stream tries again."""
         return self.policies.get(ErrorKind.SBE) or parse_policy(f"forever(1s, x2, max {self.probe_s_max}s)")
 
     def policy_of(self, kind: ErrorKind) -> RetryPolicy:
-        """By which an event goes that fails so for the first time."""
+        """Returns the policy of an event that fails so for the first time."""
         return self.policies.get(kind, self.policy)
 
     @property
     def tries_min(self) -> int | None:
-        """The fewest retries after which an event is dead; None: it never is."""
+        """Returns the fewest retries after which an event is dead; None: it never is."""
         tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
         return min((one for one in tries if one is not None), default=None)
 
     @property
     def event_keys(self) -> Keys | None:
-        """With which one of its events is signed now; None: it takes events of others than payhook."""
+        """Returns the keys of which one signs each event now; None: the stream takes events of others than payhook."""
         is_ours = self.events_topic == topics_of(self.mode).events
         return self.record_keys.now if is_ours and self.record_keys is not None else None

@@ -16,7 +16,7 @@ SHARDS_MAX = 64
 
 
 class DeadHead(StrEnum):
-    """What the followers of a dead event do."""
+    """Tells the followers of a dead event whether they go on."""
 
     CONTINUE = "continue"
     WAIT = "wait"
@@ -74,7 +74,6 @@ class RetrySettings(BaseModel):
 
     @property
     def by_kind(self) -> dict[ErrorKind, str]:
-        """The policies that are set."""
         named = {ErrorKind.SLE: self.transient, ErrorKind.SNBE: self.waits_for_data, ErrorKind.SBE: self.outage}
         return {kind: text for kind, text in named.items() if text is not None}
 

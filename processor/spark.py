@@ -57,7 +57,7 @@ def open_session(
 
 
 def spark_runs(session: SparkSession) -> bool:
-    """Whether its JVM answers, and its cluster hasn't given the application up."""
+    """Whether the session's JVM answers, and its cluster hasn't given the application up."""
     try:
         context: Any = session.sparkContext._jsc  # noqa: SLF001 - there is no other way to it
         return context is not None and not context.sc().isStopped()
@@ -66,7 +66,7 @@ def spark_runs(session: SparkSession) -> bool:
 
 
 def with_slots(master: str, more: int) -> str:
-    """A local master with ``more`` slots for tasks; any other master as it is.
+    """Adds ``more`` slots for tasks to a local master; returns any other master as it is.
 
     Slots of a local master are threads: a stream that mostly waits for others gets one, and takes none from the rest.
     """
@@ -75,7 +75,8 @@ def with_slots(master: str, more: int) -> str:
 
 
 def calm() -> None:
-    """For a process that is up: what is there now is never looked at again, the rest seldom."""
+    """Quiets the garbage collector of a process that is up: it never looks again at what is there now, and seldom at
+    the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)
@@ -83,7 +84,7 @@ def calm() -> None:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """The garbage collector looks at nothing within the block.
+    """Stops the garbage collector within the block.
 
     A batch makes millions of objects that live until it ends and have no cycles: looking for cycles among them took a
     sixth of its time.

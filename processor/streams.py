@@ -76,7 +76,8 @@ class StreamInvalid(SettingError):
 
 
 class StreamConfig(StreamSettings):
-    """One work stream, whole. ``modes``: whose traffic it takes; a stream in a mode is `core.routing.stream_of`."""
+    """The whole configuration of one work stream. ``modes``: whose traffic it takes; a stream in a mode is
+    `core.routing.stream_of`."""
 
     name: str = Field("", exclude=True, description="the table's name in streams.toml")
     enabled: bool = Field(True, description="false: the stream isn't started")
@@ -145,17 +146,15 @@ class StreamConfig(StreamSettings):
 
     @property
     def foreign(self) -> TopicSource | None:
-        """The topic of another program that it reads, if it reads one."""
         return self.source if isinstance(self.source, TopicSource) else None
 
     @property
     def source_stream(self) -> str | None:
-        """The stream whose journal it reads, if it reads one."""
         is_journal = isinstance(self.source, str) and self.source.startswith(_JOURNAL)
         return str(self.source).removeprefix(_JOURNAL) if is_journal else None
 
     def events_topic(self, mode: Mode) -> str:
-        """The topic whose events it decides; none of Kafka's where it reads a journal."""
+        """Returns the topic whose events it decides; an empty text where it reads a journal."""
         if self.source == "kafka":
             return topics_of(mode).events
         if isinstance(self.source, TopicSource):
@@ -164,7 +163,7 @@ class StreamConfig(StreamSettings):
 
     @property
     def is_dividable(self) -> bool:
-        """Whether several shards divide its events: what receivers publish they do, any other source they don't."""
+        """Whether several shards divide its events. They divide what receivers publish, and no other source."""
         return self.source == "kafka"
 
     def run_in(self, shards: int) -> None:
@@ -173,19 +172,16 @@ class StreamConfig(StreamSettings):
 
     @property
     def shards(self) -> list[Shard]:
-        """The shards that it runs in."""
         return [Shard(number, self._count) for number in range(self._count)] if self.is_dividable else [WHOLE]
 
     def names(self, mode: Mode) -> list[str]:
-        """Its names in a mode, one a journal."""
+        """Returns its names in a mode, one a journal."""
         return [stream_of(self.name, mode, number) for number in range(len(self.shards))]
 
     def dlq_topics(self, mode: Mode) -> list[str]:
-        """The topics of its dead letters in a mode, one a journal."""
         return [self.dlq_topic(mode, number) for number in range(len(self.shards))]
 
     def dlq_topic(self, mode: Mode, number: int = 0) -> str:
-        """The topic of the dead letters of its journal of a number."""
         named = self.dlq.topic
         return stream_of(named or self.dlq.prefix + self.name, mode, number)
 
@@ -199,7 +195,7 @@ class Layer:
 
 
 def load_streams(file: str = "", settings: Table | None = None, shards: int = 1) -> dict[str, StreamConfig]:
-    """Every stream that is configured, those that aren't enabled too, by name.
+    """Reads every stream that is configured, those that aren't enabled too, by name.
 
     :param file: the file that ``processor.streams_file`` names, or nothing
     :param settings: the section ``streams`` of the settings
@@ -219,18 +215,17 @@ def load_streams(file: str = "", settings: Table | None = None, shards: int = 1)
 
 
 def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
-    """The streams that run in a mode, in the order of the files."""
+    """Lists the streams that run in a mode, in the order of the files."""
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
 
 
 def foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
-    """The topics of other programs that streams read in these modes."""
     found = {one.events_topic(mode) for mode in modes for one in taking(streams, mode) if one.foreign is not None}
     return sorted(found)
 
 
 def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
-    """The names of all streams that run in these modes, one a journal: ``ledger``, ``ledger.1``, ``notify``."""
+    """Lists the names of all streams that run in these modes, one a journal: ``ledger``, ``ledger.1``, ``notify``."""
     return [name for mode in modes for stream in taking(streams, mode) for name in stream.names(mode)]
 
 
@@ -275,7 +270,7 @@ def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
 
 
 def _laid_over(under: Table, over: Table) -> dict[str, Any]:
-    """A policy for all kinds of errors goes on where one for a kind is laid over it."""
+    """Lays a table over another one. A policy for all kinds of errors stays where one for a kind is laid over it."""
     if isinstance(under.get(RETRY), str) and isinstance(over.get(RETRY), Mapping):
         under = {**under, RETRY: {"default": under[RETRY]}}
     both = {
@@ -287,7 +282,7 @@ def _laid_over(under: Table, over: Table) -> dict[str, Any]:
 
 
 def _where(layers: Sequence[Layer], name: str, key: str) -> str:
-    """The last layer that says it; of what none says, the last one that knows the stream."""
+    """Finds the last layer that sets the key; of a key that none sets, the last one that knows the stream."""
     for table in (name, DEFAULTS):
         for layer in reversed(layers):
             if key in layer.tables.get(table, {}):

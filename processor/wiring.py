@@ -53,8 +53,9 @@ class Reads:
     since: FirstNamed = field(default_factory=FirstNamed)
 
     def idle_because(self, mode: Mode) -> str | None:
-        """Why there is nothing to read; None where there is. Receivers that are named by now get what comes from now
-        on, however long the stream takes to begin.
+        """Says why there is nothing to read; None where there is.
+
+        Receivers that are named by now get what comes from now on, however long the stream takes to begin.
         """
         receivers = self.feed.receivers(mode)
         for stream, journal in self.journals.items():
@@ -81,12 +82,10 @@ class Wired:
 
     @property
     def name(self) -> str:
-        """The stream's name in its mode."""
         return self.places.stream
 
     @property
     def dlq_topic(self) -> str:
-        """The topic of its dead letters."""
         return self.config.dlq_topic(self.mode, self.shard.number)
 
 
@@ -133,7 +132,7 @@ def wire(
 
 
 def _unwrap(config: StreamConfig) -> Unwrap | None:
-    """What takes another program's data out of what is around it: a CloudEvent, a framing around JSON."""
+    """Makes the function that takes another program's data out of a CloudEvent, or out of a framing around JSON."""
     source = config.foreign
     if source is None:
         return None
@@ -142,7 +141,6 @@ def _unwrap(config: StreamConfig) -> Unwrap | None:
 
 
 def _foreign(config: StreamConfig, mode: Mode, decoder: Decoder) -> ForeignTopic | None:
-    """The topic of another program that the stream reads, if it reads one."""
     source = config.foreign
     if source is None:
         return None
@@ -189,7 +187,6 @@ def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
 
 
 def _handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:
-    """What the handler has on the driver."""
     module = config.handler.partition(":")[0]
     if not hasattr(importlib.import_module(module), ON_DRIVER):
         return HandlerFiles()
@@ -220,7 +217,8 @@ def classifier_of(rules: Rules, setting: str = "errors") -> Classifier:
 
 
 def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]) -> Callable[[], Any]:
-    """The function ``name`` ("module:function") with its arguments: called without any, and picklable by reference.
+    """Binds the arguments of the function ``name`` ("module:function"): it is called without any, and picklable by
+    reference.
 
     A parameter whose type is one of ``sections`` gets what stands there: a section of the settings, or
     `core.work.Receivers`. One of another pydantic model gets that model, made from ``own``; one without such a type is
@@ -238,7 +236,7 @@ def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping
 
 
 def named(setting: str, name: str) -> Any:
-    """What ``module:name`` names.
+    """Imports what ``module:name`` names.
 
     :raises SettingError: there is no such module, or it has no such name
     """
@@ -253,7 +251,6 @@ def named(setting: str, name: str) -> Any:
 
 
 def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
-    """Parameters without a default, with their types."""
     try:
         signature, kinds = inspect.signature(function), typing.get_type_hints(function)
     except (TypeError, NameError) as unreadable:

@@ -53,7 +53,7 @@ DRIVER_LIMIT_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known at one moment (monotonic seconds). Counts are sums over all partitions.
+    """Offsets at one moment (monotonic seconds). Counts are sums over all partitions.
 
     ``written``: offsets that Kafka holds or held; ``decided``: offsets below the marks.
     """
@@ -69,8 +69,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Made once a backlog's end can be foreseen, and kept while it holds within a factor of two. Rates are records a
-    second.
+    """A forecast of a backlog's end, made once it can be foreseen, and kept while it holds within a factor of two.
+
+    Rates are records a second.
     """
 
     at_s: float
@@ -80,12 +81,12 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """Until it is gone, from ``at_s`` on; None when it grows."""
+        """Returns the seconds until the backlog is gone, from ``at_s`` on; None when it grows."""
         return recover_s(self.lag, self.drain_per_s, self.arrival_per_s)
 
 
 def recover_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | None:
-    """Backlog ÷ (drain - arrival) in seconds; None when it never ends."""
+    """Divides the backlog by (drain - arrival): seconds until it is gone, None when it never ends."""
     if lag <= 0:
         return 0.0
     spare = drain_per_s - arrival_per_s
@@ -93,7 +94,7 @@ def recover_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | Non
 
 
 class Rates:
-    """Arrival and drain as moving averages over readings, each taken when a batch has ended. Of arrival, the last
+    """Arrival and drain are moving averages over readings, each taken when a batch has ended. Of arrival, the last
     seconds' rate counts where that is lower: a burst is over when it is over.
 
     The drain rate is what the stream decides a second while it is behind; when it keeps up, what it decides is what
@@ -122,7 +123,6 @@ class Rates:
 
     @property
     def behind(self) -> bool:
-        """Whether there is a backlog."""
         return self._behind
 
     @property
@@ -130,7 +130,7 @@ class Rates:
         return self._last.lag if self._last is not None else 0
 
     def recover_s(self) -> float | None:
-        """Seconds until the lag is decided; None when that isn't known, or never."""
+        """Returns the seconds until the lag is decided; None when that isn't known, or never."""
         if self.lag == 0:
             return 0.0
         drain_per_s = self.draining_per_s
@@ -138,11 +138,10 @@ class Rates:
 
     @property
     def draining_per_s(self) -> float | None:
-        """What a forecast goes by."""
         return self._measured_per_s if self._measured_s >= MEASURED_S else self._drain_per_s
 
     def _recent_per_s(self) -> float:
-        """What arrived a second in the last `RECENT_S`; without an end before there are readings of so long."""
+        """Returns the arrivals a second in the last `RECENT_S`; infinity before there are readings of so long."""
         first, last = (self._recent[0], self._recent[-1]) if self._recent else (None, None)
         if first is None or last is None or last.at_s - first.at_s < RECENT_S:
             return math.inf
@@ -196,7 +195,6 @@ class Rates:
 
 
 def _moved(average: float | None, value: float, seconds: float) -> float:
-    """A moving average after ``value`` held for ``seconds``."""
     if average is None:
         return value
     keep = 0.5 ** (seconds / HALF_LIFE_S)
@@ -205,7 +203,7 @@ def _moved(average: float | None, value: float, seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What runs now. ``cores``: of one executor, each a task at a time."""
+    """The deployment that runs now. ``cores``: of each executor, which runs a task at a time on each."""
 
     executors: int
     cores: int
@@ -214,8 +212,6 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the load asks for."""
-
     executors: int
     partitions: int
 
@@ -241,7 +237,10 @@ class Advisor:
         drain_per_s: float | None,
         driver_share: float = 0.0,
     ) -> Advice:
-        """``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it."""
+        """Recommends executors and partitions for the load.
+
+        ``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it.
+        """
         wanted = deployment.executors
         if drain_per_s:
             wanted = _executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
@@ -262,7 +261,8 @@ class Advisor:
 
 
 def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> int:
-    """Executors for the rate that is needed; where the driver alone is too slow for it, only as many as help.
+    """Counts the executors for the rate that is needed; where the driver alone is too slow for it, only as many as
+    help.
 
     A batch of n records takes n ÷ drain seconds, ``driver_share`` of them on the driver; the rest shrinks with the
     number of executors.

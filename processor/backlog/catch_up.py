@@ -1,4 +1,4 @@
-"""What a batch may take, how long a backlog will last, executors that the load asks for; where the source ends."""
+"""Limits of batches, forecasts of backlogs, executors that the load asks for, and where the source ends."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 
 
 class CatchUp:
-    """Learns of every batch of a stream; decides what the next one may take and what is published of lag and capacity,
-    and asks for as many ``executors`` as the load wants.
+    """Learns of every batch of a stream.
+
+    It decides what the next batch may take and what is published of lag and capacity, and asks for as many
+    ``executors`` as the load wants.
     """
 
     def __init__(self, stream: str, pace: Pace, ends: EndsWatch, executors: Executors, clock: Clock) -> None:
@@ -66,40 +68,34 @@ class CatchUp:
 
     @property
     def limit(self) -> int:
-        """Most records of the next batch."""
         return self._pace.limit
 
     @property
     def behind(self) -> bool:
-        """Whether there is a backlog."""
         return self._rates.behind
 
     @property
     def backlog_s(self) -> float:
-        """Seconds until a backlog is gone: before that, nothing that comes now is decided."""
+        """Returns the seconds until a backlog is gone: before that, nothing that comes now is decided."""
         return (self._rates.recover_s() or 0.0) if self._rates.behind else 0.0
 
     @property
     def meets_limit(self) -> bool:
-        """Whether the last batch took about as much as it might."""
         return self._meets_limit
 
     def knew(self, notes: Mapping[str, str]) -> None:
-        """What the process before this one wrote into the journal (`notes`)."""
+        """Takes over the notes that the process before this one wrote into the journal (`make_notes`)."""
         if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
             self._rates = Rates(float(notes[DRAIN_NOTE]))
 
     def begin(self) -> None:
-        """A run of the stream begins."""
         self._pace.begin()
 
     def notes(self) -> dict[str, str]:
-        """For the journal."""
         drain_per_s = self._rates.drain_per_s
         return {} if drain_per_s is None else {DRAIN_NOTE: f"{drain_per_s:.1f}"}
 
     def after_batch(self, progress: Progress, marks: Marks) -> None:
-        """``marks`` are those after the batch."""
         if progress.batches != self._batches:
             self._batches = progress.batches
             fetch, decided_s = progress.fetch, progress.read_s + progress.seconds
@@ -129,7 +125,8 @@ class CatchUp:
         self._executors.want(self._stream, self._advice.executors)
 
     def status(self) -> dict[str, Any]:
-        """For the status file; rates are records a second, times seconds. ``forecast`` stays while it holds."""
+        """Returns figures for the status file; rates are records a second, times seconds. ``forecast`` stays while it
+        holds."""
         rates = self._rates
         return {
             "lag": rates.lag,
@@ -162,7 +159,6 @@ class CatchUp:
 
 
 def _sum(counts: Mapping[str, Mapping[int, int]], among: Marks) -> int:
-    """Of the partitions that the marks name."""
     return sum(counts.get(topic, {}).get(number, 0) for topic, numbers in among.items() for number in numbers)
 
 
@@ -176,13 +172,13 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 class KafkaEnds:
-    """Kafka's partitions, all in one request."""
+    """Asks Kafka for the ends of all partitions in one request."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._client = open_admin(kafka)
 
     def __call__(self, marks: Marks) -> Ends:
-        """Nothing when Kafka doesn't answer."""
+        """Returns nothing when Kafka doesn't answer."""
         wanted = {
             TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, numbers in marks.items()
@@ -199,7 +195,8 @@ class KafkaEnds:
 
 
 class JournalEnds:
-    """Another stream's journals: their offsets are seqs, and each receiver has all of them before it."""
+    """Reads the ends of another stream's journals: their offsets are seqs, and each receiver has all of them before
+    it."""
 
     def __init__(self, journals: Mapping[str, Location]) -> None:
         self._journals = journals
@@ -225,11 +222,10 @@ class EndsWatch:
 
     @property
     def latest(self) -> Ends:
-        """The last answer; nothing until there is one."""
+        """Returns the last answer; nothing until there is one."""
         return self._latest
 
     def of(self, marks: Marks) -> None:
-        """Which partitions are asked for."""
         self._marks = marks
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ends", daemon=True)

@@ -1,4 +1,4 @@
-"""How many records a batch may take: as many as fit its time, found out from how long the last batches took."""
+"""Finds out how many records a batch may take to fit its time, from how long the last batches took."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PaceLimits:
 
 
 class Pace:
-    """The limit of the next batch: moved, after each one that met it, towards as many records as fit the time.
+    """The limit of the next batch is moved, after each one that met it, towards as many records as fit the time.
 
     A stream that keeps up never meets the limit: its batches take what has come since the last one. The limit
     matters while it is behind: a longer batch drains faster, a shorter one is what entities without a backlog, and
@@ -75,15 +75,14 @@ class Pace:
 
     @property
     def limit(self) -> int:
-        """Most records of the next batch."""
         return self._limit
 
     def begin(self) -> None:
-        """A run begins: of what waits for it nothing is known, and the last one may have ended on a batch too large."""
+        """Begins a run: nothing is known of what waits for it, and the last one may have ended on a batch too large."""
         self._limit = min(self._limit, self._limits.first)
 
     def took(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
-        """A batch with ``records`` of ``size_bytes`` together took ``seconds``.
+        """Learns that a batch with ``records`` of ``size_bytes`` together took ``seconds``.
 
         ``limit`` is the one that it was read under; 0: the one that holds now. The new one is at most four times that,
         and at least a quarter of it or what `bytes_max` allows.
@@ -95,7 +94,7 @@ class Pace:
         self._limit = min(self._by_time(records, seconds, limit or self._limit), by_bytes)
 
     def _by_time(self, records: int, seconds: float, own: int) -> int:
-        """The next limit, if batches were bounded by their time alone; ``own`` was this batch's."""
+        """Returns the next limit, if batches were bounded by their time alone; ``own`` was this batch's."""
         if not self._is_warm:
             self._is_warm = True
             return self._limit
@@ -111,13 +110,13 @@ class Pace:
         return limit
 
     def _share(self, seconds: float) -> float:
-        """Of its records: what a batch should have taken instead. Nothing is known before two sizes were seen."""
+        """Returns the share of its records that a batch should have taken instead. Nothing is known before two sizes
+        were seen."""
         if not self._fixed.is_known and seconds < LONGER_MAX * self._limits.batch_s:
             return max(APART, self._limits.batch_s / seconds)
         return self._whole_s() / seconds
 
     def _whole_s(self) -> float:
-        """How long a batch should take, in view of what of it is fixed."""
         fixed_s, batch_s = self._fixed.seconds, self._limits.batch_s
         return max(batch_s, min(fixed_s / FIXED_SHARE_MAX, LONGER_MAX * batch_s), 2 * fixed_s)
 

@@ -1,4 +1,4 @@
-"""How many executors a Spark cluster runs for the streams: as many as the one that needs most, within bounds."""
+"""Runs as many executors of a Spark cluster as the stream that needs most wants, within bounds."""
 
 from __future__ import annotations
 
@@ -28,24 +28,21 @@ class Executors(Protocol):
     @property
     def hold_s(self) -> float: ...
     @property
-    def running(self) -> int:
-        """How many there are."""
+    def running(self) -> int: ...
 
     @property
-    def cores(self) -> int:
-        """Of each."""
+    def cores(self) -> int: ...
 
     @property
     def tasks(self) -> int:
-        """How many tasks a stream without a bound may have at a time."""
+        """Returns how many tasks a stream without a bound may have at a time."""
 
-    def want(self, stream: str, executors: int) -> None:
-        """How many a stream's load asks for now."""
+    def want(self, stream: str, executors: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedExecutors:
-    """As many as the application was started with."""
+    """The executors that the application was started with; their number doesn't change."""
 
     running: int
     tasks: int
@@ -55,21 +52,19 @@ class FixedExecutors:
     def cores(self) -> int:
         return max(1, self.tasks // self.running)
 
-    def want(self, stream: str, executors: int) -> None:
-        """Nothing changes."""
+    def want(self, stream: str, executors: int) -> None: ...
 
 
 class Cluster(Protocol):
-    """What is asked of a cluster (`SparkCluster`)."""
+    """The calls that a cluster must answer (`SparkCluster`)."""
 
-    def running(self) -> list[str]:
-        """The executors' ids."""
+    def running(self) -> list[str]: ...
 
     def ask_for(self, total: int) -> None:
-        """No more than so many are started; those that run go on."""
+        """Lets no more than so many be started; those that run go on."""
 
     def end_idle(self, executor: str) -> bool:
-        """Ends an executor unless it has a task; whether it did."""
+        """Ends an executor unless it has a task; returns whether it did."""
 
 
 class AdaptiveExecutors:
@@ -106,7 +101,6 @@ class AdaptiveExecutors:
             self._thread.start()
 
     def settle(self) -> None:
-        """Brings the cluster nearer to what is wanted."""
         running = self._cluster.running()
         self._running = max(1, len(running))
         wanted = min(self._most, max(self._least, *self._wanted.values(), 1))
@@ -166,7 +160,7 @@ class NotResizable(PayhookError):
 
 
 def open_executors(settings: ProcessorSettings, session: SparkSession, tasks: int) -> Executors:
-    """The session's executors, which have so many ``tasks`` at a time now.
+    """Opens the session's executors, which have so many ``tasks`` at a time now.
 
     :raises NotResizable: their number is to follow the load, and the cluster can't be asked
     """

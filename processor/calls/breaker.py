@@ -1,4 +1,5 @@
-"""One downstream's circuit breaker: pybreaker's states, on a clock that is passed in, and as text for the journal."""
+"""The circuit breaker of one downstream: pybreaker's states, on a clock that is passed in, and as text for the
+journal."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ class _CallFailed(Exception):
 
 
 class Breaker:
-    """Closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open until ``probes``
-    calls are good. Each time that a probe fails it is open twice as long as before, ``reset_s_max`` at most.
+    """A breaker is closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open
+    until ``probes`` calls are good. Each time that a probe fails it is open twice as long as before, ``reset_s_max`` at
+    most.
 
     It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only
     reported and kept, so one that ran ahead and was set back changes nothing.
@@ -61,29 +63,28 @@ class Breaker:
 
     @property
     def open_s(self) -> float:
-        """Seconds until an open breaker lets probes through."""
+        """Returns the seconds until an open breaker lets probes through."""
         doublings = min(max(0, self._memory.openings - 1), DOUBLINGS_MAX)
         reset_s: float = min(self._reset_s * 2**doublings, self._reset_s_max)
         return max(0.0, reset_s - self._memory.opened_s_ago)
 
     @property
     def since(self) -> datetime | None:
-        """When it opened for the first time since it was closed; None while it is closed."""
+        """Returns when it opened for the first time since it was closed; None while it is closed."""
         return self._memory.since
 
     @property
     def is_recovering(self) -> bool:
-        """Whether the first of a half-open breaker's probes was good."""
         return self._memory.state == HALF_OPEN and self._memory.success_counter > 0
 
     @property
     def failures_left(self) -> int:
-        """Failed calls in a row that open it from here."""
+        """Returns how many failed calls in a row open it from here."""
         return max(1, self._breaker.fail_max - self._memory.counter) if self.state == CLOSED else 1
 
     @property
     def probes_left(self) -> int:
-        """Good calls that close a half-open breaker."""
+        """Returns how many good calls close a half-open breaker."""
         return max(0, self._breaker.success_threshold - self._memory.success_counter)
 
     def learn(self, good: int, failed: int, failed_in_a_row: int) -> None:
@@ -102,7 +103,7 @@ class Breaker:
                     self._failed()
 
     def kept(self) -> dict[str, Any] | None:
-        """What a later process must know of it; None when there is nothing."""
+        """Returns what a later process must know of it; None when there is nothing."""
         return self._memory.kept()
 
     def _failed(self) -> None:

@@ -1,4 +1,4 @@
-"""What a batch may do with each downstream, and what it did: travels to the executors and back."""
+"""Budgets say what a batch may do with each downstream; reports, on the way back from executors, what it did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBLEM_CHARS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a batch, or one task's share of it, may do with one downstream.
+    """Limits what a batch, or one task's share of it, may do with one downstream.
 
     ``calls``: most calls; ``retries``: most of them for events or tries that failed before; ``at_once``: most at a
     time; ``failures``: failed calls in a row after which the batch calls no more; ``probing``: they are a half-open
@@ -30,7 +30,8 @@ class Budget:
     probing: bool = False
 
     def share(self, part: int, parts: int) -> Budget:
-        """One of ``parts`` shares; calls, retries and calls at a time add up to no more than the whole.
+        """Returns share number ``part`` of ``parts``; calls, retries and calls at a time add up to no more than the
+        whole.
 
         Every share may fail once: what it may not is call.
         """
@@ -44,14 +45,13 @@ class Budget:
         )
 
     def after(self, report: Report) -> Budget:
-        """What is left of it."""
         made = report.calls - report.late + report.out
         return replace(self, calls=max(0, self.calls - made), retries=max(0, self.retries - report.retries))
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of the calls to one downstream. Times in seconds.
+    """Counts of the calls to one downstream. Times in seconds.
 
     ``calls`` have ended, ``late`` of them were abandoned by earlier batches; ``out`` are abandoned by this one.
     ``failed_in_a_row`` are the last ones; ``peak`` is how many calls ran at a time; ``waited`` says that a call had to
@@ -76,7 +76,6 @@ class Report:
         return self.seconds / self.calls if self.calls else 0.0
 
     def came_back(self, error: BaseException | None) -> None:
-        """One of the calls is back, with an error or without."""
         if error is None:
             self.failed_in_a_row = 0
             return
@@ -119,7 +118,6 @@ class Budgets:
     by_pattern: Mapping[str, Budget] = field(default_factory=dict)
 
     def of(self, downstream: str) -> Budget | None:
-        """None where nothing limits it."""
         known = self.by_name.get(downstream)
         if known is not None:
             return known
@@ -127,7 +125,7 @@ class Budgets:
         return None if pattern is None else self.by_pattern[pattern]
 
     def shares(self, parts: int, turn: int) -> list[Budgets]:
-        """One for each of a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
+        """Divides the budgets among a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
         return [
             Budgets(
                 {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
@@ -137,7 +135,6 @@ class Budgets:
         ]
 
     def after(self, reports: Mapping[str, Report]) -> Budgets:
-        """What is left once a job has come back."""
         left = {name: budget.after(reports.get(name, Report())) for name, budget in self.by_name.items()}
         for name, report in reports.items():
             if name not in left and (fresh := self.of(name)) is not None:
@@ -145,13 +142,12 @@ class Budgets:
         return Budgets(left, self.by_pattern)
 
     def after_loss(self) -> Budgets:
-        """What is left after a job that was lost with its reports: it may have made the probes."""
+        """Returns the budgets after a job that was lost with its reports: it may have made the probes."""
         left = {name: replace(one, calls=0) if one.probing else one for name, one in self.by_name.items()}
         return Budgets(left, self.by_pattern)
 
 
 def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
-    """The reports of tasks that ran side by side, as one by downstream."""
     whole: dict[str, Report] = {}
     for one in reports:
         for name, report in one.items():
@@ -160,7 +156,6 @@ def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it came from."""
     link: BaseException | None = error
     for _ in range(CHAIN_MAX):
         if link is None:
@@ -171,7 +166,8 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _quiet_s(error: BaseException) -> float:
-    """Seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call raised."""
+    """Returns the seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call
+    raised."""
     return next((seconds for link in chain(error) if (seconds := asked_s(link)) > 0), 0.0)
 
 
@@ -180,7 +176,8 @@ def _portion(whole: int, part: int, parts: int) -> int:
 
 
 def pattern_of(name: str, patterns: Mapping[str, object]) -> str | None:
-    """The name in the settings that holds for a downstream: its own, else the longest that ends in ``*``; or None."""
+    """Finds the name in the settings that holds for a downstream: its own, else the longest that ends in ``*``; or
+    None."""
     if name in patterns:
         return name
     fitting = [text for text in patterns if text.endswith(ANY) and name.startswith(text[:-1])]

@@ -1,4 +1,4 @@
-"""One downstream as the driver sees it: may it be called, how many calls and retries, and when is due what was held."""
+"""The driver's view of one downstream: may it be called, how many calls and retries, and when is due what was held."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Downstream:
 
     @property
     def state(self) -> str:
-        """The breaker's, or `QUIET`."""
+        """Returns the breaker's state, or `QUIET`."""
         return QUIET if self._clock.monotonic() < self._quiet_until else self._breaker.state
 
     @property
@@ -121,11 +121,9 @@ class Downstream:
 
     @property
     def at_once(self) -> int:
-        """Calls at a time that it gets while it is closed."""
         return self._limit.at_once
 
     def budget(self) -> Budget:
-        """What the next batch may do."""
         match self.state:
             case "half-open":
                 probes = max(0, self._breaker.probes_left - self._probes_out)
@@ -142,7 +140,6 @@ class Downstream:
         return NOTHING
 
     def learn(self, report: Report) -> None:
-        """Takes in one batch's calls."""
         self._calls.add(report)
         self._follow_probes(report)
         if report.failed < report.calls:
@@ -170,7 +167,7 @@ class Downstream:
             self._last_failure = failure or report.problem or self._last_failure
 
     def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
-        """When an event is due again that wasn't tried, and why it waits.
+        """Says when an event is due again that wasn't tried, and why it waits.
 
         ``not_before_s``: seconds that its handler, or the answer to its failed call, asked to wait, which may be longer
         than everybody waits.
@@ -186,8 +183,9 @@ class Downstream:
         return replace(held, retry_after_s=max(not_before_s, due - now), reason=reason)
 
     def text(self) -> str:
-        """A predicate to the downstream's name: what it is in, and why. It stays true while events wait: until when
-        they do is no part of it.
+        """Returns a predicate to the downstream's name: what it is in, and why.
+
+        It stays true while events wait: until when they do is no part of it.
         """
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
@@ -200,23 +198,23 @@ class Downstream:
         return "is called as usual"
 
     def _opened_at(self) -> str:
-        """To the second, so that all events of a wait say the same."""
+        """Rounds to the second, so that all events of a wait say the same."""
         return to_rfc3339((self._breaker.since or self._clock.now()).replace(microsecond=0))
 
     @property
     def next_try_at(self) -> str | None:
-        """When it is called again; None where it may be called now."""
+        """Returns when it is called again; None where it may be called now."""
         return None if self.may_be_called else self._said(self._back_at())
 
     @property
     def _waits_since(self) -> datetime | None:
-        """Since when events wait for it; None while it is called as usual, or takes its first calls again."""
+        """Returns since when events wait for it; None while it is called as usual, or takes its first calls again."""
         if self.state == CLOSED or self._breaker.is_recovering:
             return None
         return self._breaker.since or self._failing_since or self._clock.now()
 
     def kept(self) -> dict[str, Any] | None:
-        """What a later process must know; None when it is at rest."""
+        """Returns what a later process must know; None when it is at rest."""
         breaker, quiet, failing = self._breaker.kept(), self.state == QUIET, self._failing_since
         if breaker is None and not quiet and failing is None:
             return None
@@ -229,7 +227,7 @@ class Downstream:
         }
 
     def status(self) -> dict[str, Any]:
-        """For the status file; counts since the process began.
+        """Returns figures for the status file; counts since the process began.
 
         ``since``: when events began to wait for it; ``failing_since``: since when none of its events came to a good
         end; ``why``: the last failure.
@@ -252,7 +250,7 @@ class Downstream:
 
     @property
     def _probes_out(self) -> int:
-        """Probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
+        """Counts the probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
         return self._left_out if self._clock.monotonic() < self._left_until else 0
 
     def _follow_probes(self, report: Report) -> None:
@@ -274,12 +272,13 @@ class Downstream:
         return self._clock.now() + timedelta(seconds=at - self._clock.monotonic())
 
     def _said(self, at: float) -> str:
-        """To the second, so that all events of a batch get the same answer."""
+        """Rounds to the second, so that all events of a batch get the same answer."""
         return to_rfc3339((self._wall(at) + timedelta(seconds=0.5)).replace(microsecond=0))
 
 
 class ConcurrencyLimit:
-    """Calls at a time that a downstream takes well: one more after a good round that used them, far fewer after a bad.
+    """Limits the calls at a time to what a downstream takes well: one more after a good round that used them, far fewer
+    otherwise.
 
     A round is a batch's calls. It is bad when too many failed or when they took much longer than the best round's:
     then they wait for one another over there.
@@ -293,7 +292,6 @@ class ConcurrencyLimit:
         self.at_once = start
 
     def learn(self, report: Report) -> None:
-        """Takes in one round."""
         if not report.calls:
             return
         if report.failed > report.calls * FAILED_SHARE_MAX:
@@ -310,13 +308,14 @@ class ConcurrencyLimit:
             self.at_once = min(self._most, self.at_once + 1)
 
     def calls_within(self, seconds: float) -> int | None:
-        """Calls that fit into a time, as many at a time as there are lately; None before anything is known."""
+        """Returns how many calls fit into a time, as many at a time as there are lately; None before anything is
+        known."""
         if not self._typical_s:
             return None
         return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))
 
     def _slow(self, mean_s: float) -> bool:
-        """Compares with the best round; at the least limit no call queues because of us: that is the best there is."""
+        """Compares with the best round. At the least limit no call queues because of us: that is the best there is."""
         if self._best_s is None or self.at_once <= CONCURRENCY_MIN:
             self._best_s = mean_s
             return False
@@ -328,7 +327,7 @@ class ConcurrencyLimit:
 
 
 class RetryBudget:
-    """Retries are a share of the first tries of the last `RETRY_WINDOW_S`, and a few in any case.
+    """Allows retries as a share of the first tries of the last `RETRY_WINDOW_S`, and a few in any case.
 
     Without it a downstream that fails gets its load times the retries of each event, just when it can bear least.
     """
@@ -339,12 +338,12 @@ class RetryBudget:
 
     @property
     def left(self) -> int:
-        """Retries that may be made now."""
         return max(0, self._allowed() - sum(retries for _, _, retries in self._rounds))
 
     @property
     def per_s(self) -> float:
-        """Retries a second that it allows as things are; never 0, so that what waits for one has a due time."""
+        """Returns the retries a second that it allows as things are; never 0, so that what waits for one has a due
+        time."""
         return max(1.0, self._allowed()) / RETRY_WINDOW_S
 
     def learn(self, report: Report) -> None:

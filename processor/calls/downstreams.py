@@ -1,4 +1,4 @@
-"""The driver's word on what handlers call: it sees every outcome, and says before each batch what may be called."""
+"""The driver decides what handlers may call: it sees every outcome, and says before each batch what may be called."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ class Downstreams:
             self._known[name] = self._new(name, kept)
 
     def budgets(self) -> Budgets:
-        """What the next batch may do."""
         return Budgets(
             {name: one.budget() for name, one in self._known.items()},
             {
@@ -75,7 +74,7 @@ class Downstreams:
         )
 
     def turn(self) -> int:
-        """A number that moves on, for dividing what can't be divided (`Budgets.shares`)."""
+        """Returns a number that moves on, for dividing what can't be divided (`Budgets.make_shares`)."""
         self._turn += 1
         return self._turn
 
@@ -97,7 +96,6 @@ class Downstreams:
         self._excuse(results, reports)
 
     def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
-        """Log and metrics, of those that were asked for or whose state is another than last time."""
         state, before = one.state, self._states.get(name, CLOSED)
         if state != before:
             next_try = "" if one.next_try_at is None else f"; next try at {one.next_try_at}"
@@ -118,7 +116,6 @@ class Downstreams:
                 results[item_seq] = one.hold(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
 
     def notes(self) -> dict[str, str]:
-        """What a later process must know, as the journal keeps it."""
         kept = {name: state for name, one in self._known.items() if (state := one.kept()) is not None}
         text = _text(kept)
         while len(text) > NOTE_CHARS_MAX:
@@ -128,7 +125,6 @@ class Downstreams:
         return {NOTE: text}
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """By downstream, for the status file."""
         return {name: one.status() for name, one in self._known.items()}
 
     def _of(self, name: str) -> Downstream:
@@ -153,7 +149,7 @@ class Downstreams:
 
 
 def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:
-    """The breaker opens before a lone event's own retries are spent: an outage mustn't kill the event.
+    """Lets the breaker open before a lone event's own retries are spent: an outage mustn't kill the event.
 
     ``tries`` is the retry policy's, None for no end.
     """
@@ -163,7 +159,8 @@ def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -
 
 
 def _failures_of(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
-    """By downstream: events that failed although their calls of it were good, and the last failure in words."""
+    """Counts, by downstream, the events that failed although their calls of it were good. Returns also the last failure
+    in words."""
     refused, said = Counter[str](), dict[str, str]()
     for result in results.values():
         if isinstance(result, Failure):
@@ -178,7 +175,7 @@ def _text(kept: Mapping[str, Any]) -> str:
 
 
 def _read(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What an earlier process kept; nothing when it can't be read: breakers are learned again."""
+    """Reads what an earlier process kept; nothing when it can't be read: breakers are learned again."""
     try:
         kept = json.loads(notes.get(NOTE, "{}"))
         return {str(name): dict(state) for name, state in kept.items()}

@@ -1,4 +1,4 @@
-"""On an executor: the calls that a task's threads make, held to the task's share of the batch's budgets."""
+"""Holds the calls that a task's threads make on an executor to the task's share of the batch's budgets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOK_S = 0.02
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call under way; ``began`` is monotonic time."""
+    """A call under way; ``began`` is monotonic time."""
 
     downstream: str
     event_key: str
@@ -41,7 +41,7 @@ class LateCalls:
         self._reports: dict[str, Report] = {}
 
     def left(self, call: Call, *, reported: bool) -> None:
-        """A batch ends without it. ``reported``: it was reported as failed."""
+        """Takes over a call that its batch didn't wait for. ``reported``: it was reported as failed."""
         with self._lock:
             self._out[call] = reported
 
@@ -51,18 +51,19 @@ class LateCalls:
                 self._tell(call.downstream, seconds, error)
 
     def out(self, downstream: str) -> int:
-        """How many calls to a downstream are still out, without those reported as failed: one that never comes
-        back mustn't take the place of the probe that shows its downstream to be well again."""
+        """Counts the calls to a downstream that are still out, without those reported as failed.
+
+        One that never comes back mustn't take the place of the probe that shows its downstream to be well again.
+        """
         with self._lock:
             return sum(call.downstream == downstream and not reported for call, reported in self._out.items())
 
     def waits_for(self, event_key: str) -> str | None:
-        """The downstream whose answer an event's earlier call still waits for."""
         with self._lock:
             return next((call.downstream for call in self._out if call.event_key == event_key), None)
 
     def take(self, now: float, call_s: float) -> dict[str, Report]:
-        """What is known since the last time; calls that are out for ``call_s`` have failed."""
+        """Returns what is known since the last time; calls that are out for ``call_s`` have failed."""
         with self._lock:
             for call, reported in self._out.items():
                 if not reported and now - call.began >= call_s:
@@ -80,7 +81,7 @@ class LateCalls:
 
 
 class Limiter:
-    """One task's calls, by downstream; its threads share it. Durations in seconds.
+    """Limits the calls of one task, by downstream; its threads share it. Durations in seconds.
 
     A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is in
     ``late``, which outlives the task.
@@ -102,30 +103,30 @@ class Limiter:
         self._tries: dict[str, Try] = {}
 
     def trying(self, item: WorkItem, *, again: bool) -> Try:
-        """The calls of one try of an event; ``again`` says that it isn't the event's first in this batch."""
+        """Begins one try of an event; ``again`` says that it isn't the event's first in this batch."""
         one = Try(self, item.event_key, retry=again or item.attempt > 0)
         with self._lock:
             self._tries[item.event_key] = one
         return one
 
     def waits_for(self, event_key: str) -> str | None:
-        """The downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
+        """Returns the downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
         one = self._tries.get(event_key)
         return (None if one is None else one.waits_for) or self._late.waits_for(event_key)
 
     def answered(self, event_key: str) -> frozenset[str]:
-        """The downstreams that an event's last try in this batch called with success."""
         one = self._tries.get(event_key)
         return frozenset() if one is None else frozenset(one.answered)
 
     def queues(self, event_key: str) -> bool:
-        """Whether an event waits until it may call at all."""
         one = self._tries.get(event_key)
         return one is not None and one.queues
 
     def reports(self) -> dict[str, Report]:
-        """What became of the calls, and of those that earlier batches abandoned. Asked for once, at the end: what
-        waits for a call learns that there is none."""
+        """Reports what became of the calls, and of those that earlier batches abandoned.
+
+        It is asked for once, at the end: what waits for a call learns that there is none.
+        """
         with self._lock:
             gates = dict(self._gates)
         reports = {name: gate.end() for name, gate in gates.items()}
@@ -134,7 +135,6 @@ class Limiter:
         return reports
 
     def gate(self, downstream: str) -> Gate | None:
-        """The gate before a downstream; None where nothing limits it."""
         with self._lock:
             gate = self._gates.get(downstream)
             if gate is None:
@@ -164,7 +164,6 @@ class Try:
 
     @contextlib.contextmanager
     def calling(self, downstream: str) -> Iterator[None]:
-        """As `core.work.calling`."""
         self.called.add(downstream)
         gate = self._limiter.gate(downstream)
         if gate is None:
@@ -195,7 +194,7 @@ class Try:
             self.queues = False
 
     def blamed_for(self, error: BaseException) -> str | None:
-        """The downstream whose failed call an error is, or comes from."""
+        """Finds the downstream whose failed call an error is, or comes from."""
         for link in chain(error):
             for downstream, failed in self._failed:
                 if failed is link:
@@ -204,7 +203,7 @@ class Try:
 
 
 class Gate:
-    """One downstream's calls: so many in all, so many at a time, and none after a row of failures."""
+    """Lets through the calls of one downstream: so many in all, so many at a time, and none after a row of failures."""
 
     def __init__(
         self,
@@ -246,7 +245,6 @@ class Gate:
             return call
 
     def leave(self, call: Call, error: BaseException | None) -> None:
-        """Gives a call back with what became of it."""
         seconds = self._monotonic() - call.began
         with self._free:
             if call not in self._out:
@@ -258,7 +256,7 @@ class Gate:
             self._free.notify_all()
 
     def end(self) -> Report:
-        """The batch is over: what is out long enough has failed, what becomes of the rest is reported later."""
+        """Ends the batch: what is out long enough has failed, what becomes of the rest is reported later."""
         with self._free:
             self._ended = True
             now = self._monotonic()

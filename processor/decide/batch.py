@@ -92,7 +92,6 @@ class Batches:
 
     @property
     def refusal(self) -> Refused | None:
-        """Returns why nothing more may be decided: the source holds another history."""
         return self._journal.refusal
 
     @property
@@ -255,7 +254,6 @@ class Batches:
         self._derived.index.put_off(waits)
 
     def _run(self, admitted: Admitted, probe: JournalRow | None) -> Results:
-        """Asks handlers about the events that may run; adapters read replayed poison again."""
         if admitted.poison:
             rules, handlers, now = self._rules, self._handlers, self._clock.now()
             rereads = Rereads(rules.name, rules.mode, self._known.adapters, handlers.republish, handlers.put_back, now)

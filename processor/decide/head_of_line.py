@@ -52,7 +52,6 @@ class HeadLimits:
     uncommitted: float = 0.02
 
     def are_past(self, figures: HeadFigures) -> bool:
-        """Whether a few heads hold back most of all."""
         return figures.stuck_share > self.utilisation and figures.head_share < self.uncommitted
 
 

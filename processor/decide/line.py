@@ -230,7 +230,6 @@ def step(line: Line, answers: Answers) -> list[Item]:
 
 
 def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
-    """Wakes the next event, for which the batch had no room: nothing else would take it up."""
     if waiting is None or waiting.row.due_at is not None or is_dead(waiting):
         return []
     following = again(waiting)

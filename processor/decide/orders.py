@@ -170,7 +170,6 @@ class Orders:
         return lines
 
     def _first_left(self, entity: str, line: _Line) -> OpenItem | Item | None:
-        """Returns the head of an entity's line if nothing would take it up any more."""
         waiting = next(self._holding(entity, line), None)
         if waiting is None or (waiting.row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item)):
             return None

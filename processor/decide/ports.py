@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All look-ups of deciding. They stand still during a batch: nothing of the batch is in it.
+    """All look-ups of deciding. They stand still during a batch: nothing of the batch is in them.
 
     ``backlog_s``: seconds that what the source holds takes before anything that comes now.
     """

@@ -164,7 +164,7 @@ def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
 
 
 ELSEWHERE = ()
-"""In place of `Named` in a packed record: it isn't the stream's."""
+"""In place of `ParsedRecord` in a packed record: it isn't the stream's."""
 
 
 def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tuple[object, ...]:

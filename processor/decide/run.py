@@ -66,7 +66,6 @@ class Handlers:
             self._suspect = False
 
     def committed(self, seq: int) -> None:
-        """Notes that what was tried is decided: the journal ends with ``seq`` now, perhaps still."""
         self._suspect = False
         if self._tried == seq:
             self._remember(NOTHING_TRIED)

@@ -87,7 +87,7 @@ class Runs:
     """The runs of one stream. What it remembers changes as rows are made: after a failed commit it is of no use.
 
     ``waits_s``: how long an event that comes now waits for its decision. ``left``, with the rows that it names: the
-    runs that the process before this one left, as `notes` has them.
+    runs that the process before this one left, as `make_notes` has them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether the source still holds what the journal decided: looked at before an epoch begins, and every ten seconds."""
+"""Checks that the source still holds what the journal decided, before an epoch begins and every ten seconds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Disagreement:
 
 
 class HistoryRefused(Refused):
-    """What there is to read is of another history than what the journal decided."""
+    """The source holds another history than the one that the journal decided."""
 
     def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
         self.stream = stream
@@ -138,7 +138,7 @@ class PartitionsChanged(Refused):
 
 
 def decided_by(state: JournalState) -> int | None:
-    """The number of partitions among which entities were divided when the journal's last batch was decided."""
+    """Returns the number of partitions among which entities were divided when the journal's last batch was decided."""
     return int(state.notes[PARTITIONS_NOTE]) if PARTITIONS_NOTE in state.notes else None
 
 
@@ -157,14 +157,14 @@ def check_partitions(stream: str, state: JournalState, log: Log, topic: str, con
 
 
 def other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
-    """Topics whose id isn't the one that the journal knows."""
+    """Finds topics whose id isn't the one that the journal knows."""
     for topic, topic_id in ids.items():
         if state.history(topic).topic_id not in ("", topic_id):
             yield Disagreement(Kind.OTHER_TOPIC, topic, -1)
 
 
 def out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
-    """Marks that Kafka can't serve. A partition that came later begins at 0."""
+    """Finds marks that Kafka can't serve. A partition that came later begins at 0."""
     for topic in topics:
         for number in sorted({*state.marks[topic], *held[topic]}):
             until = state.marks[topic].get(number, 0)
@@ -176,7 +176,8 @@ def out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iter
 
 
 def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[Disagreement]:
-    """First rows whose offset Kafka holds with another record, or without one. What it holds no more isn't compared."""
+    """Finds first rows whose offset Kafka holds with another record, or without one. What it holds no more isn't
+    compared."""
     wanted = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
     records = log.records_at(wanted)
     for (topic, partition, offset), row in sorted(wanted.items()):
@@ -188,7 +189,7 @@ def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[
 def holes(
     state: JournalState, log: Log, held: Held, topics: Iterable[str], transactional: Collection[str]
 ) -> Iterator[Disagreement]:
-    """Marks at which Kafka has no record, but has later ones: not of topics that may have gaps."""
+    """Finds marks at which Kafka has no record, but has later ones; not in topics that may have gaps."""
     whole = [topic for topic in topics if topic not in transactional]
     nexts = {(topic, number, until) for topic in whole for number, until in state.marks[topic].items()}
     for (topic, number, until), offset in sorted(log.next_offsets(nexts).items()):
@@ -197,7 +198,6 @@ def holes(
 
 
 def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
-    """The row that decided the last offset of each partition in the topic's current history."""
     seqs = {seq for topic in topics for seq in state.lasts.get(topic, {}).values()}
     unknown = {
         (topic, number): until - 1
@@ -210,7 +210,8 @@ def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str
 
 
 def recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
-    """First rows since the last look of the process before: what was decided between two looks may be of two logs."""
+    """Reads first rows since the last look of the process before: what was decided between two looks may be of two
+    logs."""
     if LOOKED_NOTE not in state.notes:
         return []
     since = max(int(state.notes[LOOKED_NOTE]), state.next_seq - 1 - RECENT_ROWS_MAX)
@@ -229,8 +230,10 @@ def _is_held(row: JournalRow, held: Held) -> bool:
 
 
 def starts(state: JournalState | None, held: Held) -> Marks:
-    """Where partitions begin that the journal doesn't know: at what Kafka holds of a topic that is new to it, and at 0
-    where the topic isn't, because whatever is no longer held of it was lost.
+    """Finds where partitions begin that the journal doesn't know.
+
+    A topic that is new to it begins at what Kafka holds. A partition of a topic that it knows begins at 0, because
+    whatever is no longer held of it was lost.
     """
     known = {} if state is None else state.marks
     return {
@@ -279,11 +282,9 @@ class HistoryWatch:
             self._thread.join(TICK_S)
 
     def notes(self) -> dict[str, str]:
-        """What the journal's next commit remembers."""
         return {} if self.looked_seq is None else {LOOKED_NOTE: str(self.looked_seq)}
 
     def tick(self) -> None:
-        """Takes note of what is decided now."""
         position = self._position()
         if len(self._pending) < KEPT_TICKS_MAX and (not self._pending or self._pending[-1].seq != position.seq):
             self._pending.append(position)

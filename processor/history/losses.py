@@ -1,4 +1,4 @@
-"""Where the journal and the source part, and how a person accepts what was lost: the next histories begin there."""
+"""Finds where the journal and the source part. A person accepts what was lost, and the next histories begin there."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ REASON_CHARS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """One partition: the journal's next offset is ``until``, Kafka holds ``low`` to before ``high``, and the next
-    history begins at ``begins``.
+    """A partition whose journal and source part.
+
+    ``until`` is the journal's next offset; Kafka holds ``low`` to before ``high``. The next history begins at
+    ``begins``.
     """
 
     topic: str
@@ -59,17 +61,18 @@ class Parting:
 
     @property
     def decided_beyond(self) -> int:
-        """Offsets that the journal decided and Kafka holds with other records, or no longer: they stay decided."""
+        """Counts offsets that the journal decided and Kafka holds with other records, or no longer: they stay
+        decided."""
         return max(0, self.until - max(self.begins, self.low))
 
     @property
     def to_decide(self) -> int:
-        """Records that Kafka holds and the next history decides."""
+        """Counts records that Kafka holds and the next history decides."""
         return max(0, self.high - self.begins)
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """Offsets that were never decided and that Kafka doesn't hold any more: from, to before."""
+        """Returns the offsets that were never decided and that Kafka doesn't hold any more: from, to before."""
         return (self.until, self.begins) if self.begins > self.until else None
 
 
@@ -84,9 +87,8 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What disagrees between one stream's journal and Kafka. ``seq`` and ``epoch``: the journal's last row and
-    its epoch when it was looked at.
-    """
+    """Disagreements between one stream's journal and Kafka. ``seq`` and ``epoch``: the journal's last row and its epoch
+    when it was looked at."""
 
     stream: str
     seq: int
@@ -150,7 +152,8 @@ def _begins(
     seqs: Seqs,
     place: tuple[str, int, int, int, int],
 ) -> int:
-    """Where the next history begins: at the first offset that Kafka holds with another record than the journal decided.
+    """Finds where the next history begins: at the first offset that Kafka holds with another record than the journal
+    decided.
 
     Up to there both hold the same, because a log only grows at its end.
     """
@@ -179,8 +182,10 @@ def _begins(
 
 
 def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
-    """By partition and offset: first rows of the topic's current history, and of those before it that it goes on
-    from: where a partition was at the end of one, the next one began.
+    """Reads first rows of the topic's current history, by partition and offset.
+
+    With them come those of the histories that it goes on from: where a partition was at the end of one, the next one
+    began.
     """
     history, names = state.history(topic), ("partition", "offset", "seq")
     begins = state.start.get(topic, {})
@@ -194,7 +199,8 @@ def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, S
 
 
 def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-    """Histories that this one goes on from, the newest first: the number, and where each such partition began in it."""
+    """Yields the histories that this one goes on from, the newest first: the number, and where each such partition
+    began in it."""
     for ended in reversed(history.ended):
         begins = {n: ended.start.get(n, 0) for n, offset in begins.items() if ended.end.get(n) == offset}
         if begins:
@@ -236,7 +242,7 @@ class LostEvent:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Who accepts what, and when (UTC)."""
+    """The person who accepts a loss, the reason, and when (UTC)."""
 
     actor: str
     reason: str

@@ -1,4 +1,4 @@
-"""What a handler raised, sorted into the four error kinds by `processor.judge.error_rules`."""
+"""Sorts the errors that handlers raise into four kinds, by `processor.judge.error_rules`."""
 
 from __future__ import annotations
 
@@ -94,16 +94,17 @@ class Classifier:
     """
 
     def __init__(self, rules: Rules | None = None, hook: Hook | None = None) -> None:
-        """``hook``: the function that the rules name (`processor.wiring.classifier_of`)."""
+        """``hook``: the function that the rules name (`processor.wiring.make_classifier`)."""
         self._rules = rules or Rules()
         self._hook = hook
 
     def kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
-        """``item`` is the event whose handling raised it."""
+        """Decides the kind. ``item`` is the event whose handling raised it."""
         return self._judge(error, item)[0]
 
     def failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
-        """The error as it is written down: whatever it does when it is looked at, and then as a bug of the handler."""
+        """Writes the error down, whatever it does when it is looked at; if it can't be read, as a bug of the
+        handler."""
         try:
             return self._failure(error, log_lines, item)
         except BaseException as unreadable:  # raised by the error's own code, which may raise anything
@@ -128,14 +129,14 @@ class Classifier:
         )
 
     def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:
-        """The kind, and what went wrong with the hook if something did."""
+        """Returns the kind, and what went wrong with the hook if something did."""
         kind, problem = self._ask_hook(error, item)
         for known in (self._configured, partial(by_class, kinds=DEFAULT_KINDS)):
             kind = kind or _search(error, known, set())
         return kind or self._rules.default, problem
 
     def _ask_hook(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind | None, str | None]:
-        """A hook that fails says nothing: were its events to die of it, an outage would take them all."""
+        """Asks the hook. One that fails says nothing: were its events to die of it, an outage would take them all."""
         if self._hook is None:
             return None, None
         try:
@@ -155,20 +156,21 @@ class Classifier:
 
 
 def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
-    """Text that every store takes: valid UTF-8, no NUL, bounded."""
+    """Makes a text that every store takes: valid UTF-8, no NUL, bounded."""
     if len(text) > chars_max:
         text = "…" + text[1 - chars_max :] if keep_end else text[: chars_max - 1] + "…"
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _kept(text: str, chars_max: int, *, keep_end: bool = False) -> str:
-    """`clean`, without card numbers. So much of a huge text is looked through that no number is cut in what is kept."""
+    """Cleans a text and removes card numbers. So much of a huge text is looked through that no number is cut in what is
+    kept."""
     looked_at = text[-SCANNED_CHARS_MAX:] if keep_end else text[:SCANNED_CHARS_MAX]
     return clean(without_card_numbers(looked_at), chars_max, keep_end=keep_end)
 
 
 def links(error: BaseException) -> Iterator[BaseException]:
-    """The error and all within it, outermost first, each once, `LINKS_MAX` at most."""
+    """Yields the error and all within it, outermost first, each once, `LINKS_MAX` at most."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < LINKS_MAX:
         link = waiting.pop()
@@ -197,7 +199,8 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def _within(error: BaseException) -> list[BaseException]:
-    """What it was raised from or over, and what libraries put into it (``URLError.reason``, ``DBAPIError.orig``)."""
+    """Lists what the error was raised from or over, and what libraries put into it (``URLError.reason``,
+    ``DBAPIError.orig``)."""
     carried = [*error.args, *getattr(error, "__dict__", {}).values()]
     return [one for one in (error.__cause__, error.__context__, *carried) if isinstance(one, BaseException)]
 
@@ -208,7 +211,7 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _hidden(error: BaseException) -> Iterator[str]:
-    """What `from None` leaves out of a printed stack, and may have decided the kind."""
+    """Describes what `from None` leaves out of a printed stack, and may have decided the kind."""
     for link in links(error):
         if link.__suppress_context__ and link.__cause__ is None and link.__context__ is not None:
             behind = link.__context__
@@ -216,19 +219,22 @@ def _hidden(error: BaseException) -> Iterator[str]:
 
 
 def _class_name(error: BaseException) -> str:
-    """An `OfKind` says only what to make of the error that it was raised from."""
+    """Looks through an `OfKind`, which says only what to make of the error that it was raised from."""
     if isinstance(error, OfKind) and error.__cause__ is not None:
         return _class_name(error.__cause__)
     return own_name(error)
 
 
 def own_name(value: object) -> str:
-    """The plain name of a value's class. Not by attribute: an object, and a metaclass, may answer that as they like."""
+    """Returns the plain name of a value's class.
+
+    It isn't read by attribute: an object, and a metaclass, may answer that as they like.
+    """
     return clean(type.__dict__["__name__"].__get__(type(value)), CLASS_CHARS_MAX)
 
 
 def _text(error: BaseException) -> str:
-    """The error's message as it is kept and matched: bounded, without card numbers."""
+    """Returns the error's message as it is kept and matched: bounded, without card numbers."""
     try:
         text = str(error)
     except BaseException as unprintable:  # its own code, which may raise anything
@@ -247,7 +253,7 @@ def _codes(error: BaseException) -> Iterator[str]:
 
 
 def _attribute(bearer: object, name: str) -> object:
-    """None where there is none, or where a property of the error's own raises."""
+    """Returns None where there is none, or where a property of the error's own raises."""
     try:
         return getattr(bearer, name, None)
     except Exception:

@@ -1,4 +1,4 @@
-"""What a work stream's configuration says of errors: `Rules`, a table of streams.toml.
+"""Reads what a work stream's configuration says of errors: `Rules`, a table of streams.toml.
 
 ::
 
@@ -74,7 +74,7 @@ Kind = Annotated[ErrorKind, BeforeValidator(_kind_name)]
 
 
 class Rule(BaseModel):
-    """One rule: what it names must all fit the same error."""
+    """A rule: what it names must all fit the same error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -95,7 +95,7 @@ class Rule(BaseModel):
 
 
 class Rules(BaseModel):
-    """What errors mean to a stream."""
+    """The meaning of errors to a stream."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -115,7 +115,6 @@ class Rules(BaseModel):
     default: Kind = Field(ErrorKind.NRE, description="kind of an error that no rule knows")
 
     def fitting(self, error: BaseException, message: str, codes: list[str]) -> ErrorKind | None:
-        """What the rules say of one error, without what it was raised from."""
         for rule in reversed(self.rules.values()):
             if _fits(rule, error, message, codes):
                 return rule.kind
@@ -123,7 +122,7 @@ class Rules(BaseModel):
 
 
 def by_class(error: BaseException, kinds: Mapping[str, ErrorKind]) -> ErrorKind | None:
-    """The kind of the error's class, or of its nearest base that is listed; a name with a module comes first."""
+    """Finds the kind of the error's class, or of its nearest base that is listed; a name with a module comes first."""
     for base in type(error).__mro__:
         names = [name for name in kinds if is_named(base, name)]
         if names:

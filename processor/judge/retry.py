@@ -88,7 +88,7 @@ class RetryPolicy:
     steps_s: tuple[float, ...] = ()
 
     def delay_s(self, retry: int, random: Callable[[], float]) -> float | None:
-        """Seconds before retry number ``retry`` (1 is the first); None when none is left.
+        """Returns the seconds before retry number ``retry`` (1 is the first); None when none is left.
 
         ``random`` gives a share in [0, 1) of the jitter.
         """
@@ -100,20 +100,18 @@ class RetryPolicy:
         return base + random() * (room if longer is None else min(room, longer - base))
 
     def least_s(self, retry: int) -> float | None:
-        """Seconds without jitter; None when no retry is left."""
+        """Returns the seconds without jitter; None when no retry is left."""
         if self.tries is not None and retry > self.tries:
             return None
         return self.steps_s[retry - 1] if self.steps_s else self._grown_s(retry)
 
     @property
     def grows_for(self) -> int:
-        """How many retries come before the first one at the longest delay."""
         if self.factor == 1 or self.first_s >= self.longest_s:
             return 0
         return math.ceil(math.log(self.longest_s / self.first_s) / math.log(self.factor) - _ROUNDING)
 
     def _longer_s(self, retry: int, base: float) -> float | None:
-        """The next delay that is longer than ``base``, if one comes."""
         if self.steps_s:
             return next((step for step in self.steps_s[retry:] if step > base), None)
         following = self._grown_s(retry + 1)
@@ -129,7 +127,7 @@ class RetryPolicy:
 
 
 def policy_for(written: str | None, present: RetryPolicy) -> RetryPolicy:
-    """What an event goes on with that was ``written`` down with a policy: that one, whatever is configured now.
+    """Chooses the policy of an event that was ``written`` down with one: that one, whatever is configured now.
 
     A text that this code can't read (another version wrote it) gives the present one.
     """
@@ -143,7 +141,7 @@ def policy_for(written: str | None, present: RetryPolicy) -> RetryPolicy:
 
 @lru_cache(maxsize=256)
 def parse_policy(text: str) -> RetryPolicy:
-    """Reads a policy.
+    """Parses a policy.
 
     :raises PolicyInvalid: points at the part that can't be read
     """
@@ -194,8 +192,6 @@ class _Part:
 
 
 class _Reading:
-    """One pass over a policy's text."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -241,7 +237,7 @@ class _Reading:
         return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
 
     def _exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
-        """By place, as ``LimitedExponentialRetryPolicy(1,60,2,120)``."""
+        """Reads parts by their place, as in ``LimitedExponentialRetryPolicy(1,60,2,120)``."""
         names = _EXPONENTIAL[form]
         if len(parts) != len(names):
             raise self._wrong(parts[-1], f"{form} takes {len(names)} parts: {', '.join(names)}")

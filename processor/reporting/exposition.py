@@ -1,5 +1,7 @@
-"""The metrics of every work stream of a process on one page, with those of what it started (its JVM, its workers), and
-whether its streams are ready."""
+"""Shows the metrics of all work streams of a process on one page, and whether the streams are ready.
+
+With them come those of what the process started: its JVM, its workers.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class _Labelled(Collector):
 
 
 def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
-    """One registry over those of the streams, by their names, and of this process; asked again with each scrape."""
+    """Joins the registries of the streams, by their names, with one of this process; they are asked again with each
+    scrape."""
     whole = CollectorRegistry()
     whole.register(_Labelled(registries))
     add_process(whole)
@@ -78,7 +81,7 @@ def _with_status(metrics: Any, said: Said) -> Any:
 
 
 def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, Any]]:
-    """Whether every stream is ready, and of each its state and what holds it up."""
+    """Returns whether every stream is ready, and of each its state and what holds it up."""
     streams = {
         name: {
             "ready": bool(one.get("ready")),
@@ -100,7 +103,7 @@ Figures = dict[tuple[str, ...], float]
 
 
 def parts_figures(driver: psutil.Process) -> dict[str, Figures]:
-    """What the JVM that a driver started, and the Python workers that the JVM did, use on this machine: memory now, and
+    """Measures the JVM that a driver started, and the Python workers that the JVM did, on this machine: memory now, and
     processor time so far.
 
     A worker that ended counts with the daemon that forked it: processor time never falls.
@@ -121,7 +124,7 @@ def parts_figures(driver: psutil.Process) -> dict[str, Figures]:
 
 
 def jvm_figures(session: SparkSession) -> dict[str, Figures]:
-    """Heap and garbage collection as the JVM tells them.
+    """Asks the JVM for its heap and garbage collection.
 
     :raises Py4JError, OSError: it doesn't answer
     """
@@ -144,7 +147,6 @@ class Parts(Collector):
         self.figures: dict[str, Figures] = {}
 
     def start(self, session: SparkSession) -> None:
-        """With the session that this process opened."""
         threading.Thread(target=self._read_on, args=(session,), name="parts", daemon=True).start()
 
     def collect(self) -> Iterable[Metric]:
@@ -157,7 +159,6 @@ class Parts(Collector):
             yield family
 
     def read(self, session: SparkSession, driver: psutil.Process) -> None:
-        """Takes every figure once."""
         self.figures = {**self.figures, **parts_figures(driver)}
         try:
             self.figures = {**self.figures, **jvm_figures(session)}

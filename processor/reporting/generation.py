@@ -27,10 +27,10 @@ return 0
 
 
 class GenerationWriter:
-    """Writes one processor's generation every second, from a thread of its own; a Redis that is down holds nothing up.
+    """Writes one processor's generation every second, on a thread of its own; a Redis that is down holds nothing up.
 
-    Nothing is written before `publish`, nor after `withdraw` until it is published again: what was written then expires
-    (`ANNOUNCED_S`), and receivers publish without claims.
+    Nothing is written before `publish`, nor after `withdraw_announcement` until it is published again. What was written
+    then expires (`ANNOUNCED_S`), and receivers publish without claims.
 
     :param open_redis: called in the thread; it may fail, and is called again then
     :param key_ids: names of the keys by which the processor believes events, as they are now
@@ -54,21 +54,19 @@ class GenerationWriter:
         self._thread.start()
 
     def publish(self, announced: Announced) -> None:
-        """From now on; written at once."""
         self._announced = announced
         self._wake.set()
 
     def refuse(self) -> None:
-        """From now on the stream doesn't go on until a person has decided."""
+        """Announces that the stream doesn't go on until a person has decided."""
         if self._announced is not None and not self._announced.refused:
             self.publish(replace(self._announced, refused=True))
 
     def withdraw(self) -> None:
-        """The stream failed: another process may be the one that knows."""
+        """Announces nothing any more. The stream failed: another process may be the one that knows."""
         self._announced = None
 
     def close(self) -> None:
-        """Returns when the thread has ended."""
         self._ends = True
         self._wake.set()
         self._thread.join()
@@ -79,7 +77,7 @@ class GenerationWriter:
         while not self._ends:
             self._wake.wait(ANNOUNCE_EVERY_S)
             self._wake.clear()
-            announced = self._announced  # read once: `withdraw` may come at any time
+            announced = self._announced  # read once: `withdraw_announcement` may come at any time
             if announced is not None and not self._ends:
                 self._write(replace(announced, keys=self._key_ids()))
 
@@ -108,7 +106,7 @@ class GenerationWriter:
 def open_generation_writer(
     settings: RedisSettings, mode: Mode, key_ids: Callable[[], tuple[str, ...]], number: int = 0
 ) -> GenerationWriter:
-    """For the receivers' Redis, which isn't asked for anything yet.
+    """Makes a writer for the receivers' Redis, which isn't asked for anything yet.
 
     :raises SettingError: a file that the settings name can't be read
     """

@@ -63,7 +63,7 @@ _DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)
 
 
 class ProcessorMetrics:
-    """One set a stream, in a registry of its own. ``delay``: the stream's, which is no lateness."""
+    """A set of metrics for each stream, in a registry of its own. ``delay``: the stream's, which is no lateness."""
 
     def __init__(self, clock: Clock, delay: timedelta = timedelta(0)) -> None:
         self._clock = clock
@@ -87,7 +87,7 @@ class ProcessorMetrics:
         self._blocked_by: str | None = None
 
     def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
-        """What became of one batch's calls to a downstream (`processor.calls.downstreams.OnRound`)."""
+        """Counts one batch's calls to a downstream (`processor.calls.downstreams.OnRound`)."""
         self._gauges["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
         self._gauges["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
         self._counts["payhook_downstream_calls"].labels(name, "good").inc(report.calls - report.failed)
@@ -96,7 +96,6 @@ class ProcessorMetrics:
         self._counts["payhook_downstream_held"].labels(name).inc(report.held)
 
     def waits(self, downstreams: Mapping[str, Mapping[str, Any]]) -> None:
-        """How long those that a stream's status names have been down, and have failed."""
         now = self._clock.now()
         for field, name in _OF_WAITS.items():
             waited = self._gauges[name]
@@ -106,7 +105,8 @@ class ProcessorMetrics:
                 waited.labels(downstream).set(0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
     def downstream_forgotten(self, name: str) -> None:
-        """Its series end (`processor.calls.downstreams.OnForgotten`); should it come again, they begin at 0."""
+        """Ends the downstream's series (`processor.calls.downstreams.OnForgotten`); should it come again, they begin at
+        0."""
         for gauge_name in ("payhook_downstream_state", "payhook_downstream_concurrency_limit"):
             self._gauges[gauge_name].remove(name)
         for counter_name in ("payhook_downstream_retries", "payhook_downstream_held"):
@@ -115,7 +115,7 @@ class ProcessorMetrics:
             self._counts["payhook_downstream_calls"].remove(name, outcome)
 
     def block(self, reason: str | None) -> None:
-        """What blocks the whole stream: an error class, a colon, its message; None when nothing does."""
+        """Sets what blocks the whole stream: an error class, a colon, its message; None when nothing does."""
         error = None if reason is None else reason.partition(":")[0]
         blocked_by = self._gauges["payhook_stream_blocked_by"]
         self._gauges["payhook_stream_blocked"].set(reason is not None)
@@ -126,15 +126,13 @@ class ProcessorMetrics:
         self._blocked_by = error
 
     def refused(self, refused: int) -> None:
-        """1 while the stream waits for a person's decision, else 0."""
         self._gauges["payhook_stream_refused"].set(refused)
 
     def hook_failed(self, stage: str, problem: str) -> None:
-        """Counts a call of a recovery hook that went wrong."""
         self._counts["payhook_hook_failures"].labels(stage, problem).inc()
 
     def batch_done(self, progress: Progress) -> None:
-        """What the last batch took; reported again before there is another one, it counts once."""
+        """Counts the last batch; reported again before there is another one, it counts once."""
         if progress.batches not in (0, self._batches):
             self._batch.observe(sum(progress.step_s.values()))
             for step, seconds in progress.step_s.items():
@@ -142,7 +140,6 @@ class ProcessorMetrics:
         self._batches = progress.batches
 
     def line(self, figures: HeadFigures, hung_calls: int) -> None:
-        """What waits behind failing events, and handler calls that don't come back."""
         self._set(
             {
                 "payhook_heads": figures.heads,
@@ -156,16 +153,14 @@ class ProcessorMetrics:
         )
 
     def dead(self, status: Mapping[str, Any]) -> None:
-        """What a stream's status says of what is open and dead, and of the index that knows it."""
+        """Sets what a stream's status says of open and dead events, and of the index that knows them."""
         self._set({name: status[field] for field, name in _OF_DEAD.items()})
 
     def lag(self, catch_up: CatchUp) -> None:
-        """What is published of a backlog."""
         status = catch_up.status()
         self._set({name: math.nan if status[field] is None else status[field] for field, name in _OF_CATCH_UP.items()})
 
     def committed(self, items: Sequence[Item]) -> None:
-        """Counts what one commit decided."""
         now, rows = self._clock.now(), [item.row for item in items]
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
             self._counts["payhook_decisions"].labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
@@ -190,7 +185,7 @@ class ProcessorMetrics:
 
 
 class _DeadLetterCounts(Collector):
-    """Counters over a tally that the stream's publishers share, one after the other."""
+    """Counts by a tally that the stream's publishers share, one after the other."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -217,7 +212,7 @@ _OF_THE_SENDER = frozenset({POISON_CLASS, CONFLICT_CLASS, FACT_CONFLICT_CLASS})
 def sli_outcome(
     row: JournalRow, now: datetime, waiting: OpenItem | None = None, promised: timedelta = PROMISED
 ) -> str | None:
-    """What a row says of its event's time; None where it is no answer, or not the first one.
+    """Decides how a row counts for its event's time; None where it is no answer, or not the first one.
 
     ``now``: when the row was committed. ``waiting``: the event as it waited until then. One that followed a failing
     event, or that a person replayed, is counted apart; one that waited for a downstream, or for a whole stream, is as

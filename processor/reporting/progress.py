@@ -1,4 +1,4 @@
-"""What the last batch did, and how long each of its steps took."""
+"""The last batch's figures, and how long each of its steps took."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from core.clock import Clock, to_rfc3339
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How a batch's records were read: in how many seconds, how large, under what limit of records (0: none), and
-    whether the batch before was being decided meanwhile."""
+    """The reading of a batch's records.
+
+    It says how many seconds it took, how large they are, under what limit of records (0: none), and whether the batch
+    before was being decided meanwhile.
+    """
 
     seconds: float = 0.0
     size_bytes: int = 0
@@ -22,7 +25,7 @@ class Fetch:
 
 @dataclass(slots=True)
 class Progress:
-    """What the last batch did; for status and metrics. Times in seconds.
+    """Figures of the last batch, for status and metrics. Times in seconds.
 
     ``hung_calls``: handler calls abandoned that are still out, in the Python workers that took part. ``waited_s``:
     how long the handlers' step waited for nothing else. ``probe_at``: when a blocked stream tries again (monotonic).
@@ -42,13 +45,11 @@ class Progress:
     waited_s: float = 0.0
 
     def done(self, rows: int, taken: int, steps: Steps) -> None:
-        """A batch was committed and everything derived from it."""
         self.batches += 1
         self.rows, self.taken, self.seconds = rows, taken, sum(steps.seconds.values())
         self.step_s = {"fetch": self.fetch.seconds, "read": self.read_s, **steps.seconds}
 
     def status(self, clock: Clock) -> dict[str, Any]:
-        """As the status file shows it."""
         probe_at = None if self.probe_at is None else clock.now() + timedelta(seconds=self.probe_at - clock.monotonic())
         return {
             "blocked": self.blocked_reason,

@@ -1,5 +1,7 @@
-"""What one work stream reports of itself while it runs, waits or fails: its status file, its gauges, its generation,
-and the spans of its decisions."""
+"""Reports one work stream while it runs, waits or fails.
+
+It keeps its status file, its gauges, its generation, and the spans of its decisions.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ FAILURE_CHARS_MAX = 2_000
 
 
 class StatusFile:
-    """What `payhook status` and the management listener show. Rewritten whole, at most once a second, and never seen
-    half written.
+    """The file that `payhook status` and the management listener show.
+
+    It is rewritten whole, at most once a second, and never seen half written.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -46,17 +49,16 @@ class StatusFile:
 
     @property
     def written(self) -> Mapping[str, Any]:
-        """What was last written, also where the file couldn't be; nothing before that."""
+        """Returns what was last written, also where the file couldn't be; nothing before that."""
         return self._written
 
     def is_due(self) -> bool:
-        """Whether the last write is long enough ago."""
         return self._clock.monotonic() - self._written_at >= WRITE_EVERY_S
 
     def write(self, status: dict[str, Any], *, in_memory: bool = False) -> None:
         """Replaces what was written. A file that can't be written is left: a status never ends a stream.
 
-        ``in_memory``: only `written` changes; the file is another process's.
+        ``in_memory``: only `last_written` changes; the file is another process's.
         """
         of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
         self._written = {**of_now, **status, **of_now}
@@ -74,14 +76,14 @@ class StatusFile:
             self._write_in_place(text)
 
     def _write_in_place(self, text: str) -> None:
-        """On a full disk the file's own blocks are still there."""
+        """Overwrites the file: on a full disk its own blocks are still there."""
         with contextlib.suppress(OSError), self._path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             file.write(text.encode().ljust(size))
 
     def remove(self) -> None:
-        """Called at start, so that what the last process wrote isn't taken for this one's."""
+        """Removes at start what the last process wrote, so that it isn't taken for this one's."""
         self._path.unlink(missing_ok=True)
 
 
@@ -112,12 +114,12 @@ class StreamStatus:
         self.begun: str | None = None
 
     def announce(self, announced: Announced) -> None:
-        """To receivers, as soon as it is known that the stream goes on, or refuses to."""
+        """Tells receivers, as soon as it is known, that the stream goes on or refuses to."""
         if self._generations is not None:
             self._generations.publish(announced)
 
     def batch(self, batches: Batches, catch_up: CatchUp) -> None:
-        """After each batch, and while the stream waits for what blocks it."""
+        """Reports after each batch, and while the stream waits for what blocks it."""
         warm = next(self._batches) >= WARM_BATCHES
         self.metrics.block(batches.progress.blocked_reason)
         self.metrics.refused(0)
@@ -131,19 +133,18 @@ class StreamStatus:
             self._report("running", ready=True, **figures, catch_up=catch_up.status())
 
     def decided(self, items: Sequence[Item]) -> None:
-        """After each commit."""
         self.metrics.committed(items)
         if self._spans is not None:
             self._spans(items)
 
     def outage(self, reason: str, tries: int) -> None:
-        """While it waits for its storage; ``tries`` were made since it last decided anything."""
+        """Reports while the stream waits for its storage; ``tries`` were made since it last decided anything."""
         self.metrics.block(reason)
         if self._file.is_due():
             self._file.write({**self._file.written, "ready": False, "blocked": reason, "tries": tries})
 
     def refused(self, why: str) -> None:
-        """While it waits for a person: what there is to read is of another history."""
+        """Reports while the stream waits for a person: the source holds another history."""
         if self._generations is not None:
             self._generations.refuse()
         self.metrics.block(why)
@@ -152,11 +153,11 @@ class StreamStatus:
             self._report("refused", ready=False, why=why)
 
     def off(self, why: str) -> None:
-        """While there is nothing for it to do."""
         self._report("off", ready=True, why=why)
 
     def standby(self, holder: Holder) -> None:
-        """While another process decides the stream. Where that one works on this data folder, the file is its own."""
+        """Reports while another process decides the stream. Where that one works on this data folder, the file is its
+        own."""
         if self._generations is not None:
             self._generations.withdraw()
         self._batches = itertools.count(1)
@@ -167,7 +168,6 @@ class StreamStatus:
             self._report(STANDBY, ready=True, why=why, in_memory=holder.here)
 
     def failed(self, failure: BaseException) -> None:
-        """It ended by itself."""
         if self._generations is not None:
             self._generations.withdraw()
         self._last_failure = f"{type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX]
@@ -201,7 +201,6 @@ class DecisionSpans:
                 self._span(item, traceparent)
 
     def _span(self, item: Item, traceparent: str) -> None:
-        """It begins with the batch's decisions and ends now that they are committed."""
         row = item.row
         # The try's own number: a retry's row has the next one's.
         attempt = row.attempt - (row.decision is Decision.RETRY)

@@ -1,4 +1,4 @@
-"""Avro's binary encoding as documents of JSON's types: by the writer's schema, resolved to the reader's."""
+"""Reads Avro's binary encoding as documents of JSON's types: by the writer's schema, resolved to the reader's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 @lru_cache(maxsize=2 * SCHEMAS_MAX)
 def parse_avro(content: bytes) -> tuple[Any, bytes]:
-    """The parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
+    """Returns the parsed schema and its fingerprint, CRC-64-AVRO, as a single object begins with it."""
     import fastavro.read
     import fastavro.schema
 
@@ -60,7 +60,7 @@ def _read_avro(body: bytes, begin: int, writer: Any, reader: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """A value as fastavro gives it, of JSON's types. Recursion ends: the schema isn't recursive."""
+    """Makes JSON's types of a value as fastavro gives it. Recursion ends: the schema isn't recursive."""
     match value:
         case None | bool() | int() | str():
             return value

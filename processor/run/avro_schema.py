@@ -1,4 +1,4 @@
-"""What keeps an Avro schema's data bounded by its bytes: no recursion, no items without a byte, no endless decimals.
+"""Keeps the data of an Avro schema bounded by its bytes: no recursion, no items without a byte, no endless decimals.
 
 Left alone, one decimal of 1 MiB takes 105 s to be made, and the interpreter is held for so long.
 """
@@ -129,7 +129,7 @@ def check_bounds(schema: Any, depth_max: int) -> None:
 
 
 def with_bounded_decimals(schema: Any) -> Any:
-    """The schema with `DECIMAL` for each logical type ``decimal``."""
+    """Puts `DECIMAL` into the schema for each logical type ``decimal``."""
     if isinstance(schema, list):
         return [with_bounded_decimals(one) for one in schema]
     if not isinstance(schema, dict):
@@ -139,7 +139,7 @@ def with_bounded_decimals(schema: Any) -> Any:
 
 
 def read_decimal(unscaled: bytes, schema: dict[str, Any] | None, _reader_schema: object = None) -> Decimal:
-    """As fastavro calls it for a value of `DECIMAL`.
+    """Reads a value of `DECIMAL`; fastavro calls it.
 
     :raises ValueError: longer than `DECIMAL_BYTES_MAX`
     """

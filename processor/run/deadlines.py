@@ -1,4 +1,4 @@
-"""How long a handler call may take, and how long a batch waits for one that doesn't come back.
+"""Says how long a handler call may take, and how long a batch waits for one that doesn't come back.
 
 A batch leaves calls behind that it doesn't wait for: they go on, their events wait, and a later batch takes what came
 of them, until the call's own time is over.
@@ -48,52 +48,56 @@ class Deadlines:
 
     @property
     def patience_s(self) -> float:
-        """When nothing else is left to do, the batch waits until each call that is out had so long."""
+        """Returns how long each call must have been out before a batch with nothing else to do stops waiting."""
         return min(self.call_s, (HASTY_SHARE if self.hasty else PATIENT_SHARE) * self.batch_s)
 
     @property
     def work_s(self) -> float:
-        """No call begins later than so long after the first one."""
+        """Returns how long after the first call the last one may begin."""
         return WORK_DEADLINES * self.batch_s
 
     @property
     def frozen_s(self) -> float:
-        """A chunk that takes so long has a call that keeps all other threads of its Python worker from running."""
+        """Returns how long a chunk may take. After that a call keeps all other threads of its Python worker from
+        running."""
         return self.work_s + self.batch_s + FROZEN_S
 
 
 class Patience:
-    """Whether the next batch is a hasty one. Never two in a row, so that a call cut short gets its time in the next."""
+    """Decides whether the next batch is a hasty one.
+
+    Never are two in a row, so that a call cut short gets its time in the next.
+    """
 
     def __init__(self, batch_s: float) -> None:
         self._waited_s_max = HASTY_SHARE * batch_s
         self.hasty = False
 
     def waited(self, seconds: float) -> None:
-        """How long the last batch waited for nothing but calls that were out."""
         self.hasty = not self.hasty and seconds > self._waited_s_max
 
 
 class OutSince:
-    """Since when each event's call is out, whichever Python worker the event was given to. Times as ``now`` is."""
+    """Remembers since when each event's call is out, whichever Python worker the event was given to. Times as ``now``
+    is."""
 
     def __init__(self, call_s: float) -> None:
         self._call_s = call_s
         self._began: dict[str, float] = {}
 
     def seen(self, event_key: str, seconds: float, now: float) -> float:
-        """How long the event's call is out in all; ``seconds`` is what one worker knows of it."""
+        """Returns how long the event's call is out in all; ``seconds`` is what one worker knows of it."""
         began = self._began[event_key] = min(now - seconds, self._began.get(event_key, now))
         return now - began
 
     def forget(self, answered: Container[str], now: float) -> None:
-        """Of events that have a result the next call is another one; so it is after so long a time."""
+        """Forgets the calls of events that have a result, and those that are too old: the next call is another one."""
         for event_key, began in list(self._began.items()):
             if event_key in answered or now - began > FORGET_AFTER_CALLS * self._call_s:
                 del self._began[event_key]
 
     def look_again_s(self, seconds: float) -> float:
-        """When to ask again for a call that is out so long: the longer the later, and when its time is over."""
+        """Returns when to ask again for a call that is out so long: the longer the later, and when its time is over."""
         return min(max(seconds, LOOK_AGAIN_S_MIN), max(self._call_s - seconds, LOOK_AGAIN_S_MIN))
 
 
@@ -120,12 +124,10 @@ class AbandonedCall:
 
     @property
     def out(self) -> bool:
-        """Whether it is still under way."""
         return not self.back.is_set() and self.thread.is_alive()
 
     @property
     def is_good(self) -> bool:
-        """Whether it came back in time, with a result."""
         if self.result is None or self.ended is None or isinstance(self.result, Held):
             return False
         return not self.timed_out and self.ended - self.began < self.call_s
@@ -136,17 +138,17 @@ class AbandonedCall:
         return self.item == replace(item, item_seq=self.item.item_seq)
 
     def take(self) -> Outcome | Failure | None:
-        """The result, which is given once."""
+        """Returns the result, which is given once."""
         taken, self.result = self.result, None
         return taken
 
     def end(self, result: Outcome | Failure | None) -> None:
-        """Called by its own thread when it is back."""
+        """Ends the call; its own thread calls this when it is back."""
         self.result, self.ended = result, time.monotonic()
         self.back.set()
 
     def time_out(self) -> None:
-        """Its time is over: it is asked to end.
+        """Asks the call to end: its time is over.
 
         What blocks in the operating system or in native code doesn't hear it until it returns.
         """
@@ -174,7 +176,7 @@ class AbandonedCalls:
         self._calls.setdefault(call.item.event_key, []).append(call)
 
     def find(self, handler: Handler, item: WorkItem) -> AbandonedCall | None:
-        """The event's call that is still out, or came back with a result that is still good; else None."""
+        """Finds the event's call that is still out, or came back with a result that is still good; else None."""
         found = None
         for call in self._calls.get(item.event_key, ()):
             if call.handler is not handler:
@@ -186,7 +188,7 @@ class AbandonedCalls:
         return found
 
     def count(self) -> int:
-        """Calls that are still out: each is a thread."""
+        """Counts the calls that are still out: each is a thread."""
         return sum(call.out for calls in self._calls.values() for call in calls)
 
     def tidy(self) -> None:

@@ -1,4 +1,4 @@
-"""Step 4, the driver's side: groups of events go to the executors and their results come back."""
+"""Sends groups of events to the executors, on the driver, and takes their results."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WorkerLost(PayhookError):
 
 @dataclass(slots=True)
 class Results:
-    """What the executors answered, by item_seq; an item without one was not run.
+    """The executors' answers by item_seq; an item without one was not run.
 
     ``reports``: the calls to each downstream. ``left``: what the batch may still do. ``waited_s``: how long it waited
     for nothing but calls that were out. ``still_out``: events that wait for such a call. ``hung``: how many such calls
@@ -79,7 +79,6 @@ class Results:
     hung: dict[str, int] = field(default_factory=dict)
 
     def called(self, reports: dict[str, Report]) -> None:
-        """Takes in the calls of a job that came after those before."""
         self.left = self.left.after(reports)
         for name, report in reports.items():
             self.reports.setdefault(name, Report()).follow(report)
@@ -123,7 +122,8 @@ class Executor:
         return results
 
     def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
-        """Calls that are out: those whose time is over become timeouts; the others' events wait, no attempt spent."""
+        """Makes timeouts of the calls that are out and whose time is over; the others' events wait, no attempt
+        spent."""
         now = time.monotonic()
         self._forget(groups, results, now)
         if not results.still_out:
@@ -170,7 +170,7 @@ class Executor:
             dead = item if is_passed_dead(item, result) else dead
 
     def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
-        """One Spark job over the groups; False when a worker died of it."""
+        """Runs the groups as one Spark job; False when a worker died of it."""
         chunks = split(groups, self._tasks())
         # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
         shares = results.left.shares(len(chunks), self._downstreams.turn())
@@ -204,14 +204,14 @@ class Executor:
 
 @contextlib.contextmanager
 def on_workers_of(spark: SparkSession, stream: str) -> Iterator[None]:
-    """Frames with Python functions that are made within are run by the Python workers of a stream."""
+    """Lets the Python workers of a stream run the Python functions of frames that are made within."""
     with _environment:
         spark.sparkContext.environment[WORKERS_OF] = stream
         yield
 
 
 def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
-    """Groups in at most ``chunks_max`` chunks of about the same number of events."""
+    """Divides groups into at most ``chunks_max`` chunks of about the same number of events."""
     count = max(1, min(chunks_max, len(groups) // GROUPS_PER_CHUNK_MIN + 1))
     chunks: list[list[list[WorkItem]]] = [[] for _ in range(count)]
     sizes = [0] * count
@@ -223,7 +223,6 @@ def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[W
 
 
 def worker_gone(error: BaseException) -> bool:
-    """Whether a failed Spark job says that its Python worker died."""
     if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
         return False
     return any(text in str(error) for text in WORKER_GONE_TEXTS)

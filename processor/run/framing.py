@@ -1,4 +1,4 @@
-"""How a value says by which schema it was written: Avro's single object, and Confluent's framing.
+"""Says by which schema a value was written: Avro's single object, and Confluent's framing.
 
 Single object: C3 01, then the schema's fingerprint, CRC-64-AVRO (Avro 1.11 specification, "Single-object encoding").
 Confluent: 00, then the schema's id in the registry, four bytes; Protobuf has the path of its message behind that
@@ -32,7 +32,7 @@ class WriterSchemas:
     by_id: Mapping[int, bytes] = field(default_factory=dict)
 
     def split(self, body: bytes) -> tuple[bytes, int]:
-        """The schema that a value names, and where its datum begins.
+        """Returns the schema that a value names, and where its datum begins.
 
         :raises ValueError: it names none
         :raises SchemaUnknown: it isn't there
@@ -53,12 +53,12 @@ class WriterSchemas:
 
 
 def without_head(body: bytes) -> bytes:
-    """A value without Confluent's framing; no JSON begins with its first byte."""
+    """Returns a value without Confluent's framing; no JSON begins with its first byte."""
     return body[HEAD_BYTES:] if body.startswith(MAGIC) and len(body) >= HEAD_BYTES else body
 
 
 def message_of(body: bytes) -> tuple[list[int] | None, bytes]:
-    """Path and bytes of a Protobuf message in Confluent's framing; no path where it isn't framed.
+    """Returns path and bytes of a Protobuf message in Confluent's framing; no path where it isn't framed.
 
     No message begins with the framing's first byte: there is no field 0.
 
@@ -77,7 +77,7 @@ def message_of(body: bytes) -> tuple[list[int] | None, bytes]:
 
 
 def _signed(body: bytes, at: int) -> tuple[int, int]:
-    """A zigzag number of at most 32 bits, and where it ends."""
+    """Reads a zigzag number of at most 32 bits; returns it and where it ends."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(body):

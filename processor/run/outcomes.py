@@ -1,4 +1,4 @@
-"""What a handler answered, checked where it answered: the driver only ever sees plain values that the journal takes."""
+"""Checks a handler's answer where it answered: the driver only ever sees plain values that the journal takes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OutcomeInvalid(PayhookError):
 
 
 def checked(outcome: object) -> Outcome:
-    """The outcome, made of plain values: valid UTF-8, bounded, balanced.
+    """Returns the outcome, made of plain values: valid UTF-8, bounded, balanced.
 
     :raises OutcomeInvalid: it is none, or one that can't be written down; what the answer itself raises is the cause
     """
@@ -58,7 +58,7 @@ def checked(outcome: object) -> Outcome:
 
 
 def version_of(handler: object) -> str:
-    """A handler's version as rows keep it; one that isn't a text is named by its type."""
+    """Returns a handler's version as rows keep it; one that isn't a text is named by its type."""
     try:
         version = getattr(handler, "version", None)
         return clean(str.__str__(version), NAME_CHARS_MAX)
@@ -67,7 +67,8 @@ def version_of(handler: object) -> str:
 
 
 def _booking(postings: object) -> tuple[Posting, ...]:
-    """The lines, if each is of plain values that the journal takes. They aren't copied: every event comes by here."""
+    """Returns the lines, if each is of plain values that the journal takes. They aren't copied: every event comes by
+    here."""
     lines = tuple(postings) if type(postings) is list else postings
     if type(lines) is not tuple:
         raise OutcomeInvalid(f"its postings are of the type {own_name(postings)}, a tuple is wanted")

@@ -1,4 +1,4 @@
-"""Payloads that aren't JSON, decoded at a stream's edge: the handler gets JSON, the journal keeps the exact bytes.
+"""Decodes payloads that aren't JSON at a stream's edge: the handler gets JSON, the journal keeps the exact bytes.
 
 ``json``: the bytes go to the handler as they came. ``avro:FILE.avsc``: one datum in Avro's binary encoding, plain or as
 a single object. With a folder of the writers' schemas each value names its own one (`processor.run.framing`), and is
@@ -131,7 +131,7 @@ class Decoding:
 def decoder_of(
     text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload", schemas: str = "", unwrap: Unwrap | None = None
 ) -> Decoder:
-    """The decoder that a stream's ``payload`` names; its schemas are read now, once.
+    """Makes the decoder that a stream's ``payload`` names; its schemas are read now, once.
 
     :param setting: how ``payload`` is named in a message
     :param schemas: the folder of the writers' Avro schemas, if there is one
@@ -175,7 +175,7 @@ def _content(file: str, setting: str) -> bytes:
 
 
 def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, unwrap: Unwrap | None) -> Decoder:
-    """By the schema that each value names, resolved to that of the file ``named``, if one is."""
+    """Makes a decoder by the schema that each value names, resolved to that of the file ``named``, if one is."""
     reader = _content(named, setting) if named else None
     files = _schema_files(folder, f"{setting}_schemas")
     contents = [*([] if reader is None else [reader]), *files.values()]
@@ -186,7 +186,7 @@ def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, un
 
 
 def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
-    """The schemas of a folder by their files' names, without the ending."""
+    """Reads the schemas of a folder, by their files' names without the ending."""
     if not Path(folder).is_dir():
         raise SettingError(setting, f"there is no folder {folder}: put the writers' schemas there, *.avsc")
     files = sorted(Path(folder).glob("*.avsc"))
@@ -206,7 +206,6 @@ def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
 
 
 def _fingerprint(content: bytes, setting: str) -> bytes:
-    """The fingerprint of a schema that has been found good."""
     try:
         check_bounds(orjson.loads(content), DEPTH_MAX)
         return parse_avro(content)[1]
@@ -225,7 +224,6 @@ def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[by
 
 @lru_cache(maxsize=32)
 def _protobuf(content: bytes, message: str) -> tuple[Any, Any]:
-    """The message's class, and the pool of all descriptors."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 
     pool = descriptor_pool.DescriptorPool()
@@ -250,7 +248,7 @@ def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
 
 
 def _path(descriptor: Any) -> list[int]:
-    """Where a message stands in its file, outermost first."""
+    """Finds where a message stands in its file, outermost first."""
     outer = descriptor.containing_type
     siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
     names = [one.name for one in siblings]

@@ -1,4 +1,4 @@
-"""What runs on an executor: entities side by side, each one's events in order, under deadlines."""
+"""Runs entities side by side on an executor, each one's events in order, under deadlines."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class HandlerFiles:
         self._sent: SentFiles | None = None
 
     def use(self) -> None:
-        """On an executor, before its handler is called."""
         if self._sent is not None:
             use_sent(self._sent)
 
     def keep_notes(self, results: dict[int, Outcome | Failure]) -> None:
-        """On the driver, before the results are committed. An event whose note can't be kept dies of that."""
+        """Keeps the notes on the driver, before the results are committed. An event whose note can't be kept dies of
+        that."""
         if self._side is None:
             return
         for seq, one in results.items():
@@ -101,7 +101,7 @@ def _on_executor(sent: SentFiles | None) -> HandlerFiles:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """How to run a chunk; travels to the executor with it.
+    """Says how to run a chunk; travels to the executor with it.
 
     ``build_handler`` is called once per Python worker and must be picklable by reference.
     """
@@ -117,7 +117,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One executor task's share of a batch: entity groups, and what their handlers may do with each downstream."""
+    """The share of a batch that one executor task runs: entity groups, and what their handlers may do with each
+    downstream."""
 
     groups: list[list[WorkItem]]
     budgets: Budgets = field(default_factory=Budgets)
@@ -133,8 +134,8 @@ class StillOut:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What comes back of a chunk. ``results`` are by ``item_seq``; events after one that holds their entity back are
-    left out.
+    """The answer of a chunk. ``results`` are by ``item_seq``; events after one that holds their entity back are left
+    out.
 
     ``reports``: the calls to each downstream. ``waited_s``: how long it waited for nothing but calls that were out.
     ``still_out``: events that wait for a call that was abandoned. ``hung``: calls that were abandoned in
@@ -157,7 +158,7 @@ _tasks_begun = 0
 
 
 def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `Answer` out."""
+    """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `ChunkAnswer` out."""
     task_begins(task)
     handler = handler_of(task)
     for batch in batches:
@@ -179,7 +180,7 @@ def _was_lost_before() -> bool:
 
 
 def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
-    """A chunk in a Python worker of its own: a call that never lets go of the interpreter ends that worker."""
+    """Runs a chunk so that a call which never lets go of the interpreter ends its Python worker."""
     faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)
     try:
         return run_chunk(task, handler, chunk, _abandoned)
@@ -208,7 +209,7 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCa
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What a chunk's threads do with an event. ``limited``: some downstream is."""
+    """Does what a chunk's threads do with an event. ``limited``: some downstream is."""
 
     task: Task
     handler: Handler
@@ -257,11 +258,9 @@ class Calls:
             return Held(held.downstream, held.retry_after_s, held.reason)
 
     def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
-        """Whether the entity's later events mustn't run after this result."""
         return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)
 
     def disproves(self, item: WorkItem, result: Outcome | Failure, blocking: Failure) -> bool:
-        """Whether the event's result shows that an earlier failure wasn't the whole stream's."""
         return disproves(result, self.limiter.answered(item.event_key), blocking.called)
 
     def queues(self, item: WorkItem) -> bool:
@@ -273,14 +272,14 @@ class Calls:
 
 
 def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
-    """The result of an event whose call's time is over."""
     late = task.classifier.failure(HandlerTimeout(item.event_key, call.seconds), item=item)
     return replace(late, downstream=call.downstream)
 
 
 def task_begins(task: Task) -> None:
-    """To be called by each job's function: it is given its files, and a Python worker that is about to be replaced goes
-    on.
+    """Begins a task; each job's function calls it.
+
+    It is given its files, and a Python worker that is about to be replaced goes on.
     """
     global _tasks_begun
     _tasks_begun += 1
@@ -288,7 +287,7 @@ def task_begins(task: Task) -> None:
 
 
 def handler_of(task: Task) -> Handler:
-    """The handler of a stream in this process, built once."""
+    """Returns the handler of a stream in this process, built once."""
     key = pickle.dumps(task.build_handler)
     known = _handlers.get(task.stream)
     if known is None or known[0] != key:
@@ -332,7 +331,8 @@ class LogTails(logging.Handler):
             lines.clear()
 
     def text(self) -> str | None:
-        """What this thread logged since `begin`, without card numbers, cut to its last `LOG_BYTES_MAX` bytes."""
+        """Returns what this thread logged since `begin`, without card numbers, cut to its last `LOG_BYTES_MAX`
+        bytes."""
         lines = self._lines.get(threading.get_ident())
         if not lines:
             return None

@@ -1,4 +1,4 @@
-"""The threads of one chunk: entities run side by side, so that a call that hangs holds up its own entity alone."""
+"""Runs entities side by side on the threads of one chunk, so that a call that hangs holds up its own entity alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Result: TypeAlias = Outcome | Failure
 
 @dataclass(slots=True, eq=False)
 class GroupRun:
-    """One entity's events and how far they got; what has no result was not run, or not to its end."""
+    """Events of one entity and how far they got; what has no result was not run, or not to its end."""
 
     items: list[WorkItem]
     results: list[Result] = field(default_factory=list)
@@ -104,7 +104,8 @@ class WorkerPool:
         self.still_out: dict[int, float] = {}
 
     def run(self) -> list[tuple[int, Result]]:
-        """Results by ``item_seq``, in the groups' order; an event without one is due again, its attempts unspent."""
+        """Returns results by ``item_seq``, in the groups' order; an event without one is due again, its attempts
+        unspent."""
         if not self._runs:
             return []
         self._stop_at = time.monotonic() + self._deadlines.work_s
@@ -169,7 +170,8 @@ class WorkerPool:
         return self._work.run(item) if before is None else self._of_earlier(item, before)
 
     def _of_earlier(self, item: WorkItem, before: AbandonedCall) -> Result | None:
-        """The event has an earlier call here: no second one runs beside it. None while it is out and has time."""
+        """Takes the result of the event's earlier call here: no second one runs beside it. None while it is out and has
+        time."""
         if before.out:
             seconds = time.monotonic() - before.began
             if seconds < before.call_s:
@@ -205,7 +207,8 @@ class WorkerPool:
             self._waiting.clear()
 
     def _weigh(self, item: WorkItem, result: Result, began: float) -> None:
-        """A call that began after a failure, and went well where that one failed, makes it its event's own."""
+        """Clears failures of other events that this one disproves: its call began after them, and went well where they
+        failed."""
         left = []
         for one in self._blocking:
             if began >= one.at and self._work.disproves(item, result, one.failure):
@@ -232,7 +235,7 @@ class WorkerPool:
             me.thread.start()
 
     def _start_spares(self, now: float) -> None:
-        """As many threads that aren't stuck as there should be, and one more for each that is."""
+        """Starts as many threads that aren't stuck as there should be, and one more for each that is."""
         after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._usual())
         stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
         self._wanted = self._concurrency + 2 * stuck
@@ -254,7 +257,7 @@ class WorkerPool:
         return all(_is_out(runner, now, self._deadlines.patience_s) for runner in self._active)
 
     def _leave(self, now: float) -> None:
-        """From here on nothing begins and no result is taken; calls that are out are abandoned."""
+        """Abandons the calls that are out. From here on nothing begins and no result is taken."""
         self._closed, self._left_at = True, now
         self._abandoned.usual_s = self._usual()
         for runner in self._active:

@@ -46,7 +46,7 @@ def identify_cloudevent(record: SourceRecord) -> Identified:
 
 
 def data_of(body: bytes) -> bytes:
-    """The data of an event in structured mode, byte for byte; what isn't one stays as it is.
+    """Returns the data of an event in structured mode, byte for byte; what isn't one stays as it is.
 
     :raises ValueError: ``data_base64`` isn't Base64
     """
@@ -77,7 +77,7 @@ def _attributes(record: SourceRecord) -> Mapping[str, str]:
 
 
 def _is_ours(name: str) -> bool:
-    """Header names are told apart by case in Kafka, and written in any case by gateways from HTTP."""
+    """Compares in any case: header names are told apart by case in Kafka, and gateways from HTTP write them in any."""
     return name.casefold() == CONTENT_TYPE or name.casefold().startswith(PREFIX)
 
 
@@ -90,7 +90,7 @@ def _entity(record: SourceRecord, source: str, attributes: Mapping[str, str]) ->
 
 
 def text_of_key(key: bytes) -> str:
-    """A record's key as text; in hex where it is none."""
+    """Returns a record's key as text; in hex where it is none."""
     try:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
@@ -99,7 +99,7 @@ def text_of_key(key: bytes) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str, str]]:
-    """Name and raw text of each member of a JSON object: no number is read and written again."""
+    """Yields name and raw text of each member of a JSON object: no number is read and written again."""
     decoder, at = json.JSONDecoder(), text.index("{") + 1
     while text[(at := _skip(text, at))] != "}":
         name, at = decoder.raw_decode(text, at)

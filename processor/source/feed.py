@@ -1,5 +1,5 @@
-"""What a stream makes of the rows that changed another stream's books: a record for each row and receiver, as if Kafka
-had held it.
+"""Makes records of the rows that changed another stream's books, one for each row and receiver, as if Kafka had held
+it.
 
 These are the rows that applied an event, and those that reversed what one had booked.
 """
@@ -53,7 +53,7 @@ REVERSAL_PART = "reversed"
 
 
 def event_key_of(stream: str, receiver: str, row: JournalRow) -> str:
-    """The key of what ``stream`` sends a receiver of a row that changed the books."""
+    """Returns the key of what ``stream`` sends a receiver of a row that changed the books."""
     return join_key(stream, receiver, *_names(row))
 
 
@@ -63,7 +63,7 @@ def _names(row: JournalRow) -> list[str]:
 
 
 class Feed(Protocol):
-    """Who gets what of a journal: what a stream's ``feed`` builds. It runs on the driver."""
+    """Says who gets what of a journal: what a stream's ``feed`` builds. It runs on the driver."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -76,7 +76,7 @@ class Feed(Protocol):
         """
 
     def body(self, row: JournalRow) -> bytes:
-        """What a record of a row holds: the same for every receiver, and the same whenever it is asked.
+        """Makes the record of a row: the same for every receiver, and the same whenever it is asked.
 
         The row's decision is `applied`, or `reversed` where it takes back what the event had booked. Where this raises,
         the row's records are poison: each receiver's dies with the error, and the next ones go on.
@@ -84,7 +84,7 @@ class Feed(Protocol):
 
 
 class OwnFeed:
-    """For a stream that names no feed: it is the only receiver, and gets the row's columns as JSON."""
+    """The feed of a stream that names none: the stream is the only receiver, and gets the row's columns as JSON."""
 
     columns = ("fact_key", "provider", "postings", "body_sha256")
 
@@ -133,17 +133,15 @@ class FeedRecords:
         return tuple(topic for source in self._topics for topic in self.topics_of(source))
 
     def topics_of(self, source: str) -> tuple[str, ...]:
-        """The receivers' topics of one source stream."""
         return tuple(self._topics[source].values())
 
     @property
     def columns(self) -> list[str]:
-        """The journal's columns that are read; those with an event's trace only where traces are taken."""
+        """Returns the journal's columns that are read; those with an event's trace only where traces are taken."""
         traced = ("attempt", "headers") if self._traced else ()
         return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns, *traced]))
 
     def table(self, source: str, rows: Sequence[JournalRow]) -> pa.Table:
-        """Records of a source stream's rows, in their order."""
         topics = self._topics[source]
         records = [record for row in rows for record in self._of(row, source, topics)]
         return pa.Table.from_pylist(records, schema=RECORD_SCHEMA)
@@ -165,7 +163,7 @@ class FeedRecords:
             }
 
     def _body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
-        """What a row's records hold, and where the feed can't make it, which row it is and why not."""
+        """Makes the body of a row's records. Where the feed can't, it says which row it is and why not."""
         made = attempt(self._feed.body, row)
         if isinstance(made, bytes):
             return made, None
@@ -200,8 +198,10 @@ class FeedRecords:
 
 
 class JournalLog:
-    """What a check of positions asks of a stream that reads another one's journal, beside Kafka's control topic:
-    `journal.kafka_log.Log` of Kafka's topics, and of ``journal.<source>/<receiver>``, whose offsets are seqs.
+    """The log that a check of positions reads for a stream that reads another one's journal.
+
+    It is `journal.kafka_log.Log` of Kafka's topics, the control topic among them, and of
+    ``journal.<source>/<receiver>``, whose offsets are seqs.
 
     Of a journal's record key and time are known. Its body is a feed's, which a newer version may word otherwise.
     Belongs to one thread.
@@ -220,11 +220,12 @@ class JournalLog:
         self._kafka.close()
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Of Kafka's topics. Rows of a journal say by themselves whether it is another."""
+        """Asks for Kafka's topics alone. Rows of a journal say by themselves whether it is another."""
         return self._kafka.topic_ids([topic for topic in topics if not is_sparse(topic)])
 
     def held(self, topics: Sequence[str]) -> Held:
-        """A receiver's part of the journal begins with seq 1 and ends before the one to come; gone, before 1."""
+        """Returns seq 1 to before the one to come for a receiver's part of the journal; where it is gone, to before
+        1."""
         held = self._kafka.held([topic for topic in topics if not is_sparse(topic)])
         ends = {source: following(path) for source, path in self._journals.items()}
         return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
@@ -239,7 +240,7 @@ class JournalLog:
         return found
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
-        """Of Kafka's topics. Between the seqs of a receiver's records there are others."""
+        """Asks for Kafka's topics alone. Between the seqs of a receiver's records there are others."""
         return self._kafka.next_offsets([point for point in points if not is_sparse(point[0])])
 
     def _record(self, topic: str, row: JournalRow) -> Record:
@@ -249,12 +250,11 @@ class JournalLog:
 
 
 def following(journal: str) -> int:
-    """The seq after the journal's last one."""
     return JournalReader(journal).last_seq + 1 if has_table(journal) else 1
 
 
 def _changed_rows(journal: str, seqs: set[int]) -> dict[int, JournalRow]:
-    """Those that became records, by seq."""
+    """Reads the rows that became records, by seq."""
     if not seqs or not has_table(journal):
         return {}
     reader = JournalReader(journal)

@@ -1,4 +1,5 @@
-"""A topic that another program writes: where its records are read, a function says which event each of them is.
+"""Reads a topic that another program writes: a function says, where its records are read, which event each of them
+is.
 
 What it answers becomes the columns of the event's first row, as a receiver's headers do of a webhook. A record that it
 can't name dies by reference, and the stream goes on. See docs/decisions/0100-what-a-foreign-records-identity-is.md.
@@ -76,7 +77,6 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Calls may be watched within."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -109,7 +109,7 @@ class Watch:
         return IDENTITY_S_MAX if self._late < PATIENT_FOR else HASTY_S_MAX
 
     def _arm(self, now: float) -> None:
-        """Making the watchdog takes longer than most calls: it is made again once a second."""
+        """Arms the watchdog, once a second at most: making it takes longer than most calls."""
         if now - self._armed_at >= IDENTITY_S_MAX and threading.current_thread() is threading.main_thread():
             faulthandler.dump_traceback_later(2 * IDENTITY_S_MAX + self._frozen_s, exit=True)
             self._armed_at = now
@@ -139,7 +139,6 @@ class ForeignTopic:
             return [self._identified(record, watch) if record.topic == self.topic else record for record in records]
 
     def refused(self, record: KafkaRecord, problem: str) -> KafkaRecord:
-        """A record that can't be named, and why."""
         return record._replace(refused=failure_of(IdentityFailed(self.name, problem)))
 
     def _identified(self, record: KafkaRecord, watch: Watch) -> KafkaRecord:
@@ -193,7 +192,8 @@ class ForeignTopic:
 
 
 def unwrapped(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
-    """The data of a record's value: out of a CloudEvent in structured mode, without the framing around JSON.
+    """Takes the data out of a record's value: out of a CloudEvent in structured mode, without the framing around
+    JSON.
 
     :raises ValueError: the event's data isn't what it says
     """

@@ -1,6 +1,5 @@
-"""What changed another stream's books, as a source: its journal, read with Spark's Delta source from this stream's
-marks on.
-"""
+"""Reads what changed another stream's books, from its journal with Spark's Delta source, from this stream's marks
+on."""
 
 from __future__ import annotations
 
@@ -43,25 +42,25 @@ SOURCE = f"{BESIDE}source"
 
 
 class FirstNamed:
-    """Where the journals stood when this process first heard of a receiver: it may take a while until the stream
-    begins, and what is applied meanwhile is the receiver's too.
+    """Remembers where the journals stood when this process first heard of a receiver.
+
+    It may take a while until the stream begins, and what is applied meanwhile is the receiver's too.
     """
 
     def __init__(self) -> None:
         self._following: dict[str, int] = {}
 
     def named(self, topics: Sequence[str], journal: Location) -> None:
-        """Receivers of one journal, by their topics, that are named now."""
         if new := [topic for topic in topics if topic not in self._following]:
             self._following.update(dict.fromkeys(new, following(str(journal))))
 
     def start(self, topic: str, following: int) -> int:
-        """The first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
+        """Returns the first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
         return min(self._following.get(topic, following), following)
 
 
 class JournalSource:
-    """A record for each receiver and row that changed the books; and Kafka's ``control`` topic, for commands.
+    """Gives a record for each receiver and row that changed the books; and Kafka's ``control`` topic, for commands.
 
     At each start the rows since the marks are read in seq order up to one version, however the tables' files are laid
     out and whatever their logs have forgotten; only what is committed after that comes from the streaming source, which
@@ -88,15 +87,17 @@ class JournalSource:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """A receiver that is no longer named isn't among them; its mark stays, and named again it goes on there."""
+        """Returns the topics of receivers that are named. One that is no longer named keeps its mark, and named again
+        goes on there."""
         return (*self._control.topics, *self._records.topics)
 
     def log(self) -> JournalLog:
         return JournalLog(self._control.log(), self._records.stream, self._journals)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
-        """A new receiver begins with what is applied since it was first named, one that another journal is read
-        for already with a new journal's first own row.
+        """A new receiver begins with what is applied since it was first named.
+
+        One that another journal is read for already begins with a new journal's first own row.
         """
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
@@ -115,7 +116,8 @@ class JournalSource:
         return f"begins with what {', '.join(self._journals)} applies from now on"
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
-        """What changed the books since the slowest receiver's mark; pins the versions after which `frame` begins."""
+        """Reads what changed the books since the slowest receiver's mark; pins the versions after which `open_frame`
+        begins."""
         tables = {source: open_table(str(journal)) for source, journal in self._journals.items()}
         self._versions = {source: table.version() for source, table in tables.items()}
         for source, table in tables.items():
@@ -149,7 +151,7 @@ class JournalSource:
         return self._control.orders()
 
     def records(self, table: pa.Table) -> pa.Table:
-        """Kafka's records as they are, each journal's rows as records, in seq order."""
+        """Returns Kafka's records as they are, each journal's rows as records, in seq order."""
         kafka = table.filter(pc.is_valid(table["topic"])).select(RECORD_SCHEMA.names)
         return pa.concat_tables([kafka.cast(RECORD_SCHEMA), *(self._of(source, table) for source in self._journals)])
 

@@ -70,7 +70,7 @@ class _TimeOver(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What executors need to know; travels to them with each job."""
+    """The job of the executors; travels to them with each batch."""
 
     task: Task
     mode: Mode
@@ -81,8 +81,10 @@ class Pass:
 
 
 class MapStage:
-    """The driver's side, on the Python workers of that name, in at most so many ``tasks``. Where a worker dies of it,
-    the batch is read again without a pass; another program's records are passed in ever smaller parts.
+    """The driver's side of the map stage, on the Python workers of that name, in at most so many ``tasks``.
+
+    Where a worker dies of it, the batch is read again without a pass; another program's records are passed in ever
+    smaller parts.
     """
 
     def __init__(
@@ -109,7 +111,8 @@ class MapStage:
             self.collect(frame, self._tasks() * RECORDS_PER_TASK)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """A batch's records, as `processor.decide.records.read_table` takes them; about ``expected`` records."""
+        """Returns a batch's records, as `processor.decide.records.read_table` takes them; about ``expected``
+        records."""
         tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
@@ -150,7 +153,6 @@ class MapStage:
         return [again]
 
     def _passed(self, session: SparkSession, table: pa.Table) -> pa.Table | None:
-        """None where a Python worker was lost."""
         try:
             with on_workers_of(session, self._workers):
                 frame = session.createDataFrame(table).coalesce(1).mapInArrow(self._function(), PASS_SCHEMA)
@@ -165,7 +167,6 @@ class MapStage:
 
 
 def pack(records: Sequence[KafkaRecord]) -> pa.Table:
-    """Records as the map stage hands them over, without an answer."""
     rows = [packed(record, record.named, None) for record in records]
     return pa.table({PACKED: pa.array([pickle.dumps(rows, protocol=5)], pa.binary())})
 
@@ -191,8 +192,10 @@ def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
 
 
 def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[KafkaRecord], list[Named | None]]:
-    """What each record says of itself. None of what the driver must see as it came, commands and what isn't an event,
-    and of what isn't the stream's: of that it gets the offset alone.
+    """Parses what each record says of itself.
+
+    Commands and what isn't an event go to the driver as they came. Of what isn't the stream's the driver gets the
+    offset alone.
     """
     kept, names = list[KafkaRecord](), list[Named | None]()
     for record in records:
@@ -209,7 +212,6 @@ def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[Kafka
 
 
 def _of_foreign(stage: Pass, record: KafkaRecord) -> tuple[Named | None, bool]:
-    """What another program's record was named, and whether it is another stream's."""
     own = record.named
     if own is None or stage.where.takes(own.mode, own.tenant, own.zone, own.provider):
         return own, False
@@ -228,7 +230,7 @@ def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> li
 
 
 def _seconds(task: Task, calls: int) -> float:
-    """How long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
+    """Returns how long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
     return min(task.deadlines.call_s, task.deadlines.batch_s) + CALL_S_MAX * calls
 
 
@@ -246,7 +248,7 @@ def _answer(handler: Handler, item: WorkItem) -> Early | None:
 
 @contextlib.contextmanager
 def _limited(seconds: float, task: Task) -> Iterator[None]:
-    """Ends the block with `_TimeOver` after so long; where native code hears no signal, the Python worker ends.
+    """Ends the block with `_HandlerTimeOver` after so long; where native code hears no signal, the Python worker ends.
 
     Only the main thread hears signals: elsewhere (in tests) nothing limits the block.
     """

@@ -1,4 +1,4 @@
-"""Publishes another program's record once more, at the end of its topic: how a replay of one that wasn't named works.
+"""Publishes another program's record once more, at the end of its topic. That is how one that wasn't named is replayed.
 
 The copy has the same key, value, headers and partition, and is decided like any other record: where the first attempt
 to name it failed, the next one may not. Every reader of the topic sees it again.

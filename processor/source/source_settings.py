@@ -1,4 +1,4 @@
-"""What a stream's ``source`` may be: a text, or the table of a topic that another program writes."""
+"""Settings of a stream's ``source``: a text, or the table of a topic that another program writes."""
 
 from __future__ import annotations
 

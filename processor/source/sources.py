@@ -1,4 +1,4 @@
-"""Where a work stream's records come from: a streaming frame from the journal's marks on, and the records in it."""
+"""Opens the source of a work stream's records: a streaming frame from the journal's marks on, and the records in it."""
 
 from __future__ import annotations
 
@@ -69,44 +69,46 @@ _NOTHING = tuple(
 
 
 class Source(Protocol):
-    """What a work stream reads."""
+    """The port from which a work stream reads."""
 
     @property
     def every_s(self) -> float:
-        """Seconds from one look for records to the next at least; 0: one right after the other."""
+        """Returns the seconds from one look for records to the next at least; 0: one right after the other."""
 
     @property
-    def topics(self) -> Sequence[str]:
-        """What it is read from, by name."""
+    def topics(self) -> Sequence[str]: ...
 
     def log(self) -> Log:
-        """What the topics hold, for the length of a check; the caller closes it."""
+        """Opens the log of the topics, for the length of a check; the caller closes it."""
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
-        """Where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
+        """Finds where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
 
     def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
-        """Where it begins, in words, if it is new: ``marks`` are what it `starts` with. None if it has begun before."""
+        """Says in words where a new source begins: ``marks`` are its start marks. None if it has begun before."""
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:
-        """Tables of records that are taken before the first of `frame`, in order; none where `frame` gives all."""
+        """Yields tables of records that are taken before the first of `open_frame`, in order; none where that gives
+        all."""
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        """A streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a batch.
+        """Opens a streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a
+        batch.
 
         A row of NULLs comes now and then, so that batches happen although nothing arrives.
         """
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """What a batch of `frame` holds, as `decide.records.read_table` takes it; about ``expected`` records."""
+        """Returns a batch of the frame, as `decide.records.read_table` takes it; about ``expected`` records."""
 
     def orders(self) -> Orders:
-        """The control topic beside Spark; the caller closes it."""
+        """Opens the control topic beside Spark; the caller closes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every `TICK_S`.
+    """Reads the topic of a stream's ``events``, if it reads one, and the one of its commands, with a tick every
+    `TICK_S`.
 
     Of the events it reads the partitions of its ``shard``.
     """
@@ -128,7 +130,6 @@ class KafkaSource:
         return KafkaLog(self.kafka, self.reads)
 
     def reads(self, topic: str, partition: int) -> bool:
-        """Whether a partition is one of those that it reads."""
         return topic != self.events or self.shard.reads(partition)
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
@@ -158,7 +159,7 @@ class KafkaSource:
         return self.topic_frame(marks, records_max).unionByName(tick(self.session))
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
-        """The topics' records alone, without the tick."""
+        """Opens the topics' records alone, without the tick."""
         own = {topic: marks[topic] for topic in self.topics}
         frame = self._topics_from(marks_to_json(own), records_max)
         if self.shard.count == 1:
@@ -167,7 +168,7 @@ class KafkaSource:
         return self._read(frame.option("assign", json.dumps(partitions)))
 
     def idle_frame(self) -> DataFrame:
-        """What comes from now on, and rows of NULLs without end."""
+        """Opens a frame of what comes from now on, and rows of NULLs without end."""
         ticks = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         coming = self._topics_from("latest", 1).option("subscribe", ",".join(sorted(self.topics)))
         return self._read(coming).unionByName(ticks.selectExpr(*_NOTHING))
@@ -195,7 +196,6 @@ class KafkaSource:
 
 
 def tick(session: SparkSession) -> DataFrame:
-    """A streaming frame of a row of NULLs every `TICK_S` seconds."""
     rate = session.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     return rate.where(f"value % {TICK_S} = 0").selectExpr(*_NOTHING)
 
@@ -208,7 +208,8 @@ class Idle(Protocol):
 
 
 def warm_up(source: Idle, checkpoint: Path) -> None:
-    """Some batches of nothing before the first real one: a fresh JVM plans its first batches three times as slowly.
+    """Runs some batches of nothing before the first real one: a fresh JVM plans its first batches three times as
+    slowly.
 
     Runs a query like the stream's own on what comes to Kafka from now on, and lets go of what it reads. That it fails
     says nothing: the stream itself will say it better.

@@ -1,4 +1,4 @@
-"""Where a new stream begins in its topic of Kafka."""
+"""Finds where a new stream begins in its topic of Kafka."""
 
 from __future__ import annotations
 

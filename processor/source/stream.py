@@ -1,4 +1,5 @@
-"""A work stream's batches, fed by Spark from the journal's marks on until it is asked to stop; it ends on any doubt."""
+"""Feeds a work stream's batches by Spark from the journal's marks on until it is asked to stop; it ends on any
+doubt."""
 
 from __future__ import annotations
 
@@ -53,14 +54,12 @@ MakeThread = Callable[[Callable[[], None]], threading.Thread]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a batch took, and how."""
-
     table: pa.Table
     fetch: Fetch
 
 
 class Stream:
-    """One run of a stream: feeds a `Batches` engine from one Spark query, and closes the engine at the end.
+    """Runs a stream once: feeds a `Batches` engine from one Spark query, and closes the engine at the end.
 
     The checkpoint is made again at every start: the marks in the journal say where to begin.
     """
@@ -90,11 +89,9 @@ class Stream:
 
     @property
     def has_decided(self) -> bool:
-        """Whether it has committed a batch."""
         return self._batches.progress.batches > 0
 
     def stop(self) -> None:
-        """Asks for a stop after the batch under way."""
         self._stop.set()
 
     def run(self) -> None:
@@ -126,7 +123,6 @@ class Stream:
             self._while_blocked.close()
 
     def _take_backlog(self) -> None:
-        """What the source gives before its stream begins, a batch a table."""
         for table in self._source.backlog(self._batches.marks):
             if self._stop.is_set():
                 return
@@ -180,7 +176,7 @@ class Stream:
             raise self._as_storage_down(own) from own
 
     def _await_end(self, query: StreamingQuery) -> None:
-        """A query whose batch failed ends by itself; stopping it meanwhile only fills the JVM's log.
+        """Waits for a query whose batch failed to end by itself; stopping it meanwhile only fills the JVM's log.
 
         It isn't active some time before Spark has let go of it: what is waited for is its end.
         """
@@ -189,7 +185,7 @@ class Stream:
                 query.stop()
 
     def _as_storage_down(self, failed: Exception) -> Exception:
-        """The failure as what it is: a full disk is no bug of the engine's."""
+        """Returns the failure as what it is: a full disk is no bug of the engine's."""
         problem = str(failed)
         if isinstance(failed, PayhookError) or _NO_ROOM.search(problem) is None:
             return failed
@@ -223,7 +219,7 @@ class Stream:
         return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
 
     def _decide(self, read: Read) -> None:
-        """On the thread that decides. What was read ahead of a stop isn't decided: it is read again."""
+        """Decides a batch on the thread that decides. What was read ahead of a stop isn't decided: it is read again."""
         if self._stop.is_set():
             return
         was_blocked = self._batches.blocked
@@ -306,7 +302,8 @@ class Ahead(Generic[T]):
 
 
 class ReadLimit:
-    """How many records the next batch of a running query takes from Kafka; ``records`` is what the query began with.
+    """Sets how many records the next batch of a running query takes from Kafka; ``records`` is what the query began
+    with.
 
     Spark takes ``maxOffsetsPerTrigger`` once, when a query begins, and keeps it beside each source. A query that is
     started again with another limit costs 1 to 2 s in which nothing is decided, and its consumers fetch again; setting
@@ -322,11 +319,10 @@ class ReadLimit:
 
     @property
     def records(self) -> int:
-        """The limit as it was last set."""
         return self._records
 
     def set(self, records: int) -> None:
-        """From the next batch on. To be called between two batches, by the thread that runs them."""
+        """Sets the limit from the next batch on. To be called between two batches, by the thread that runs them."""
         if records == self._records or not self._works:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a stream does while it is blocked: it obeys orders, and tries one event at a time until one gets through."""
+"""Obeys orders while a stream is blocked, and tries one event at a time until one gets through."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ OFFSETS_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  
 
 
 class Orders(Protocol):
-    """The control topic, beside Spark (`ControlTopic`)."""
+    """The port of the control topic, beside Spark (`ControlTopic`)."""
 
     def read(self, marks: Marks) -> list[KafkaRecord]:
-        """What has come from the marks on, without a wait; the same again until the marks have moved past it."""
+        """Returns what has come from the marks on, without a wait; the same again until the marks have moved past
+        it."""
 
     def close(self) -> None: ...
 
@@ -98,7 +99,6 @@ class WhileBlocked:
         return not self._stop.is_set()
 
     def close(self) -> None:
-        """Lets go of the control topic."""
         self._probe_at = None
         if self._orders is not None:
             self._orders.close()
@@ -109,7 +109,7 @@ class WhileBlocked:
         return self._orders
 
     def _obey(self, records: Sequence[KafkaRecord]) -> None:
-        """An order may have ended what blocks the stream: the next probe comes at once."""
+        """Runs commands. One may have ended what blocks the stream: the next probe comes at once."""
         if self._batches.obey(records):
             self._probe_at = self._clock.monotonic()
             self._on_batch()
@@ -120,7 +120,7 @@ class WhileBlocked:
 
 
 class ControlTopic:
-    """Reads one topic from a journal's marks on (`Orders`), for as long as a stream is blocked and takes no batches.
+    """Reads one topic from a journal's marks on (`OrderReader`), while a stream is blocked and takes no batches.
 
     No offsets are committed: the marks say what is decided.
     """
