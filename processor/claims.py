@@ -39,8 +39,8 @@ class ReceiverClaims:
         """
         try:
             with contextlib.closing(sync_redis(self._settings, TIMEOUT_S)) as redis:
-                wanted = {generation, max(self._announced(redis), default=generation)}
-                names = [claim_name(key, self._mode, one) for one in wanted for key in event_keys]
+                generations = {generation, max(self._announced(redis), default=generation)}
+                names = [claim_name(key, self._mode, number) for number in generations for key in event_keys]
                 for start in range(0, len(names), NAMES_AT_ONCE):
                     pipeline = redis.pipeline(transaction=False)
                     for name in names[start : start + NAMES_AT_ONCE]:

@@ -204,13 +204,13 @@ class OpenableStream:
         """Commits the epoch first, then everything catches up by seq. After an error nothing is held."""
         wired, shared, metrics = self._wired, self._shared, self._status.metrics
         stream, places = wired.name, wired.places
-        with contextlib.closing(source.log()) as there:
-            held = there.held(source.topics)
+        with contextlib.closing(source.log()) as source_log:
+            held = source_log.held(source.topics)
             check_dead_letter_topic(wired, shared, held)
             check_own_topics(wired, shared)
             places.trying.parent.mkdir(parents=True, exist_ok=True)
-            before = self._check_positions(source, there)
-            ids = there.topic_ids(source.topics)
+            before = self._check_positions(source, source_log)
+            ids = source_log.topic_ids(source.topics)
         writer = JournalWriter.create_or_open(str(places.journal), stream, self._tenure)
         marks = source.starts(before, held)
         state = writer.begin_epoch(marks, self._tenure, ids, shard_note(wired.shard))
@@ -290,7 +290,7 @@ class OpenableStream:
     def _partition_notes(self) -> dict[str, str]:
         return {} if self._partitions is None else {PARTITIONS_NOTE: str(self._partitions)}
 
-    def _check_positions(self, source: Source, there: Log) -> JournalState | None:
+    def _check_positions(self, source: Source, source_log: Log) -> JournalState | None:
         """Returns where the journal stands before an epoch begins; None where there is none yet.
 
         :raises Refused: its positions are of another history than what the source holds, or what is derived from it is
@@ -304,9 +304,9 @@ class OpenableStream:
         reader = JournalReader(journal)
         state = reader.state()
         try:
-            check(wired.name, state, reader, there, source.topics, self._shared.kafka.transactional)
+            check(wired.name, state, reader, source_log, source.topics, self._shared.kafka.transactional)
             if self._partitions is not None:
-                check_partitions(wired.name, state, there, wired.rules.events_topic, self._partitions)
+                check_partitions(wired.name, state, source_log, wired.rules.events_topic, self._partitions)
             check_index(wired.places.index, journal)
             for table, kept_by in wired.derived.items():
                 kept_by.check(str(wired.places.derived(table)), JournalReader(journal))
@@ -413,11 +413,11 @@ def check_own_topics(wired: Wired, shared: Shared) -> None:
     :raises KafkaSilent: Kafka doesn't tell
     """
     names = topics_of(wired.mode)
-    wanted = {names.control: 0, wired.dlq_topic: 0}
+    record_bytes = {names.control: 0, wired.dlq_topic: 0}
     if wired.rules.events_topic == names.events:
-        wanted[names.events] = RECORD_BYTES_MAX
+        record_bytes[names.events] = RECORD_BYTES_MAX
     with spoken():
-        check_topics(open_admin(shared.kafka), shared.kafka, wanted)
+        check_topics(open_admin(shared.kafka), shared.kafka, record_bytes)
 
 
 def dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:

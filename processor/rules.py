@@ -78,7 +78,7 @@ class StreamRules:
     def tries_min(self) -> int | None:
         """Returns the fewest retries after which an event is dead; None: it never is."""
         tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
-        return min((one for one in tries if one is not None), default=None)
+        return min((count for count in tries if count is not None), default=None)
 
     @property
     def event_keys(self) -> Keys | None:

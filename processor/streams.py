@@ -220,8 +220,10 @@ def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig
 
 
 def foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
-    found = {one.events_topic(mode) for mode in modes for one in taking(streams, mode) if one.foreign is not None}
-    return sorted(found)
+    topics = {
+        stream.events_topic(mode) for mode in modes for stream in taking(streams, mode) if stream.foreign is not None
+    }
+    return sorted(topics)
 
 
 def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
@@ -313,14 +315,14 @@ Wrong: TypeAlias = tuple[str, str] | None
 def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
     if stream.foreign is not None and stream.foreign.topic in OWN_TOPICS:
         return "source.topic", f"{stream.foreign.topic} is payhook's own: no other program writes it"
-    wanted = stream.source_stream
-    if wanted is None or not stream.enabled:
+    source = stream.source_stream
+    if source is None or not stream.enabled:
         return None
-    known = streams.get(wanted)
+    known = streams.get(source)
     if known is None or not known.enabled:
-        return "source", f"there is no stream {wanted}, or it isn't enabled"
+        return "source", f"there is no stream {source}, or it isn't enabled"
     if known.source_stream is not None:
-        return "source", f"{wanted} reads a journal itself: name one that reads kafka"
+        return "source", f"{source} reads a journal itself: name one that reads kafka"
     if stream.starting_offsets != EARLIEST:
         return (
             "starting_offsets",
@@ -328,7 +330,7 @@ def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> 
         )
     lacking = set(stream.modes) - set(known.modes)
     if lacking:
-        return "modes", f"{wanted} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
+        return "modes", f"{source} takes no {' and '.join(sorted(lacking))} traffic: leave it out here too"
     return None
 
 

@@ -228,9 +228,9 @@ def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping
     :raises SettingError: there is no such function, or it asks for what there isn't
     """
     function = named(setting, name)
-    wanted = _parameters(setting, name, function)
-    given = {parameter: _given(setting, parameter, kind, sections, own) for parameter, kind in wanted.items()}
-    if own and not any(kind not in sections for kind in wanted.values()):
+    parameters = _parameters(setting, name, function)
+    given = {parameter: _given(setting, parameter, kind, sections, own) for parameter, kind in parameters.items()}
+    if own and not any(kind not in sections for kind in parameters.values()):
         raise SettingError(setting, f"{name} takes no settings of its own: leave the table `settings` out")
     return partial(function, **given)
 
@@ -255,11 +255,15 @@ def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
         signature, kinds = inspect.signature(function), typing.get_type_hints(function)
     except (TypeError, NameError) as unreadable:
         raise SettingError(setting, f"the parameters of {name} can't be read: {unreadable}") from unreadable
-    needed = [one.name for one in signature.parameters.values() if one.default is inspect.Parameter.empty]
+    needed = [
+        parameter.name for parameter in signature.parameters.values() if parameter.default is inspect.Parameter.empty
+    ]
     return {parameter: kinds.get(parameter) for parameter in needed}
 
 
-def _given(setting: str, parameter: str, kind: Any, sections: Mapping[type, object], own: Mapping[str, Any]) -> object:
+def _given(
+    setting: str, parameter: str, kind: Any, sections: Mapping[type, object], table: Mapping[str, Any]
+) -> object:
     if kind in sections:
         return sections[kind]
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
@@ -268,7 +272,7 @@ def _given(setting: str, parameter: str, kind: Any, sections: Mapping[type, obje
         )
         raise SettingError(setting, problem)
     try:
-        return kind(**own)
+        return kind(**table)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
         path = ".".join(["settings", *(str(part) for part in first["loc"])])

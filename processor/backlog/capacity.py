@@ -241,20 +241,20 @@ class Advisor:
 
         ``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it.
         """
-        wanted = deployment.executors
+        executors = deployment.executors
         if drain_per_s:
-            wanted = _executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
-        self._settle(at_s, wanted)
+            executors = _executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+        self._settle(at_s, executors)
         partitions = max(deployment.partitions, self._executors * deployment.cores)
         return Advice(self._executors, partitions)
 
-    def _settle(self, at_s: float, wanted: int) -> None:
-        if wanted >= self._executors:
-            self._executors, self._enough_since, self._most_since = wanted, None, 0
+    def _settle(self, at_s: float, executors: int) -> None:
+        if executors >= self._executors:
+            self._executors, self._enough_since, self._most_since = executors, None, 0
             return
         if self._enough_since is None:
             self._enough_since = at_s
-        self._most_since = max(self._most_since, wanted)
+        self._most_since = max(self._most_since, executors)
         if at_s - self._enough_since >= self._hold_s:
             self._executors = max(self._most_since, self._executors - 1)
             self._enough_since, self._most_since = None, 0
@@ -274,5 +274,5 @@ def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, dri
     if driver_bound:
         needed_per_s = DRIVER_LIMIT_SHARE * drain_per_s / driver_share
     room = drain_per_s / needed_per_s - driver_share
-    wanted = min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room)))
-    return max(now, wanted) if driver_bound else wanted
+    executors = min(EXECUTORS_MAX, max(1, math.ceil(now * (1 - driver_share) / room)))
+    return max(now, executors) if driver_bound else executors

@@ -163,8 +163,8 @@ def _sum(counts: Mapping[str, Mapping[int, int]], among: Marks) -> int:
 
 
 def _driver_share(step_s: Mapping[str, float]) -> float:
-    whole = sum(step_s.values())
-    return sum(step_s.get(step, 0.0) for step in DRIVER_STEPS) / whole if whole > 0 else 0.0
+    total_s = sum(step_s.values())
+    return sum(step_s.get(step, 0.0) for step in DRIVER_STEPS) / total_s if total_s > 0 else 0.0
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -179,7 +179,7 @@ class KafkaEnds:
 
     def __call__(self, marks: Marks) -> Ends:
         """Returns nothing when Kafka doesn't answer."""
-        wanted = {
+        requests = {
             TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, numbers in marks.items()
             for number in numbers
@@ -187,7 +187,7 @@ class KafkaEnds:
         }
         ends: dict[str, dict[int, int]] = {}
         try:
-            for at, answer in self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX).items():
+            for at, answer in self._client.list_offsets(requests, request_timeout=ANSWER_S_MAX).items():
                 ends.setdefault(at.topic, {})[at.partition] = int(answer.result(ANSWER_S_MAX).offset)
         except (KafkaException, TimeoutError):
             return {}

@@ -93,17 +93,17 @@ class Pace:
         by_bytes = max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
         self._limit = min(self._by_time(records, seconds, limit or self._limit), by_bytes)
 
-    def _by_time(self, records: int, seconds: float, own: int) -> int:
-        """Returns the next limit, if batches were bounded by their time alone; ``own`` was this batch's."""
+    def _by_time(self, records: int, seconds: float, batch_limit: int) -> int:
+        """Returns the next limit, if batches were bounded by their time alone; ``batch_limit`` was this batch's."""
         if not self._is_warm:
             self._is_warm = True
             return self._limit
-        self._fixed.learn(records, seconds, own)
+        self._fixed.learn(records, seconds, batch_limit)
         share = self._share(seconds)
-        if records < own * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
+        if records < batch_limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
             return self._limit
-        wanted = own * max(1 / SHRINK_MAX, min(share, GROW_MAX))
-        limit = round(max(self._limits.records_min, min(wanted, self._limits.records_max)))
+        target = batch_limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
+        limit = round(max(self._limits.records_min, min(target, self._limits.records_max)))
         is_bound = limit in (self._limits.records_min, self._limits.records_max)
         if abs(limit - self._limit) < CHANGE_MIN * self._limit and not is_bound:
             return self._limit

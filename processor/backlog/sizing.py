@@ -103,12 +103,12 @@ class AdaptiveExecutors:
     def settle(self) -> None:
         running = self._cluster.running()
         self._running = max(1, len(running))
-        wanted = min(self._most, max(self._least, *self._wanted.values(), 1))
-        if wanted != self._asked:
-            log.info("executors: %d run, %d are wanted", len(running), wanted)
-            self._cluster.ask_for(wanted)
-            self._asked = wanted
-        spare = len(running) - wanted
+        target = min(self._most, max(self._least, *self._wanted.values(), 1))
+        if target != self._asked:
+            log.info("executors: %d run, %d are wanted", len(running), target)
+            self._cluster.ask_for(target)
+            self._asked = target
+        spare = len(running) - target
         for executor in running:
             if spare > 0 and self._cluster.end_idle(executor):
                 spare -= 1
@@ -146,10 +146,10 @@ class SparkCluster:
         return not self._context.schedulerBackend().killExecutors(ids, False, False, False).isEmpty()
 
     def _java_list(self, texts: Sequence[str]) -> Any:
-        made = self._jvm.java.util.ArrayList()
+        array = self._jvm.java.util.ArrayList()
         for text in texts:
-            made.add(text)
-        return made
+            array.add(text)
+        return array
 
 
 class NotResizable(PayhookError):

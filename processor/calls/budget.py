@@ -45,8 +45,8 @@ class Budget:
         )
 
     def after(self, report: Report) -> Budget:
-        made = report.calls - report.late + report.out
-        return replace(self, calls=max(0, self.calls - made), retries=max(0, self.retries - report.retries))
+        calls = report.calls - report.late + report.out
+        return replace(self, calls=max(0, self.calls - calls), retries=max(0, self.retries - report.retries))
 
 
 @dataclass(slots=True)
@@ -143,16 +143,16 @@ class Budgets:
 
     def after_loss(self) -> Budgets:
         """Returns the budgets after a job that was lost with its reports: it may have made the probes."""
-        left = {name: replace(one, calls=0) if one.probing else one for name, one in self.by_name.items()}
+        left = {name: replace(budget, calls=0) if budget.probing else budget for name, budget in self.by_name.items()}
         return Budgets(left, self.by_pattern)
 
 
 def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
-    whole: dict[str, Report] = {}
-    for one in reports:
-        for name, report in one.items():
-            whole.setdefault(name, Report()).add(report)
-    return whole
+    merged_reports: dict[str, Report] = {}
+    for task_reports in reports:
+        for name, report in task_reports.items():
+            merged_reports.setdefault(name, Report()).add(report)
+    return merged_reports
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
@@ -171,8 +171,8 @@ def _quiet_s(error: BaseException) -> float:
     return next((seconds for link in chain(error) if (seconds := asked_s(link)) > 0), 0.0)
 
 
-def _portion(whole: int, part: int, parts: int) -> int:
-    return whole // parts + (part < whole % parts)
+def _portion(count: int, part: int, parts: int) -> int:
+    return count // parts + (part < count % parts)
 
 
 def pattern_of(name: str, patterns: Mapping[str, object]) -> str | None:

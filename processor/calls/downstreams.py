@@ -54,7 +54,7 @@ class Downstreams:
         on_forgotten: OnForgotten | None = None,
     ) -> None:
         every = {ANY: DownstreamSettings(), **(settings or {})}
-        self._settings = {name: _opens_before_retries_end(one, tries) for name, one in every.items()}
+        self._settings = {name: _opens_before_retries_end(given, tries) for name, given in every.items()}
         self._clock = clock or SystemClock()
         self._on_round = on_round
         self._on_forgotten = on_forgotten
@@ -66,7 +66,7 @@ class Downstreams:
 
     def budgets(self) -> Budgets:
         return Budgets(
-            {name: one.budget() for name, one in self._known.items()},
+            {name: downstream.budget() for name, downstream in self._known.items()},
             {
                 pattern: Downstream(pattern, settings, self._clock).budget()
                 for pattern, settings in self._settings.items()
@@ -87,36 +87,36 @@ class Downstreams:
         for name, report in reports.items():
             self._of(name).learn(report)
             self._of(name).learn_events(report, refused[name], failures.get(name, ""))
-        for name, one in self._known.items():
-            self._tell(name, one, reports.get(name))
+        for name, downstream in self._known.items():
+            self._tell(name, downstream, reports.get(name))
         held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
         for item_seq in sorted(held):
             waiting = held[item_seq]
             results[item_seq] = self._of(waiting.downstream).hold(waiting, waiting.retry_after_s)
         self._excuse(results, reports)
 
-    def _tell(self, name: str, one: Downstream, report: Report | None) -> None:
-        state, before = one.state, self._states.get(name, CLOSED)
+    def _tell(self, name: str, downstream: Downstream, report: Report | None) -> None:
+        state, before = downstream.state, self._states.get(name, CLOSED)
         if state != before:
-            next_try = "" if one.next_try_at is None else f"; next try at {one.next_try_at}"
-            log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s%s", name, one.text(), next_try)
+            next_try = "" if downstream.next_try_at is None else f"; next try at {downstream.next_try_at}"
+            log.log(logging.INFO if state == CLOSED else logging.WARNING, "%s %s%s", name, downstream.text(), next_try)
         if report is None and state == before:
             return
         self._states[name] = state
         if self._on_round is not None:
-            self._on_round(name, state, one.at_once, report or Report())
+            self._on_round(name, state, downstream.at_once, report or Report())
 
     def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
         """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
         for item_seq, result in sorted(results.items()):
             if not isinstance(result, Failure) or result.downstream is None or result.kind is ErrorKind.SBE:
                 continue
-            one = self._of(result.downstream)
-            if one.excuses(reports.get(result.downstream)):
-                results[item_seq] = one.hold(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
+            downstream = self._of(result.downstream)
+            if downstream.excuses(reports.get(result.downstream)):
+                results[item_seq] = downstream.hold(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
 
     def notes(self) -> dict[str, str]:
-        kept = {name: state for name, one in self._known.items() if (state := one.kept()) is not None}
+        kept = {name: state for name, downstream in self._known.items() if (state := downstream.kept()) is not None}
         text = _text(kept)
         while len(text) > NOTE_CHARS_MAX:
             for name in list(kept)[: max(1, len(kept) // 10)]:
@@ -125,7 +125,7 @@ class Downstreams:
         return {NOTE: text}
 
     def status(self) -> dict[str, dict[str, Any]]:
-        return {name: one.status() for name, one in self._known.items()}
+        return {name: downstream.status() for name, downstream in self._known.items()}
 
     def _of(self, name: str) -> Downstream:
         if name not in self._known:
@@ -141,7 +141,7 @@ class Downstreams:
         """Forgets the one that was asked for longest ago and is at rest; where none is, the oldest."""
         if len(self._known) < NAMES_MAX:
             return
-        resting = (name for name, one in self._known.items() if one.kept() is None)
+        resting = (name for name, downstream in self._known.items() if downstream.kept() is None)
         forgotten = next(resting, next(iter(self._known)))
         del self._known[forgotten]
         if self._states.pop(forgotten, None) is not None and self._on_forgotten is not None:
@@ -161,13 +161,13 @@ def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -
 def _failures_of(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
     """Counts, by downstream, the events that failed although their calls of it were good. Returns also the last failure
     in words."""
-    refused, said = Counter[str](), dict[str, str]()
+    refused, texts = Counter[str](), dict[str, str]()
     for result in results.values():
         if isinstance(result, Failure):
             refused.update(name for name in result.called if name != result.downstream)
             text = f"{result.error_class}: {result.message}"[:FAILURE_CHARS_MAX]
-            said |= dict.fromkeys((*result.called, *filter(None, (result.downstream,))), text)
-    return refused, said
+            texts |= dict.fromkeys((*result.called, *filter(None, (result.downstream,))), text)
+    return refused, texts
 
 
 def _text(kept: Mapping[str, Any]) -> str:

@@ -104,23 +104,23 @@ class Limiter:
 
     def trying(self, item: WorkItem, *, again: bool) -> Try:
         """Begins one try of an event; ``again`` says that it isn't the event's first in this batch."""
-        one = Try(self, item.event_key, retry=again or item.attempt > 0)
+        new_try = Try(self, item.event_key, retry=again or item.attempt > 0)
         with self._lock:
-            self._tries[item.event_key] = one
-        return one
+            self._tries[item.event_key] = new_try
+        return new_try
 
     def waits_for(self, event_key: str) -> str | None:
         """Returns the downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
-        one = self._tries.get(event_key)
-        return (None if one is None else one.waits_for) or self._late.waits_for(event_key)
+        last_try = self._tries.get(event_key)
+        return (None if last_try is None else last_try.waits_for) or self._late.waits_for(event_key)
 
     def answered(self, event_key: str) -> frozenset[str]:
-        one = self._tries.get(event_key)
-        return frozenset() if one is None else frozenset(one.answered)
+        last_try = self._tries.get(event_key)
+        return frozenset() if last_try is None else frozenset(last_try.answered)
 
     def queues(self, event_key: str) -> bool:
-        one = self._tries.get(event_key)
-        return one is not None and one.queues
+        last_try = self._tries.get(event_key)
+        return last_try is not None and last_try.queues
 
     def reports(self) -> dict[str, Report]:
         """Reports what became of the calls, and of those that earlier batches abandoned.

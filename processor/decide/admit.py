@@ -90,15 +90,15 @@ class _Admission:
             bytes_max=bytes_max + _size(due),
         )
 
-    def _take_up(self, entity: str, lined: LineUp) -> None:
+    def _take_up(self, entity: str, lineup: LineUp) -> None:
         index = self.known.index
-        run = [item for item in map(again, lined.run) if not self._is_settled(item)]
-        mine, passed = {item.seq for item in run}, index.line(entity)
+        run = [item for item in map(again, lineup.run) if not self._is_settled(item)]
+        seqs, passed = {item.seq for item in run}, index.line(entity)
         line = self.admitted.lines[entity] = Line(
             self.rules,
-            lined.holder,
-            lined.beyond,
-            self._died(entity, mine),
+            lineup.holder,
+            lineup.beyond,
+            self._died(entity, seqs),
             0 if passed is None else passed.applied_upto,
             index.closed_heads(entity),
         )
@@ -107,14 +107,14 @@ class _Admission:
                 item.known_fact = index.known_fact(item.row.fact_key)
             item.condemned = self.condemned.get(item.seq)
             line.take_up(item)
-        line.leave(lined)
+        line.leave(lineup)
 
     def _died(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
         """Returns the entity's first event that died and was passed over, except those that are ``taken_up`` again."""
         index = self.known.index
         first = next((seq for seq in index.died(entity) if seq not in taken_up), None)
-        found = None if first is None else index.open_item(first)
-        return None if found is None else (found.row.item_seq, as_previous(found))
+        dead = None if first is None else index.open_item(first)
+        return None if dead is None else (dead.row.item_seq, as_previous(dead))
 
     def _is_settled(self, item: Item) -> bool:
         """Settles an event that mustn't be handled, because its body is gone or another event holds its key. Returns
@@ -180,14 +180,14 @@ class _Admission:
         ``first``: the holder, if it is of this batch.
         """
         key, known = item.row.event_key or "", self.known.index
-        contents, own = attempt(self._contents, item, version), _own_contents(item.row)
+        contents, own_contents = attempt(self._contents, item, version), _own_contents(item.row)
         same = _is_among(contents, held)
-        named = [(key, one.hex()) for one in own]
-        compared = named if isinstance(contents, Failure) else [(key, one.hex()) for one in contents]
-        if same is True or any(known.known_original(*one) for one in compared):
+        named = [(key, content.hex()) for content in own_contents]
+        compared = named if isinstance(contents, Failure) else [(key, content.hex()) for content in contents]
+        if same is True or any(known.known_original(*named_content) for named_content in compared):
             settle(item, Decision.DUPLICATE, "an earlier copy holds the event key")
             item.cause = first
-        elif any(one in self._conflicts or known.known_conflict(*one) for one in named):
+        elif any(named_content in self._conflicts or known.known_conflict(*named_content) for named_content in named):
             settle(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
         else:
             self._conflicts.update(named)
@@ -212,15 +212,15 @@ def _own_contents(row: JournalRow) -> list[bytes]:
 
     Two copies that were masked under different settings have the second in common. A copy that wasn't masked has none.
     """
-    return [bytes.fromhex(one) for one in (row.content_sha256, row.original_content_sha256) if one is not None]
+    return [bytes.fromhex(digest) for digest in (row.content_sha256, row.original_content_sha256) if digest is not None]
 
 
 def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> bool | Failure:
     """Whether one of the hashes is held; ``held`` may be the beginnings of hashes."""
     if isinstance(contents, Failure):
         return contents
-    return any(content[: len(one)] == one for content in contents for one in held)
+    return any(content[: len(digest)] == digest for content in contents for digest in held)
 
 
 def _size(waiting: Iterable[OpenItem]) -> int:
-    return sum(len(one.body) for one in waiting)
+    return sum(len(item.body) for item in waiting)

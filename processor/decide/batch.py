@@ -137,7 +137,7 @@ class Batches:
         return self.progress.seconds + self._known.backlog_s()
 
     def undecided(self, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
-        return self._take(one for one in records if one.topic != self._rules.control_topic)[0]
+        return self._take(record for record in records if record.topic != self._rules.control_topic)[0]
 
     def _take(self, records: Iterable[KafkaRecord]) -> tuple[list[KafkaRecord], Marks]:
         return take(records, self.marks, self._rules.transactional)
@@ -145,7 +145,7 @@ class Batches:
     def obey(self, records: Iterable[KafkaRecord]) -> bool:
         """Decides the control records among them, and nothing else. Returns whether there were any."""
         self._derived.poll()
-        orders, marks = self._take(one for one in records if one.topic == self._rules.control_topic)
+        orders, marks = self._take(record for record in records if record.topic == self._rules.control_topic)
         if orders:
             self._decide(orders, marks, [])
         return bool(orders)
@@ -163,11 +163,11 @@ class Batches:
         :param records: as `filter_undecided` gives them
         """
         self._derived.poll()
-        found = self._choose(records)
-        if found is None:
+        choice = self._choose(records)
+        if choice is None:
             self._become(Blocked())
             return 0.0
-        rank, chosen = found
+        rank, chosen = choice
         self._probed = rank
         if isinstance(chosen, OpenItem):
             results = self._decide([], self.marks, [chosen], probe=chosen.row)
@@ -180,8 +180,8 @@ class Batches:
 
     def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
         """Whether the next probe would try an event that tells more than the last one's; then nobody needs to wait."""
-        found = self._choose(records) if self._probed is not None else None
-        return found is not None and self._probed is not None and found[0] < self._probed
+        choice = self._choose(records) if self._probed is not None else None
+        return choice is not None and self._probed is not None and choice[0] < self._probed
 
     def _choose(self, records: Sequence[KafkaRecord]) -> tuple[Rank, OpenItem | Item] | None:
         return choose(self._due(LOOKED_AT_MAX), self._number(records[:LOOKED_AT_MAX]).events)
@@ -311,5 +311,7 @@ def _bodies_of(every: Iterable[Item]) -> dict[str, bytes]:
 
 def _upto(row: JournalRow, records: Iterable[KafkaRecord]) -> list[KafkaRecord]:
     return [
-        one for one in records if (one.topic, one.partition) == (row.topic, row.partition) and one.offset <= row.offset
+        record
+        for record in records
+        if (record.topic, record.partition) == (row.topic, row.partition) and record.offset <= row.offset
     ]

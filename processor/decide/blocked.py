@@ -133,8 +133,10 @@ def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, 
     suspects = {_account(item.row) for item in of_waiting if is_suspect(item.row)}
 
     def rank(item: OpenItem | Item) -> Rank:
-        waits = isinstance(item, OpenItem)
-        return Rank(waits and is_suspect(item.row), _account(item.row) in suspects, waits and is_put_off(item.row))
+        is_waiting = isinstance(item, OpenItem)
+        return Rank(
+            is_waiting and is_suspect(item.row), _account(item.row) in suspects, is_waiting and is_put_off(item.row)
+        )
 
     every: list[OpenItem | Item] = [*of_waiting, *arrived]
     best = min(every, key=rank, default=None)

@@ -159,16 +159,16 @@ def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes |
     if len(places) < PLACES_MAX:
         return lines(places), None
     last = places[-1][0]
-    whole = [place for place in places if place[0] != last]
-    return (lines(whole), last) if whole else (lines(places), last + BEHIND_ALL)
+    complete = [place for place in places if place[0] != last]
+    return (lines(complete), last) if complete else (lines(places), last + BEHIND_ALL)
 
 
-def to_examine(found: Sequence[Line]) -> list[Line]:
-    if len(found) <= EXAMINED_MAX:
-        return list(found)
+def to_examine(candidates: Sequence[Line]) -> list[Line]:
+    if len(candidates) <= EXAMINED_MAX:
+        return list(candidates)
     half = EXAMINED_MAX // 2
-    oldest = sorted(found, key=lambda line: line.head_seq)[:half]
-    longest = sorted(found, key=lambda line: -line.behind)[:half]
+    oldest = sorted(candidates, key=lambda line: line.head_seq)[:half]
+    longest = sorted(candidates, key=lambda line: -line.behind)[:half]
     return list(dict.fromkeys(oldest + longest))
 
 
@@ -285,49 +285,49 @@ class HeadOfLine:
         return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
 
     def _read_on(self) -> None:
-        one = self._round
-        places = list(islice(self._index.places(one.since or b""), PLACES_MAX)) if self._index.open_count() else []
-        found, one.since = next_lines(places)
-        waiting = [line for line in found if line.head_seq not in self._dead]
-        one.known |= {line.head_seq for line in found} & (self._dead | self._held_s.keys())
-        one.candidates = to_examine([*one.candidates, *waiting])
-        one.longest_dead = max(
-            (line for line in (one.longest_dead, *found) if line is not None and line.head_seq in self._dead),
+        current = self._round
+        places = list(islice(self._index.places(current.since or b""), PLACES_MAX)) if self._index.open_count() else []
+        new_lines, current.since = next_lines(places)
+        waiting = [line for line in new_lines if line.head_seq not in self._dead]
+        current.known |= {line.head_seq for line in new_lines} & (self._dead | self._held_s.keys())
+        current.candidates = to_examine([*current.candidates, *waiting])
+        current.longest_dead = max(
+            (line for line in (current.longest_dead, *new_lines) if line is not None and line.head_seq in self._dead),
             key=lambda line: line.behind,
             default=None,
         )
-        seen = one.figures
-        all_alive = replace(seen, heads=seen.heads + len(found), behind=seen.behind + _behind(found))
-        one.figures = _with_dead(all_alive, [line for line in found if line.head_seq in self._dead])
+        seen = current.figures
+        all_alive = replace(seen, heads=seen.heads + len(new_lines), behind=seen.behind + _behind(new_lines))
+        current.figures = _with_dead(all_alive, [line for line in new_lines if line.head_seq in self._dead])
 
     def _end_round(self, now_s: float) -> list[FailingHead]:
         """Ends the round: examines its candidates, sets ``figures``, and returns the failing heads."""
-        one, self._round = self._round, Round()
-        self._forget(one.known)
+        ended, self._round = self._round, Round()
+        self._forget(ended.known)
         heads = [
-            FailingHead(item, line.behind, self._hold(line.head_seq, one.step_s))
-            for line in one.candidates
+            FailingHead(item, line.behind, self._hold(line.head_seq, ended.step_s))
+            for line in ended.candidates
             if (item := self._failing(line.head_seq)) is not None
         ]
-        dead = [line for line in one.candidates if line.head_seq in self._dead]
-        on_purpose = [line for line in one.candidates if self._is_delayed(line.head_seq)]
-        held = [line for line in one.candidates if line not in on_purpose]
+        dead = [line for line in ended.candidates if line.head_seq in self._dead]
+        on_purpose = [line for line in ended.candidates if self._is_delayed(line.head_seq)]
+        held = [line for line in ended.candidates if line not in on_purpose]
         self.figures = self._judged(
             replace(
-                _without(_with_dead(one.figures, dead), on_purpose),
+                _without(_with_dead(ended.figures, dead), on_purpose),
                 longest=max((line.behind for line in held if line.head_seq not in self._dead), default=0),
                 oldest_s=max((head.held_s for head in heads), default=0.0),
                 done=self._done.count(now_s),
             ),
-            [*held, *([one.longest_dead] if one.longest_dead else [])],
+            [*held, *([ended.longest_dead] if ended.longest_dead else [])],
         )
         return heads
 
     def _judged(self, figures: HeadFigures, lines_seen: Sequence[Line]) -> HeadFigures:
-        waits = self._dead_head is DeadHead.WAIT
-        if not self._limits.are_past(figures.with_dead if waits else figures):
+        followers_wait = self._dead_head is DeadHead.WAIT
+        if not self._limits.are_past(figures.with_dead if followers_wait else figures):
             return figures
-        held = [line for line in lines_seen if waits or line.head_seq not in self._dead]
+        held = [line for line in lines_seen if followers_wait or line.head_seq not in self._dead]
         longest = max(held, key=lambda line: line.behind, default=None)
         item = None if longest is None else self._index.open_item(longest.head_seq)
         return replace(figures, blocked=True, named="" if item is None else item.row.event_key or "")

@@ -71,9 +71,9 @@ class HookRunner:
         """A dead row is about to be produced for the first time in this process."""
         done = self._befores[row.seq] = threading.Event()
 
-        def make(own: JournalRow) -> None:
+        def make(copy: JournalRow) -> None:
             try:
-                self._hooks.before(own, failure_in(own), None)
+                self._hooks.before(copy, failure_in(copy), None)
             finally:
                 del self._befores[row.seq]
                 done.set()
@@ -101,17 +101,17 @@ class HookRunner:
             done.wait(timeout_s)
 
     def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
-        self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, None))
+        self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), None, None))
 
     def refused(self, row: JournalRow, error: Exception) -> None:
-        self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), None, error))
+        self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), None, error))
 
     def scheduled(self, rows: Iterable[JournalRow]) -> None:
         """Calls the hooks for those of the committed rows that wait for their next try."""
         for row in rows:
             if row.decision is Decision.RETRY:
-                self._put("before", row, lambda own: self._hooks.before(own, failure_in(own), own.retry_policy))
-                self._put("after", row, lambda own: self._hooks.after(own, failure_in(own), own.retry_policy, None))
+                self._put("before", row, lambda copy: self._hooks.before(copy, failure_in(copy), copy.retry_policy))
+                self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), copy.retry_policy, None))
 
     def close(self, timeout_s: float) -> None:
         """Waits for the calls that are queued, for so long at most."""
@@ -123,8 +123,8 @@ class HookRunner:
 
     def _put(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> bool:
         # A copy: what a hook changes of a row stays its own.
-        own = replace(row)
-        call = _Call(stage, row, partial(make, own))
+        copy = replace(row)
+        call = _Call(stage, row, partial(make, copy))
         try:
             self._calls.put_nowait(call)
         except queue.Full:

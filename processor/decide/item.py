@@ -254,8 +254,8 @@ def fact_taken(item: Item, fact8: bytes) -> None:
     """Rejects an event whose fact was applied under another event key: as a duplicate, or as a conflict where the two
     reports differ."""
     row = item.row
-    mine = bytes.fromhex(row.fact_sha256 or "")[:8]
-    if not mine or not fact8 or mine == fact8:
+    own_fact8 = bytes.fromhex(row.fact_sha256 or "")[:8]
+    if not own_fact8 or not fact8 or own_fact8 == fact8:
         settle(item, Decision.DUPLICATE_FACT, f"{row.fact_key} was applied under another event key")
         return
     text = (

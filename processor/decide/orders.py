@@ -202,7 +202,7 @@ class Orders:
     def _replay(self, control: Item, command: Command) -> None:
         ignored = ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile, ignored)
-        control.refusals = [one.refusal for one in judged if one.refusal is not None]
+        control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
         accepted = _accepted(judged)
         if command.action == REPLAY:
             accepted = self._renamed(accepted)
@@ -214,7 +214,7 @@ class Orders:
         """Closes each target by itself: one that can't be closed doesn't keep the others open."""
         unknown = ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
-        control.refusals = [one.refusal for one in judged if one.refusal is not None]
+        control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
         decision = _CLOSED_AS.get(command.action, Decision.RESOLVED)
         self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)
 
@@ -239,21 +239,21 @@ class Orders:
             proposed = f"{len(accepted)} of {count} proposed to be {done}, nothing is done yet: {command.reason}"
             row.reason = reason_of(proposed if accepted else "", refusals)
             return False
-        refused = self._one_person.refusal(control, command, [(one.item.row, one.item.body) for one in accepted])
+        refused = self._one_person.refusal(control, command, [(event.item.row, event.item.body) for event in accepted])
         if refused is not None:
             row.decision, row.reason = Decision.IGNORED, reason_of("", [refused])
             alone = {"why": refused}
-            control.refusals += [Refusal(Ground.SECOND_PERSON, one.item.row.item_seq, alone) for one in accepted]
+            control.refusals += [Refusal(Ground.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted]
             return False
         if accepted and decision is Decision.RELEASED and (kept := self._claims_kept(accepted)):
             control.refusals += kept
-            accepted, refusals = [], [*(one.why for one in kept), *refusals]
+            accepted, refusals = [], [*(refusal.why for refusal in kept), *refusals]
         row.decision = decision if accepted else Decision.IGNORED
         proposal = command.proposal
         by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
         row.reason = reason_of(f"{len(accepted)} of {count} {done}{by}", refusals)
         interval = timedelta(microseconds=command.interval_us)
-        self.rows += [row_of(one, control, command, self.now + at * interval) for at, one in enumerate(accepted)]
+        self.rows += [row_of(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
         return True
 
     def _claims_kept(self, accepted: Sequence[Accepted]) -> list[Refusal]:
@@ -261,7 +261,7 @@ class Orders:
 
         A copy that comes in between is decided by the journal.
         """
-        rows = [one.item.row for one in accepted]
+        rows = [event.item.row for event in accepted]
         problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
         about = {"problem": problem}
         return [] if problem is None else [Refusal(Ground.CLAIM_KEPT, row.item_seq, about) for row in rows]
@@ -272,34 +272,37 @@ class Orders:
         An event that is of another entity by its new names leaves its line; its place is in the order of its real
         entity as far as that still holds.
         """
-        named = [self._by_today(one) for one in accepted]
-        moving = [one.item.row for one in named if one.left is not None]
+        named = [self._by_today(event) for event in accepted]
+        moving = [event.item.row for event in named if event.left is not None]
         late = passed(moving, self.known.applied_upto, self._meanwhile) if moving else set()
-        return [one if one.left is None else replace(one, in_place=one.item.row.item_seq not in late) for one in named]
+        return [
+            event if event.left is None else replace(event, in_place=event.item.row.item_seq not in late)
+            for event in named
+        ]
 
-    def _by_today(self, one: Accepted) -> Accepted:
-        before = one.item.row
-        row = renamed_if_readable(self.known.adapters, before, one.item.body)
+    def _by_today(self, event: Accepted) -> Accepted:
+        before = event.item.row
+        row = renamed_if_readable(self.known.adapters, before, event.item.body)
         left = before.entity_key if row.entity_key != before.entity_key else None
-        return replace(one, item=replace(one.item, row=row), left=left)
+        return replace(event, item=replace(event.item, row=row), left=left)
 
-    def _replayed(self, one: Accepted, control: Item, command: Command, due_at: datetime) -> Item:
-        item = again(one.item)
-        if one.left is not None:
+    def _replayed(self, event: Accepted, control: Item, command: Command, due_at: datetime) -> Item:
+        item = again(event.item)
+        if event.left is not None:
             self._gone.add(item.seq)
-            if one.item.row.blocking:
-                self._heads[one.left] = item
+            if event.item.row.blocking:
+                self._heads[event.left] = item
         row = item.row
-        row.decision, row.blocking = Decision.REPLAYED, one.in_place
+        row.decision, row.blocking = Decision.REPLAYED, event.in_place
         row.attempt, row.due_at = 0, due_at
         row.actor, row.reason = command.actor, command.reason
-        row.out_of_order |= not one.in_place
+        row.out_of_order |= not event.in_place
         item.cause = control
         self._meanwhile.moved.add(item.seq)
         return item
 
-    def _closed(self, one: Accepted, control: Item, command: Command, _at: datetime) -> Item:
-        item, before = again(one.item), one.item.row
+    def _closed(self, event: Accepted, control: Item, command: Command, _at: datetime) -> Item:
+        item, before = again(event.item), event.item.row
         row = item.row
         row.decision = control.row.decision
         row.actor, row.reason, row.blocking = command.actor, command.reason, False
@@ -343,8 +346,12 @@ def _decided(batch: Iterable[Item]) -> Meanwhile:
 
 
 def _accepted(judged: Iterable[Judged]) -> list[Accepted]:
-    return [Accepted(one.item, one.in_place) for one in judged if one.refusal is None and one.item is not None]
+    return [
+        Accepted(judgement.item, judgement.in_place)
+        for judgement in judged
+        if judgement.refusal is None and judgement.item is not None
+    ]
 
 
 def _refusals(judged: Iterable[Judged]) -> list[str]:
-    return [one.refusal.why for one in judged if one.refusal is not None]
+    return [judgement.refusal.why for judgement in judged if judgement.refusal is not None]

@@ -157,8 +157,8 @@ def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
     headers = list(_headers(batch.column("headers")))
     columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key", "at_ms")]
     return [
-        KafkaRecord(topic, partition, offset, value, own, key=key, at_ms=at_ms)
-        for topic, partition, offset, value, key, at_ms, own in zip(*columns, headers, strict=True)
+        KafkaRecord(topic, partition, offset, value, record_headers, key=key, at_ms=at_ms)
+        for topic, partition, offset, value, key, at_ms, record_headers in zip(*columns, headers, strict=True)
         if topic is not None
     ]
 
@@ -190,9 +190,9 @@ def _unpacked(
 ) -> KafkaRecord:
     if named == ELSEWHERE:
         return KafkaRecord(topic, partition, offset, None, [], elsewhere=True)
-    own = None if named is None else Named._make(named)
+    parsed = None if named is None else Named._make(named)
     answer = None if early is None else Early._make(early)
-    return KafkaRecord(topic, partition, offset, value, headers, own, answer, *of_one_unnamed)
+    return KafkaRecord(topic, partition, offset, value, headers, parsed, answer, *of_one_unnamed)
 
 
 def _headers(column: pa.Array) -> Iterator[list[Header]]:
@@ -220,13 +220,13 @@ def take(
     taken: list[KafkaRecord] = []
     for record in sorted(records, key=_location):
         partitions = until.setdefault(record.topic, {})
-        wanted = partitions.get(record.partition, 0)
-        if record.offset < wanted:
+        next_offset = partitions.get(record.partition, 0)
+        if record.offset < next_offset:
             continue
-        if record.offset > wanted and record.topic in transactional:
-            taken.append(KafkaRecord(record.topic, record.partition, wanted, None, [], until=record.offset))
-        elif record.offset > wanted and not is_sparse(record.topic):
-            raise OffsetHole(record.topic, record.partition, wanted, record.offset)
+        if record.offset > next_offset and record.topic in transactional:
+            taken.append(KafkaRecord(record.topic, record.partition, next_offset, None, [], until=record.offset))
+        elif record.offset > next_offset and not is_sparse(record.topic):
+            raise OffsetHole(record.topic, record.partition, next_offset, record.offset)
         partitions[record.partition] = record.offset + 1 if record.until is None else record.until
         if record.until is not None and taken and _goes_on(taken[-1], record):
             taken[-1] = taken[-1]._replace(until=record.until)
@@ -326,14 +326,14 @@ def new_item(
         row.provider = foreign_provider(record.topic)
         return _refused(row, record, history, record.refused)
     try:
-        own = record.named or named(record, mode, keys, where)
-        if own is None:
+        parsed = record.named or named(record, mode, keys, where)
+        if parsed is None:
             return _elsewhere(row, where)
     except WrongMode as wrong:
         return _of_other_mode(row, record, wrong)
     except Exception as unreadable:
         return _refused(row, record, history, failure_of(unreadable))
-    return _fill(row, own, record.early)
+    return _fill(row, parsed, record.early)
 
 
 def _refused(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> Item:

@@ -57,7 +57,7 @@ class Rereads:
                 die(item, read, blocking=False)
             else:
                 taken.append((item, read))
-        outgoing = [one for _, events in taken for one in events]
+        outgoing = [event for _, events in taken for event in events]
         problem = self.republish(outgoing) if outgoing and self.republish is not None else None
         for item, events in taken:
             if problem is not None and events:

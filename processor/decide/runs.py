@@ -303,5 +303,5 @@ class Runs:
 
 
 def _refused(portion: Portion, accepted: set[int], control: Item) -> tuple[Refusal, ...]:
-    by_item = {one.item_seq: one for one in control.refusals}
+    by_item = {refusal.item_seq: refusal for refusal in control.refusals}
     return tuple(by_item[target.item_seq] for target in portion.targets if target.item_seq not in accepted)

@@ -49,7 +49,7 @@ def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
 def pairs_named(answers: Answers) -> set[str]:
     """Lists the pairs that bookings depend on: how many of each are booked and not undone is to be looked up."""
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
-    return {one.pair for one in applied if one.pair is not None}
+    return {answer.pair for answer in applied if answer.pair is not None}
 
 
 def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[Item]:

@@ -87,9 +87,9 @@ class Reversals:
         return [self._entry(booking, control, command) for booking in bookings]
 
     def _bookings(self, command: Command) -> tuple[list[JournalRow], list[str]]:
-        found = self.known.rows_of(sorted({target.seen_seq for target in command.targets}))
-        refusals = [why for target in command.targets if (why := self._refusal(target, found.get(target.seen_seq)))]
-        return [found[target.seen_seq] for target in command.targets] if not refusals else [], refusals
+        rows = self.known.rows_of(sorted({target.seen_seq for target in command.targets}))
+        refusals = [why for target in command.targets if (why := self._refusal(target, rows.get(target.seen_seq)))]
+        return [rows[target.seen_seq] for target in command.targets] if not refusals else [], refusals
 
     def _refusal(self, target: Target, row: JournalRow | None) -> str | None:
         number = target.item_seq
@@ -173,15 +173,15 @@ class OnePerson:
         Returns None where it is carried out; what one person does alone is noted in the order's row.
         """
         if command.proposal is not None:
-            whole = command.run if isinstance(command, Portion) and command.run is not None else command
-            return not_approved(self.known.index, whole)
-        kind, wanted = kind_of(command.action), self._volume(events)
-        if not wanted.items:
+            order = command.run if isinstance(command, Portion) and command.run is not None else command
+            return not_approved(self.known.index, order)
+        kind, volume = kind_of(command.action), self._volume(events)
+        if not volume.items:
             return None
-        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
+        why = self.limits.beyond(kind, volume, self.known.done_alone.of(command.actor, kind, self.now))
         if why is not None:
             return f"{why}: have it proposed (propose_{command.action})"
-        control.row.headers = wanted.to_json(kind)
+        control.row.headers = volume.to_json(kind)
         self.known.done_alone.add(control.row)
         return None
 

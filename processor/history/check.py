@@ -64,15 +64,15 @@ class Disagreement:
 
     def sentence(self) -> str:
         place = f"{self.topic}[{self.partition}]"
-        there = "the journal" if is_sparse(self.topic) else "Kafka"
+        source = "the journal" if is_sparse(self.topic) else "Kafka"
         if self.kind is Kind.OTHER_TOPIC:
             return (
                 f"{self.topic} is another topic than the one that was read: it was created again, or Kafka is another"
             )
         if self.kind is Kind.ENDS_BEFORE:
-            return f"{place}: offset {self.offset} is next, {there} ends before {self.high}"
+            return f"{place}: offset {self.offset} is next, {source} ends before {self.high}"
         if self.kind in (Kind.REMOVED, Kind.HOLE):
-            return f"{place}: offset {self.offset} is next, {there}'s next record is {self.low}"
+            return f"{place}: offset {self.offset} is next, {source}'s next record is {self.low}"
         return f"{place}: offset {self.offset} holds another record than the one that row {self.seq} decided"
 
 
@@ -82,7 +82,7 @@ class HistoryRefused(Refused):
     def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
         self.stream = stream
         self.found = tuple(found)
-        shown = "; ".join(one.sentence() for one in found[:SHOWN_MAX])
+        shown = "; ".join(disagreement.sentence() for disagreement in found[:SHOWN_MAX])
         more = f"; and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
         super().__init__(
             f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest data back, "
@@ -109,13 +109,13 @@ def check(
     if not known:
         return
     held = log.held(known)
-    found = [*other_topics(state, log.topic_ids(known)), *out_of_range(state, held, known)]
-    if not found:
+    disagreements = [*other_topics(state, log.topic_ids(known)), *out_of_range(state, held, known)]
+    if not disagreements:
         rows = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
-        found = list(other_records(rows, log, held))
-        found += holes(state, log, held, known, transactional)
-    if found:
-        raise HistoryRefused(stream, found)
+        disagreements = list(other_records(rows, log, held))
+        disagreements += holes(state, log, held, known, transactional)
+    if disagreements:
+        raise HistoryRefused(stream, disagreements)
 
 
 PARTITIONS_NOTE = "partitions"
@@ -178,9 +178,9 @@ def out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iter
 def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[Disagreement]:
     """Finds first rows whose offset Kafka holds with another record, or without one. What it holds no more isn't
     compared."""
-    wanted = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
-    records = log.records_at(wanted)
-    for (topic, partition, offset), row in sorted(wanted.items()):
+    compared = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
+    records = log.records_at(compared)
+    for (topic, partition, offset), row in sorted(compared.items()):
         record = records.get((topic, partition, offset))
         if record is None or not same_record(row, record):
             yield Disagreement(Kind.OTHER_RECORD, topic, partition, offset, seq=row.seq)
@@ -190,8 +190,8 @@ def holes(
     state: JournalState, log: Log, held: Held, topics: Iterable[str], transactional: Collection[str]
 ) -> Iterator[Disagreement]:
     """Finds marks at which Kafka has no record, but has later ones; not in topics that may have gaps."""
-    whole = [topic for topic in topics if topic not in transactional]
-    nexts = {(topic, number, until) for topic in whole for number, until in state.marks[topic].items()}
+    gapless = [topic for topic in topics if topic not in transactional]
+    nexts = {(topic, number, until) for topic in gapless for number, until in state.marks[topic].items()}
     for (topic, number, until), offset in sorted(log.next_offsets(nexts).items()):
         if offset > until:
             yield Disagreement(Kind.HOLE, topic, number, until, offset, held[topic][number][1])
@@ -297,9 +297,9 @@ class HistoryWatch:
         noted = list(self._pending)
         if not noted:
             return
-        found = self._disagreements(noted, log_)
-        if found:
-            self.refusal = HistoryRefused(self._stream, found)
+        disagreements = self._disagreements(noted, log_)
+        if disagreements:
+            self.refusal = HistoryRefused(self._stream, disagreements)
             return
         self.looked_seq = noted[-1].seq
         del self._pending[: len(noted) - 1]
@@ -307,27 +307,27 @@ class HistoryWatch:
     def _disagreements(self, noted: Sequence[Position], log_: Log) -> list[Disagreement]:
         state, topics = noted[-1].state, [topic for topic in self._topics if topic in noted[-1].state.marks]
         held = log_.held(topics)
-        found = [*other_topics(state, log_.topic_ids(topics)), *out_of_range(state, held, topics)]
-        rows = {(row.topic, row.partition, row.offset): row for one in noted for row in one.lasts.values()}
+        disagreements = [*other_topics(state, log_.topic_ids(topics)), *out_of_range(state, held, topics)]
+        rows = {(row.topic, row.partition, row.offset): row for position in noted for row in position.lasts.values()}
         self.by_range = tuple(
             f"{row.topic}[{row.partition}]"
             for row in noted[-1].lasts.values()
             if row.topic in held and row.offset < held[row.topic].get(row.partition, (0, 0))[0]
         )
-        return found or list(other_records(rows.values(), log_, held))
+        return disagreements or list(other_records(rows.values(), log_, held))
 
     def _run(self) -> None:
-        there, ticks, failed = self._log_of(), 0, False
+        source_log, ticks, failed = self._log_of(), 0, False
         while not self._stop.wait(TICK_S) and self.refusal is None:
             self.tick()
             ticks += 1
             if ticks % LOOK_TICKS:
                 continue
             try:
-                self.look(there)
+                self.look(source_log)
                 failed = False
             except Exception as problem:
                 # Whatever a client raises: a watch that ended in silence would let everything pass after that.
                 log.log(logging.DEBUG if failed else logging.WARNING, "%s: no look: %s", self._stream, problem)
                 failed = True
-        there.close()
+        source_log.close()

@@ -111,18 +111,18 @@ def find(
     """
     known = [topic for topic in topics if topic in state.marks]
     held, ids = log.held(known), log.topic_ids(known)
-    found = [*other_topics(state, ids), *out_of_range(state, held, known)]
-    found += holes(state, log, held, known, transactional)
+    disagreements = [*other_topics(state, ids), *out_of_range(state, held, known)]
+    disagreements += holes(state, log, held, known, transactional)
     newest = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
     parted = []
     for topic in known:
         seqs = _seqs(state, reader, topic)
         rows = [row for row in newest if row.topic == topic] + _spread(seqs, reader)
-        found += other_records(rows, log, held)
-        own = [one for one in found if one.topic == topic]
-        if own:
-            parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, own))
-    return Findings(stream, state.next_seq - 1, state.epoch, tuple(dict.fromkeys(found)), tuple(parted))
+        disagreements += other_records(rows, log, held)
+        of_topic = [disagreement for disagreement in disagreements if disagreement.topic == topic]
+        if of_topic:
+            parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, of_topic))
+    return Findings(stream, state.next_seq - 1, state.epoch, tuple(dict.fromkeys(disagreements)), tuple(parted))
 
 
 def _part(
@@ -133,20 +133,20 @@ def _part(
     topic: str,
     topic_id: str,
     seqs: Mapping[int, Seqs],
-    found: Sequence[Disagreement],
+    disagreements: Sequence[Disagreement],
 ) -> Parted:
     partings = []
     for number in sorted({*state.marks[topic], *held[topic]}):
         until = state.marks[topic].get(number, 0)
         low, high = held[topic].get(number, (0, 0))
-        own = [one for one in found if one.partition in (number, -1)]
-        begins = _begins(own, log, reader, seqs.get(number, {}), (topic, number, until, low, high))
+        of_partition = [disagreement for disagreement in disagreements if disagreement.partition in (number, -1)]
+        begins = _begins(of_partition, log, reader, seqs.get(number, {}), (topic, number, until, low, high))
         partings.append(Parting(topic, number, until, low, high, begins))
     return Parted(topic, topic_id, tuple(partings))
 
 
 def _begins(
-    found: Sequence[Disagreement],
+    disagreements: Sequence[Disagreement],
     log: Log,
     reader: JournalReader,
     seqs: Seqs,
@@ -158,12 +158,12 @@ def _begins(
     Up to there both hold the same, because a log only grows at its end.
     """
     topic, number, until, low, high = place
-    if not found:
+    if not disagreements:
         return until
     if until < low:
         return low
-    if all(one.kind is Kind.HOLE for one in found):
-        return found[0].low
+    if all(disagreement.kind is Kind.HOLE for disagreement in disagreements):
+        return disagreements[0].low
     compared = sorted(offset for offset in seqs if low <= offset < min(until, high))
     if not compared:
         return min(low, high)
@@ -173,7 +173,9 @@ def _begins(
         record = log.records_at([(topic, number, offset)]).get((topic, number, offset))
         return record is not None and same_record(row, record)
 
-    wrong = min((one.offset for one in found if one.kind is Kind.OTHER_RECORD), default=None)
+    wrong = min(
+        (disagreement.offset for disagreement in disagreements if disagreement.kind is Kind.OTHER_RECORD), default=None
+    )
     upto = compared if wrong is None else [offset for offset in compared if offset <= wrong]
     parts_at = bisect.bisect_left(upto, True, key=lambda offset: not agrees(offset))
     if parts_at < len(upto):
@@ -189,13 +191,13 @@ def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, S
     """
     history, names = state.history(topic), ("partition", "offset", "seq")
     begins = state.start.get(topic, {})
-    found: dict[int, dict[int, int]] = {}
+    by_partition: dict[int, dict[int, int]] = {}
     for number, start in ((history.number, begins), *_before(history, begins)):
         table = reader.offsets_of(topic, number)
         for partition, offset, seq in zip(*(table[name].to_pylist() for name in names), strict=True):
             if partition in start or number == history.number:
-                found.setdefault(partition, {})[offset] = seq
-    return dict(found)
+                by_partition.setdefault(partition, {})[offset] = seq
+    return dict(by_partition)
 
 
 def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
@@ -208,11 +210,11 @@ def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, 
 
 
 def _spread(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]:
-    wanted = []
+    sample = []
     for of_partition in seqs.values():
         every = max(1, len(of_partition) // SPREAD)
-        wanted += sorted(of_partition.values())[::every]
-    return [row for at in range(0, len(wanted), SPREAD) for row in reader.rows_of(sorted(wanted[at : at + SPREAD]))]
+        sample += sorted(of_partition.values())[::every]
+    return [row for at in range(0, len(sample), SPREAD) for row in reader.rows_of(sorted(sample[at : at + SPREAD]))]
 
 
 class MovedOn(PayhookError):
@@ -297,7 +299,7 @@ def _turn(
         row.seq = row.item_seq = seq
     marks, start, histories = dict(state.marks), dict(state.start), dict(state.histories)
     for parted in findings.parted:
-        topic, begins = parted.topic, {one.partition: one.begins for one in parted.partings}
+        topic, begins = parted.topic, {parting.partition: parting.begins for parting in parted.partings}
         marks[topic] = start[topic] = begins
         histories[topic] = _next(state, parted)
     decided = {
@@ -317,23 +319,23 @@ def _turn(
 def _next(state: JournalState, parted: Parted) -> History:
     topic = parted.topic
     start = state.start.get(topic, {})
-    ends = {one.partition: one.lost[1] if one.lost else one.until for one in parted.partings}
+    ends = {parting.partition: parting.lost[1] if parting.lost else parting.until for parting in parted.partings}
     known = {number: start.get(number, ends[number] if number not in state.marks[topic] else 0) for number in ends}
     return state.history(topic).next(parted.topic_id, known, ends)
 
 
 def _ranges(state: JournalState, findings: Findings, acceptance: Acceptance) -> Iterator[JournalRow]:
     for parted in findings.parted:
-        for one in parted.partings:
-            if one.lost is not None:
+        for parting in parted.partings:
+            if parting.lost is not None:
                 yield _lost(
                     acceptance,
-                    topic=one.topic,
-                    partition=one.partition,
-                    offset=one.lost[0],
-                    offset_until=one.lost[1],
+                    topic=parting.topic,
+                    partition=parting.partition,
+                    offset=parting.lost[0],
+                    offset_until=parting.lost[1],
                     first=True,
-                    history=state.history(one.topic).of_row(),
+                    history=state.history(parting.topic).of_row(),
                 )
 
 

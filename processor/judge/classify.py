@@ -151,8 +151,8 @@ class Classifier:
         kind = self._rules.fitting(error, _text(error), list(_codes(error)))
         if kind is not None:
             return kind
-        own = _attribute(error, "kind")
-        return own if isinstance(own, ErrorKind) else None
+        kind_of_error = _attribute(error, "kind")
+        return kind_of_error if isinstance(kind_of_error, ErrorKind) else None
 
 
 def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
@@ -187,8 +187,8 @@ def _search(error: BaseException, known: Known, seen: set[int]) -> ErrorKind | N
     kind = known(error)
     if kind is not None:
         return kind
-    found = {_search(member, known, seen) for member in _members(error)}
-    gravest = next((kind for kind in GRAVEST_FIRST if kind in found), None)
+    kinds = {_search(member, known, seen) for member in _members(error)}
+    gravest = next((kind for kind in GRAVEST_FIRST if kind in kinds), None)
     if gravest is not None:
         return gravest
     return next((kind for inner in _within(error) if (kind := _search(inner, known, seen)) is not None), None)
@@ -202,7 +202,7 @@ def _within(error: BaseException) -> list[BaseException]:
     """Lists what the error was raised from or over, and what libraries put into it (``URLError.reason``,
     ``DBAPIError.orig``)."""
     carried = [*error.args, *getattr(error, "__dict__", {}).values()]
-    return [one for one in (error.__cause__, error.__context__, *carried) if isinstance(one, BaseException)]
+    return [inner for inner in (error.__cause__, error.__context__, *carried) if isinstance(inner, BaseException)]
 
 
 def _retry_after_s(error: BaseException) -> float | None:

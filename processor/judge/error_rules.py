@@ -139,7 +139,7 @@ def is_named(error_class: type, name: str) -> bool:
 def _fits(rule: Rule, error: BaseException, message: str, codes: list[str]) -> bool:
     if rule.error is not None and not any(is_named(base, rule.error) for base in type(error).__mro__):
         return False
-    if rule.code and not any(fnmatchcase(code, wanted) for code in codes for wanted in rule.code):
+    if rule.code and not any(fnmatchcase(code, pattern) for code in codes for pattern in rule.code):
         return False
     return rule.message is None or _found(rule.message, message)
 

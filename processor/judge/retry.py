@@ -167,8 +167,8 @@ def seconds_of(text: str) -> float:
 
     :raises ValueError: it isn't one
     """
-    found = _DELAY.fullmatch(text.strip())
-    seconds = -1.0 if found is None else float(found[1]) * _UNIT_S[found[2]]
+    match = _DELAY.fullmatch(text.strip())
+    seconds = -1.0 if match is None else float(match[1]) * _UNIT_S[match[2]]
     if not 0 <= seconds <= DELAY_S_MAX:
         raise ValueError(f"{text!r} isn't a delay such as 250ms, 30s, 2m or 1h, {DELAY_S_MAX:.0f}s at most")
     return seconds
@@ -227,10 +227,10 @@ class _Reading:
         jitter = self._jitter(parts)
         steps: list[float] = []
         for part in parts:
-            found = _STEP.fullmatch(part.text)
-            if found is None:
+            match = _STEP.fullmatch(part.text)
+            if match is None:
                 raise self._wrong(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
-            seconds, times = self._seconds(_Part(found[1].strip(), part.at), bare_s=0.001), int(found[2] or 1)
+            seconds, times = self._seconds(_Part(match[1].strip(), part.at), bare_s=0.001), int(match[2] or 1)
             if not 1 <= times <= TRIES_MAX - len(steps):
                 raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted in all")
             steps += [seconds] * times
@@ -259,54 +259,54 @@ class _Reading:
     def _growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
         jitter, end = self._jitter(parts), parts[-1]
         first = self._seconds(parts[0])
-        found: dict[str, float] = {}
+        limits: dict[str, float] = {}
         for part in parts[1:]:
             name, value = self._limit(part, endless=endless)
-            if name in found:
+            if name in limits:
                 raise self._wrong(part, f"the {name} is named a second time")
-            found[name] = value
-        if not endless and "number of tries" not in found:
+            limits[name] = value
+        if not endless and "number of tries" not in limits:
             raise self._wrong(end, "the number of tries is missing after it, such as 5 tries")
-        longest = found.get("longest delay", DELAY_S_MAX)
+        longest = limits.get("longest delay", DELAY_S_MAX)
         if longest < first:
             raise self._wrong(parts[0], f"longer than the longest delay, {longest:g} s")
-        tries, factor = None if endless else int(found["number of tries"]), found.get("factor", 2.0)
+        tries, factor = None if endless else int(limits["number of tries"]), limits.get("factor", 2.0)
         return RetryPolicy(self._text, first, factor, longest if factor > 1 else first, tries, jitter)
 
     def _limit(self, part: _Part, *, endless: bool) -> tuple[str, float]:
-        if found := _FACTOR.fullmatch(part.text):
-            if not 1 <= float(found[1]) <= FACTOR_MAX:
+        if match := _FACTOR.fullmatch(part.text):
+            if not 1 <= float(match[1]) <= FACTOR_MAX:
                 raise self._wrong(part, f"a factor of 1 to {FACTOR_MAX:g} is wanted: delays never shrink")
-            return "factor", float(found[1])
-        if found := _MAX.fullmatch(part.text):
-            return "longest delay", self._seconds(_Part(found[1], part.at + found.start(1)))
-        if found := _TRIES.fullmatch(part.text):
+            return "factor", float(match[1])
+        if match := _MAX.fullmatch(part.text):
+            return "longest delay", self._seconds(_Part(match[1], part.at + match.start(1)))
+        if match := _TRIES.fullmatch(part.text):
             if endless:
                 raise self._wrong(part, "forever(…) has no number of tries; exponential(…) has")
-            if not 1 <= int(found[1]) <= TRIES_MAX:
+            if not 1 <= int(match[1]) <= TRIES_MAX:
                 raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted")
-            return "number of tries", int(found[1])
+            return "number of tries", int(match[1])
         raise self._wrong(part, "x2, max 16s, 5 tries or, as the last, jitter 50% is wanted")
 
     def _jitter(self, parts: list[_Part]) -> float:
         """Takes the jitter off the end, where it stands if it does."""
         last = parts[-1]
-        found = _JITTER.fullmatch(last.text)
-        if found is None or len(parts) == 1:
+        match = _JITTER.fullmatch(last.text)
+        if match is None or len(parts) == 1:
             return 0.0
-        if not 0 <= float(found[1]) <= 100:
+        if not 0 <= float(match[1]) <= 100:
             raise self._wrong(last, "0 to 100 % is wanted")
         parts.pop()
-        return float(found[1]) / 100
+        return float(match[1]) / 100
 
     def _seconds(self, part: _Part, *, bare_s: float = 0.0) -> float:
         """
         :param bare_s: what a number without a unit counts; 0: it needs one
         """
-        found = _DELAY.fullmatch(part.text)
-        if found is None and not (bare_s and _BARE.fullmatch(part.text)):
+        match = _DELAY.fullmatch(part.text)
+        if match is None and not (bare_s and _BARE.fullmatch(part.text)):
             raise self._wrong(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
-        seconds = float(part.text) * bare_s if found is None else float(found[1]) * _UNIT_S[found[2]]
+        seconds = float(part.text) * bare_s if match is None else float(match[1]) * _UNIT_S[match[2]]
         if not 0.001 <= seconds <= DELAY_S_MAX:
             raise self._wrong(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
         return seconds

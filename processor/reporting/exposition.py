@@ -40,19 +40,19 @@ class _Labelled(Collector):
         merged: dict[str, Metric] = {}
         for stream, registry in self._registries.items():
             for family in registry.collect():
-                whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                metric = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 label = {STREAM_LABEL: stream}
-                whole.samples.extend(sample._replace(labels={**sample.labels, **label}) for sample in family.samples)
+                metric.samples.extend(sample._replace(labels={**sample.labels, **label}) for sample in family.samples)
         return merged.values()
 
 
 def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
     """Joins the registries of the streams, by their names, with one of this process; they are asked again with each
     scrape."""
-    whole = CollectorRegistry()
-    whole.register(_Labelled(registries))
-    add_process(whole)
-    return whole
+    joined = CollectorRegistry()
+    joined.register(_Labelled(registries))
+    add_process(joined)
+    return joined
 
 
 def serve(port: int, host: str, registry: CollectorRegistry, said: Said) -> None:
@@ -71,7 +71,7 @@ def _with_status(metrics: Any, said: Said) -> Any:
         if path == READY_PATH:
             ready, body = readiness(said())
         elif path == STATUS_PATH:
-            body = {"streams": {name: dict(one) for name, one in said().items()}}
+            body = {"streams": {name: dict(status) for name, status in said().items()}}
         else:
             return metrics(environ, start_response)
         start_response("200 OK" if ready else "503 Service Unavailable", [("Content-Type", "application/json")])
@@ -84,13 +84,13 @@ def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, An
     """Returns whether every stream is ready, and of each its state and what holds it up."""
     streams = {
         name: {
-            "ready": bool(one.get("ready")),
-            "state": one.get("state", "starting"),
-            "why": one.get("why") or one.get("blocked") or one.get("last_failure"),
+            "ready": bool(status.get("ready")),
+            "state": status.get("state", "starting"),
+            "why": status.get("why") or status.get("blocked") or status.get("last_failure"),
         }
-        for name, one in said.items()
+        for name, status in said.items()
     }
-    return all(one["ready"] for one in streams.values()), {"streams": streams}
+    return all(stream["ready"] for stream in streams.values()), {"streams": streams}
 
 
 READ_EVERY_S = 5.0

@@ -100,8 +100,8 @@ class ProcessorMetrics:
         for field, name in _OF_WAITS.items():
             waited = self._gauges[name]
             waited.clear()
-            for downstream, one in downstreams.items():
-                since = moment_of(one, field)
+            for downstream, state in downstreams.items():
+                since = moment_of(state, field)
                 waited.labels(downstream).set(0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
     def downstream_forgotten(self, name: str) -> None:

@@ -178,10 +178,10 @@ class StreamStatus:
         self._restarts += 1
 
     def _report(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
-        whole = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
+        common = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
         if self.begun is not None:
-            whole["begun"] = self.begun
-        self._file.write({**whole, "last_failure": self._last_failure, **figures}, in_memory=in_memory)
+            common["begun"] = self.begun
+        self._file.write({**common, "last_failure": self._last_failure, **figures}, in_memory=in_memory)
 
 
 TRIED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.RETRY, Decision.DEAD})

@@ -51,11 +51,11 @@ def decode_resolved(schemas: WriterSchemas, reader: bytes | None, body: bytes) -
 def _read_avro(body: bytes, begin: int, writer: Any, reader: Any) -> Any:
     import fastavro
 
-    whole = io.BytesIO(body)
-    whole.seek(begin)
-    document = fastavro.schemaless_reader(whole, writer, reader)
-    if whole.tell() != len(body):
-        raise ValueError(f"{len(body) - whole.tell()} bytes follow the datum")
+    stream = io.BytesIO(body)
+    stream.seek(begin)
+    document = fastavro.schemaless_reader(stream, writer, reader)
+    if stream.tell() != len(body):
+        raise ValueError(f"{len(body) - stream.tell()} bytes follow the datum")
     return _as_json(document)
 
 
@@ -67,9 +67,9 @@ def _as_json(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else _NOT_FINITE[str(value)]
         case dict():
-            return {name: _as_json(one) for name, one in value.items()}
+            return {name: _as_json(member) for name, member in value.items()}
         case list():
-            return [_as_json(one) for one in value]
+            return [_as_json(member) for member in value]
         case bytes():
             return base64.b64encode(value).decode("ascii")
         case Decimal() | UUID():

@@ -52,7 +52,7 @@ class _Walk:
         if depth > self.depth_max:
             raise SchemaUnbounded(where, f"nested deeper than {self.depth_max}")
         if isinstance(schema, list):
-            return self._union([self.shape(one, where, space, depth + 1) for one in schema], where)
+            return self._union([self.shape(branch, where, space, depth + 1) for branch in schema], where)
         if isinstance(schema, str):
             return self._named(schema, where, space)
         kind = schema.get("type") if isinstance(schema, dict) else None
@@ -72,9 +72,9 @@ class _Walk:
         if not branches:
             raise SchemaUnbounded(where, "a union of nothing")
         return _Shape(
-            1 + min(one.bytes_min for one in branches),
-            max(one.values for one in branches),
-            max(one.depth for one in branches),
+            1 + min(branch.bytes_min for branch in branches),
+            max(branch.values for branch in branches),
+            max(branch.depth for branch in branches),
         )
 
     def _named(self, name: str, where: str, space: str) -> _Shape:
@@ -99,12 +99,12 @@ class _Walk:
         name = _full_name(schema, space)
         inner = name.rpartition(".")[0]
         self.known[name] = None
-        named = [(one["type"], f"{where}.{one['name']}") for one in schema["fields"]]
-        fields = [self.shape(one, place, inner, depth + 1) for one, place in named]
+        named = [(declared["type"], f"{where}.{declared['name']}") for declared in schema["fields"]]
+        fields = [self.shape(declared, place, inner, depth + 1) for declared, place in named]
         shape = _Shape(
-            sum(one.bytes_min for one in fields),
-            1 + sum(one.values for one in fields),
-            1 + max((one.depth for one in fields), default=0),
+            sum(shape_of_field.bytes_min for shape_of_field in fields),
+            1 + sum(shape_of_field.values for shape_of_field in fields),
+            1 + max((shape_of_field.depth for shape_of_field in fields), default=0),
         )
         return self._keep(name, self._bounded(shape, where))
 
@@ -131,10 +131,10 @@ def check_bounds(schema: Any, depth_max: int) -> None:
 def with_bounded_decimals(schema: Any) -> Any:
     """Puts `DECIMAL` into the schema for each logical type ``decimal``."""
     if isinstance(schema, list):
-        return [with_bounded_decimals(one) for one in schema]
+        return [with_bounded_decimals(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    known = {name: with_bounded_decimals(one) if name in _INNER else one for name, one in schema.items()}
+    known = {name: with_bounded_decimals(part) if name in _INNER else part for name, part in schema.items()}
     return {**known, "logicalType": DECIMAL} if known.get("logicalType") == "decimal" else known
 
 
@@ -151,5 +151,5 @@ def read_decimal(unscaled: bytes, schema: dict[str, Any] | None, _reader_schema:
 
 def _full_name(schema: dict[str, Any], space: str) -> str:
     name = str(schema["name"])
-    own = str(schema.get("namespace", space))
-    return name if "." in name or not own else f"{own}.{name}"
+    namespace = str(schema.get("namespace", space))
+    return name if "." in name or not namespace else f"{namespace}.{name}"

@@ -177,15 +177,15 @@ class AbandonedCalls:
 
     def find(self, handler: Handler, item: WorkItem) -> AbandonedCall | None:
         """Finds the event's call that is still out, or came back with a result that is still good; else None."""
-        found = None
+        finished = None
         for call in self._calls.get(item.event_key, ()):
             if call.handler is not handler:
                 continue
             if call.out:
                 return call
             if call.is_good and call.is_for(item):
-                found = call
-        return found
+                finished = call
+        return finished
 
     def count(self) -> int:
         """Counts the calls that are still out: each is a thread."""

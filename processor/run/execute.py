@@ -175,7 +175,7 @@ class Executor:
         # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
         shares = results.left.shares(len(chunks), self._downstreams.turn())
         try:
-            table = self._run_chunks([Chunk(*one) for one in zip(chunks, shares, strict=True)])
+            table = self._run_chunks([Chunk(*chunk) for chunk in zip(chunks, shares, strict=True)])
         except Exception as error:
             if not worker_gone(error):
                 raise

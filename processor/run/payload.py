@@ -251,7 +251,7 @@ def _path(descriptor: Any) -> list[int]:
     """Finds where a message stands in its file, outermost first."""
     outer = descriptor.containing_type
     siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
-    names = [one.name for one in siblings]
+    names = [sibling.name for sibling in siblings]
     return [*([] if outer is None else _path(outer)), names.index(descriptor.name)]
 
 

@@ -84,8 +84,12 @@ class HandlerFiles:
         that."""
         if self._side is None:
             return
-        for seq, one in results.items():
-            if isinstance(one, Ignored) and one.note and (failed := attempt(self._side.keep, one.note)) is not None:
+        for seq, result in results.items():
+            if (
+                isinstance(result, Ignored)
+                and result.note
+                and (failed := attempt(self._side.keep, result.note)) is not None
+            ):
                 results[seq] = failed
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -237,22 +241,22 @@ class Calls:
 
     def _try(self, item: WorkItem, *, again: bool) -> Outcome | Failure:
         self.tails.begin()
-        one = self.limiter.trying(item, again=again) if self.limited else None
+        event_try = self.limiter.trying(item, again=again) if self.limited else None
         try:
-            return checked(self._answer(item, one))
+            return checked(self._answer(item, event_try))
         except GivenUp:
             raise
         except BaseException as error:  # sys.exit() in a handler too: a thread that it ended would hold up the chunk
             failure = self.task.classifier.failure(error, self.tails.text(), item)
-            if one is None:
+            if event_try is None:
                 return failure
-            return replace(failure, downstream=one.blamed_for(error), called=tuple(sorted(one.called)))
+            return replace(failure, downstream=event_try.blamed_for(error), called=tuple(sorted(event_try.called)))
 
-    def _answer(self, item: WorkItem, one: Try | None) -> Outcome:
+    def _answer(self, item: WorkItem, event_try: Try | None) -> Outcome:
         try:
-            if one is None:
+            if event_try is None:
                 return self.handler(item)
-            with limited_by(one):
+            with limited_by(event_try):
                 return self.handler(item)
         except DownstreamHeld as held:
             return Held(held.downstream, held.retry_after_s, held.reason)
@@ -336,8 +340,8 @@ class LogTails(logging.Handler):
         lines = self._lines.get(threading.get_ident())
         if not lines:
             return None
-        whole = "\n".join(without_card_numbers(line) for line in lines)
-        return whole.encode("utf-8", "replace")[-LOG_BYTES_MAX:].decode("utf-8", "ignore")
+        text = "\n".join(without_card_numbers(line) for line in lines)
+        return text.encode("utf-8", "replace")[-LOG_BYTES_MAX:].decode("utf-8", "ignore")
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -201,8 +201,8 @@ class WorkerPool:
                     self._weigh(me.item, result, began)
             return True
 
-    def _blocks(self, one: Blocking) -> None:
-        self._blocking.append(one)
+    def _blocks(self, blocking: Blocking) -> None:
+        self._blocking.append(blocking)
         if len(self._blocking) >= BLOCKED_IN_A_ROW:
             self._waiting.clear()
 
@@ -210,11 +210,11 @@ class WorkerPool:
         """Clears failures of other events that this one disproves: its call began after them, and went well where they
         failed."""
         left = []
-        for one in self._blocking:
-            if began >= one.at and self._work.disproves(item, result, one.failure):
-                one.run.results[-1] = replace(one.failure, own=True)
+        for blocking in self._blocking:
+            if began >= blocking.at and self._work.disproves(item, result, blocking.failure):
+                blocking.run.results[-1] = replace(blocking.failure, own=True)
             else:
-                left.append(one)
+                left.append(blocking)
         self._blocking = left
 
     def _gone(self, me: Runner, result: Result | None) -> None:

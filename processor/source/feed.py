@@ -126,7 +126,9 @@ class FeedRecords:
         self.stream = stream
         self._feed = feed
         self._traced = is_traced()
-        self._topics = {source: {one: journal_topic(source, one) for one in receivers} for source in sources}
+        self._topics = {
+            source: {receiver: journal_topic(source, receiver) for receiver in receivers} for source in sources
+        }
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -164,14 +166,14 @@ class FeedRecords:
 
     def _body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
         """Makes the body of a row's records. Where the feed can't, it says which row it is and why not."""
-        made = attempt(self._feed.body, row)
-        if isinstance(made, bytes):
-            return made, None
+        answer = attempt(self._feed.body, row)
+        if isinstance(answer, bytes):
+            return answer, None
         name = f"row {row.seq} of {source}"
-        why = f"TypeError: a body is bytes, not {type(made).__name__}"
-        if isinstance(made, Failure):
-            why = f"{made.error_class}: {made.message}"
-            log.error("%s: the feed makes no body of %s: %s", self.stream, name, made.stack)
+        why = f"TypeError: a body is bytes, not {type(answer).__name__}"
+        if isinstance(answer, Failure):
+            why = f"{answer.error_class}: {answer.message}"
+            log.error("%s: the feed makes no body of %s: %s", self.stream, name, answer.stack)
         return name.encode(), f"the feed makes no body of {name}: {why}"
 
     def _event(self, row: JournalRow, receiver: str, body: bytes, poison: str | None) -> Event:
@@ -231,13 +233,13 @@ class JournalLog:
         return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
-        wanted = list(points)
-        found = dict(self._kafka.records_at([point for point in wanted if not is_sparse(point[0])]))
+        all_points = list(points)
+        records = dict(self._kafka.records_at([point for point in all_points if not is_sparse(point[0])]))
         for source, path in self._journals.items():
-            own = [point for point in wanted if is_sparse(point[0]) and source_of(point[0]) == source]
-            rows = _changed_rows(path, {seq for _, _, seq in own})
-            found |= {point: self._record(point[0], rows[point[2]]) for point in own if point[2] in rows}
-        return found
+            journal_points = [point for point in all_points if is_sparse(point[0]) and source_of(point[0]) == source]
+            rows = _changed_rows(path, {seq for _, _, seq in journal_points})
+            records |= {point: self._record(point[0], rows[point[2]]) for point in journal_points if point[2] in rows}
+        return records
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
         """Asks for Kafka's topics alone. Between the seqs of a receiver's records there are others."""
@@ -258,5 +260,5 @@ def _changed_rows(journal: str, seqs: set[int]) -> dict[int, JournalRow]:
     if not seqs or not has_table(journal):
         return {}
     reader = JournalReader(journal)
-    there = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
-    return {row.seq: row for row in from_arrow(reader.tables_of(there, NAMED_COLUMNS).filter(CHANGED_BOOKS))}
+    existing = sorted(seq for seq in seqs if 0 < seq <= reader.last_seq)
+    return {row.seq: row for row in from_arrow(reader.tables_of(existing, NAMED_COLUMNS).filter(CHANGED_BOOKS))}

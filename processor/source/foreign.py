@@ -154,8 +154,8 @@ class ForeignTopic:
             problem = str(failed) if isinstance(failed, _Unusable | TimeoutError) else _told(failed)
             try:
                 raise IdentityFailed(self.name, problem) from failed
-            except IdentityFailed as told:
-                return record._replace(refused=failure_of(told))
+            except IdentityFailed as unnamed:
+                return record._replace(refused=failure_of(unnamed))
 
     def _document(self, value: bytes) -> Any:
         return loads(self.decoder(value))

@@ -157,8 +157,8 @@ class JournalSource:
 
     def _of(self, source: str, table: pa.Table) -> pa.Table:
         names = self._records.columns
-        found = table.filter(pc.equal(table[SOURCE], source)).select([BESIDE + name for name in names])
-        return self._records.table(source, from_arrow(found.rename_columns(names).sort_by("seq")))
+        own_rows = table.filter(pc.equal(table[SOURCE], source)).select([BESIDE + name for name in names])
+        return self._records.table(source, from_arrow(own_rows.rename_columns(names).sort_by("seq")))
 
     def _lowest(self, source: str, marks: Marks) -> int:
         return min(marks[topic][0] for topic in self._records.topics_of(source))

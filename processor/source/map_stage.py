@@ -139,10 +139,10 @@ class MapStage:
             middle = table.num_rows // 2
             # Copies: Spark doesn't take a list's slice.
             halves = table.take([*range(middle)]), table.take([*range(middle, table.num_rows)])
-            found = [self._passed(session, half) for half in halves]
+            passed_halves = [self._passed(session, half) for half in halves]
             return [
                 part
-                for half, passed in zip(halves, found, strict=True)
+                for half, passed in zip(halves, passed_halves, strict=True)
                 for part in ([passed] if passed is not None else self._divided(foreign, session, half))
             ]
         again = self._passed(session, table)
@@ -187,7 +187,7 @@ def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
         records = stage.foreign.identify(records, stage.task.deadlines.frozen_s)
     records, names = _told_apart(stage, records)
     answers = _answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
-    rows = [packed(record, own, early) for record, own, early in zip(records, names, answers, strict=True)]
+    rows = [packed(record, parsed, early) for record, parsed, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
 
 
@@ -199,33 +199,33 @@ def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[Kafka
     """
     kept, names = list[KafkaRecord](), list[Named | None]()
     for record in records:
-        own, elsewhere = None, False
+        parsed, elsewhere = None, False
         with contextlib.suppress(Exception):  # not an event: the driver decides what becomes of it
             if stage.foreign is not None and record.topic == stage.foreign.topic:
-                own, elsewhere = _of_foreign(stage, record)
+                parsed, elsewhere = _of_foreign(stage, record)
             elif record.topic != stage.control_topic:
-                own = named(record, stage.mode, stage.keys, stage.where)
-                elsewhere = own is None
+                parsed = named(record, stage.mode, stage.keys, stage.where)
+                elsewhere = parsed is None
         kept.append(record._replace(elsewhere=True) if elsewhere else record)
-        names.append(own)
+        names.append(parsed)
     return kept, names
 
 
 def _of_foreign(stage: Pass, record: KafkaRecord) -> tuple[Named | None, bool]:
-    own = record.named
-    if own is None or stage.where.takes(own.mode, own.tenant, own.zone, own.provider):
-        return own, False
+    parsed = record.named
+    if parsed is None or stage.where.takes(parsed.mode, parsed.tenant, parsed.zone, parsed.provider):
+        return parsed, False
     return None, True
 
 
 def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:
     answers: list[Early | None] = []
     with contextlib.suppress(_TimeOver), _limited(_seconds(stage.task, len(names)), stage.task):
-        for own in names:
-            if own is None or own.poison is not None:
+        for parsed in names:
+            if parsed is None or parsed.poison is not None:
                 answers.append(None)
             else:
-                answers.append(_answer(handler, work_item(own, own.body)))
+                answers.append(_answer(handler, work_item(parsed, parsed.body)))
     return answers + [None] * (len(names) - len(answers))
 
 

@@ -48,7 +48,7 @@ class PutBack:
             record = self._read(row)
         except KafkaSilent as silent:
             return str(silent)
-        return self._publish(row, [*(one for one in record.headers if one[0] != mark[0]), mark], record)
+        return self._publish(row, [*(header for header in record.headers if header[0] != mark[0]), mark], record)
 
     def _read(self, row: JournalRow) -> Record:
         point: Point = (row.topic, row.partition, row.offset)

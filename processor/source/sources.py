@@ -149,8 +149,8 @@ class KafkaSource:
     def _first_offsets(self, ends: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         if self.starting.moment is None:
             return {number: high for number, (_, high) in ends.items()}
-        with contextlib.closing(self.log()) as there:
-            return there.offsets_at(self.events, ends, self.starting.moment)
+        with contextlib.closing(self.log()) as source_log:
+            return source_log.offsets_at(self.events, ends, self.starting.moment)
 
     def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())
@@ -160,11 +160,11 @@ class KafkaSource:
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """Opens the topics' records alone, without the tick."""
-        own = {topic: marks[topic] for topic in self.topics}
-        frame = self._topics_from(marks_to_json(own), records_max)
+        starts = {topic: marks[topic] for topic in self.topics}
+        frame = self._topics_from(marks_to_json(starts), records_max)
         if self.shard.count == 1:
-            return self._read(frame.option("subscribe", ",".join(sorted(own))))
-        partitions = {topic: sorted(numbers) for topic, numbers in own.items()}
+            return self._read(frame.option("subscribe", ",".join(sorted(starts))))
+        partitions = {topic: sorted(numbers) for topic, numbers in starts.items()}
         return self._read(frame.option("assign", json.dumps(partitions)))
 
     def idle_frame(self) -> DataFrame:

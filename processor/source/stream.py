@@ -171,9 +171,9 @@ class Stream:
         if query.isActive:
             query.stop()
             return
-        own = query.exception()
-        if own is not None:
-            raise self._as_storage_down(own) from own
+        ended_by = query.exception()
+        if ended_by is not None:
+            raise self._as_storage_down(ended_by) from ended_by
 
     def _await_end(self, query: StreamingQuery) -> None:
         """Waits for a query whose batch failed to end by itself; stopping it meanwhile only fills the JVM's log.
@@ -250,8 +250,8 @@ class Ahead(Generic[T]):
         self._thread = make_thread(self._run)
         self._thread.start()
 
-    def hand_over(self, one: T) -> bool:
-        """Waits until what was handed over before is decided, then gives ``one`` to the thread.
+    def hand_over(self, task: T) -> bool:
+        """Waits until what was handed over before is decided, then gives ``task`` to the thread.
 
         False when nothing is decided any more.
         """
@@ -259,7 +259,7 @@ class Ahead(Generic[T]):
             self._changed.wait_for(self._idle_or_ended)
             if self._ended():
                 return False
-            self._given.append(one)
+            self._given.append(task)
             self._busy = True
             self._changed.notify_all()
             return True
@@ -286,9 +286,9 @@ class Ahead(Generic[T]):
         return self._closed or self.failure is not None
 
     def _run(self) -> None:
-        while (one := self._next()) is not None:
+        while (task := self._next()) is not None:
             try:
-                self._decide(one[0])
+                self._decide(task[0])
             except BaseException as failure:
                 self.failure = failure
             with self._changed:

@@ -144,10 +144,10 @@ class ControlTopic:
 
         :raises KafkaException: the offsets at the marks aren't there
         """
-        wanted = marks.get(self._topic, {})
-        if self._assigned != wanted:
-            self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in wanted.items()])
-            self._assigned = dict(wanted)
+        starts = marks.get(self._topic, {})
+        if self._assigned != starts:
+            self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in starts.items()])
+            self._assigned = dict(starts)
         records = [_record(message) for message in self._consumer.consume(ORDERS_MAX, READ_S_MAX) if _is_good(message)]
         for record in records:
             self._assigned[record.partition] = record.offset + 1
