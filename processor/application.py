@@ -57,8 +57,7 @@ class WorkStream(Protocol):
 
     @property
     def name(self) -> str: ...
-    def idle_because(self) -> str | None:
-        """Says why there is nothing to do at the moment; None where there is."""
+    def idle_because(self) -> str | None: ...
 
     @property
     def lease(self) -> Lease: ...
@@ -257,7 +256,6 @@ class StreamLoop:
             self._stop.wait(LOOK_S)
 
     def _wait_for_a_person(self, refused: Refused) -> None:
-        """Waits until it is time to check whether a person has decided, or has put back what was there before."""
         if str(refused) != self._refused:
             log.error("%s", refused)
         self._refused = str(refused)

@@ -283,7 +283,6 @@ class OpenableStream:
 
     @property
     def _partitions(self) -> int | None:
-        """Returns the number of partitions that divide entities, for a stream that decides what receivers publish."""
         ours = self._wired.rules.events_topic == topics_of(self._wired.mode).events
         return self._shared.kafka.events_partitions if ours else None
 

@@ -71,7 +71,6 @@ class StreamRules:
         return self.policies.get(ErrorKind.SBE) or parse_policy(f"forever(1s, x2, max {self.probe_s_max}s)")
 
     def policy_of(self, kind: ErrorKind) -> RetryPolicy:
-        """Returns the policy of an event that fails so for the first time."""
         return self.policies.get(kind, self.policy)
 
     @property

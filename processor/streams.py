@@ -175,7 +175,6 @@ class StreamConfig(StreamSettings):
         return [Shard(number, self._count) for number in range(self._count)] if self.is_dividable else [WHOLE]
 
     def names(self, mode: Mode) -> list[str]:
-        """Returns its names in a mode, one a journal."""
         return [stream_of(self.name, mode, number) for number in range(len(self.shards))]
 
     def dlq_topics(self, mode: Mode) -> list[str]:
@@ -215,7 +214,6 @@ def load_streams(file: str = "", settings: Table | None = None, shards: int = 1)
 
 
 def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
-    """Lists the streams that run in a mode, in the order of the files."""
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
 
 

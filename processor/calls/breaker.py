@@ -79,12 +79,10 @@ class Breaker:
 
     @property
     def failures_left(self) -> int:
-        """Returns how many failed calls in a row open it from here."""
         return max(1, self._breaker.fail_max - self._memory.counter) if self.state == CLOSED else 1
 
     @property
     def probes_left(self) -> int:
-        """Returns how many good calls close a half-open breaker."""
         return max(0, self._breaker.success_threshold - self._memory.success_counter)
 
     def learn(self, good: int, failed: int, failed_in_a_row: int) -> None:

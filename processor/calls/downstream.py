@@ -203,7 +203,6 @@ class Downstream:
 
     @property
     def next_try_at(self) -> str | None:
-        """Returns when it is called again; None where it may be called now."""
         return None if self.may_be_called else self._said(self._back_at())
 
     @property

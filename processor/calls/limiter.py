@@ -110,7 +110,6 @@ class Limiter:
         return new_try
 
     def waits_for(self, event_key: str) -> str | None:
-        """Returns the downstream whose answer an event waits for now, in this batch's call or in an earlier one's."""
         last_try = self._tries.get(event_key)
         return (None if last_try is None else last_try.waits_for) or self._late.waits_for(event_key)
 
@@ -194,7 +193,6 @@ class Try:
             self.queues = False
 
     def blamed_for(self, error: BaseException) -> str | None:
-        """Finds the downstream whose failed call an error is, or comes from."""
         for link in chain(error):
             for downstream, failed in self._failed:
                 if failed is link:

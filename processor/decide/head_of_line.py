@@ -301,7 +301,6 @@ class HeadOfLine:
         current.figures = _with_dead(all_alive, [line for line in new_lines if line.head_seq in self._dead])
 
     def _end_round(self, now_s: float) -> list[FailingHead]:
-        """Ends the round: examines its candidates, sets ``figures``, and returns the failing heads."""
         ended, self._round = self._round, Round()
         self._forget(ended.known)
         heads = [

@@ -221,7 +221,6 @@ def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: st
 
 
 def settle(item: Item, decision: Decision, reason: str) -> None:
-    """Decides an event without its handler, for good: a copy, ignored, resolved."""
     item.row.decision = decision
     item.row.reason = reason
     item.row.blocking = False

@@ -299,7 +299,6 @@ def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
 
 
 def after_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
-    """Returns the event as a handler sees it after ``dead``, the last event of the batch before it that died."""
     if dead is None:
         return item
     return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))

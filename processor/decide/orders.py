@@ -332,7 +332,6 @@ def _item_seq(waiting: OpenItem | Item) -> int:
 
 
 def _decided(batch: Iterable[Item]) -> Meanwhile:
-    """Collects what the batch has done to items already: a command that was given before is refused for these."""
     meanwhile = Meanwhile()
     for item in batch:
         entity = item.row.entity_key or ""

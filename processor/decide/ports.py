@@ -38,8 +38,7 @@ FreeClaims: TypeAlias = Callable[[Sequence[str]], str | None]
 """Ends the receivers' claims on event keys. Returns why it couldn't; then some may be free all the same."""
 
 
-def no_claims(_event_keys: Sequence[str]) -> None:
-    """`FreeClaims` of a source whose events nobody claims."""
+def no_claims(_event_keys: Sequence[str]) -> None: ...
 
 
 class Reader(Protocol):

@@ -443,7 +443,6 @@ def _offset_key(record: KafkaRecord, history: int | None) -> str:
 
 
 def header_text(headers: dict[str, str]) -> str:
-    """Formats headers as canonical JSON, cut to `HEADER_TEXT_MAX` characters' worth of entries."""
     if _is_plain(headers):
         return orjson.dumps(headers, option=orjson.OPT_SORT_KEYS).decode("ascii")
     kept: dict[str, str] = {}

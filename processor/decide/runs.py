@@ -257,7 +257,6 @@ class Runs:
         row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.headers(row.headers)
 
     def _is_over(self, run: Run) -> bool:
-        """Whether nothing more comes of any of its items, as far as one batch may look."""
         if run.ended is not None:
             return True
         if run.state not in (RunState.SENT, RunState.CANCELLED):

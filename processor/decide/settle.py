@@ -47,7 +47,6 @@ def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
 
 
 def pairs_named(answers: Answers) -> set[str]:
-    """Lists the pairs that bookings depend on: how many of each are booked and not undone is to be looked up."""
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
     return {answer.pair for answer in applied if answer.pair is not None}
 

@@ -67,7 +67,6 @@ class Parting:
 
     @property
     def to_decide(self) -> int:
-        """Counts records that Kafka holds and the next history decides."""
         return max(0, self.high - self.begins)
 
     @property

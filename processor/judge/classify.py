@@ -78,7 +78,6 @@ class Failure:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stops the whole stream, as far as is known."""
         return self.kind is ErrorKind.SBE and not self.own
 
 
@@ -129,7 +128,6 @@ class Classifier:
         )
 
     def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:
-        """Returns the kind, and what went wrong with the hook if something did."""
         kind, problem = self._ask_hook(error, item)
         for known in (self._configured, partial(by_class, kinds=DEFAULT_KINDS)):
             kind = kind or _search(error, known, set())

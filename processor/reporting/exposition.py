@@ -81,7 +81,6 @@ def _with_status(metrics: Any, said: Said) -> Any:
 
 
 def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, Any]]:
-    """Returns whether every stream is ready, and of each its state and what holds it up."""
     streams = {
         name: {
             "ready": bool(status.get("ready")),

@@ -87,7 +87,6 @@ class ProcessorMetrics:
         self._blocked_by: str | None = None
 
     def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
-        """Counts one batch's calls to a downstream (`processor.calls.downstreams.OnRound`)."""
         self._gauges["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
         self._gauges["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
         self._counts["payhook_downstream_calls"].labels(name, "good").inc(report.calls - report.failed)
@@ -153,7 +152,6 @@ class ProcessorMetrics:
         )
 
     def dead(self, status: Mapping[str, Any]) -> None:
-        """Sets what a stream's status says of open and dead events, and of the index that knows them."""
         self._set({name: status[field] for field, name in _OF_DEAD.items()})
 
     def lag(self, catch_up: CatchUp) -> None:

@@ -188,7 +188,6 @@ class AbandonedCalls:
         return finished
 
     def count(self) -> int:
-        """Counts the calls that are still out: each is a thread."""
         return sum(call.out for calls in self._calls.values() for call in calls)
 
     def tidy(self) -> None:

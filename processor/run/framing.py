@@ -77,7 +77,6 @@ def message_of(body: bytes) -> tuple[list[int] | None, bytes]:
 
 
 def _signed(body: bytes, at: int) -> tuple[int, int]:
-    """Reads a zigzag number of at most 32 bits; returns it and where it ends."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(body):

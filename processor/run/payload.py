@@ -186,7 +186,6 @@ def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, un
 
 
 def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
-    """Reads the schemas of a folder, by their files' names without the ending."""
     if not Path(folder).is_dir():
         raise SettingError(setting, f"there is no folder {folder}: put the writers' schemas there, *.avsc")
     files = sorted(Path(folder).glob("*.avsc"))
@@ -248,7 +247,6 @@ def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
 
 
 def _path(descriptor: Any) -> list[int]:
-    """Finds where a message stands in its file, outermost first."""
     outer = descriptor.containing_type
     siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
     names = [sibling.name for sibling in siblings]

@@ -291,7 +291,6 @@ def task_begins(task: Task) -> None:
 
 
 def handler_of(task: Task) -> Handler:
-    """Returns the handler of a stream in this process, built once."""
     key = pickle.dumps(task.build_handler)
     known = _handlers.get(task.stream)
     if known is None or known[0] != key:
@@ -329,7 +328,6 @@ class LogTails(logging.Handler):
         logging.getLogger().setLevel(self._root_level)
 
     def begin(self) -> None:
-        """Forgets what this thread logged before."""
         lines = self._lines.get(threading.get_ident())
         if lines:
             lines.clear()

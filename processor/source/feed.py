@@ -53,7 +53,6 @@ REVERSAL_PART = "reversed"
 
 
 def event_key_of(stream: str, receiver: str, row: JournalRow) -> str:
-    """Returns the key of what ``stream`` sends a receiver of a row that changed the books."""
     return join_key(stream, receiver, *_names(row))
 
 
@@ -256,7 +255,6 @@ def following(journal: str) -> int:
 
 
 def _changed_rows(journal: str, seqs: set[int]) -> dict[int, JournalRow]:
-    """Reads the rows that became records, by seq."""
     if not seqs or not has_table(journal):
         return {}
     reader = JournalReader(journal)

@@ -151,7 +151,6 @@ class JournalSource:
         return self._control.orders()
 
     def records(self, table: pa.Table) -> pa.Table:
-        """Returns Kafka's records as they are, each journal's rows as records, in seq order."""
         kafka = table.filter(pc.is_valid(table["topic"])).select(RECORD_SCHEMA.names)
         return pa.concat_tables([kafka.cast(RECORD_SCHEMA), *(self._of(source, table) for source in self._journals)])
 

@@ -159,7 +159,6 @@ class KafkaSource:
         return self.topic_frame(marks, records_max).unionByName(tick(self.session))
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
-        """Opens the topics' records alone, without the tick."""
         starts = {topic: marks[topic] for topic in self.topics}
         frame = self._topics_from(marks_to_json(starts), records_max)
         if self.shard.count == 1:

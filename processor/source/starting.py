@@ -20,7 +20,6 @@ class Starting:
     moment: datetime | None = None
 
     def sentence(self, topic: str, ends: Mapping[int, tuple[int, int]], marks: Mapping[int, int]) -> str:
-        """Says what a stream that begins at these marks takes, and what it leaves out."""
         waiting = sum(high - marks[number] for number, (_, high) in ends.items())
         left_out = sum(marks[number] - low for number, (low, _) in ends.items())
         waits = f"{waiting} record{'s wait' if waiting > 1 else ' waits'}" if waiting else "no record waits"
