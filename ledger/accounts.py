@@ -86,7 +86,9 @@ class AmountNotPositive(PayhookError):
 
 
 def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
-    """Who holds the money: ``stripe``, ``stripe/acct_1`` for an account there, ``shop-a~stripe/acct_1`` a tenant's."""
+    """Names who holds the money: ``stripe``, ``stripe/acct_1`` for an account there, ``shop-a~stripe/acct_1`` for a
+    tenant's.
+    """
     return of_tenant(tenant, f"{provider}/{account}" if account else provider)
 
 
@@ -165,8 +167,8 @@ def merchant_of(name: str) -> str | None:
 
 
 def merchants_of(accounts: Sequence[str]) -> list[str | None]:
-    """Of each account of a booking the merchant, as it spells it: its owner, and for any other account the first owner
-    among them.
+    """Finds the merchant of each account of a booking, as the account spells it. An account without an owner gets the
+    first owner among them.
     """
     owners = [merchant_of(name) for name in accounts]
     first = next((owner for owner in owners if owner is not None), None)

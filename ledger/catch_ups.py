@@ -1,4 +1,4 @@
-"""What providers' own lists of events came to: one append-only Delta table a mode.
+"""The outcome of reading providers' own lists of events: one append-only Delta table a mode.
 
 A row of a span says up to when a source (a provider, or one of its endpoints) was listed, and how many events that list
 had. A row of an event says that it came in by its list, as no webhook had brought it. A span is ``lost`` where nothing

@@ -1,4 +1,5 @@
-"""Which internal account belongs to a provider's merchant account: a TOML file, or a service over HTTP.
+"""The merchant directory maps a provider's merchant account to an internal account: a TOML file, or a service over
+HTTP.
 
 The service is asked ``GET {url}?provider=stripe&account=acct_1[&tenant=shop-a]``. It answers 200 with
 ``{"account": "merchant-1", "closed": false}`` (``closed`` may be left out), or 404 when it doesn't know the account.
@@ -86,7 +87,7 @@ class DirectoryUnreadable(PayhookError):
 
 
 class MerchantDirectory(Protocol):
-    """What the handler asks of a directory."""
+    """The part of a directory that the handler calls."""
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         """The merchant of a provider's account, with a tenant of that tenant's.
@@ -148,7 +149,7 @@ class FileDirectory:
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
-    """By section, then by account."""
+    """Returns merchants by section, then by account."""
     try:
         tree = tomllib.loads(text)
     except ValueError as wrong:

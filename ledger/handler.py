@@ -91,7 +91,7 @@ class LedgerHandler:
 
 
 def _said(fact: MoneyFact | None) -> str:
-    """What an event reports, for a log line."""
+    """Describes what an event reports, for a log line."""
     if fact is None:
         return "no movement of money"
     money = fact.money

@@ -199,7 +199,7 @@ def mark_of(table: DeltaTable) -> int:
 
 
 def commit_notes(position: Position) -> dict[str, str]:
-    """What a commit of postings carries: up to which row of which journal they go with it."""
+    """Returns the notes of a commit of postings: up to which row of which journal the postings go with it."""
     return {
         "payhook.mark": str(position.seq),
         "payhook.lineage": position.lineage,
@@ -220,7 +220,8 @@ def position_of(path: str, table: DeltaTable) -> Position:
 
 
 def flat(rows: Sequence[JournalRow]) -> pa.Table:
-    """One line a posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the rows.
+    """Returns a line for each posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the
+    rows.
 
     Bookings are taken as they were written (`core.work.postings_to_json`): amounts were checked when they were booked.
     """

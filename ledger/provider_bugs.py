@@ -1,4 +1,4 @@
-"""What a provider reported twice, or in two ways: evidence that finance can send to it.
+"""Events that a provider reported twice, or in two ways: evidence that finance can send to it.
 
 Each case is two reports that the journal holds. The first was booked, or holds the event key; the other was set
 aside. Amounts come from the reports' own bodies, while those are kept.
@@ -47,7 +47,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One delivery. ``seq`` is the journal's; amounts are in minor units, None where the body doesn't say."""
+    """A delivery of an event. ``seq`` is the journal's; amounts are in minor units, None where the body doesn't say."""
 
     seq: int
     event_key: str
@@ -158,7 +158,7 @@ def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
 
 
 def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | None:
-    """What somebody asks about; None: everything."""
+    """Returns the filter for a provider and a time; None matches everything."""
     wanted = []
     if provider is not None:
         wanted.append(pc.field("provider") == provider)
@@ -176,7 +176,7 @@ def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
 
 
 def _holders(again: Sequence[JournalRow]) -> pc.Expression:
-    """What was booked of their facts, and the first rows of their event keys."""
+    """Matches the bookings of the rows' facts, and the first rows of their event keys."""
     events = {_held(row) for row in again if _kind(row) == "event_conflict"}
     facts = {_held(row) for row in again if _kind(row) != "event_conflict"}
     booked = (pc.field("decision") == Decision.APPLIED.value) & pc.field("fact_key").isin(_texts(facts))
@@ -211,7 +211,7 @@ class _Firsts:
                 self._named.setdefault(row.event_key or "", row)
 
     def of(self, row: JournalRow) -> JournalRow | None:
-        """Of a fact that was purged and booked again, the booking that ``row`` met."""
+        """Returns the booking that ``row`` met, also where its fact was purged and booked again."""
         if _kind(row) == "event_conflict":
             found = self._named.get(_held(row))
             return found if found is not None and found.seq < row.seq else None

@@ -1,4 +1,4 @@
-"""What the receiver answered, duplicates and refusals too: from its topic into a table that outlasts it.
+"""The receiver's answers, duplicates and refusals too: from its topic into a table that outlasts it.
 
 And what that table tells: events that a provider was answered 2xx for and that the journal doesn't know.
 """
@@ -67,7 +67,7 @@ class Collected:
 
 
 class Log(Protocol):
-    """What collecting asks of a `journal.kafka_log.KafkaLog`."""
+    """The part of a `journal.kafka_log.KafkaLog` that collecting calls."""
 
     def held(self, topics: Sequence[str]) -> Held: ...
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]: ...
@@ -90,7 +90,7 @@ class ReceiptsTable:
         return open_table(self.path).transaction_version(_app_id(partition))
 
     def lines_of(self, partition: int, offset: int) -> list[dict[str, Any]]:
-        """What was collected of one record, by line; none where it isn't here."""
+        """Reads what was collected of a record, by line; nothing where it isn't here."""
         of_record = (pc.field("partition") == partition) & (pc.field("offset") == offset)
         rows: list[dict[str, Any]] = read_rows(open_table(self.path), of_record).to_pylist()
         return rows
@@ -151,7 +151,9 @@ def uncollected(kafka: Log, topic: str, table: ReceiptsTable) -> Iterator[dict[s
 
 
 def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, held: tuple[int, int], since: int) -> int:
-    """Where to go on: after what was collected, or where the topic's records part from it: it went back then."""
+    """Finds the offset to go on from: after what was collected, or where the topic's records part from it because it
+    went back.
+    """
     low, high = held
     both = range(low, min(since, high))
 
@@ -215,7 +217,7 @@ def _app_id(partition: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One event's first receipt. ``at`` is UTC."""
+    """The first receipt of an event. ``at`` is UTC."""
 
     event_key: str
     provider: str | None
@@ -251,7 +253,7 @@ def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
 
 
 def undecided(answered: Sequence[Answered], journals: Sequence[Location], waiting: Collection[str]) -> list[Answered]:
-    """Those without a row in any journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
+    """Finds events without a row in any journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
     holds.
 
     :raises TableUnreadable: a journal's log or a file can't be read

@@ -1,4 +1,4 @@
-"""What reconciliations found, as two append-only Delta tables, and how they are read again.
+"""The results of reconciliations, as two append-only Delta tables, and how they are read again.
 
 A run exists once its row is in ``reconciliation-runs``, which is written last: differences without one are of a run
 that didn't get to its end, and aren't read.
@@ -107,7 +107,7 @@ class UnknownRun(PayhookError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing in which report and ledger disagree. Amounts are minor units, above zero for money that came to us.
+    """A difference between report and ledger. Amounts are minor units, above zero for money that came to us.
 
     ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
     (dead, parked, ignored, unknown). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its
@@ -134,13 +134,13 @@ class Difference:
 
     @property
     def event_name(self) -> str:
-        """What the journal has of it, for people: by its key, since ``seq`` doesn't say which journal's row it is."""
+        """The event in the journal, for people: by its key, since ``seq`` doesn't say which journal's row it is."""
         return self.event_key or f"row {self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a run saw of one journal: up to which version and row of its journal, and version of its postings."""
+    """The versions of a journal and its postings that a run compared, and the journal's last row then."""
 
     stream: str
     journal_version: int
@@ -170,13 +170,14 @@ class KindTotal:
 
     @property
     def differs_minor(self) -> int:
-        """By how much the report has more than the ledger."""
+        """The amount by which the report exceeds the ledger."""
         return self.reported_minor - self.booked_minor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """One run. ``since`` and ``until`` are the period in which the ledger's facts were looked for in the report.
+    """A run of a reconciliation. ``since`` and ``until`` are the period in which the ledger's facts were looked for in
+    the report.
 
     ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
     lines of each category that moves money in no way that is booked, and booked facts that such a report
@@ -276,7 +277,7 @@ class Reconciliations:
                 yield from (Difference(**row) for row in batch.to_pylist())
 
     def _differences_of(self, run_id: str, wanted: pc.Expression, columns: Sequence[str]) -> pa.Table:
-        """Of the files that may hold some of the run."""
+        """Reads the files that may hold differences of the run."""
         return read_rows(open_table(self._differences), wanted, columns, [("run_id", "=", run_id)])
 
 

@@ -1,4 +1,5 @@
-"""Who had which body removed, and why: an append-only table whose rows are chained; and what became of each body.
+"""The record of removed bodies: an append-only table of chained rows that say who removed which, and why; and what
+became of each body.
 
 How far retention has gone, the commits that drop bodies say (`Retained`), whatever is set since.
 """
@@ -61,8 +62,8 @@ class RedactionsBroken(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """One act. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq``: the first row of the
-    stream's journal that refers to it, the event's own where it has one there.
+    """An act of redaction. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq``: the first row of
+    the stream's journal that refers to it, the event's own where it has one there.
     """
 
     number: int
@@ -105,7 +106,7 @@ class Redactions:
         return found
 
     def unfinished(self, stream: str) -> list[Redaction]:
-        """What was ordered of a stream's bodies and isn't done: the process died, or the disk failed."""
+        """Finds orders of a stream that aren't done, because the process died, or the disk failed."""
         return [act for act, done in self.orders(stream) if done is None]
 
     def orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
@@ -200,7 +201,8 @@ Status: TypeAlias = Literal["kept", "redacted", "dropped", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class BodyStatus:
-    """Of one body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again since.
+    """The status of a body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again
+    since.
 
     ``lost``: it isn't there, no order removed it, and these files of the table can't be read.
     """
@@ -224,7 +226,7 @@ class BodyStatus:
 
 
 def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyStatus]:
-    """Of every body that rows of a stream refer to, in the rows' order.
+    """Reads the status of every body that rows of a stream refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read
     :raises RedactionsBroken: the table of redactions was changed

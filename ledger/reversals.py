@@ -1,4 +1,4 @@
-"""What takes two people: bookings to be reversed, entries by hand, and the proposals that wait for an approval."""
+"""Acts that take two people: bookings to be reversed, entries by hand, and the proposals that wait for an approval."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NotReversible(PayhookError):
 
 
 def reversal_of(booking: JournalRow) -> tuple[Posting, ...]:
-    """What a reversal of a row that booked something books."""
+    """Returns the postings that reverse a row's booking."""
     return reversed_postings(postings_from_json(booking.postings))
 
 
@@ -160,7 +160,7 @@ def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
 
 
 def _own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[Proposed]:
-    """What was taken down in one journal itself."""
+    """Reads the proposals that one journal itself took down."""
     own_after = ledger.own_after(at)
     found = [one for one in proposals(str(at.journal), str(at.bodies), control_topic) if one.row.seq > own_after]
     return [replace(one, moved=one.waits and _moved(ledger, at, one.command)) for one in found]
@@ -196,7 +196,7 @@ def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Prop
 
 
 def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
-    """What was proposed and taken down, newest first."""
+    """Reads the proposals that were taken down, newest first."""
     is_command = (pc.field("topic") == control_topic) & pc.field("first")
     acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
     rows = rows_where(journal, is_command & pc.field("event_type").isin(acts))
@@ -217,7 +217,7 @@ def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
 
 
 def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> Proposed:
-    """One that waits for its approval.
+    """Finds a proposal that waits for its approval.
 
     :raises ProposalUnknown: there is none of this id, it was refused, or it was approved before
     """

@@ -36,7 +36,7 @@ class SparkFailed(PayhookError):
 
 
 def maintenance_master(master: str) -> str:
-    """Where maintenance runs whose ledger is set to ``master``."""
+    """Returns the Spark master of maintenance where the ledger's is ``master``."""
     return MAINTENANCE_MASTER if is_local(master) else master
 
 

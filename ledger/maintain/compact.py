@@ -160,7 +160,7 @@ def rewrite(
     staging: Path,
     keep: Callable[[DataFrame], DataFrame] | None = None,
 ) -> Rewritten:
-    """One file in ``staging`` with the rows of ``old``, or with those that ``keep`` leaves.
+    """Writes one file into ``staging`` with the rows of ``old``, or with those that ``keep`` leaves.
 
     What was written is read again: the number of rows and a checksum over all columns are those of what was read.
 

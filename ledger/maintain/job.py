@@ -32,8 +32,8 @@ from ledger.spark import MAINTAIN, clear, staging
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One table; ``stream`` is empty where it is no work stream's. ``log`` is how many commits a reader goes through
-    that opens it; ``freed`` left the disk.
+    """The report about a table; ``stream`` is empty where it is no work stream's. ``log`` counts the commits that a
+    reader of the table goes through; ``freed`` left the disk.
 
     ``problem``: why it wasn't done, or only in part; the table is whole all the same.
     """
@@ -55,7 +55,6 @@ class TableReport:
 
     @property
     def of(self) -> str:
-        """Which one it is, in words."""
         return f"{self.table} of {self.stream}" if self.stream else self.table
 
 
@@ -93,7 +92,9 @@ FAILURES = (PayhookError, DeltaError, OSError, pa.ArrowException, PySparkExcepti
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a maintenance works with. ``dry_run``: nothing is changed. ``bodies_days``: 0 keeps bodies for ever."""
+    """The settings and tools of a maintenance. ``dry_run``: nothing is changed. ``bodies_days``: 0 keeps bodies for
+    ever.
+    """
 
     session: Session
     settings: MaintainSettings
@@ -212,7 +213,7 @@ def _kept_since(table: LakeTable, job: Job, stream: StreamTables | None) -> date
 def _foretold(
     table: LakeTable, report: TableReport, groups: list[list[DataFile]], job: Job, stream: StreamTables | None
 ) -> TableReport:
-    """What would be done; of bytes only those that may leave the disk are known before."""
+    """Reports what would be done. Before it is done only those bytes are known that may leave the disk."""
     gone = expired(table.path, job.clock.now(), _kept_since(table, job, stream))
     after = report.files_before - sum(map(len, groups)) + len(groups)
     return replace(

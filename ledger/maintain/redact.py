@@ -60,7 +60,7 @@ class EventOpen(PayhookError):
 
 
 class AnotherPersonRedacts(PayhookError):
-    """One person had as many bodies removed within a day as one may."""
+    """The person had as many bodies removed within a day as one person may."""
 
     def __init__(self, actor: str, wanted: int, before: int, most: int) -> None:
         self.actor = actor
@@ -75,7 +75,7 @@ class AnotherPersonRedacts(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Whose body is to go, who orders it, and why.
+    """An order to remove an event's body: its actor and reason are kept.
 
     :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
     """
@@ -222,7 +222,9 @@ def purge(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
 
 
 def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
-    """Of a file that the table doesn't name. What can't be read was left half written, or is just being written."""
+    """Checks a file that the table doesn't name. A file that can't be read was left half written, or is being written
+    now.
+    """
     try:
         return _holds(files, name, hashes)
     except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""What leaves the disk: files that were replaced long enough ago, and bodies whose time is over."""
+"""Retention removes files that were replaced long enough ago, and bodies whose time is over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ MARGIN = timedelta(hours=1)
 
 
 def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
-    """What was replaced after that stays: for readers that began before, and for streams that are ``behind``."""
+    """Returns the time since which replaced files stay: for readers that began before, and for streams that are
+    ``behind``.
+    """
     since = now - retention
     if behind is not None:
         since = min(since, max(behind, now - BEHIND_MAX) - MARGIN)

@@ -1,4 +1,4 @@
-"""What is maintained, and the lock that lets one maintenance of a data folder run at a time."""
+"""The tables that are maintained, and the lock that lets one maintenance of a data folder run at a time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ be gone when it comes back. Writers of the other tables open them each time, so 
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """One Delta table; ``stream`` is empty for one that is no work stream's."""
+    """A Delta table; ``stream`` is empty where it is no work stream's."""
 
     stream: str
     kind: Kind
@@ -65,14 +65,14 @@ class LakeTable:
 
     @property
     def name(self) -> str:
-        """What people call it: by its kind within a stream, else by its folder."""
+        """The name that people use: its kind within a stream, else its folder."""
         return self.kind if self.stream else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTables:
-    """One work stream's tables. ``postings`` where it has them; ``readers``: the journals of streams that read its
-    journal; ``redactions``: where it is written down who had bodies removed.
+    """The tables of a work stream. ``postings``: None where it has none. ``readers``: the journals of streams that read
+    its journal. ``redactions``: the record of who had bodies removed.
     """
 
     stream: str
@@ -83,7 +83,7 @@ class StreamTables:
     redactions: Location | None = None
 
     def tables(self) -> Iterator[LakeTable]:
-        """Those that are there."""
+        """Lists the tables that exist."""
         named: tuple[tuple[Kind, Location | None], ...] = (
             ("journal", self.journal),
             ("bodies", self.bodies),

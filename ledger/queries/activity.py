@@ -1,4 +1,4 @@
-"""What a stream did over time, from its journal alone: tries, retries by attempt, what died, and how late it was."""
+"""A stream's activity over time, from its journal alone: tries, retries by attempt, what died, and how late it was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _TRIED = (Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.RETRY, 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What was decided from ``at`` on for one step. ``events``: those that came and were decided first then.
+    """The decisions of a step of time that begins ``at``. ``events`` counts those that came and were decided first
+    then.
 
     ``first_tries`` and ``retries`` (by attempt, from 2 on; `ATTEMPT_MAX` stands for all later ones) are tries of a
     handler, whatever they came to; ``dead``: events that died. ``p50_s`` and ``p99_s``: seconds from the receipt of an

@@ -19,9 +19,9 @@ _TAKEN = f"decision = {text(Decision.APPLIED.value)}"
 
 @dataclass(frozen=True, slots=True)
 class SubscriberAnswers:
-    """What one subscriber was sent. ``taken``: events that it answered with 2xx; ``waiting``: those that are still to
-    be sent, of which the next one is due at ``next_try``. ``failing_since``: when it first failed since it took one
-    last; None: it takes them. ``last_at`` and ``last_answer``: of its last answer, or failure to answer.
+    """The deliveries to a subscriber and its answers. ``taken``: events that it answered with 2xx. ``waiting``: events
+    that are still to be sent; the next one is due at ``next_try``. ``failing_since``: when it first failed since it
+    last took one; None while it takes them. ``last_at`` and ``last_answer``: its last answer, or failure to answer.
     """
 
     taken: int = 0
@@ -33,7 +33,7 @@ class SubscriberAnswers:
 
 
 def subscriber_answers(journal: Tables, since: datetime) -> dict[str, SubscriberAnswers]:
-    """By subscriber, of events that were decided from ``since`` on.
+    """Returns the answers by subscriber, of events that were decided from ``since`` on.
 
     :raises LedgerUnreadable: a journal is damaged
     """
@@ -96,7 +96,7 @@ def _error(row: dict[str, Any]) -> str:
 
 
 def _together(one: SubscriberAnswers, other: SubscriberAnswers) -> SubscriberAnswers:
-    """Of two journals: it fails while it fails in one of them."""
+    """Joins the answers of two journals: a subscriber fails while it fails in one of them."""
     tries = [at for at in (one.next_try, other.next_try) if at is not None]
     failing = [at for at in (one.failing_since, other.failing_since) if at is not None]
     newest = max((one, other), key=lambda each: (each.last_at is not None, each.last_at))

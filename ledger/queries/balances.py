@@ -1,4 +1,4 @@
-"""What is on each account, now or as of a moment, and how it came to be so."""
+"""Balances of accounts, now or as of a moment, and how they changed over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledger.queries.lake import Lake, Tables, all_of, decided, moment, one_of, t
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """One account in one currency, in minor units, of which the currency has ``decimals``.
+    """The balance of an account in one currency, in minor units, of which the currency has ``decimals``.
 
     ``balance_minor`` is debits minus credits.
     """
@@ -50,7 +50,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Which lines count: those decided before ``before``, and those up to ``seq``. Nothing said: all.
+    """The lines that count: decided before ``before``, and up to ``seq``. Without either all count.
 
     Of several journals ``seq`` is a row of ``stream``; of the others those count that were decided no later than
     ``at``, when it was.
@@ -91,7 +91,7 @@ def balances(
 
 
 def totals(found: Sequence[Balance]) -> list[Total]:
-    """By currency: in double entry a currency's debits are its credits."""
+    """Sums balances by currency: in double entry a currency's debits are its credits."""
     codes = sorted({one.currency for one in found})
     return [
         Total.of(
@@ -105,7 +105,7 @@ def totals(found: Sequence[Balance]) -> list[Total]:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What is owed to a merchant in one currency, in minor units: credits minus debits over all of its accounts.
+    """The debt to a merchant in one currency, in minor units: credits minus debits over all of its accounts.
 
     ``parts``: the same by account (``payable``, ``refunds``, …). Below zero the merchant owes it.
     """
@@ -118,7 +118,7 @@ class Owed:
 
 
 def owed(found: Sequence[Balance]) -> list[Owed]:
-    """By merchant and currency, of `balances`."""
+    """Sums `balances` by merchant and currency."""
     parts: dict[tuple[str, str], dict[str, int]] = {}
     for one in found:
         if (merchant := merchant_of(one.account)) is not None:
@@ -139,7 +139,7 @@ def owed_parts(found: Sequence[Owed]) -> list[str]:
 
 
 def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
-    """What a line must be like to count, as conditions."""
+    """Returns the SQL conditions that a line must meet to count."""
     conditions = []
     if merchant is not None:
         conditions.append(one_of("merchant", sorted({merchant, key_part(merchant)})))
@@ -172,7 +172,7 @@ Change: TypeAlias = tuple[datetime, int]
 
 @dataclass(frozen=True, slots=True)
 class AccountOverTime:
-    """One account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
+    """An account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
 
     The first point is 0, when the first booking was.
     """
@@ -183,7 +183,7 @@ class AccountOverTime:
 
 @dataclass(frozen=True, slots=True)
 class BalancesOverTime:
-    """Of one currency, the accounts with the greatest balances; ``left_out`` counts the others."""
+    """The accounts of a currency with the greatest balances; ``left_out`` counts the others."""
 
     currency: str
     accounts: tuple[AccountOverTime, ...]
@@ -193,7 +193,7 @@ class BalancesOverTime:
 def balances_over_time(
     postings: Tables, currency: str, *, merchant: str | None = None, until: datetime | None = None
 ) -> BalancesOverTime:
-    """What was decided before ``until``.
+    """Returns the balances as they changed, by the lines that were decided before ``until``.
 
     :param postings: the path of the postings table, or those of several journals
     :raises LedgerUnreadable: the table is damaged
@@ -227,7 +227,7 @@ def _greatest(lake: Lake, conditions: Sequence[str]) -> tuple[list[str], int]:
 
 
 def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: timedelta) -> dict[str, list[Change]]:
-    """By account: the end of each stretch with a booking, and by how much the balance changed in it."""
+    """Returns for each account the end of each stretch with a booking, and by how much the balance changed in it."""
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
     found = lake.ask(
         f"SELECT account, {place} AS place, {SIGNED} AS change FROM postings "

@@ -1,4 +1,4 @@
-"""Where a page of rows or postings ended, as a text: the next page begins there, whatever was decided meanwhile."""
+"""The end of a page of rows or postings, as a text: the next page begins there, whatever was decided meanwhile."""
 
 from __future__ import annotations
 

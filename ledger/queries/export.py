@@ -87,7 +87,7 @@ class OutUnwritable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What a file holds: ``rows`` of a table at one Delta ``version``; of several tables one version each."""
+    """The content of an exported file: ``rows`` of a table at a Delta version; of several tables one version each."""
 
     path: Path
     rows: int
@@ -170,7 +170,7 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What is written of one table; ``stream`` is a column of it, unless it is empty."""
+    """The part of an export that comes from one table; ``stream`` is a column of it, unless it is empty."""
 
     lake: Lake
     source: Source

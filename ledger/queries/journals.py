@@ -56,8 +56,8 @@ class LedgerJournals(Journals):
 
     @classmethod
     def of(cls, places: Sequence[StreamLayout]) -> LedgerJournals:
-        """Those that the settings name, compared with how many they say there are: with another number sums would lack
-        rows, or have them twice.
+        """Opens the journals that the settings name, and compares their number with what each journal says. With
+        another number sums would lack rows, or have them twice.
 
         :raises IncompleteJournals: it is another one, or they are being divided
         :raises LedgerUnreadable: a journal is damaged
@@ -71,15 +71,15 @@ class LedgerJournals(Journals):
         return ledger
 
     def postings(self) -> list[Rows]:
-        """What is summed of bookings."""
+        """Returns the tables over which bookings are summed."""
         return [Rows(str(one.postings), one.stream) for one in self.places]
 
     def journals(self) -> list[Rows]:
-        """What is summed of decisions."""
+        """Returns the tables over which decisions are summed."""
         return [Rows(str(one.journal), one.stream, self.own_after(one)) for one in self.places]
 
     def tables(self, source: Source) -> list[Rows]:
-        """What an export takes."""
+        """Returns the tables that an export takes."""
         return self.postings() if source == "postings" else self.journals()
 
     def after_row(self, named: str) -> AsOf:
@@ -98,7 +98,7 @@ class LedgerJournals(Journals):
         return AsOf(seq=last.seq, stream=own.stream, at=last.decided_at)
 
     def row(self, named: str) -> tuple[StreamLayout, int]:
-        """Whose row a text names, and its number: ``5`` is the first journal's, ``ledger.1:5`` that one's.
+        """Parses a row's name into its journal and number: ``5`` is the first journal's row, ``ledger.1:5`` that one's.
 
         :raises RowUnreadable, StreamUnknown: it names none
         """
@@ -108,8 +108,8 @@ class LedgerJournals(Journals):
         return self.first if parts[1] is None else self.named(parts[1]), int(parts[2])
 
     def of_event(self, key: str) -> tuple[StreamLayout, str, tuple[str, ...]]:
-        """Whose journal has the rows that a key names (an event's, a fact's, ``seq:N``), and the key there; then the
-        rows by which it was decided in others too, because its copies named different entities.
+        """Finds the journal whose rows a key names (an event's, a fact's, ``seq:N``), and the key there. The last part
+        names the rows by which other journals decided it too, because its copies named different entities.
 
         Where no journal has any it is the first one's.
 

@@ -39,7 +39,7 @@ class LedgerUnreadable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What counts of one stream's table: its rows after ``after``."""
+    """The rows of a stream's table that count: those after ``after``."""
 
     path: str
     stream: str = ""
@@ -125,7 +125,7 @@ def one_of(column: str, values: Collection[str] | Collection[int]) -> str:
 
 
 def decided(since: datetime | None, until: datetime | None) -> list[str]:
-    """What holds of a row that was decided from ``since`` on and before ``until``; None: no bound."""
+    """Returns the conditions on a row that was decided from ``since`` on and before ``until``; None: no bound."""
     return [f"decided_at {sign} {moment(at)}" for at, sign in ((since, ">="), (until, "<")) if at is not None]
 
 

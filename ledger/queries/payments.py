@@ -47,7 +47,7 @@ _AMOUNT = re.compile(r"(?:([A-Za-z]{3}) ?)?(\d{1,3}(?:,\d{3})+|\d{1,16})(\.\d{1,
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """One story: an entity's by its key, or where an event has no entity that event's.
+    """A payment's story: an entity's by its key, or where an event has no entity that event's.
 
     ``decision``, ``event_type`` and ``at`` are of its newest row that matches; ``amounts`` what its first booking came
     to, by currency, in minor units. ``stream``: whose journal has it.
@@ -82,7 +82,7 @@ class AmountWanted:
     currency: str | None
 
     def condition(self) -> str:
-        """What holds of a posting of this amount; ``12.50`` is 1250 minor units of EUR and 12500 of KWD."""
+        """Returns the SQL condition on a posting of it; ``12.50`` is 1250 minor units of EUR and 12500 of KWD."""
         if self.currency is not None:
             minor = self._minor(decimals_of(self.currency))
             return "false" if minor is None else f"currency = {text(self.currency)} AND amount_minor = {minor}"
@@ -97,7 +97,7 @@ class AmountWanted:
         return " OR ".join(f"({one})" for one in parts) or "false"
 
     def minors(self) -> set[int]:
-        """What it is in minor units, by whatever decimals."""
+        """Returns the amount in minor units, for each number of decimals that its currency may have."""
         decimals = {2, *CURRENCIES_BY_DECIMALS} if self.currency is None else {decimals_of(self.currency)}
         return {minor for one in decimals if (minor := self._minor(one)) is not None}
 
@@ -154,12 +154,12 @@ def find_payments(
 
 
 def _exactly(words: str) -> list[str]:
-    """What holds of a row that has the text as a key; every key has a provider before a colon."""
+    """Matches rows that have the text as a key; every key has a provider before a colon."""
     return [f"{name} = {text(words)}" for name in ("event_key", "entity_key", "fact_key")] if ":" in words else []
 
 
 def _partly(words: str) -> list[str]:
-    """What holds of a row that has the text, of which one is enough."""
+    """Matches rows that have the text in any of these places."""
     texts, amount = sorted({words, key_part(words)}), read_amount(words)
     if amount is not None and (amount.currency is not None or "." in words or "," in words):
         return [f"seq IN (SELECT seq FROM postings WHERE {amount.condition()})"]
@@ -268,7 +268,7 @@ def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
 
 
 def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str]:
-    """What holds of the rows whose bodies have an order id."""
+    """Matches rows whose bodies have the order id."""
     hashes: list[str] = []
     for at in ledger.places if order_field else ():
         lake = Lake(bodies=str(at.bodies))
@@ -296,7 +296,7 @@ def _values_in(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _values_of_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
-    """Of the fields whose names end in the path: ``metadata[order_id]``, or ``metadata.order_id``."""
+    """Finds the values of fields whose names end in the path: ``metadata[order_id]``, or ``metadata.order_id``."""
     try:
         fields = parse_qsl(body.decode("utf-8"), max_num_fields=FORM_FIELDS_MAX)
     except ValueError:

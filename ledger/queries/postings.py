@@ -25,7 +25,7 @@ _NEWEST_FIRST = "ORDER BY decided_at DESC, stream DESC, seq DESC, line DESC"
 
 @dataclass(frozen=True, slots=True)
 class PostingLine:
-    """One line of a booking, and the account's balance (debits minus credits) in its currency after it.
+    """A line of a booking, and the account's balance (debits minus credits) in its currency after it.
 
     ``seq`` is the row of the journal of ``stream`` that booked it.
     """
@@ -54,12 +54,12 @@ class PostingLine:
 
     @property
     def cursor(self) -> str:
-        """What `postings` begins after, for the page behind this line."""
+        """The cursor of the page behind this line, for `postings`."""
         return Cursor(self.decided_at, (self.seq, self.line), self.stream).text
 
     @property
     def signed_minor(self) -> int:
-        """What it does to the balance."""
+        """The change of the balance by this line."""
         return self.amount_minor if self.side == "debit" else -self.amount_minor
 
 
@@ -73,7 +73,7 @@ class PostingsPage:
 
 
 def _older(begin: Cursor) -> str:
-    """What holds of the postings that come after a page, in their order."""
+    """Returns the condition on postings that come after a page, in their order."""
     (seq, line), at, stream = begin.numbers, moment(begin.at), text(begin.stream)
     in_stream = f"stream = {stream} AND (seq < {seq} OR (seq = {seq} AND line < {line}))"
     return f"decided_at < {at} OR (decided_at = {at} AND (stream < {stream} OR ({in_stream})))"
@@ -88,8 +88,8 @@ def postings(
     cursor: str | None = None,
     limit: int = 100,
 ) -> PostingsPage:
-    """One page of the postings that `balances` sums for the account: with the same ``merchant`` and ``as_of`` they come
-    to the same.
+    """Reads a page of the postings that `balances` sums for the account: with the same ``merchant`` and ``as_of`` they
+    come to the same.
 
     :param tables: the path of the postings table, or those of several journals
     :param cursor: ``next`` of the page before

@@ -25,7 +25,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a decision must be like; None: whatever. ``since`` counts, ``until`` doesn't.
+    """A filter of decisions; None matches everything. ``since`` counts, ``until`` doesn't.
 
     Merchant, amount and currency are those of what was booked: a decision that books nothing has none.
     ``in_keys`` is a text within the event's, the fact's or the entity's key.
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One decision, and the booking that it made: each line of it has the same amount. None: it booked nothing.
+    """A decision, and the booking that it made: each line of it has the same amount. Without a booking these are None.
 
     ``stream``: whose journal has the row.
     """
@@ -62,7 +62,7 @@ class Hit:
 
     @property
     def cursor(self) -> str:
-        """What `search` begins after, for the page behind this decision."""
+        """The cursor of the page behind this decision, for `search`."""
         return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
 
@@ -88,8 +88,8 @@ def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, c
 
 
 def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[str]:
-    """What holds of a journal's rows that come after a page. Of rows of one moment those of earlier journals are
-    first.
+    """Returns the conditions on a journal's rows that come after a page. At the same moment rows of earlier journals
+    come first.
     """
     if begin is None:
         return []
@@ -105,7 +105,7 @@ def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[s
 
 
 def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
-    """Of one journal."""
+    """Reads the newest matching decisions of one journal."""
     lake = Lake(journal=[journal], postings=[postings])
     booked = _of_bookings(wanted)
     if "journal" not in lake or (booked and "postings" not in lake):

@@ -1,4 +1,4 @@
-"""One event's whole story: what was answered, what came, what was decided and booked, and where that is written.
+"""The story of an event: what was answered, what came, what was decided and booked, and where that is written.
 
 And one entity's: its events in Kafka's order, what was decided of each, and what that left on its accounts.
 """
@@ -29,7 +29,7 @@ RECEIPTS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One answer. ``outcome`` is the receiver's word for it, ``status`` the HTTP status.
+    """An answer of the receiver. ``outcome`` is the receiver's word for it, ``status`` the HTTP status.
 
     ``partition``, ``offset`` and ``line`` say where the receipts' topic held it.
     """
@@ -76,7 +76,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one Kafka offset brought, and every row that was decided of it, oldest first.
+    """The record of a Kafka offset, and every row that was decided of it, oldest first.
 
     ``source`` is the receiver's path. ``body_kept``: None where a row names no body.
     """
@@ -88,7 +88,7 @@ class Delivery:
 
     @property
     def location(self) -> str:
-        """Where Kafka holds or held the record."""
+        """The place where Kafka holds or held the record."""
         one = self.first
         if one.offset == NOWHERE:
             return "nowhere: it was accepted as lost"
@@ -230,7 +230,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RunningLine:
-    """One line of a booking, and the entity's balance (debits minus credits) on its account after it."""
+    """A line of a booking, and the entity's balance (debits minus credits) on its account after it."""
 
     seq: int
     account: str
@@ -243,7 +243,7 @@ class RunningLine:
 
 @dataclass(frozen=True, slots=True)
 class EntityEvent:
-    """One of an entity's events: its rows, oldest first, and what they book."""
+    """An event of an entity: its rows, oldest first, and what they book."""
 
     rows: tuple[JournalRow, ...]
     lines: tuple[RunningLine, ...]
@@ -266,7 +266,7 @@ class EntityStory:
     stream: str = ""
 
     def balances(self) -> Mapping[tuple[str, str], int]:
-        """By account and currency, after the events that are here."""
+        """Returns the balance by account and currency, after the events that are here."""
         return {(line.account, line.currency): line.balance_minor for event in self.events for line in event.lines}
 
 

@@ -1,4 +1,4 @@
-"""What nobody knows the meaning of: unknown events, by type and value, and what there is to do about each."""
+"""Unknown events, by type and value, and what there is to do about each."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class ClosedUnknown:
 
 
 def unknown_events(journal: Tables) -> list[UnknownEvents]:
-    """Those that are unknown still, the most events first: not replayed since, nor an undo whose movement came later.
+    """Finds events that are still unknown, the most frequent first. Events that were replayed since are left out, and
+    undos whose movement came later.
 
     Each movement that came late takes one undo of its pair off the list, the first. An entry by hand for an entity
     takes off what was undone of it before.
@@ -135,7 +136,7 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
 
 
 def closed_unknown(journal: Tables) -> list[ClosedUnknown]:
-    """Those that were unknown until a person closed them, the newest `GROUPS_MAX` first.
+    """Finds events that were unknown until a person closed them, the newest `GROUPS_MAX` first.
 
     :raises LedgerUnreadable: a journal is damaged
     """

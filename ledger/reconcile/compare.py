@@ -23,7 +23,8 @@ from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such report lists.
+    """The facts that are compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such
+    report lists.
 
     ``account``: whose report it is, where its lines don't name it.
     """
@@ -42,7 +43,9 @@ class Scope:
         return of_tenant(self.tenant, self.provider) + ":"
 
     def literals(self) -> dict[str, str]:
-        """By their names in the views' SQL. Not parameters: Spark 4.2 left one beside a generator unbound."""
+        """Returns the SQL literals by their names in the views. They aren't parameters: Spark 4.2 left one beside a
+        generator unbound.
+        """
         return {
             "provider": _text(self.provider),
             "prefix": _text(self.prefix),
@@ -89,7 +92,7 @@ def figures(session: SparkSession) -> dict[str, int]:
 
 
 def totals(session: SparkSession) -> list[dict[str, Any]]:
-    """By account of the chart and currency: the report's lines and the ledger's facts, and what they come to."""
+    """Sums the report's lines and the ledger's facts by account of the chart and currency."""
     found: list[dict[str, Any]] = session.sql(_TOTALS).toArrow().to_pylist()
     return found
 

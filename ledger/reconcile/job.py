@@ -1,4 +1,4 @@
-"""One reconciliation: reads the report, pins the ledger, compares, and writes down what was found."""
+"""Runs a reconciliation: reads the report, pins the ledger, compares, and writes down what was found."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Where the ledger is, and where what was found is kept. ``tables``: each one's journal and postings, in their
+    """The ledger's tables, and the tables that keep what was found. ``tables``: each journal and its postings, in their
     order.
     """
 
@@ -193,7 +193,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to compare: a report, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
+    """A report to compare, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
 
     report: Path
     reader: SettlementReport
@@ -302,7 +302,7 @@ def _compare(
 
 
 def _totals(found: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal]:
-    """By kind, then by currency. What the report says of fees isn't among its movements."""
+    """Returns the sums by kind, then by currency. Fees of the report aren't among its movements."""
     sums = {(one["role"], one["currency"]): [int(one[name]) for name in _SUMS] for one in found}
     for currency, lines in staged.fee_lines.items():
         _, _, *booked = sums.get((Role.FEES.value, currency), [0] * len(_SUMS))
@@ -376,8 +376,8 @@ def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged
 
 
 def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
-    """By Spark, because of an empty ledger every line of the report is a difference; the commit isn't Spark's, whose
-    own may replace another one's (docs/decisions/0021).
+    """Writes the differences by Spark, because with an empty ledger every line of the report is one. Spark doesn't
+    commit them: its commit may replace another one's (docs/decisions/0021).
     """
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     sorted_rows = found.sortWithinPartitions("kind", "line", "seq")

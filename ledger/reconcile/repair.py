@@ -1,4 +1,4 @@
-"""What only the report knows of goes through the pipeline, once, as events that say who made them."""
+"""Repair sends what only the report knows through the pipeline, once, as events that say who made them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NotAcknowledged(Unconfirmed):
 
 
 class Producer(Protocol):
-    """What is asked of confluent-kafka's producer."""
+    """The part of confluent-kafka's producer that is called."""
 
     def produce(self, topic: str, value: bytes, **more: Any) -> None: ...
     def poll(self, timeout: float) -> int: ...
@@ -56,7 +56,7 @@ class Producer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Who wants it, and why: both are kept with the events."""
+    """A repair's actor and reason, both of which are kept with the events."""
 
     run: Reconciliation
     mode: Mode
@@ -81,7 +81,7 @@ class LeftOut:
 
 
 def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
-    """What is to be sent of a run's `missing_here`: only facts of which the journal holds nothing.
+    """Plans what to send of a run's `missing_here`: only facts of which the journal holds nothing.
 
     :param wanted_of_report: what a report must hold for events to be made of it (`SettlementReport.wanted_to_repair`)
     :raises AccountInDoubt: before anything is planned

@@ -1,4 +1,4 @@
-"""What adapters read in kept bodies today, beside what was booked of them then. Runs in Spark's Python workers."""
+"""Compares what adapters read in kept bodies today with what was booked then. Runs in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
 
 
 def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFact:
-    """What is read in the body of an applied row, and whether the row booked just that."""
+    """Reads the body of an applied row, and checks that the row booked just that."""
     adapter = adapters.get(row["provider"])
     if adapter is None:
         return BodyFact(None, problem=f"there is no adapter for {row['provider']} any more")

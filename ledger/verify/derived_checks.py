@@ -98,7 +98,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 def index_keys(index: Index) -> Iterator[pa.RecordBatch]:
-    """What the index holds of event keys and facts: the hash of each key, and of its content, as numbers."""
+    """Reads the event keys and facts of the index: the hash of each key, and of its content, as numbers."""
     for kind, prefix, entries in (
         ("event", layout.EVENT, index.event_entries()),
         ("fact", layout.FACT, index.fact_entries()),
@@ -122,7 +122,7 @@ def _numbers(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> 
 
 
 def pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
-    """What the index counts of pairs: the hash of each, as numbers, and its movements less its undos."""
+    """Reads the pairs of the index: the hash of each, as numbers, and its movements less its undos."""
     for keys, values in index.pair_entries():
         if keys:
             key = _key_numbers(keys, len(layout.PAIR))
@@ -192,7 +192,7 @@ _REOPENED = """
 
 
 def _other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
-    """By these counts an undo is booked or unknown. A count of zero is as good as none."""
+    """Compares the counts by which an undo is booked or unknown. A count of zero is as good as none."""
     evidence.engine.add_table("index_pairs", pair_counts(index), _PAIR_COUNTS)
     for row in evidence.sample(_OTHER_PAIRS):
         name = f"hash {_hex(row['key_1'])}{_hex(row['key_2'])}" if row["name"] is None else row["name"]
@@ -274,7 +274,7 @@ class DlqEqualsOpenDead(PromiseInvariant):
 
 
 def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
-    """What the topic of dead letters holds."""
+    """Reads the topic of dead letters."""
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         return
     given_up = list(cuts(evidence.state.notes))
@@ -308,7 +308,7 @@ def _seq_and_time(record: Record) -> tuple[int, Any]:
 
 
 def _held(evidence: Evidence) -> Iterable[dict[str, Any]]:
-    """Of each partition that lost records by age, since when it holds them."""
+    """Returns for each partition that lost records by age since when it holds them."""
     for partition, (low, high) in evidence.dlq_ends.items():
         if low > 0:
             oldest = evidence.kafka.timestamp(evidence.lake.dlq_topic, partition, low) if high > low else None

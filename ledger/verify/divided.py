@@ -71,7 +71,7 @@ def _add_rows(engine: Engine, name: str, reader: JournalReader, topic: str) -> s
 
 
 def _spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dict[str, object]]:
-    """Of each partition what every stream has passed, whichever of its journals reads it."""
+    """Returns the offsets of each partition that every stream has passed, whichever of its journals reads it."""
     marks = [_merged([state.marks.get(topic, {}) for state in of_it]) for of_it in states.values()]
     starts = [_merged([state.start.get(topic, {}) for state in of_it]) for of_it in states.values()]
     spans = []

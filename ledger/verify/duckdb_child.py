@@ -28,7 +28,7 @@ ROWS_PER_BATCH = 10_000
 
 
 class Database:
-    """What the parent asks for, one thing after the other."""
+    """A DuckDB database; the parent calls its methods by name, one after the other."""
 
     def __init__(self, folder: Path, memory: str, threads: int) -> None:
         self.connection = duckdb.connect(
@@ -128,8 +128,9 @@ def _crc32_of(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def _sha256_of(texts: pa.ChunkedArray) -> pa.Array:
-    """Of long texts OpenSSL's takes a third of what DuckDB's own ``sha256`` takes; of short ones it is the other way
-    round."""
+    """Hashes by OpenSSL, which for long texts takes a third of what DuckDB's own ``sha256`` takes; for short ones it is
+    the other way round.
+    """
     values = texts.cast(pa.binary()).to_pylist()
     return pa.array([None if text is None else hashlib.sha256(text).hexdigest() for text in values], pa.string())
 

@@ -1,4 +1,4 @@
-"""What asks the promises' SQL: DuckDB in a child process, or Spark where the ledger's master is a cluster."""
+"""The engine of the promises' SQL: DuckDB in a child process, or Spark where the ledger's master is a cluster."""
 
 from __future__ import annotations
 

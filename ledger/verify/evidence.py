@@ -1,4 +1,4 @@
-"""What the invariants look at: a journal pinned to one version, and what everything else held around that moment."""
+"""The evidence for invariants: a journal pinned to one version, and what everything else held around that moment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One stream's journal, and what is derived from it.
+    """A stream's journal, and what is derived from it.
 
     ``dead_letters``: the topic of its dead letters, where it isn't named after the stream.
     """
@@ -54,7 +54,7 @@ class Lake:
 
     @classmethod
     def under(cls, data_dir: Path, stream: str = LEDGER, lake: Location | None = None, dead_letters: str = "") -> Lake:
-        """Of a data folder, whose tables are in its ``lake`` unless that is elsewhere."""
+        """Finds the tables of a data folder, which are in its ``lake`` unless that is elsewhere."""
         return cls(StreamLayout(data_dir, lake or data_dir / "lake", stream), dead_letters)
 
     @property
@@ -92,7 +92,7 @@ class Lake:
 
     @property
     def receipts(self) -> Location:
-        """Of all shards."""
+        """The receipts of all shards."""
         return self.places.shared("receipts")
 
     @property
@@ -113,7 +113,7 @@ def reads(lake: Lake, shard: Shard, topic: str, partition: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is called too old, and how much is named."""
+    """The ages above which something is an offence, and how many offenders are named."""
 
     sample_max: int = 10
     """Offenders that one invariant names at most."""
@@ -130,7 +130,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CommitDigest:
-    """One commit by its rows (`ledger.verify.views.COMMITS`). ``decided_at``: its last row's."""
+    """A commit by its rows (`ledger.verify.views.COMMITS`). ``decided_at``: its last row's."""
 
     batch_seq: int
     last_seq: int
@@ -207,7 +207,7 @@ class Evidence:
 
     @property
     def shard(self) -> Shard:
-        """Which part of the events the journal decides."""
+        """The part of the events that the journal decides."""
         return shard_in(self.state.notes)
 
     @property
@@ -287,7 +287,7 @@ class Evidence:
         return self.base.seq == 0
 
     def in_part(self, not_looked_at: str) -> str | None:
-        """What wasn't looked at, where only the newest rows were."""
+        """Says what wasn't looked at, where only the newest rows were."""
         return None if self.is_whole else not_looked_at
 
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:

@@ -288,7 +288,7 @@ def _receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
 
 
 def _receipt(line: bytes) -> dict[str, Any] | None:
-    """What counts of a receipt; None of what isn't one."""
+    """Returns the columns of a receipt; None where the line isn't one."""
     try:
         said = orjson.loads(line)
         return {**{name: said.get(name) for name in _RECEIPTS.names}, "at": from_rfc3339(said["at"])}

@@ -126,13 +126,13 @@ class Watch:
     """How far a verification is; this one shows nothing."""
 
     def begins(self, invariants: int) -> None:
-        """So many will be checked."""
+        """Takes how many invariants will be checked."""
 
     def gets_on(self, percent: float) -> None:
-        """How far the query is that is under way."""
+        """Takes how far the query is that is under way."""
 
     def found(self, finding: Finding) -> None:
-        """One invariant has answered."""
+        """Takes the answer of an invariant."""
 
 
 def run(
@@ -231,7 +231,7 @@ def verify(
 
 
 def explain(name: str) -> str:
-    """What an invariant says, and the query that proves it; where none does, the code that does.
+    """Returns an invariant's sentence, and the query that proves it; where none does, the code that does.
 
     :raises KeyError: no invariant has this name
     """

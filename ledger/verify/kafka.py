@@ -33,7 +33,7 @@ class KafkaUnreachable(PayhookError):
 
 
 class Kafka(Protocol):
-    """What is asked of Kafka."""
+    """The part of Kafka that a verification reads."""
 
     def ends(self, topics: Sequence[str]) -> Ends:
         """A topic that doesn't exist is left out."""
@@ -92,7 +92,7 @@ class RealKafka:
                     yield partition, record
 
     def _of_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
-        """What is asked of each topic; one that isn't there is left out."""
+        """Asks for each topic; a topic that isn't there is left out."""
         found: dict[str, T] = {}
         with self._log() as log:
             for topic in topics:

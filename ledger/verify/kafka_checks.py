@@ -27,7 +27,7 @@ class OffsetsAccounted(PromiseInvariant):
         return self.finding(evidence, offenders, {"offsets": accounted, **self._lost(evidence)}, unknown)
 
     def _lost(self, evidence: Evidence) -> dict[str, Any]:
-        """What a person accepted as lost, and how many of the lost events were decided later."""
+        """Counts offsets that a person accepted as lost, and lost events that were decided later."""
         if all(not history.ended for history in evidence.state.histories.values()):
             return {}
         [figures] = evidence.rows(

@@ -38,7 +38,7 @@ class _OfPayments(PromiseInvariant):
 
 
 class _Awaited(_OfPayments):
-    """What is wrong now may still be put right by an event that is under way: after a while it is an offence."""
+    """An event that is under way may still put an offender right: only after a while it is an offence."""
 
     def check(self, evidence: Evidence) -> Finding:
         unknown = self._unknown(evidence)

@@ -73,9 +73,8 @@ class Stretch:
 
 @dataclass
 class RecordsAreThoseDecided(Invariant):
-    """Of each partition the last offset that was decided, the first one that Kafka holds and both sides of each border
-    between histories; and some by chance, or ``every`` one. The seed is the journal's version: a second
-    verification of it compares the same.
+    """Compares records with the rows decided from them: at the ends of each partition, at borders between histories,
+    and by chance, or ``every`` one. The seed is the journal's version: a second verification of it compares the same.
 
     What is read of another stream's journal is compared whole: each row that changed its books has its decision.
     """
@@ -107,7 +106,8 @@ class RecordsAreThoseDecided(Invariant):
 
 
 def _stretches(evidence: Evidence) -> Iterator[Stretch]:
-    """What is still held, by the history that decided it: the newest one that begins at or before an offset.
+    """Finds the offsets that are still held, by the history that decided them: the newest that begins at or before an
+    offset.
 
     Each history begins where Kafka's records part from those that were decided: before that they are the same. Of a
     partition that another shard reads only that one knows its histories.
@@ -138,7 +138,9 @@ def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 
 def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
-    """What was read of other streams' journals against what they hold; a row counts as received when it was decided."""
+    """Compares what was read of other streams' journals with what they hold. A row counts as received when it was
+    decided.
+    """
     for source, view in evidence.sources.items():
         parts = [
             {"topic": one.topic, "history": one.history, "from_offset": one.low, "to_offset": one.high}
@@ -156,7 +158,7 @@ def _is_of(source: str, stretch: Stretch) -> bool:
 
 
 def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
-    """What is compared, and the history that decided it."""
+    """Chooses the offsets that are compared, with the history that decided each."""
     points = {
         (one.topic, one.partition, offset): one.history for one in stretches for offset in (one.low, one.high - 1)
     }
@@ -205,7 +207,7 @@ def _journal_rows(found: Sequence[dict[str, Any]]) -> list[JournalRow]:
 
 
 def _once(rows: Sequence[JournalRow]) -> list[JournalRow]:
-    """One row an offset: that there are two is another invariant's."""
+    """Keeps a row for each offset: another invariant reports offsets that have two."""
     by_offset: dict[Point, JournalRow] = {}
     for row in sorted(rows, key=lambda row: row.seq):
         by_offset.setdefault((row.topic, row.partition, row.offset), row)
@@ -272,7 +274,7 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
 
 
 def _records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
-    """What a topic holds, as far as it is compared."""
+    """Reads a topic's records, as far as they are compared."""
     rows = (_compared(partition, record) for partition, record in evidence.kafka.records(topic))
     while some := list(islice(rows, RECORDS_PER_BATCH)):
         yield pa.RecordBatch.from_pylist(some, _RECORDS)

@@ -1,4 +1,4 @@
-"""What an invariant is and answers, and a verification's whole report for people, for machines and for alerts."""
+"""An invariant and its answer, and a verification's whole report for people, for machines and for alerts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger.verify.promises import read_promise
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
+    """An invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
 
     ``unknown``: what couldn't be looked at, because only rows since some moment were. ``not_checked``: why nothing was
     checked at all; it isn't ``ok`` then, and nothing is wrong either.
@@ -39,7 +39,7 @@ class Finding:
 
 
 class Invariant(ABC):
-    """One thing that always holds. ``name`` is stable; ``sentence`` is for an accountant."""
+    """A condition that always holds. ``name`` is stable; ``sentence`` is for an accountant."""
 
     name: str
     sentence: str
@@ -62,7 +62,7 @@ class Invariant(ABC):
 
 
 class PromiseInvariant(Invariant):
-    """One that is proved by its promise's SQL (`ledger.verify.promises`), which has the sentence too.
+    """An invariant that is proved by its promise's SQL (`ledger.verify.promises`), which has the sentence too.
 
     ``looked_past``: what isn't looked at where only the newest rows are.
     """
@@ -79,7 +79,9 @@ class PromiseInvariant(Invariant):
         return self.finding(evidence, found, self.figures(evidence), unknown)
 
     def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
-        """A row of the promise's as it is told; the row itself unless a promise finds several kinds of problems."""
+        """Describes an offender by a row of the promise; the row itself unless a promise finds several kinds of
+        problems.
+        """
         return row
 
     def figures(self, evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
@@ -140,7 +142,7 @@ class Report:
 
 
 def reports_as_json(reports: Sequence[Report], *, complete: bool) -> str:
-    """Those of several streams: ``ok`` of all of them, and each one as `Report.as_dict`.
+    """Returns the reports of several streams: ``ok`` of all of them, and each one as `Report.as_dict`.
 
     :param complete: no stream is missing among them
     """
@@ -154,7 +156,8 @@ def _text(value: object) -> str:
 
 
 class Known(TypedDict):
-    """What is known of one invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or UNKNOWN.
+    """The last known state of an invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or
+    UNKNOWN.
 
     ``deep``: that look was one. ``since``: the first row that it looked at. Of one that is WRONG they are as
     wide as all looks that found so together: it holds again once a look that is as wide finds nothing. ``offenders``:
@@ -200,7 +203,7 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
 
 
 def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
-    """What the file says of a stream's invariants, by name.
+    """Returns the file's entries about a stream's invariants, by name.
 
     An earlier version left ``{"at": …, "wrong": [names], "deep": …}`` alone; of what it names a look at all rows is to
     say that it holds.

@@ -94,7 +94,7 @@ class Passed:
 
 
 def _held(evidence: Evidence, row: dict[str, Any]) -> Passed | None:
-    """What Kafka still holds of them."""
+    """Returns the offsets that Kafka still holds."""
     topic, partition = row["topic"], row["partition"]
     low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
     low, high = max(low, row["low"]), min(high, row["high"])
@@ -115,7 +115,7 @@ def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where
 
 
 def _own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
-    """Those of them that the stream took."""
+    """Finds the points that the stream took."""
     rows = [{"topic": topic, "partition": partition, "at_offset": offset} for topic, partition, offset in points]
     if not rows:
         return set()

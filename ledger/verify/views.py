@@ -1,4 +1,4 @@
-"""What the promises query: the journal and its tables as views of an engine."""
+"""The views that the promises query: the journal and its tables, by an engine."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _first_since(engine: Engine, since: datetime) -> int:
 
 
 def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
-    """What the anchors name of this journal's rows; one without a known signature is another invariant's."""
+    """Reads the anchors of this journal's rows; an anchor without a known signature is another invariant's."""
     for _, record in anchors:
         try:
             anchor = keys.decode(record)
