@@ -66,7 +66,7 @@ NOT_A_PAYMENT = frozenset({"REPORT_AVAILABLE", "RECURRING_CONTRACT"})
 
 
 class AdyenAdapter(JsonAdapter):
-    """One request is one or several items; an event's body is the exact bytes of its item, wrapper included."""
+    """Each request has one or several items; an event's body is the exact bytes of its item, wrapper included."""
 
     name = NAME
     identity_fields = names(
@@ -136,7 +136,7 @@ class AdyenAdapter(JsonAdapter):
         return fact_of(document, event_type, self._settings.adyen)
 
     def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
-        """What didn't succeed moved nothing, where it is known what it is of."""
+        """Returns ``nothing`` for an item that didn't succeed, where it is known what it is of."""
         meaning = super().meaning_of(document, event_type.removesuffix(LOST))
         return "nothing" if meaning == "person" and not succeeded(document) else meaning
 

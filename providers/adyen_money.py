@@ -1,4 +1,4 @@
-"""What money Adyen's standard notifications moved. `providers.adyen` names them and splits their requests.
+"""The money that Adyen's standard notifications moved. `providers.adyen` names them and splits their requests.
 
 **What books, and why.** A modification (CAPTURE, REFUND, a payout) books under its own pspReference once it succeeded.
 CAPTURE_FAILED (the scheme refused a capture that had been reported) and SETTLED_REVERSED (its money never came, so
@@ -232,7 +232,7 @@ def _status(item: Mapping[str, Any]) -> str | None:
 
 
 def _action(item: Mapping[str, Any]) -> str:
-    """What a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
+    """Returns what a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
     action = an_object(item.get("additionalData"), "'additionalData'").get("modification.action")
     if action is None:
         raise MoneyInvalid("there is no 'modification.action': whether it cancelled or refunded isn't said")

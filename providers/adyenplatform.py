@@ -115,7 +115,7 @@ COUNTS = fields_of(
 
 
 class AdyenPlatformAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names(
@@ -190,7 +190,7 @@ class AdyenPlatformAdapter(JsonAdapter):
 
 
 def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
-    """What an event is about, and which of its events it is."""
+    """Names the object that an event is about, and which of its events it is."""
     within = (data.get(name) for name in _NAMED_WITHIN)
     found = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
     subject = next(filter(None, found), None) or optional_text(data, "pspReference") or _balance_account(data)
@@ -208,7 +208,7 @@ def _queued_at(document: Mapping[str, Any]) -> datetime | None:
 
 
 def _account(data: Mapping[str, Any]) -> str:
-    """Whom an event concerns, as closely as it says; "" where it says nothing."""
+    """Finds whom an event concerns, as closely as it says; "" where it says nothing."""
     own = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
     wider = [(data.get("accountHolder"), "id"), (data, "accountHolderId"), (data.get("legalEntity"), "id")]
     widest = [(data, name) for name in ("legalEntityId", "merchantAccount", "merchantId", "balancePlatform")]

@@ -1,4 +1,4 @@
-"""What adapters have in common: one of them is identities, money and a signature."""
+"""The base of adapters: each is identities, money and a signature."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JsonObject = dict[str, Any]
 
 
 class Named(NamedTuple):
-    """What an event is called. ``entity``: what its order is kept for, a payment where there is one.
+    """The names of an event. ``entity``: its order is kept within it, a payment where there is one.
 
     ``key``: what tells the event from others of its type, where its id alone doesn't. ``mode``: where the provider
     signs it; None: the endpoint's. ``is_loss``: a lost dispute, which makes two events (`providers.money.types_of`).
@@ -60,7 +60,7 @@ def as_kept(fact: MoneyFact | None) -> MoneyFact | None:
 
 
 class Signed(NamedTuple):
-    """What proves a request: its signatures, the bytes that they are of, and the Unix time in those, if there is one.
+    """The proof of a request: its signatures, the bytes that they are of, and the Unix time in those, if there is one.
 
     What the time must have to count, `BaseAdapter.verify` checks.
     """
@@ -115,7 +115,7 @@ class BaseAdapter(ABC, Generic[D]):
 
     @abstractmethod
     def fact(self, document: D, event_type: str) -> MoneyFact | None:
-        """What money moved; None for none.
+        """Reads what money moved; None for none.
 
         :raises MoneyInvalid, Unparseable: it isn't certain
         :raises MovementUnknown: no table says what a value that decides it means
@@ -138,7 +138,7 @@ class BaseAdapter(ABC, Generic[D]):
 
     @abstractmethod
     def key(self, secret: str) -> Any:
-        """What a secret stands for: the bytes of an HMAC's key, unless `proven` is another check.
+        """Returns the key that a secret stands for: the bytes of an HMAC's key, unless `proven` is another check.
 
         :raises SettingError: empty, or not of the provider's form
         """
@@ -151,7 +151,7 @@ class BaseAdapter(ABC, Generic[D]):
         return Signed(sent(request, self.header), request.body)
 
     def signature(self, key: Any, message: bytes) -> bytes:
-        """What a key makes of the message."""
+        """Signs the message with a key."""
         return hex_mac(key, message)
 
     def proven(self, signed: Signed, keys: Sequence[Any]) -> int:
@@ -241,11 +241,11 @@ class BaseAdapter(ABC, Generic[D]):
         return self.event_types.meaning_of(event_type)
 
     def event_key(self, named: Named) -> str:
-        """What tells the event from all others."""
+        """Returns the key that tells the event from all others."""
         return join_key(self.name, *(named.key or (named.event_id,)), named.event_type)
 
     def entity_key(self, named: Named) -> str:
-        """What the event's order is kept for."""
+        """Returns the key within which the event's order is kept."""
         kept_for = self._settings.entity
         account = named.account if self.accounts_in_entities or kept_for == "merchant" else ""
         return entity_key(kept_for, self.ledger or self.name, account, named.entity)

@@ -71,7 +71,7 @@ _CONTENT_TYPE = re.compile(rb"application/x-www-form-urlencoded(?:\s*;.{0,100})?
 
 
 class BraintreeAdapter(BaseAdapter[Element]):
-    """One request is one event; its body is the XML of the notification."""
+    """Each request is one event; its body is the XML of the notification."""
 
     name = NAME
     identity_fields = names(

@@ -1,4 +1,4 @@
-"""What a Braintree notification is about and what money it moved. `providers.braintree` says what books, and why."""
+"""The object of a Braintree notification and the money that moved. `providers.braintree` says what books, and why."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ COUNTS = names(
 
 
 def subject_of(root: Element) -> Element | None:
-    """What the notification is about: the one element in ``subject``, or in the ``api-error-response`` there."""
+    """Finds what the notification is about: the only element in ``subject``, or in the ``api-error-response`` there."""
     subject = child(root, "subject")
     within = child(subject, "api-error-response")
     found = inner(subject if within is None else within)
@@ -165,7 +165,7 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
 
 
 def fees_of(root: Element, kind: str) -> list[MoneyFact]:
-    """What the marketplace takes of a sale by a sub-merchant.
+    """Reads the fee that the marketplace takes of a sale by a sub-merchant.
 
     :raises MoneyInvalid, MovementUnknown: as `fact_of`
     """
@@ -228,7 +228,7 @@ def listed_before(root: Element, kind: str) -> dict[str, str]:
 
 
 def _listed(subject: Element, event_type: str) -> _Moved | None:
-    """What an earlier charge of the list has come to by now."""
+    """Reads what an earlier charge of the list has come to by now."""
     place = int(event_type.rpartition(LISTED)[2])
     charge = _charges(subject)[place]
     status, credit = text_of(charge, "status"), _is_credit(charge, False)

@@ -114,7 +114,7 @@ balances may differ."""
 
 
 class CheckoutAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names(
@@ -183,7 +183,7 @@ def _check_resolved(dispute: Mapping[str, Any]) -> None:
 
 
 def _payment(data: object) -> str | None:
-    """What order is kept for: of a dispute its payment, of a card's authorization its transaction."""
+    """Finds the entity: of a dispute its payment, of a card's authorization its transaction."""
     return text_at(data, "payment_id") or text_at(data, "id") or text_at(data, "transaction_id")
 
 

@@ -1,4 +1,5 @@
-"""What decides a conflict: an event's own names and its money. An adapter lists the fields; all others may differ.
+"""The content that decides a conflict: an event's own names and its money. An adapter lists the fields; all others may
+differ.
 
 A provider sends an event again with other metadata, links or counters, or with fields that its API has by now: that is
 a copy. With another amount, currency, status, or reference it is other content, for a person to see. The list is of
@@ -55,7 +56,7 @@ def _at(holder: object, path: Path) -> Any:
 
 
 def _of_each(holder: object, path: Path) -> Any:
-    """None where none of them has it."""
+    """Reads the rest of a path in each value; None where no value has it."""
     if isinstance(holder, dict):
         by_name = {name: _at(value, path) for name, value in holder.items()}
         return {name: value for name, value in by_name.items() if value is not None} or None

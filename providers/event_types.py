@@ -1,4 +1,4 @@
-"""What an adapter knows of its provider's event types: three tables, and everything else is unknown."""
+"""Three tables say what an adapter knows of its provider's event types; everything else is unknown."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def text(document: Mapping[str, Any], name: str) -> str:
 
 
 def optional_text(document: Mapping[str, Any], name: str) -> str | None:
-    """None where it is absent, null or empty.
+    """Returns the text; None where it is absent, null or empty.
 
     :raises Unparseable: there, and not a text
     """
@@ -70,7 +70,7 @@ def optional_text(document: Mapping[str, Any], name: str) -> str | None:
 
 
 def id_of(document: Mapping[str, Any], name: str) -> str:
-    """An id that is written as a JSON number, or as a text, as text.
+    """Returns an id as text that is written as a JSON number, or as a text.
 
     :raises Unparseable: not there, empty, or neither of both
     """
@@ -81,7 +81,7 @@ def id_of(document: Mapping[str, Any], name: str) -> str:
 
 
 def any_id(holder: object, *path: str) -> str | None:
-    """The id at the end of a path, a text or a JSON number, as text; None where there is none."""
+    """Returns the id at the end of a path, a text or a JSON number, as text; None where there is none."""
     found = resolve(holder, path)
     if type(found) is int:
         return str(found)
@@ -89,13 +89,13 @@ def any_id(holder: object, *path: str) -> str | None:
 
 
 def text_at(holder: object, *path: str) -> str | None:
-    """The text at the end of a path; None where there is none, or an empty one."""
+    """Returns the text at the end of a path; None where there is none, or an empty one."""
     found = resolve(holder, path)
     return found if isinstance(found, str) and found else None
 
 
 def object_at(holder: object, *path: str) -> dict[str, Any]:
-    """The object at the end of a path; an empty one where there is none."""
+    """Returns the object at the end of a path; an empty one where there is none."""
     found = resolve(holder, path)
     return found if isinstance(found, dict) else {}
 
@@ -113,7 +113,7 @@ def time_of(value: object) -> datetime | None:
 
 
 def mode_of(document: Mapping[str, Any], name: str) -> Mode | None:
-    """What a field says that is ``live`` or ``test``; None where it isn't there.
+    """Returns the mode of a field that is ``live`` or ``test``; None where it isn't there.
 
     :raises Unparseable: it says something else
     """
@@ -160,7 +160,7 @@ def parse_pointer(text: str) -> Path:
 
 
 def resolve(document: object, path: Path) -> object:
-    """What the path points to, None where there is nothing."""
+    """Returns what the path points to, None where there is nothing."""
     for part in path:
         if isinstance(document, dict):
             document = document.get(part)
@@ -191,7 +191,7 @@ def array_items(body: bytes, *path: str) -> Iterator[bytes]:
 
 
 def _key_value(whole: str, wanted: str, at: int) -> int:
-    """Where the value of a key of the object at ``at`` starts."""
+    """Finds where the value of a key of the object at ``at`` starts."""
     at = _skip(whole, at + 1)
     while True:
         key, at = _read_value(whole, at)

@@ -133,7 +133,7 @@ COUNTS = fields_of(
 
 
 class GoCardlessAdapter(JsonAdapter):
-    """One request is one or several events; an event's body is the exact bytes of its item."""
+    """Each request has one or several events; an event's body is the exact bytes of its item."""
 
     name = NAME
     identity_fields = names("id payment refund mandate payout subscription billing_request organisation parent_event")
@@ -174,7 +174,7 @@ class GoCardlessAdapter(JsonAdapter):
         )
 
     def _address(self, item: object, mode: Mode) -> str | None:
-        """Where an event's resource is to be had; None where it moves no money, or names none."""
+        """Builds the address of an event's resource; None where it moves no money, or names none."""
         try:
             event = event_in(an_object(item, "an event"))
             resource_type = text(event, "resource_type")
@@ -254,7 +254,7 @@ class GoCardlessAdapter(JsonAdapter):
         )
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
-        """Of the event alone: what is fetched differs in time."""
+        """Hashes the event alone: what is fetched differs in time."""
         return super().content(event_in(document), version)
 
 

@@ -52,7 +52,7 @@ def installed(group: str) -> dict[str, EntryPoint]:
 
 
 def load_entry(entry: EntryPoint) -> Any:
-    """What an entry point names.
+    """Imports the object that an entry point names.
 
     :raises AdapterUnusable: it can't be imported
     """
@@ -98,7 +98,7 @@ def installed_sources() -> Iterator[tuple[str, bytes]]:
 
 @cache
 def _entries(group: str) -> tuple[EntryPoint, ...]:
-    """Of what is installed when the process asks first; sorted, so that errors are the same each time."""
+    """Reads the entry points once, when the process asks first; sorted, so that errors are the same each time."""
     return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
 
 

@@ -1,4 +1,4 @@
-"""Who settles what was paid by a payment method: its provider, or whoever runs the method."""
+"""Payment methods, and who settles what was paid by them: the provider, or whoever runs the method."""
 
 from __future__ import annotations
 

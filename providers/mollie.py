@@ -99,7 +99,7 @@ COUNTS = fields_of(
 
 
 class MollieAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = IDENTITY_FIELDS

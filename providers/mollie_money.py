@@ -1,4 +1,4 @@
-"""What money Mollie's resources say that moved, for both of its APIs: `providers.mollie`, `providers.mollieclassic`.
+"""The money that Mollie's resources moved, for both of its APIs: `providers.mollie`, `providers.mollieclassic`.
 
 One movement has one name, whichever API and whichever view of a payment told it: the payment's, the capture's, the
 refund's, the chargeback's or the payout's id, as `LEDGER`'s. Both APIs tell of one balance, so they share its account.
@@ -189,7 +189,7 @@ def _stacked(payment: Mapping[str, Any]) -> str:
 
 
 def _remainder(payment: Mapping[str, Any], money: Money) -> int:
-    """What was paid by another method, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
+    """Reads what another method paid, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
     details = object_at(payment, "details")
     if details.get("remainderAmount") is None:
         return 0

@@ -78,7 +78,7 @@ _KEY_CHARS = 30
 
 
 class _Resource(NamedTuple):
-    """What is fetched for an id: the path below ``/v2``, and what Mollie embeds on request."""
+    """A resource that is fetched for an id: the path below ``/v2``, and what Mollie embeds on request."""
 
     name: str
     path: str
@@ -126,7 +126,7 @@ _TIMES: Mapping[str, str] = {
 
 
 class MollieClassicAdapter(JsonAdapter):
-    """One request is one observation: several events, each with the exact bytes of the resource that it tells of."""
+    """Each request is one observation: several events, each with the exact bytes of the resource that it tells of."""
 
     name = NAME
     identity_fields = IDENTITY_FIELDS
@@ -206,8 +206,8 @@ class MollieClassicAdapter(JsonAdapter):
         return [replace(fee, holder=(LEDGER, ACCOUNT)) for fee in fees]
 
     def content(self, document: Mapping[str, Any], version: int) -> str:  # noqa: ARG002 - there is one
-        """What a stage rests on. The rest of a document changes without anything having happened: totals, links, and
-        how much was captured of a payment whose captures book.
+        """Hashes what a stage rests on. The rest of a document changes without anything having happened: totals, links,
+        and how much was captured of a payment whose captures book.
         """
         rests_on = {name: document.get(name) for name in ("id", "resource", "paymentId")}
         amount = document.get("amount") if is_booked_by_captures(document) else amount_of(document)
@@ -247,7 +247,7 @@ def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[objec
 
 
 def _check_captures(payment: Mapping[str, Any]) -> None:
-    """What a view holds of a payment's captures must agree with who books: the payment, or they.
+    """Checks that a view's captures agree with who books: the payment, or its captures.
 
     :raises MovementUnknown: the view holds no list of the captures that book, or an empty one; or it lists captures of
         another amount than the payment that books
@@ -274,7 +274,7 @@ def _embedded(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _stages(resource: Mapping[str, Any]) -> list[str]:
-    """What the resource's state tells: its own stage, and one that was passed on the way for sure."""
+    """Lists the stages that the resource's state tells: its own, and one that was passed on the way for sure."""
     kind = text(resource, "resource")
     read = _READERS.get(kind)
     if read is None:

@@ -133,8 +133,8 @@ T = TypeVar("T")
 
 
 def certain(read: Callable[[], T | None]) -> T | None:
-    """The fact, or the facts; None too where they can't be known for sure: the event is named without, and fails when
-    it is handled.
+    """Returns the fact, or the facts; None too where they can't be known for sure. The event is then named without, and
+    fails when it is handled.
     """
     try:
         return read()
@@ -152,8 +152,8 @@ def types_of(event_type: str) -> tuple[str, str]:
 
 
 def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
-    """What ``read`` gives for a type; for one of `WITHHELD` the debit that came before the loss, under the fact key
-    that the dispute's opening has: whichever of the two comes second books nothing.
+    """Returns what ``read`` gives for a type. For a type of `WITHHELD` it is the debit that came before the loss, under
+    the fact key of the dispute's opening: whichever of the two comes second books nothing.
 
     The loss is of the opening's pair. What was given back before can't be lost without being taken again, which nobody
     told: such a loss is unknown, as a win after a loss is.

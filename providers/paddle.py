@@ -128,7 +128,7 @@ COUNTS = fields_of(
 
 
 class PaddleAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names(
@@ -173,7 +173,7 @@ class PaddleAdapter(JsonAdapter):
         return Wanted(url, bearers=tuple(credentials), headers=(("paddle-version", "1"),), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
-        """By https://developer.paddle.com/api-reference/notification-settings/list-notification-settings."""
+        """Source: https://developer.paddle.com/api-reference/notification-settings/list-notification-settings."""
         endpoints = read_documents(answer, "data")
         return [ProviderEndpoint(text(one, "destination"), one.get("active") is not False) for one in endpoints]
 
@@ -191,7 +191,7 @@ class PaddleAdapter(JsonAdapter):
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        """What a chargeback costs, in the payout's currency."""
+        """Reads the cost of a chargeback, in the payout's currency."""
         data = an_object(document.get("data"), "'data'")
         if not event_type.startswith("adjustment.") or _adjusted(data) is None or data["action"] != "chargeback":
             return []
@@ -241,7 +241,7 @@ def _minor(amount: object, currency: object) -> Money:
 
 
 def _earnings(holder: Mapping[str, Any], name: str) -> Money:
-    """What was earned, in the payout's currency if that is there."""
+    """Reads what was earned, in the payout's currency if that is there."""
     totals = holder.get("payout_totals")
     if totals is None:
         totals = holder.get("totals")

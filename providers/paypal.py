@@ -128,7 +128,7 @@ _RELATIONS = frozenset({"self", "up"})
 
 
 class PayPalAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body. It wants the certificate that a request names."""
+    """Each request is one event; its body is the event's body. The certificate that it names is fetched first."""
 
     name = NAME
     identity_fields = names(
@@ -229,11 +229,11 @@ class PayPalAdapter(JsonAdapter):
 
     @property
     def _merchant(self) -> str:
-        """Whose v1's payments are."""
+        """The merchant of v1's payments."""
         return self._settings.paypal.merchant_id
 
     def _facts(self, document: JsonObject) -> tuple[object, ...]:
-        """What must be the same in a delivery and in what PayPal's API tells of it: names and money."""
+        """Reads the names and money that must be the same in a delivery and in what PayPal's API tells of it."""
         event_type = text(document, "event_type")
         fact = certain(lambda: self.fact(document, event_type))
         fees = certain(lambda: self.fees(document, event_type))
@@ -256,7 +256,7 @@ class PayPalAdapter(JsonAdapter):
 
 
 def _related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the resource's links name, without the host and the version of the API, of which there are several."""
+    """Lists what the resource's links name, without the host and the version of the API, of which there are several."""
     links = object_at(document, "resource").get("links")
     named = [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
     ends = [(str(link.get("rel")), str(link.get("href")).split("/")[-2:]) for link in named]
@@ -275,7 +275,7 @@ def _check_mode(request: Request, endpoint: Mode) -> None:
 
 @dataclass(frozen=True)
 class Transmission:
-    """What the headers of one delivery say; the certificate is yet to be had."""
+    """The headers of a delivery; the certificate is yet to be fetched."""
 
     transmission_id: bytes
     time: bytes
@@ -286,7 +286,7 @@ class Transmission:
     """The environment whose certificate it is."""
 
     def check_age(self, now: datetime, tolerance_s: int) -> None:
-        """By the signed time: that of the first try, or of this one.
+        """Checks the signed time: that of the first try, or of this one.
 
         :raises SignatureInvalid: ``malformed``; ``stale`` once PayPal tries no more; ``future``
         """

@@ -1,4 +1,5 @@
-"""What money PayPal's events moved, whose it is, and what each is about. `providers.paypal` verifies and names them.
+"""The money that PayPal's events moved, whose it is, and what each is about. `providers.paypal` verifies and names
+them.
 
 What books, and why:
 
@@ -223,12 +224,14 @@ def fact_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFa
 
 
 def _of_dispute(fact: MoneyFact) -> MoneyFact:
-    """What a dispute took or gives back whole: both name the payment, and the first one doesn't name the dispute."""
+    """Pairs what a dispute took with what it gives back whole: both name the payment, and the first doesn't name the
+    dispute.
+    """
     return replace(fact, pair=join_key(NAME, fact.payment or "", "reversal"))
 
 
 def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[MoneyFact]:
-    """What PayPal and platforms kept of a capture, gave back with a refund, or took for a dispute.
+    """Reads what PayPal and platforms kept of a capture, gave back with a refund, or took for a dispute.
 
     :param of_v1: the merchant whose v1's payments are
     """
@@ -250,8 +253,9 @@ def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[Mo
 
 
 def _fees_of_payment(resource: Mapping[str, Any], sign: int) -> list[tuple[str, Money]]:
-    """By what the fee's name begins with. A refund's breakdown has what is given back: "gross_amount minus paypal_fee
-    minus platform_fees" is what the merchant pays (https://developer.paypal.com/docs/api/payments/v2/).
+    """Reads the fees, each with the beginning of its name. A refund's breakdown has what is given back: "gross_amount
+    minus paypal_fee minus platform_fees" is what the merchant pays
+    (https://developer.paypal.com/docs/api/payments/v2/).
     """
     breakdown = object_at(resource, "seller_receivable_breakdown" if sign > 0 else "seller_payable_breakdown")
     of_v1 = resource.get("transaction_fee" if sign > 0 else "refund_from_transaction_fee")
@@ -291,7 +295,7 @@ def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
 
 
 def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
-    """What a dispute that is resolved gives back to the seller. What it takes, a refund or a reversal tells.
+    """Reads what a resolved dispute gives back to the seller. What it takes, a refund or a reversal tells.
 
     :raises MoneyInvalid: money went both ways, or several times
     """

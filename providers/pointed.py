@@ -21,7 +21,7 @@ NOT_FETCHED = "not fetched"
 
 
 def joined(event: bytes, fetched: bytes) -> bytes:
-    """One body of both."""
+    """Joins an event and what was fetched for it into one body."""
     return b'{"%b":%b,"%b":%b}' % (EVENT.encode(), event, FETCHED.encode(), fetched)
 
 
@@ -31,7 +31,7 @@ def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fetched_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the API said; None where it wasn't asked."""
+    """Finds what the API said; None where it wasn't asked."""
     return an_object(document[FETCHED], "what was fetched") if _is_joined(document) else None
 
 

@@ -1,4 +1,4 @@
-"""What every provider's adapter does, and the words it does it with."""
+"""The port: every provider's adapter implements it, and these are the values that it takes and returns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModeMismatch(PayhookError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an adapter needs from the provider before it can judge a request.
+    """A fetch that an adapter needs before it can judge a request.
 
     ``url``: https, on a host that the adapter has checked against its own list. ``kept_s``: for how long an answer
     may be used again, 0 for never. ``bearers``: the credentials to ask with, one after the other until one is taken.
@@ -89,7 +89,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What came: a 2xx, a 404 or a 410; anything else is asked again by the provider's redelivery.
+    """The answer to a fetch: a 2xx, a 404 or a 410. After any other the provider's redelivery asks again.
 
     ``bearer`` is the index of the credential that was taken.
     """
@@ -160,7 +160,8 @@ ACCEPTED = Answer(200, b'{"status":"accepted"}', "application/json")
 
 @runtime_checkable
 class Adapter(Protocol):
-    """One provider: its signature, how a request splits, what its events are called and what money they moved.
+    """The adapter of a provider: its signature, how a request splits, what its events are called and what money they
+    moved.
 
     ``name``: as in ``/webhooks/{name}`` and at the head of every key. ``media_type``: what its webhooks are posted as,
     `JSON` or `FORM`. ``signature_status``: the HTTP status that tells this provider that its signature is wrong, 401
@@ -198,7 +199,7 @@ class Adapter(Protocol):
         """
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        """What money one event moved, from its own bytes; None for none.
+        """Reads what money one event moved, from its own bytes; None for none.
 
         :raises MoneyInvalid: it moved money, and how much can't be known for sure
         :raises MovementUnknown: no table says whether it moved money: its type, or a value that decides it, isn't known
@@ -232,7 +233,7 @@ class FetchingAdapter(Adapter, Protocol):
     """
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
-        """What to fetch for a request, None for nothing.
+        """Says what to fetch for a request; None for nothing.
 
         :raises SignatureInvalid: the request names something that isn't the provider's
         :raises Unparseable: the request doesn't say what it is about
@@ -244,10 +245,10 @@ class WeaklySigningAdapter(Adapter, Protocol):
     """An adapter of a provider whose signature leaves room for another body. A delivery's id is signed beside it."""
 
     def delivery_id(self, request: Request) -> str:
-        """Of a verified request: the id under which one body comes and no other."""
+        """Returns the id of a verified request, under which one body comes and no other."""
 
     def original(self, request: Request, credentials: Sequence[str]) -> Wanted | None:
-        """Of a verified request: where the provider's API tells what it sent. None where it moves no money.
+        """Says where the provider's API tells what it sent by a verified request. None where it moves no money.
 
         :param credentials: of the API, newest first; at least one
         :raises SettingError: one of them isn't of the provider's form
@@ -272,7 +273,7 @@ class PointingAdapter(Adapter, Protocol):
     """
 
     def points_to(self, request: Request, credentials: Sequence[str]) -> Sequence[Wanted]:
-        """Of a verified request: what to ask the API for. Nothing where it can't be read, or moves no money.
+        """Says what to ask the API about a verified request. Nothing where it can't be read, or moves no money.
 
         :param credentials: of the API, newest first; at least one
         :raises SettingError: one of them isn't of the provider's form
@@ -321,7 +322,7 @@ class ListingAdapter(Adapter, Protocol):
     newest_first: bool
 
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
-        """What to ask for a page of the list; None where no credential is of this mode.
+        """Says how to ask for a page of the list; None where no credential is of this mode.
 
         :param page: `ListedPage.next_page` of the page before it; None: the first one
         :param credentials: of the API, newest first; at least one
@@ -342,7 +343,7 @@ class ListingAdapter(Adapter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """Where a provider sends webhooks, as its API says."""
+    """An address to which a provider sends webhooks, as its API says."""
 
     url: str
     is_enabled: bool
@@ -353,7 +354,7 @@ class EndpointsAdapter(Adapter, Protocol):
     """An adapter of a provider whose API says where it sends webhooks, and whether that is switched off."""
 
     def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
-        """What to ask for the list of endpoints, in one page; None where no credential is of this mode.
+        """Says how to ask for the list of endpoints, in one page; None where no credential is of this mode.
 
         :param credentials: of the API, newest first; at least one
         :raises SettingError: one of them isn't of the provider's form

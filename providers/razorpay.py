@@ -163,7 +163,7 @@ COUNTS = fields_of(
 
 
 class RazorpayAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names("id account_id payment_id order_id refund_id dispute_id invoice_id subscription_id")
@@ -240,20 +240,20 @@ def _method_outside(payload: _Payload) -> str | None:
 
 
 def _header_id(request: Request) -> str | None:
-    """What the unsigned header says, if it says one thing that an id can be made of."""
+    """Returns the id in the unsigned header, if it has just one that can be an id."""
     ids = request.values(ID_HEADER)
     return ids[0].decode("ascii") if len(ids) == 1 and _ID.fullmatch(ids[0]) else None
 
 
 def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What an event is about, by kind: ``payload.{kind}.entity``."""
+    """Returns the objects of an event by kind: ``payload.{kind}.entity``."""
     payload = object_at(document, "payload")
     found = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
     return {kind: entity for kind, entity in found.items() if isinstance(entity, dict)}
 
 
 def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
-    """What signed content names an event by, short of its type; the last part is never empty.
+    """Names an event by signed content, short of its type; the last part is never empty.
 
     The hash in it is of the whole content, whatever `COUNTS` comes to say: a key is never made again.
     """
@@ -265,7 +265,7 @@ def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> t
 
 
 def _payment(payload: _Payload, event_type: str) -> str | None:
-    """What order is kept for: a payment's order, which all tries at it share; else the payment, or what there is.
+    """Finds the entity: a payment's order, which all tries at it share; else the payment, or what there is.
 
     A token outlives the payment that made it: its events are its own.
     """

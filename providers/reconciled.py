@@ -34,7 +34,7 @@ Reader = TypeVar("Reader")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a movement was found, and who had it booked. ``line`` is the file's, its header's is 1."""
+    """The report's line that named a movement, and who had it booked. ``line`` is the file's, its header's is 1."""
 
     run_id: str
     report_name: str
@@ -83,7 +83,7 @@ _READER = ReconciledReader()
 
 
 def reader_of(adapter: Reader, event_type: str) -> Reader | ReconciledReader:
-    """Who reads an event of that type: its provider's adapter, but for those that payhook made."""
+    """Returns the reader of events of that type: the provider's adapter, except for events that payhook made."""
     return _READER if event_type.startswith(OWN_TYPES) else adapter
 
 

@@ -19,7 +19,7 @@ from providers.reconciled import reader_of
 
 
 class Reader(Protocol):
-    """What an adapter says of an event's money."""
+    """The part of an adapter that reads an event's money."""
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
@@ -74,8 +74,9 @@ def _reported(unreadable: PayhookError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What an event is called by the adapter as it is now. ``entity_key`` is None where only a header, or the provider
-    itself, could tell it."""
+    """The names that the adapter as it is now gives an event. ``entity_key`` is None where only a header, or the
+    provider itself, could tell it.
+    """
 
     entity_key: str | None
     fact_key: str | None

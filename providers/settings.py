@@ -1,4 +1,4 @@
-"""What may be set about providers. Secrets aren't settings: they live in files."""
+"""Settings of providers. Secrets aren't settings: they live in files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Section(BaseModel):
 
 
 class MoneyRule(Section):
-    """Where a Standard Webhooks sender's event of one type says what money moved."""
+    """A rule for one type of event of a Standard Webhooks sender: where it says what money moved."""
 
     event_type: str = Field(min_length=1, description="The event's type, exactly")
     movement: Movement = Field(description="How money moved: capture, refund, dispute_opened, payout_paid, ...")
@@ -58,7 +58,7 @@ class StandardWebhooksSettings(Section):
 
 
 class StripeSettings(Section):
-    """What an endpoint at Stripe is subscribed to."""
+    """The subscriptions of an endpoint at Stripe."""
 
     refund_events: bool = Field(
         False,
@@ -77,7 +77,7 @@ CaptureMode = Literal["immediate", "delayed", "manual"]
 
 
 class AdyenSettings(Section):
-    """What Adyen's notifications don't say."""
+    """Facts that Adyen's notifications don't have."""
 
     capture: dict[str, CaptureMode] = Field(
         {},
@@ -94,7 +94,7 @@ class AdyenSettings(Section):
 
 
 class RazorpaySettings(Section):
-    """What Razorpay's events don't say."""
+    """Facts that Razorpay's events don't have."""
 
     settlement_currency: str = Field(
         "INR",
@@ -104,7 +104,7 @@ class RazorpaySettings(Section):
 
 
 class SquareSettings(Section):
-    """What Square signs beside the body."""
+    """The URLs that Square signs beside the body."""
 
     notification_urls: dict[str, NotificationUrl] = Field(
         {},
@@ -114,7 +114,7 @@ class SquareSettings(Section):
 
 
 class CheckoutSettings(Section):
-    """Where Checkout.com's events say what they don't all say."""
+    """Places of facts that only some of Checkout.com's events have."""
 
     account: Pointer | Literal[""] = Field(
         "", description="JSON pointer to the merchant account, if all events have one; empty: one account, unnamed"
@@ -122,7 +122,7 @@ class CheckoutSettings(Section):
 
 
 class MollieSettings(Section):
-    """What Mollie's next-gen webhook is subscribed to."""
+    """The subscriptions of Mollie's next-gen webhook."""
 
     capture_events: bool = Field(
         False,
@@ -132,7 +132,7 @@ class MollieSettings(Section):
 
 
 class PayPalSettings(Section):
-    """What PayPal's v1 events don't say."""
+    """Facts that PayPal's v1 events don't have."""
 
     merchant_id: str = Field(
         "",
@@ -174,7 +174,7 @@ class ProvidersSettings(Section):
     )
 
     def own_of(self, name: str, model: type[Own]) -> Own:
-        """What is set for the adapter of a package of one's own.
+        """Returns the settings of an installed package's adapter.
 
         :raises SettingError: names the setting that is wrong
         """

@@ -1,4 +1,4 @@
-"""What signature checks have in common. Texts are compared as bytes, in constant time."""
+"""Signature checks for adapters. Texts are compared as bytes, in constant time."""
 
 from __future__ import annotations
 

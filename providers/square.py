@@ -110,7 +110,7 @@ COUNTS = (
 
 
 class SquareAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names("id event_id merchant_id location_id payment_id order_id refund_id dispute_id")
@@ -154,7 +154,7 @@ class SquareAdapter(JsonAdapter):
         return Wanted(url, bearers=tuple(credentials), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
-        """By https://developer.squareup.com/reference/square/objects/WebhookSubscription."""
+        """Source: https://developer.squareup.com/reference/square/objects/WebhookSubscription."""
         endpoints = read_documents(answer, "subscriptions")
         return [ProviderEndpoint(text(one, "notification_url"), one.get("enabled") is not False) for one in endpoints]
 

@@ -35,7 +35,7 @@ _ID = re.compile(rb"[\x21-\x7e]{1,256}")
 
 
 class StandardWebhooksAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body."""
+    """Each request is one event; its body is the event's body."""
 
     name = NAME
     identity_fields = names("id")

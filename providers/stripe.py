@@ -76,7 +76,7 @@ _CONTEXT = re.compile(r"[A-Za-z0-9_/]{1,255}")
 
 
 class StripeAdapter(JsonAdapter):
-    """One request is one event; its body is the event's body, of a thin one with the object that was fetched."""
+    """Each request is one event; its body is the event's body, of a thin one with the object that was fetched."""
 
     name = NAME
     identity_fields = names("id object_id payment_intent charge account")
@@ -141,7 +141,7 @@ class StripeAdapter(JsonAdapter):
         return Wanted(url, bearers=keys, headers=(("stripe-version", API_VERSION),), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
-        """By https://docs.stripe.com/api/webhook_endpoints/object#webhook_endpoint_object-status."""
+        """Source: https://docs.stripe.com/api/webhook_endpoints/object#webhook_endpoint_object-status."""
         endpoints = read_documents(answer, "data")
         return [ProviderEndpoint(text(one, "url"), text(one, "status") != "disabled") for one in endpoints]
 

@@ -1,4 +1,4 @@
-"""What money Stripe's events moved. `providers.stripe` verifies and names them.
+"""The money that Stripe's events moved. `providers.stripe` verifies and names them.
 
 What books, and why:
 
@@ -85,7 +85,9 @@ def id_of(value: object) -> str | None:
 
 
 def what_moved_of(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
-    """What moved, as every version says it: how much of a charge was refunded, though only some list the refunds."""
+    """Describes what moved, as every version says it: how much of a charge was refunded, though only some list the
+    refunds.
+    """
     if document.get("type") == "charge.refunded":
         return [
             _before(document["data"].get("previous_attributes"), "amount_refunded"),
@@ -214,8 +216,8 @@ def fees_of(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
 
 
 def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
-    """What each of a dispute's balance transactions cost, in the currency that it is settled in; below zero: given back
-    (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
+    """Reads what each of a dispute's balance transactions cost, in the currency of its settlement; below zero: given
+    back (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
     """
     dispute = object_of(document)
     listed = dispute.get("balance_transactions")
@@ -236,7 +238,7 @@ def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
 
 
 def _application_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
-    """What a platform took of a charge on a connected account, or what came to the platform.
+    """Reads what a platform took of a charge on a connected account, or what came to the platform.
 
     :raises MovementUnknown: a part of the charge was captured, and how much of the fee was taken isn't said
     """
@@ -277,7 +279,8 @@ def _told(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
 
 
 def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
-    """What was captured with this event, whether or not more may be (``captured`` says that only of the last time).
+    """Reads what was captured with this event, whether or not more may be (``captured`` says that only of the last
+    time).
 
     The first capture is named by the charge, each further one by its balance transaction, so that ``charge.updated``
     and ``charge.captured`` of one capture are one fact.
@@ -356,12 +359,14 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
 
 
 def _before(previous: object, name: str) -> object:
-    """What an attribute was before the event; None where it didn't change."""
+    """Returns what an attribute was before the event; None where it didn't change."""
     return previous.get(name) if isinstance(previous, dict) else None
 
 
 def _not_captured(charge: Mapping[str, Any]) -> int | None:
-    """What of the authorisation was released at its capture, which API versions that list refunds report as one."""
+    """Returns how much of the authorisation was released at its capture. API versions that list refunds report it as a
+    refund.
+    """
     amount, captured = charge.get("amount"), charge.get("amount_captured")
     return amount - captured if type(amount) is int and type(captured) is int else None
 
@@ -420,7 +425,7 @@ def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved
 
 
 def _of_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
-    """What was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
+    """Lists what was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
     return [(amount * sign, one) for amount, one in _transactions(dispute) if amount * sign > 0]
 
 
@@ -434,7 +439,7 @@ def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetim
 
 
 def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
-    """What was withdrawn (below zero) and given back, in the dispute's currency, the oldest first.
+    """Lists what was withdrawn (below zero) and given back, in the dispute's currency, the oldest first.
 
     :raises MoneyInvalid: the account settles in another currency, and only a part of what was disputed moved
     """

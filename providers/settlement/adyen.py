@@ -64,7 +64,7 @@ _TWO = "SECOND_CHARGEBACK"
 
 
 class AdyenSettlement:
-    """One file is one batch, of one merchant account or several; each line names its own."""
+    """Each file is one batch, of one merchant account or several; each line names its own."""
 
     provider = NAME
     title = "Adyen's Settlement details report"
@@ -116,14 +116,14 @@ class AdyenSettlement:
 
 
 def _fee(row: Row) -> Money | None:
-    """What Adyen kept of a payment."""
+    """Reads what Adyen kept of a payment."""
     parts = [row.money(name, "net_currency") for name in _FEES if row.optional(name)]
     kept = sum(one.amount_minor for one in parts)
     return Money(kept, parts[0].currency) if kept else None
 
 
 def _fee_of_line(row: Row) -> Money | None:
-    """Of a line that is a fee itself: its net amount."""
+    """Reads the net amount of a line that is a fee itself."""
     for name, sign in (("net_debit", 1), ("net_credit", -1)):
         if row.optional(name):
             money = row.money(name, "net_currency")

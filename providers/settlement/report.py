@@ -163,7 +163,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SettlementLine:
-    """One movement of money. ``line`` is its number in the file, the header's is 1.
+    """A line about a movement of money. ``line`` is its number in the file, the header's is 1.
 
     ``fact`` is what the provider's adapter makes of the same movement's webhook, and ``entity_key`` the adapter's too;
     None where the file doesn't tell all that the adapter would know, so that the event can't be made from it.
@@ -194,7 +194,7 @@ ReportLine: TypeAlias = SettlementLine | NotCompared
 
 
 class SettlementReport(Protocol):
-    """One kind of report of one provider, named as its adapter is. ``title`` is what the provider calls it.
+    """A kind of report of a provider, named as its adapter is. ``title`` is what the provider calls it.
 
     ``names_account``: whether each line names its account; if not, the person who gives the report must.
     ``columns``: our name of each column that is read, and what the provider may call it, in small letters;
@@ -216,7 +216,7 @@ class SettlementReport(Protocol):
 
 
 class Digest(Protocol):
-    """What `hashlib.sha256` returns."""
+    """The part of a `hashlib` hash that is used."""
 
     def update(self, part: bytes, /) -> None: ...
 

@@ -71,7 +71,7 @@ _SEVERAL = frozenset({Movement.CAPTURE, Movement.DISPUTE_OPENED, Movement.DISPUT
 
 
 class StripeBalance:
-    """One file is one account's, which it doesn't name: ``account`` is the connected account, empty for one's own."""
+    """Each file is of an account that it doesn't name: ``account`` is the connected account, empty for one's own."""
 
     provider = NAME
     title = "Stripe's itemised balance report"
@@ -109,7 +109,7 @@ class StripeBalance:
 
 
 def _adjusted(row: Row, category: str) -> Movement | None:
-    """What an ``adjustment`` of a dispute is; other adjustments are no movement."""
+    """Finds the movement of a dispute's ``adjustment``; other adjustments are none."""
     if category != "adjustment" or not row.optional("source").startswith(_DISPUTES):
         return None
     withdrawn = row.money("gross", "currency").amount_minor < 0
@@ -129,7 +129,7 @@ def _money(row: Row, movement: Movement) -> Money:
 
 
 def _fee(row: Row, category: str = "") -> Money | None:
-    """What Stripe kept of the line; of a line that is a fee, its gross too."""
+    """Reads what Stripe kept of the line; of a line that is a fee, its gross too."""
     kept = row.money("fee", "currency") if row.optional("fee") else None
     if category in _FEES:
         gross = row.money("gross", "currency")
