@@ -94,19 +94,18 @@ def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
 
 @functools.lru_cache(maxsize=4_096)
 def account(role: Role, holder: str, merchant: str) -> str:
-    """The account of a role: the holder's for clearing, the merchant's for everything else."""
+    """Returns the account of a role: the holder's for clearing, the merchant's for everything else."""
     if role is Role.CLEARING:
         return join_key("provider", holder, role.value)
     return join_key("merchant", merchant, role.value)
 
 
 def outside_account(method: str, tenant: str | None = None) -> str:
-    """The account of what a payment method's owner settles, and no provider does."""
+    """Returns the account of what a payment method's owner settles, and no provider does."""
     return join_key(OUTSIDE, of_tenant(tenant, method), Role.CLEARING.value)
 
 
 def is_account(name: str) -> bool:
-    """Whether the chart has such an account, of any owner."""
     parts = name.split(":")
     if len(parts) != 3 or not all(parts) or not name.isascii() or not name.isprintable():
         return False
@@ -145,7 +144,7 @@ def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None)
 
 
 def _with_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:
-    """The booking of which a part, or all, clears outside of the provider."""
+    """Returns the booking with the part that clears outside of the provider, which may be all of it."""
     clearing, other = lines if lines[0].account.startswith("provider:") else lines[::-1]
     part = replace(
         clearing,
@@ -159,7 +158,7 @@ def _with_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str 
 
 
 def merchant_of(name: str) -> str | None:
-    """The merchant whose account this is, as the name spells it; None of any other name.
+    """Returns the merchant whose account this is, as the name spells it; None for any other name.
 
     Handlers, and people who book by hand, may name accounts that the chart doesn't have.
     """

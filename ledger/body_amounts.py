@@ -26,7 +26,7 @@ class BodyAmounts:
         return build_adapters(self._settings)
 
     def __call__(self, provider: str, event_type: str, body: bytes) -> Money | None:
-        """None: it moves no money, its provider is unknown, or it can't be read."""
+        """Returns the amount; None where no money moves, the provider is unknown, or the body can't be read."""
         adapter = self._adapters.get(provider)
         if adapter is None:
             return None

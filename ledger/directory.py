@@ -40,8 +40,6 @@ the handler's call; beyond that a service is asked."""
 
 @dataclass(frozen=True, slots=True)
 class Merchant:
-    """A merchant as the ledger knows it."""
-
     internal_account: str
     closed: bool = False
 
@@ -255,7 +253,7 @@ class HttpDirectory:
         return merchant
 
     def _ask(self, provider: str, account: str, tenant: str | None) -> Merchant | None:
-        """None for an account that the directory doesn't know."""
+        """Returns None for an account that the directory doesn't know."""
         asked = {"provider": provider, "account": account} | ({} if tenant is None else {"tenant": tenant})
         try:
             headers = self._authorization()
@@ -286,7 +284,7 @@ class HttpDirectory:
             raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
     def _body(self, response: httpx2.Response) -> bytes:
-        """The answer's body, as long as it is short and comes in time as a whole."""
+        """Reads the answer's body; the whole must be short and come in time."""
         timeout_s = self._client.timeout.read or TIMEOUT_S
         body, in_time = b"", Deadline(self._clock, timeout_s)
         for part in response.iter_bytes():

@@ -91,7 +91,6 @@ class LedgerHandler:
 
 
 def _said(fact: MoneyFact | None) -> str:
-    """Describes what an event reports, for a log line."""
     if fact is None:
         return "no movement of money"
     money = fact.money
@@ -99,7 +98,7 @@ def _said(fact: MoneyFact | None) -> str:
 
 
 def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
-    """The handler, once per Python worker; picklable by reference."""
+    """Builds the handler, once per Python worker; picklable by reference."""
     directory = open_directory(settings, SystemClock())
     return LedgerHandler(build_adapters(providers), directory, handler_version(providers))
 
@@ -114,7 +113,7 @@ class OnDriver:
         return {path: path for path in self.named}
 
     def keep(self, note: tuple[str, ...]) -> None:
-        """Its answers have none."""
+        """Does nothing: the handler's answers have no notes."""
 
 
 def on_driver(settings: LedgerSettings) -> OnDriver:

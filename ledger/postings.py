@@ -194,7 +194,7 @@ class PostingsWriter(JournalFollower):
 
 
 def mark_of(table: DeltaTable) -> int:
-    """The seq up to which a postings table reflects its journal."""
+    """Returns the seq up to which a postings table reflects its journal."""
     return table.transaction_version(MARK_APP_ID) or 0
 
 
@@ -208,7 +208,9 @@ def commit_notes(position: Position) -> dict[str, str]:
 
 
 def position_of(path: str, table: DeltaTable) -> Position:
-    """Up to which row of which journal a postings table goes; of commits that its log forgot only the row is known."""
+    """Finds the row of the journal up to which a postings table goes. Where its log forgot the commit, only the row is
+    known.
+    """
     mark, storage = mark_of(table), open_storage(path)
     for version in range(table.version(), -1, -1):
         info = commit_info(path, storage, version)

@@ -93,7 +93,7 @@ def provider_bugs(
     stream: str = "",
     own_after: int = 0,
 ) -> list[ProviderBug]:
-    """Every case, oldest first; one a delivery, however often it was retried or replayed.
+    """Finds every case, oldest first; one a delivery, however often it was retried or replayed.
 
     :param journal: the path of the journal of ``stream``; empty while there is none
     :param own_after: cases up to this row are another journal's (`journal.shards.own_after`)
@@ -128,7 +128,7 @@ def all_provider_bugs(
     provider: str | None = None,
     since: datetime | None = None,
 ) -> list[ProviderBug]:
-    """`provider_bugs` of all journals, the oldest first."""
+    """Finds the cases of all journals (`provider_bugs`), the oldest first."""
     found = [
         bug
         for at in ledger.places
@@ -168,7 +168,7 @@ def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | N
 
 
 def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
-    """A replay decides the same delivery once more: the first such row stands for it."""
+    """Keeps the first row of each delivery: a replay decides the same delivery once more."""
     found: dict[int, JournalRow] = {}
     for row in rows:
         found.setdefault(row.item_seq, row)
@@ -194,13 +194,10 @@ def _kind(row: JournalRow) -> Kind:
 
 
 def _held(row: JournalRow) -> str:
-    """The key that the first report holds."""
     return (row.event_key if _kind(row) == "event_conflict" else row.fact_key) or ""
 
 
 class _Firsts:
-    """The reports that came first, by what they hold."""
-
     def __init__(self, rows: Iterable[JournalRow]) -> None:
         self._booked: dict[str, list[JournalRow]] = {}
         self._named: dict[str, JournalRow] = {}
@@ -220,7 +217,7 @@ class _Firsts:
 
 
 class _Reports:
-    """Deliveries, with what their bodies say of money while they are kept."""
+    """Reads deliveries, with what their bodies say of money while they are kept."""
 
     def __init__(self, path: str, adapters: Mapping[str, Reader], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}

@@ -65,7 +65,7 @@ class Rebuilt:
 def run(
     journal: Location, postings: Location, jars: Sequence[Path], work_dir: Path, settings: LedgerSettings
 ) -> Rebuilt:
-    """As `rebuild`, with a Spark session of its own."""
+    """Runs `rebuild` with a Spark session of its own."""
     rows = JournalReader(str(journal)).last_seq
     name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
     with read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
@@ -117,7 +117,7 @@ def _check(booked: DataFrame, journal: str) -> None:
 
 
 def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
-    """The lines in files that follow one another by seq."""
+    """Writes the lines into files that follow one another by seq."""
     for name, value in CONF.items():
         session.conf.set(name, value)
     lines = booked.selectExpr("*", "posexplode(lines) AS (line, posting)")

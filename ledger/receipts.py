@@ -84,7 +84,7 @@ class ReceiptsTable:
     _appenders: dict[int, Appender] = field(default_factory=dict)
 
     def next_offset(self, partition: int) -> int | None:
-        """The first offset that isn't here; None if none of the partition is."""
+        """Returns the first offset that isn't here; None if none of the partition is."""
         if not has_table(self.path):
             return None
         return open_table(self.path).transaction_version(_app_id(partition))
@@ -135,7 +135,7 @@ def collect(kafka: Log, topic: str, table: ReceiptsTable, rows_per_commit: int =
 
 
 def uncollected(kafka: Log, topic: str, table: ReceiptsTable) -> Iterator[dict[str, Any]]:
-    """Rows of what the topic holds and the table doesn't have yet; nothing is written.
+    """Yields rows of what the topic holds and the table doesn't have yet; nothing is written.
 
     :raises KafkaSilent: Kafka doesn't answer
     """
@@ -172,7 +172,7 @@ def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, held: t
 
 
 def _portions(partition: int, records: Iterator[Record], rows_per_commit: int) -> Iterator[tuple[pa.Table, int]]:
-    """Rows of whole records, and the offset after them."""
+    """Yields rows of whole records, and the offset after them."""
     lines: list[dict[str, Any]] = []
     until = 0
     for record in records:
@@ -186,7 +186,7 @@ def _portions(partition: int, records: Iterator[Record], rows_per_commit: int) -
 
 
 def _lines(partition: int, record: Record) -> list[dict[str, Any]]:
-    """A record holds up to a few hundred receipts, one a line."""
+    """Parses a record, which holds up to a few hundred receipts, one a line."""
     place = {"partition": partition, "offset": record.offset}
     texts = (record.value or b"").split(b"\n")
     return [{**place, "line": number, **_receipt(text)} for number, text in enumerate(texts)]
@@ -226,7 +226,7 @@ class Answered:
 
 
 def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[str, Any]] = ()) -> list[Answered]:
-    """The first receipt of each event that was answered 2xx since a moment, by time.
+    """Reads the first receipt of each event that was answered 2xx since a moment, by time.
 
     :param newer: rows that the table doesn't have yet, as `uncollected` finds them
     :raises TableUnreadable: its log or a file can't be read

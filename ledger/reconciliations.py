@@ -221,7 +221,7 @@ class Reconciliations:
         self._runs = str(runs)
 
     def make(self) -> None:
-        """Makes what isn't there yet."""
+        """Makes the tables that don't exist yet."""
         for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
             ensure_table(path, schema, location_of(path).name, _CONFIGURATION)
 
@@ -234,7 +234,7 @@ class Reconciliations:
             Appender.open(self._differences).append_files(staged)
 
     def add(self, run: Reconciliation) -> None:
-        """Makes a run known, whose differences are there."""
+        """Writes the row of a run, which makes it exist; its differences are there already."""
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
@@ -243,13 +243,12 @@ class Reconciliations:
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
-        """How many differences of each kind a run wrote."""
         kinds = self._differences_of(run_id, pc.field("run_id") == run_id, ["kind"])
         found = {one["values"]: one["counts"] for one in pc.value_counts(kinds["kind"]).to_pylist()}
         return {kind: found.get(kind, 0) for kind in KINDS}
 
     def runs(self) -> list[Reconciliation]:
-        """All runs, the newest first."""
+        """Lists all runs, the newest first."""
         if not has_table(self._runs):
             return []
         table = read_rows(open_table(self._runs))
@@ -265,7 +264,8 @@ class Reconciliations:
         raise UnknownRun(run_id)
 
     def differences(self, run_id: str, kind: Kind | None = None, at_most: int | None = None) -> Iterator[Difference]:
-        """A run's differences, kind by kind, each kind in the order of the report's lines and of the journal's rows.
+        """Reads a run's differences, kind by kind, each kind in the order of the report's lines and of the journal's
+        rows.
 
         One kind at a time is in memory.
         """
@@ -293,5 +293,5 @@ def _run(row: dict[str, Any]) -> Reconciliation:
 
 
 def as_dict(run: Reconciliation) -> dict[str, Any]:
-    """For JSON: times as they are."""
+    """Returns a run for JSON; times stay as they are."""
     return {**asdict(run), "clean": run.clean}

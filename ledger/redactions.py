@@ -78,7 +78,7 @@ class Redaction:
     chain: str = ""
 
     def chained(self, head: str) -> str:
-        """The chain's head after this row. No field holds the separator: `kept_text`, and keys are quoted."""
+        """Returns the chain's head after this row. No field holds the separator: `kept_text`, and keys are quoted."""
         fields = (*astuple(self)[:-2], to_rfc3339(self.at))
         return extend(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
 
@@ -90,7 +90,7 @@ class Redactions:
     path: Location
 
     def all(self) -> list[Redaction]:
-        """Every act, oldest first.
+        """Reads every act, oldest first.
 
         :raises RedactionsBroken: see there
         """
@@ -110,7 +110,7 @@ class Redactions:
         return [act for act, done in self.orders(stream) if done is None]
 
     def orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
-        """Each order of a stream's bodies, or of all streams', and how it was done, oldest first.
+        """Lists each order of a stream's bodies, or of all streams', and how it was done, oldest first.
 
         A body can be ordered away again: it came with another event since, or from a backup.
         """
@@ -120,7 +120,7 @@ class Redactions:
         return [(one, last if last is not None and last.number > one.number else None) for one, last in ordered]
 
     def last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
-        """The last order of each body, by its hash, as `orders` has it: the stream's own, or where that has none,
+        """Finds the last order of each body, by its hash, as `orders` has it: the stream's own, or where that has none,
         another one's.
 
         What another stream had removed may be here. But what is missing here may have gone by its order, before this
@@ -171,7 +171,7 @@ class Retained:
 
     @classmethod
     def of(cls, bodies: DeltaTable) -> Self | None:
-        """None: retention never dropped one.
+        """Reads it from the commits of bodies; None: retention never dropped one.
 
         :raises TableOutdated: it doesn't say which dead letters were on their topic
         """
@@ -184,14 +184,13 @@ class Retained:
         return cls(from_micros(before), days, published_upto)
 
     def with_earlier(self, earlier: Self | None) -> Self:
-        """Both: what was dropped stays so when bodies are kept for longer since."""
+        """Joins both: what was dropped stays so when bodies are kept for longer since."""
         if earlier is None:
             return self
         published_upto = max(self.published_upto, earlier.published_upto)
         return type(self)(max(self.before, earlier.before), min(self.days, earlier.days), published_upto)
 
     def transactions(self) -> list[AppTransaction]:
-        """As a commit says it."""
         marks = {BEFORE_APP_ID: to_micros(self.before), DAYS_APP_ID: self.days, PUBLISHED_APP_ID: self.published_upto}
         return [AppTransaction(name, mark) for name, mark in marks.items()]
 

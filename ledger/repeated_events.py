@@ -35,7 +35,7 @@ _TIME_SLACK_S = 1.0
 def repeated_events(
     journal: str, bodies: str, wanted: pc.Expression | None, columns: list[str]
 ) -> list[tuple[JournalRow, JournalRow]]:
-    """Pairs of rows: the first report, and one under another id. Those whose bodies aren't kept are left out.
+    """Finds pairs of rows: the first report, and one under another id. Events whose bodies aren't kept are left out.
 
     :param wanted: which rows are looked at besides
     """
@@ -88,7 +88,7 @@ def _apart(first: JournalRow, again: JournalRow) -> timedelta:
 
 
 def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
-    """The hash of a JSON body without the event's id and time; None of one that isn't kept, or is something else."""
+    """Hashes a JSON body without the event's id and time; None of one that isn't kept, or is something else."""
     try:
         document = orjson.loads(kept[row.body_sha256 or ""])
     except (KeyError, ValueError):
@@ -105,7 +105,7 @@ def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
 
 
 def _id_in(event_key: str, document: Mapping[str, Any]) -> str | None:
-    """The event's id as its body has it: the text at its top that its key holds."""
+    """Finds the event's id in its body: the text at its top that its key holds."""
     parts = event_key.split(":")
     return next((value for value in document.values() if isinstance(value, str) and value in parts), None)
 

@@ -36,12 +36,11 @@ class NotReversible(PayhookError):
 
 
 def reversal_of(booking: JournalRow) -> tuple[Posting, ...]:
-    """Returns the postings that reverse a row's booking."""
     return reversed_postings(postings_from_json(booking.postings))
 
 
 def bookings_of(journal: str, keys: Sequence[str]) -> list[JournalRow]:
-    """The row by which each event key or fact key booked something.
+    """Finds the row by which each event key or fact key booked something.
 
     :param journal: the path of the ledger's journal
     :raises NotReversible: one of them booked nothing, or was reversed before
@@ -75,7 +74,7 @@ class EntryUnfit(PayhookError):
 
 
 def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]) -> Entry:
-    """An entry that can be proposed.
+    """Builds an entry that can be proposed.
 
     :raises EntryUnfit: an account isn't one of the chart
     :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
@@ -91,7 +90,7 @@ def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, posti
 
 
 def evidence_sha256(path: Path) -> str:
-    """The SHA-256 of a document, in hex.
+    """Hashes a document: its SHA-256 in hex.
 
     :raises EntryUnfit: it can't be read, or is empty
     """
@@ -145,14 +144,13 @@ class Proposed:
 
     @property
     def state(self) -> str:
-        """For people."""
         if self.approved:
             return "approved"
         return "older than a restore" if self.outdated else "older than a split" if self.moved else "waits"
 
 
 def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
-    """`proposals` of all journals, newest first."""
+    """Reads the proposals of all journals (`proposals`), newest first."""
     if not ledger.is_divided:
         return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
     found = [one for at in ledger.places for one in _own_proposals(ledger, at, control_topic)]
@@ -174,7 +172,7 @@ def _moved(ledger: LedgerJournals, at: StreamLayout, command: Command) -> bool:
 
 
 def proposed_at(ledger: LedgerJournals, control_topic: str, command_id: str) -> StreamLayout:
-    """The journal that a proposal is for. Each has a row of it; the first one, where none knows it."""
+    """Finds the journal that a proposal is for. Each has a row of it; the first one, where none knows it."""
     if ledger.is_divided:
         named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
         for at in ledger.places:
@@ -184,7 +182,7 @@ def proposed_at(ledger: LedgerJournals, control_topic: str, command_id: str) -> 
 
 
 def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Proposed:
-    """`proposal` of whichever journal it is for.
+    """Finds a proposal (`proposal`) in whichever journal it is for.
 
     :raises ProposalUnknown: see there; or its entity is decided in another one now
     """
@@ -238,7 +236,7 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
 
 
 def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
-    """The commands of control rows, by their seq; one whose bytes are gone is left out."""
+    """Reads the commands of control rows, by their seq; one whose bytes are gone is left out."""
     if not rows:
         return {}
     kept = BodyStore(bodies, may_create=False).fetch([row.body_sha256 for row in rows if row.body_sha256 is not None])

@@ -8,7 +8,7 @@ from providers.settings import Section
 
 
 class VerifySettings(Section):
-    """How often streams are verified by themselves, and what `payhook verify` lets pass."""
+    """Settings of `payhook verify`: how often it runs by itself, and what it lets pass."""
 
     every_h: float = Field(
         24.0,
@@ -31,7 +31,7 @@ class VerifySettings(Section):
 
 
 class MaintainSettings(Section):
-    """How often maintenance runs by itself, and what it leaves."""
+    """Settings of maintenance: how often it runs by itself, and what it leaves."""
 
     every_s: float = Field(
         900.0,

@@ -43,7 +43,7 @@ def maintenance_master(master: str) -> str:
 def open_read_session(
     name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, rows: int = 0
 ) -> SparkSession:
-    """A session with Delta and Kafka as sources, laid out for a journal of about so many ``rows``.
+    """Opens a session with Delta and Kafka as sources, laid out for a journal of about so many ``rows``.
 
     ``work_dir`` takes Spark's scratch files.
     """
@@ -57,7 +57,8 @@ def open_read_session(
 def read_session(
     name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, rows: int
 ) -> Iterator[SparkSession]:
-    """As `open_read_session`, for one piece of work of a person's: what Spark logs would hide what it comes to.
+    """Opens a session as `open_read_session` does, for one piece of a person's work: Spark's log would hide what it
+    comes to.
 
     :raises SparkFailed: see there
     """
@@ -90,7 +91,6 @@ def _conf(rows: int, *, small: bool) -> dict[str, str]:
 
 
 def read_table(session: SparkSession, path: Location | str, version: int) -> DataFrame:
-    """A Delta table at one version."""
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
 
 
@@ -100,7 +100,8 @@ MAINTAIN, REBUILD = "_maintain", "_rebuild"
 
 @contextlib.contextmanager
 def staging(table: Location, name: str) -> Iterator[Path]:
-    """A folder of this machine for a table's files before they are part of it; gone afterwards, with what is in it.
+    """Makes a folder of this machine for a table's files before they are part of it. It is gone afterwards, with what
+    is in it.
 
     For a table on a disk it is in the table's own folder, so that a rename takes a file out of it. What a run that was
     killed left there is removed first.

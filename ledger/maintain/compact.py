@@ -43,7 +43,7 @@ class Limits:
 
 
 def plan(files: Iterable[DataFile], limits: Limits, *, by_day: bool = False) -> list[list[DataFile]]:
-    """Groups of small files that follow one another, by their range where they have one, else by age.
+    """Groups small files that follow one another, by their range where they have one, else by age.
 
     No other file's range lies between two of a group: so files stay apart in the order that readers read in.
 
@@ -60,8 +60,6 @@ def plan(files: Iterable[DataFile], limits: Limits, *, by_day: bool = False) -> 
 
 
 class _Group:
-    """Files that are rewritten together, as they are found."""
-
     def __init__(self, limits: Limits, by_day: bool) -> None:
         self.files: list[DataFile] = []
         self._limits = limits
@@ -74,7 +72,6 @@ class _Group:
         return len(self.files) >= (2 if self._is_full else self._limits.files_min)
 
     def takes(self, file: DataFile) -> bool:
-        """Takes it in, if it fits."""
         rows, size = self._rows + file.rows, self._bytes + file.size
         if self.files and not self._fits(file, rows, size):
             return False
@@ -181,7 +178,6 @@ def rewrite(
 
 
 def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> DataFrame:
-    """The rows of some of a table's files, by the table's schema."""
     schema = StructType.fromJson(json.loads(before.schema_json))
     reader = session.read.schema(schema).option("recursiveFileLookup", "true")
     return reader.parquet(*(str(before.path / one.name) for one in files))

@@ -60,7 +60,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole maintenance; ``dry_run``: nothing was changed, it is what would be."""
+    """The report of a whole maintenance; ``dry_run``: nothing was changed, it is what would be."""
 
     ended_at: datetime
     seconds: float
@@ -132,7 +132,7 @@ def _maintained(table: LakeTable, job: Job, stream: StreamTables | None = None) 
 
 
 def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables | None) -> Iterator[TableReport]:
-    """The report after each step: what was done before a failure is in it."""
+    """Yields the report after each step: what was done before a failure is in it."""
     if not job.dry_run:
         clear(table.path, MAINTAIN)
     before = snapshot(table.path, ORDERED_BY.get(table.kind))
@@ -159,7 +159,7 @@ def _steps(table: LakeTable, report: TableReport, job: Job, stream: StreamTables
 
 
 def _removed_bodies(stream: StreamTables, job: Job) -> int:
-    """Bodies that were redacted or whose time is over; in a dry run, that would be."""
+    """Removes bodies that were redacted or whose time is over, and counts them; a dry run only counts."""
     acts = Redactions(stream.redactions) if stream.redactions is not None else None
     redacted = 0 if acts is None else len(acts.unfinished(stream.stream))
     if acts is not None and not job.dry_run:
@@ -188,7 +188,9 @@ def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
 
 
 def checkpoint(table: LakeTable) -> None:
-    """Readers begin with it. The entries of a stream's log stay: its writer removes them, once it has seen them."""
+    """Makes a checkpoint, with which readers begin. The entries of a stream's log stay: its writer removes them, once
+    it has seen them.
+    """
     opened = DeltaTable(str(table.path))
     opened.create_checkpoint()
     if table.kind not in OF_A_STREAM:
@@ -196,7 +198,7 @@ def checkpoint(table: LakeTable) -> None:
 
 
 def log_length(path: Location) -> int:
-    """Commits since the last checkpoint: a reader that opens the table reads each."""
+    """Counts the commits since the last checkpoint: a reader that opens the table reads each."""
     storage = open_storage(path)
     try:
         since = last_checkpoint(storage)

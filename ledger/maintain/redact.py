@@ -145,35 +145,35 @@ def redact(
 
 
 def _lost(bodies: Location) -> frozenset[str]:
-    """Files that the table names and that are gone."""
+    """Finds files that the table names and that are gone."""
     if not DeltaTable.is_deltatable(str(bodies)):
         return frozenset()
     return snapshot(bodies).names - {one.name for one in data_files(bodies)}
 
 
 def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
-    """The bodies that rows of an event refer to. A journal that began as a copy of another one has those of that one
-    too.
+    """Finds the bodies that rows of an event refer to. A journal that began as a copy of another one has those of that
+    one too.
     """
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
     return {one.body_sha256 for one in rows if one.body_sha256 is not None}
 
 
 def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
-    """The first row that refers to each body: the event's, or where it has none in this journal, another one's."""
+    """Finds the first row that refers to each body: the event's, or where it has none in this journal, another's."""
     rows = _referring(stream.journal, hashes)
     last = sorted(rows, key=lambda one: (one.event_key == event_key, -one.seq))
     return {one.body_sha256: one.seq for one in last if one.body_sha256 is not None}
 
 
 def _ordered_within_a_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
-    """Bodies that a person ordered away; one that several journals have counts once an order."""
+    """Counts bodies that a person ordered away; one that several journals have counts once an order."""
     recent = [act for stream in streams for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
     return len({(act.at, act.body_sha256) for act in recent if account_of(act.actor) == account_of(actor)})
 
 
 def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
-    """The orders by which bodies were removed that haven't come again since."""
+    """Finds the orders by which bodies were removed that haven't come again since."""
     last = {act.body_sha256: (act, done) for act, done in redactions.orders(stream.stream)}
     removed = [act for act, done in last.values() if done is not None and act.body_sha256 in hashes]
     again = BodyStore(str(stream.bodies)).held(one.body_sha256 for one in removed) if removed else set()
@@ -237,7 +237,7 @@ def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
-    """A staged file with the other bodies of one; none where there is no other."""
+    """Stages a file with the other bodies of one; returns none where there is no other."""
     staged, gone = folder / name, pa.array(sorted(hashes), pa.string())
     rows = 0
     with (

@@ -44,8 +44,8 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
 
 
 def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
-    """Files that were replaced before ``since``, and files that no version names and that were written before it, with
-    their sizes. By delta-rs, from the log and a listing; nothing is changed.
+    """Finds files that were replaced before ``since``, and files that no version names and that were written before it,
+    with their sizes. delta-rs finds them, from the log and a listing; nothing is changed.
     """
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
@@ -65,7 +65,7 @@ def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
 
 
 def data_files(path: Location) -> Iterator[StoredFile]:
-    """A table's data files, whether it names them or not."""
+    """Lists a table's data files, whether it names them or not."""
     for one in open_storage(path).files():
         if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):
             yield one
@@ -89,7 +89,7 @@ class Expired:
 
 
 def find_expired(session: Session, stream: StreamTables, now: datetime, days: int) -> Expired:
-    """The bodies that aren't needed, in files that were written ``days`` days ago.
+    """Finds the bodies that aren't needed, in files that were written ``days`` days ago.
 
     A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
     is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
@@ -139,7 +139,6 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
 
 
 def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
-    """Files that become one."""
     groups: list[list[DataFile]] = []
     size = 0
     for file in sorted(files, key=lambda one: (one.modified_ms, one.name)):
@@ -152,7 +151,7 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
 
 
 def _needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
-    """The hashes of the bodies that must stay, held in memory or on Spark's own disk."""
+    """Selects the hashes of the bodies that must stay, held in memory or on Spark's own disk."""
     engine = Spark(spark)
     columns = engine.add_delta("retained_rows", stream.journal, state.version)
     rows = spark.sql(journal_sql("retained_rows", columns, shard_in(state.notes)))

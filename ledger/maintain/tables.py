@@ -95,7 +95,7 @@ class StreamTables:
 
 
 def other_tables(places: Iterable[tuple[Kind, Location]]) -> Iterator[LakeTable]:
-    """Tables that are no work stream's, and are there."""
+    """Lists the existing tables that are no work stream's."""
     for kind, path in places:
         if DeltaTable.is_deltatable(str(path)):
             yield LakeTable("", kind, path)
@@ -118,7 +118,7 @@ def behind_since(stream: StreamTables) -> datetime | None:
 
 
 def _until(journal: Location, read: str) -> int | None:
-    """The first seq that the slowest receiver of a reading stream hasn't got."""
+    """Finds the first seq that the slowest receiver of a reading stream hasn't got."""
     if not DeltaTable.is_deltatable(str(journal)):
         return None
     marks = JournalReader(str(journal)).state().marks

@@ -25,7 +25,7 @@ class AmountInvalid(PayhookError):
 
 
 def decimal_text(amount_minor: int, currency: str) -> str:
-    """``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
+    """Formats an amount: ``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
     decimals = decimals_of(currency)
     whole, rest = divmod(abs(amount_minor), 10**decimals)
     sign = "-" if amount_minor < 0 else ""
@@ -34,7 +34,7 @@ def decimal_text(amount_minor: int, currency: str) -> str:
 
 
 def minor_units(text: str, currency: str) -> int:
-    """1250 of ``12.50`` EUR.
+    """Parses an amount: 1250 of ``12.50`` EUR.
 
     :raises AmountInvalid: no number, or finer or greater than what is booked
     """
@@ -51,7 +51,7 @@ def minor_units(text: str, currency: str) -> int:
 
 
 def decimal_texts(amounts_minor: pa.ChunkedArray, currencies: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of amounts for machines: ``1234.50`` of 123450 EUR."""
+    """Formats a column of amounts for machines: ``1234.50`` of 123450 EUR."""
     by_code = {code: decimals_of(code) for code in pc.unique(currencies).to_pylist() if code is not None}
     texts = amounts_minor.cast(pa.string())
     for decimals in sorted(set(by_code.values()) - {0}):

@@ -65,7 +65,7 @@ class AsOf:
 def balances(
     postings: Tables, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
 ) -> list[Balance]:
-    """Balances by account and currency; empty while there is no postings table.
+    """Sums balances by account and currency; empty while there is no postings table.
 
     A merchant's bookings are counted whole, with the provider's side of them. Sums are exact however large they are.
 
@@ -132,7 +132,7 @@ def owed(found: Sequence[Balance]) -> list[Owed]:
 
 
 def owed_parts(found: Sequence[Owed]) -> list[str]:
-    """The accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
+    """Lists the accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
     there = {name for one in found for name in one.parts}
     in_chart = [role.value for role in Role if role.value in there]
     return in_chart + sorted(there - set(in_chart))
@@ -215,7 +215,7 @@ def balances_over_time(
 
 
 def _stretch(span: timedelta) -> timedelta:
-    """The shortest of which the plot holds enough."""
+    """Chooses the shortest stretch of which the plot holds enough."""
     return next((one for one in _STRETCHES if span <= one * (STRETCHES_MAX - 1)), _STRETCHES[-1])
 
 

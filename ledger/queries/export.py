@@ -28,7 +28,7 @@ _MARKED = r"\A[=+\-@\t\r\n']"
 
 
 def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
-    """A table as cells that no spreadsheet calculates and every reader takes back as they were.
+    """Formats a table as cells that no spreadsheet calculates and every reader takes back as they were.
 
     Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236) begins with an apostrophe,
     and so does one that began with an apostrophe: without one leading apostrophe it is the text. ``numbers`` are text
@@ -179,7 +179,7 @@ class _Table:
     stream: str
 
     def span(self) -> tuple[int, int, int]:
-        """How many rows, and their least and last seq."""
+        """Counts the rows, and finds their least and last seq."""
         [found] = self.lake.ask(
             f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
         ).to_pylist()

@@ -79,11 +79,11 @@ class LedgerJournals(Journals):
         return [Rows(str(one.journal), one.stream, self.own_after(one)) for one in self.places]
 
     def tables(self, source: Source) -> list[Rows]:
-        """Returns the tables that an export takes."""
         return self.postings() if source == "postings" else self.journals()
 
     def after_row(self, named: str) -> AsOf:
-        """The moment after a row, which is named as `row` reads it; after the last one where the journal ends before.
+        """Returns the moment after a row, which is named as `row` reads it; after the last one where the journal ends
+        before.
 
         :raises RowUnreadable, StreamUnknown: it names none
         :raises LedgerUnreadable: a journal is damaged
@@ -129,7 +129,7 @@ class LedgerJournals(Journals):
         return self.first, key, ()
 
     def by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
-        """Keys of events by whose journal has their rows.
+        """Groups keys of events by the journal that has their rows.
 
         :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `of_event`
         """
@@ -140,7 +140,7 @@ class LedgerJournals(Journals):
         return found
 
     def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
-        """The whole story of an event, and what became of its bodies.
+        """Reads the whole story of an event, and what became of its bodies.
 
         :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `of_event` and `event_story`
         """
@@ -150,7 +150,7 @@ class LedgerJournals(Journals):
         return replace(story, others=others), body_statuses(at.stream, at.bodies, self.shared("redactions"), story.rows)
 
     def entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
-        """The first ``limit`` events of an entity.
+        """Reads the first ``limit`` events of an entity.
 
         :raises LedgerUnreadable: its journal is damaged
         """
@@ -158,7 +158,7 @@ class LedgerJournals(Journals):
         return entity_story(str(at.journal), entity_key, limit, at.stream)
 
     def _of_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
-        """A row of an entity that another journal goes on with is in the copy that this one began as."""
+        """Finds the journal that decides a row's entity now: this one may have the row in the copy that it began as."""
         holding = {one.stream: rows[0] for one, rows in self._holding(f"seq = {seq}")}
         row = holding.get(at.stream)
         if row is None:
@@ -169,7 +169,7 @@ class LedgerJournals(Journals):
         return next((one for one in same if self._decided(one, row)), at), f"{_BY_SEQ}{seq}"
 
     def _last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
-        """The last row up to ``seq`` of a journal; None: there is none."""
+        """Reads a journal's last row up to ``seq``; None where there is none."""
         lake = Lake(journal=str(places.journal))
         if "journal" not in lake:
             return None
@@ -177,7 +177,7 @@ class LedgerJournals(Journals):
         return next(iter(from_arrow(lake.ask(f"SELECT {_SEEN} FROM journal WHERE seq = ({last})"))), None)
 
     def _wrote(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
-        """The journal that first had the row; copies name their origin."""
+        """Finds the journal that first had the row; copies name their origin."""
         if row.seq > self.own_after(places):
             return places
         holding = [(one, rows[0]) for one, rows in self._holding(f"seq = {row.seq}")]
@@ -185,7 +185,7 @@ class LedgerJournals(Journals):
         return next((one for one in same if row.seq > self.own_after(one)), self.first)
 
     def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
-        """The journals that have such rows, with what tells whose they are."""
+        """Finds the journals that have such rows, with the columns that tell whose they are."""
         found = []
         for one in self.places:
             lake = Lake(journal=str(one.journal))
@@ -194,7 +194,7 @@ class LedgerJournals(Journals):
         return found
 
     def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
-        """The first of the rows that were decided in a journal."""
+        """Finds the first row that was decided in a journal."""
         own = (row for row in rows if self._decided(places, row))
         return min(own, key=lambda row: row.seq, default=None)
 

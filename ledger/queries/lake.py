@@ -80,7 +80,7 @@ class Lake:
         return self._tables[name]
 
     def ask(self, sql: str) -> pa.Table:
-        """The whole answer; ask for little, or set a LIMIT. ``sql`` begins with SELECT.
+        """Returns the whole answer; ask for little, or set a LIMIT. ``sql`` begins with SELECT.
 
         :raises LedgerUnreadable: a file is missing or damaged
         """
@@ -110,7 +110,7 @@ class Lake:
 
 
 def text(value: str) -> str:
-    """A text as a literal: whatever it holds, it is one."""
+    """Quotes a text as an SQL literal, whatever it holds."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -119,7 +119,7 @@ def moment(at: datetime) -> str:
 
 
 def one_of(column: str, values: Collection[str] | Collection[int]) -> str:
-    """``column IN (…)``; of no values, what is never true."""
+    """Returns ``column IN (…)``; without values a condition that is never true."""
     listed = ", ".join(text(value) if isinstance(value, str) else str(value) for value in values)
     return f"{column} IN ({listed})" if listed else "false"
 
@@ -130,6 +130,6 @@ def decided(since: datetime | None, until: datetime | None) -> list[str]:
 
 
 def all_of(conditions: Iterator[str] | Collection[str]) -> str:
-    """A WHERE clause; empty where there is nothing to hold."""
+    """Joins conditions into a WHERE clause; empty where there are none."""
     joined = " AND ".join(f"({one})" for one in conditions)
     return f"WHERE {joined}" if joined else ""

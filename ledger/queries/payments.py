@@ -102,7 +102,6 @@ class AmountWanted:
         return {minor for one in decimals if (minor := self._minor(one)) is not None}
 
     def is_of(self, amount_minor: int | None, currency: str | None) -> bool:
-        """Whether an amount is this one."""
         if amount_minor is None or currency is None or self.currency not in (None, currency):
             return False
         return self._minor(decimals_of(currency)) == amount_minor
@@ -113,7 +112,7 @@ class AmountWanted:
 
 
 def read_amount(words: str) -> AmountWanted | None:
-    """``12.50``, ``12.50 EUR``, ``EUR 1,250``; None: it is no amount."""
+    """Parses ``12.50``, ``12.50 EUR`` or ``EUR 1,250``; None: it is no amount."""
     found = _AMOUNT.fullmatch(words)
     if found is None or (found[1] and found[4]):
         return None
@@ -129,9 +128,9 @@ def find_payments(
     limit: int = FOUND_MAX,
     only: Collection[Decision] = (),
 ) -> Payments:
-    """The payments that a text names. A whole key of an event, a fact or an entity is that one alone; else whatever
-    has it in a key, as its account or merchant, or as its amount. An order id is looked for in bodies where nothing
-    else is found.
+    """Finds the payments that a text names. A whole key of an event, a fact or an entity finds that one alone. Else
+    whatever has the text in a key, as its account or merchant, or as its amount, is found. An order id is looked for in
+    bodies where nothing else is found.
 
     :param deadline: once it has passed, what is older isn't looked at
     :param order_field: the field of JSON and form bodies that holds order ids, such as ``metadata.order_id``; empty:
@@ -217,8 +216,8 @@ def _of_journal(
 def _newest(
     lake: Lake, where: str, after: int, limit: int, deadline: Deadline
 ) -> tuple[list[dict[str, Any]], datetime | None]:
-    """The newest rows after ``after`` that match, by their seq and key; and since when rows were looked at, where the
-    time wasn't enough for all.
+    """Reads the newest rows after ``after`` that match, by their seq and key. Where the time wasn't enough for all, it
+    also returns since when rows were looked at.
     """
     found: list[dict[str, Any]] = []
     most, rows = ROWS_PER_PAYMENT * limit, WINDOW_ROWS
@@ -250,7 +249,7 @@ def _payment(row: Mapping[str, Any], stream: str) -> Payment:
 
 
 def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
-    """Each line of a booking has the same amount: one of the first booking is what it came to."""
+    """Adds what each payment came to. All lines of a booking have one amount, so one of the first has it."""
     keys = [one.key for one in payments]
     found = lake.ask(
         f"SELECT {_KEY} AS key, seq, merchant, currency, amount_minor FROM postings "
@@ -287,7 +286,7 @@ def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str
 
 
 def _values_in(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
-    """The texts that stand at the path in a body: JSON, or a form."""
+    """Finds the texts that stand at the path in a body: JSON, or a form."""
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -308,7 +307,7 @@ def _values_of_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str]:
-    """The texts that stand at the path, wherever in the tree it begins."""
+    """Finds the texts that stand at the path, wherever in the tree it begins."""
     if depth > DEPTH_MAX:
         return
     if isinstance(tree, dict):

@@ -59,7 +59,6 @@ class PostingLine:
 
     @property
     def signed_minor(self) -> int:
-        """The change of the balance by this line."""
         return self.amount_minor if self.side == "debit" else -self.amount_minor
 
 
@@ -114,7 +113,7 @@ def postings(
 
 
 def _with_balances(rows: Sequence[Mapping[str, Any]], balances: dict[str, int]) -> tuple[PostingLine, ...]:
-    """``balances``: by currency, after the newest of the rows."""
+    """Adds to each row the balance after it. ``balances``: by currency, after the newest of the rows."""
     lines = []
     for row in rows:
         currency = row["currency"]

@@ -67,7 +67,7 @@ class Hit:
 
 
 def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> list[Hit]:
-    """The newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
+    """Finds the newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
 
     Tables of several journals come in their order, both alike.
 
@@ -105,7 +105,6 @@ def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[s
 
 
 def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
-    """Reads the newest matching decisions of one journal."""
     lake = Lake(journal=[journal], postings=[postings])
     booked = _of_bookings(wanted)
     if "journal" not in lake or (booked and "postings" not in lake):

@@ -44,7 +44,7 @@ class Receipt:
 
 
 def receipts_of(lake: Lake, event_keys: Collection[str]) -> list[Receipt]:
-    """The answers to deliveries of these events, oldest first; one more than `RECEIPTS_MAX` at most.
+    """Reads the answers to deliveries of these events, oldest first; one more than `RECEIPTS_MAX` at most.
 
     :raises LedgerUnreadable: the table ``receipts`` of ``lake`` is damaged
     """
@@ -88,7 +88,6 @@ class Delivery:
 
     @property
     def location(self) -> str:
-        """The place where Kafka holds or held the record."""
         one = self.first
         if one.offset == NOWHERE:
             return "nowhere: it was accepted as lost"
@@ -127,7 +126,8 @@ class EventStory:
 def event_story(
     journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None, stream: str = ""
 ) -> EventStory:
-    """The story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is about.
+    """Reads the story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is
+    about.
 
     Whether bodies are kept, and what was answered, is shown if the paths of these tables are given. A key that nothing
     is known of has no rows.
@@ -156,7 +156,7 @@ def event_story(
 
 
 def rows_of(lake: Lake, key: str) -> list[JournalRow]:
-    """The rows that a key names, whole, in seq order; one more than `ROWS_MAX` at most."""
+    """Finds the rows that a key names, whole, in seq order; one more than `ROWS_MAX` at most."""
     by_seq = _SEQ.fullmatch(key)
     if by_seq is None:
         # One after the other: looking through one column of a long journal takes half as long as through both.
@@ -169,7 +169,7 @@ def rows_of(lake: Lake, key: str) -> list[JournalRow]:
 
 
 def _rows(lake: Lake, condition: str) -> list[JournalRow]:
-    """First which, then what: files say which seqs they hold, so whole rows are read from those few alone."""
+    """Finds the seqs first, and then reads whole rows: files say which seqs they hold, so only those few are read."""
     found = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
     return _whole(lake, sorted(found["seq"].to_pylist())[: ROWS_MAX + 1])
 
@@ -187,7 +187,6 @@ def _deliveries(rows: Sequence[JournalRow], kept: Set[str] | None) -> list[Deliv
 
 
 def _by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
-    """The rows of each item together, in the items' order."""
     by_item: dict[int, list[JournalRow]] = {}
     for row in rows:
         by_item.setdefault(row.item_seq, []).append(row)
@@ -195,7 +194,7 @@ def _by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
 
 
 def _source(first: JournalRow) -> str | None:
-    """The receiver's path, from the record's headers."""
+    """Reads the receiver's path from the record's headers."""
     headers = orjson.loads(first.headers) if first.headers else {}
     found = headers.get("ce_source") if isinstance(headers, dict) else None
     return found if isinstance(found, str) else None
@@ -271,7 +270,7 @@ class EntityStory:
 
 
 def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream: str = "") -> EntityStory:
-    """The first ``limit`` events of an entity; none of one that nothing is known of.
+    """Reads the first ``limit`` events of an entity; none of one that nothing is known of.
 
     A running balance is that in Kafka's order. Where an event was applied late, after later ones (``out_of_order``),
     the order of booking was another; the last balance is the same.

@@ -48,7 +48,7 @@ class UnknownEvents:
 
     @property
     def what(self) -> str:
-        """The type, and what of it isn't known where that is something else."""
+        """The type, and the field and value that aren't known, where they are the reason."""
         return self.event_type if self.code == TYPE else f"{self.event_type}, {self.code}"
 
     @property

@@ -39,7 +39,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Begins the keys of the provider's entities."""
+        """The beginning of the keys of the provider's entities."""
         return of_tenant(self.tenant, self.provider) + ":"
 
     def literals(self) -> dict[str, str]:
@@ -81,12 +81,12 @@ def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
 
 
 def differences(session: SparkSession) -> DataFrame:
-    """Everything in which the two disagree, one row each, in the columns of `ledger.reconciliations` but the run's."""
+    """Finds every difference, one row each, in the columns of `ledger.reconciliations` but the run's."""
     return session.sql(_DIFFERENCES)
 
 
 def figures(session: SparkSession) -> dict[str, int]:
-    """How many facts of the report were compared, and what of either side couldn't be."""
+    """Counts the report's facts that were compared, and what of either side couldn't be."""
     [row] = session.sql(_FIGURES).toArrow().to_pylist()
     return {name: int(count) for name, count in row.items()}
 
@@ -98,7 +98,6 @@ def totals(session: SparkSession) -> list[dict[str, Any]]:
 
 
 def _text(value: str) -> str:
-    """An SQL literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

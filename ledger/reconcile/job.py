@@ -110,13 +110,13 @@ def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) 
 
 
 def role_of(movement: Movement) -> Role:
-    """The account of a movement's booking that isn't the provider's clearing account."""
+    """Returns the account of a movement's booking that isn't the provider's clearing account."""
     debit, credit = BOOKINGS[movement]
     return credit if debit is Role.CLEARING else debit
 
 
 def direction_of(movement: Movement) -> int:
-    """1 for money that comes to us, -1 for money that is taken."""
+    """Returns 1 for money that comes to us, -1 for money that is taken."""
     return 1 if BOOKINGS[movement][0] is Role.CLEARING else -1
 
 
@@ -137,7 +137,7 @@ def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterat
 
 
 def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
-    """In the order of `LINES_SCHEMA`."""
+    """Returns a line's values in the order of `LINES_SCHEMA`."""
     fact = line.fact
     return (
         line.line,
@@ -175,7 +175,7 @@ class ReconcileImpossible(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From when (included) to when (excluded) the ledger's facts are looked for; None: by the report's own dates."""
+    """The period in which the ledger's facts are looked for: ``until`` is excluded. None: by the report's own dates."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -237,7 +237,7 @@ def run(
     settings: LedgerSettings,
     clock: Clock,
 ) -> Reconciliation:
-    """As `reconcile`, with a Spark session of its own, while everything may go on running."""
+    """Runs `reconcile` with a Spark session of its own, while everything may go on running."""
     work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
@@ -341,7 +341,7 @@ def _account(wanted: Wanted, staged: Staged) -> str | None:
 
 
 def _pin(books: Books) -> list[_Pinned]:
-    """The postings first, so that the journal has whatever they reflect. A journal that hasn't begun isn't there."""
+    """Pins the postings first, so that the journal has whatever they reflect; leaves out unbegun journals."""
     found = [_pinned(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
     if not found:
         raise ReconcileImpossible(f"there is no journal at {books.tables[0][0]}: nothing has been decided yet")

@@ -126,7 +126,7 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
 
 
 def _why_not(difference: Difference, wanted_of_report: str) -> str:
-    """Empty where its event can be made."""
+    """Explains why a difference's event can't be made; empty where it can."""
     if not difference.absent:
         return f"the journal knows it: {difference.decision} ({difference.event_name})"
     if difference.entity_key is None:
@@ -156,7 +156,7 @@ def _made(repair: Repair, difference: Difference) -> Made:
 
 
 def _amount_minor(difference: Difference) -> int:
-    """As a webhook gives it: above zero when it goes the movement's own way."""
+    """Returns the amount as a webhook gives it: above zero when it goes the movement's own way."""
     return direction_of(Movement(difference.movement or "")) * (difference.reported_minor or 0)
 
 

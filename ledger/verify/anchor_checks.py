@@ -67,7 +67,7 @@ class AnchorsHold(Invariant):
 
 
 def _heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
-    """The last seq of each commit, and the chain's head after it."""
+    """Yields the last seq of each commit, and the chain's head after it."""
     head = evidence.base.chain
     yield evidence.base.seq, head
     for commit in evidence.commits():
@@ -107,7 +107,7 @@ def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
 
 
 def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]:
-    """Offset and anchor of every record that names the audit log; there is one for live and test traffic."""
+    """Reads offset and anchor of every record that names the audit log; there is one for live and test traffic."""
     topic = topics_of("live").anchors
     ends = evidence.kafka.ends([topic]).get(topic, {})
     for offset, record in anchor_records(evidence.kafka, STREAM, ends):

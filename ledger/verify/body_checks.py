@@ -133,7 +133,8 @@ class BodiesWhole(Invariant):
 
 
 def _unpublished(retained: Retained | None) -> str:
-    """Whether a row is of a dead letter that wasn't on its topic when retention dropped bodies: it kept the body.
+    """Returns the SQL condition that a row is of a dead letter that wasn't on its topic when retention dropped bodies:
+    it kept the body.
 
     The journal's ``published_upto`` doesn't tell: after a recovery all are published again.
     """
@@ -143,8 +144,9 @@ def _unpublished(retained: Retained | None) -> str:
 
 
 def _had_its_time(retained: Retained | None) -> str:
-    """Whether retention could drop a body after a row that refers to it and before the next one, which may have come
-    when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body again.
+    """Returns the SQL condition that retention could drop a body after a row that refers to it and before the next one.
+    That one may have come when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body
+    again.
     """
     if retained is None:
         return "false"

@@ -36,7 +36,7 @@ _MERCHANT = "any"
 
 
 class BodyFact(NamedTuple):
-    """As `FACTS` has it."""
+    """A row of `FACTS`, without the columns of the journal."""
 
     payment: str | None
     problem: str | None = None
@@ -44,7 +44,7 @@ class BodyFact(NamedTuple):
 
 
 def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) -> Iterator[pa.RecordBatch]:
-    """Rows of `COLUMNS` to rows of `FACTS`."""
+    """Turns rows of `COLUMNS` into rows of `FACTS`."""
     adapters = build_adapters(settings)
     for batch in batches:
         rows = batch.to_pylist()
@@ -98,7 +98,7 @@ def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
 
 
 def _shapes(lines: list[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
-    """Lines without the merchant, which the directory named and no body does."""
+    """Returns the lines without the merchant, which the directory named and no body does."""
     return [
         (_without_merchant(line["account"]), line["side"], line["amount_minor"], line["currency"]) for line in lines
     ]

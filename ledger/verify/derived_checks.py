@@ -45,7 +45,7 @@ _PORTION = pa.schema([("after_seq", pa.int64()), ("until_seq", pa.int64())])
 
 
 def _other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
-    """Lines that only one side has; the last portion has no end, for lines beyond the journal."""
+    """Finds lines that only one side has; the last portion has no end, for lines beyond the journal."""
     rows_max = evidence.engine.portion_rows
     for after in range(evidence.base.seq, max(mark, evidence.base.seq + 1), rows_max):
         until = after + rows_max if after + rows_max < mark else sys.maxsize
@@ -133,12 +133,12 @@ def pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
 
 
 def _key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
-    """Both halves of each key's hash."""
+    """Returns both halves of each key's hash."""
     return _signed(_fixed(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
 
 
 def _fixed(texts: list[bytes], size: int) -> np.ndarray:
-    """The first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
+    """Returns the first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
     found = np.zeros((len(texts), size), "u1")
     if len(sizes := set(map(len, texts))) > 1:
         texts = [text.ljust(max(sizes), b"\0") for text in texts]
@@ -148,7 +148,7 @@ def _fixed(texts: list[bytes], size: int) -> np.ndarray:
 
 
 def _signed(raw: bytes) -> np.ndarray:
-    """Eight bytes each, in their order: as ``hash_number`` of the engines' preludes reads their hex."""
+    """Reads each eight bytes as a number in their order, as ``hash_number`` of the engines' preludes reads hex."""
     return (np.frombuffer(raw, ">u8").astype("u8") ^ _SIGN).view("i8")
 
 
@@ -201,7 +201,7 @@ def _other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
 
 
 def _hex(number: int) -> str:
-    """Half a hash, as it was before ``hash_number`` or `_signed` read it."""
+    """Formats half a hash as it was before ``hash_number`` or `_signed` read it."""
     return f"{number + int(_SIGN):016x}"
 
 
@@ -221,7 +221,7 @@ _OTHER_PAIRS = """
 
 
 def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """How many keys and items the index holds; what isn't as many as the journal's."""
+    """Counts the keys and items of the index, and finds counts that aren't the journal's."""
     [keys] = evidence.rows(
         """
         SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) - count(*) FILTER (WHERE releases) AS event,
@@ -294,7 +294,9 @@ def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
 
 
 def _seq_and_time(record: Record) -> tuple[int, Any]:
-    """A letter without a copy of the record says both behind the prefix of KIP-1191's headers."""
+    """Reads both of a dead letter. A letter without a copy of the record has them behind the prefix of KIP-1191's
+    headers.
+    """
     texts = {
         name.removeprefix(KIP_1191): raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None
     }

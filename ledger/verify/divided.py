@@ -19,7 +19,7 @@ from ledger.verify.views import journal_sql
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """``streams``: by the name of each that takes a part of the topic, the names of its journals."""
+    """The division of a topic. ``streams``: by the name of each that takes a part of it, the names of its journals."""
 
     topic: str
     streams: Mapping[str, Sequence[str]]

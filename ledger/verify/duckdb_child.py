@@ -88,12 +88,11 @@ class Database:
         self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {sql}")
 
     def add_result(self, name: str, sql: str) -> None:
-        """Kept on disk where memory is short. Rows stay in the order of the query."""
+        """Keeps the result, on disk where memory is short. Rows stay in the order of the query."""
         self.connection.execute(f"DROP TABLE IF EXISTS {name}")
         self.connection.execute(f"CREATE TEMP TABLE {name} AS {sql}")
 
     def write(self, path: str, sql: str) -> None:
-        """Writes what a query finds to a Parquet file."""
         reader = self.connection.sql(sql).to_arrow_reader(ROWS_PER_BATCH)
         with pq.ParquetWriter(path, reader.schema) as writer:
             for batch in reader:

@@ -54,7 +54,9 @@ class EngineStoodStill(EngineFailed):
 
 
 class DuckDb:
-    """`Engine` by a child process. It is started again, with all that was named, after it was killed or has died."""
+    """Implements `Engine` by a child process. It is started again, with all that was named, after it was killed or has
+    died.
+    """
 
     joined = "string_agg(row_hash, '' ORDER BY seq)"
     portion_rows = 500_000
@@ -105,7 +107,7 @@ class DuckDb:
         self._make(name, "add_result", name, sql)
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
-        """As `Engine.add_read`, in this process."""
+        """Does what `Engine.add_read` says, in this process."""
         source = self._new_file()
         self._do("write", source, sql)
         with pq.ParquetFile(source) as rows:
@@ -181,14 +183,14 @@ class DuckDb:
 
 
 def schema_of(columns: str) -> pa.Schema:
-    """The columns of ``seq bigint, problem string``."""
+    """Parses columns such as ``seq bigint, problem string``."""
     types = {"bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(", "))])
 
 
 @contextlib.contextmanager
 def duckdb_engine(data_dir: Path, memory: str) -> Iterator[DuckDb]:
-    """An engine with a folder of its own in the data folder, which its owner alone may read."""
+    """Opens an engine with a folder of its own in the data folder, which its owner alone may read."""
     for left in data_dir.glob(f"{FOLDER}*"):
         process = left.name.removeprefix(FOLDER).partition("-")[0]
         if process.isdigit() and not psutil.pid_exists(int(process)):

@@ -45,11 +45,11 @@ class Engine(Protocol):
         """
 
     def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
-        """A query's rows, or its first ones."""
+        """Returns a query's rows, or its first ones."""
 
 
 def prelude(engine: str) -> list[str]:
-    """The statements that make an engine understand the promises."""
+    """Reads the statements that make an engine understand the promises."""
     text = (HERE / "preludes" / f"{engine}.sql").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [statement for statement in "\n".join(lines).split(";") if statement.strip()]

@@ -102,12 +102,11 @@ class Lake:
 
     @property
     def audit_log(self) -> Location:
-        """The audit log; of all streams."""
+        """The audit log of all streams."""
         return self.places.lake / "acts"
 
 
 def reads(lake: Lake, shard: Shard, topic: str, partition: int) -> bool:
-    """Whether a stream's shard reads a partition of a topic."""
     return topic != topics_of(lake.mode).events or shard.reads(partition)
 
 
@@ -212,7 +211,7 @@ class Evidence:
 
     @property
     def own_after(self) -> int:
-        """Rows up to here are those of the journal that this one began as a copy of."""
+        """The last row of the journal that this one began as a copy of; rows after it are its own."""
         return own_after(self.state.notes)
 
     @property
@@ -228,15 +227,14 @@ class Evidence:
         return reads(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """The result of a query, for results that are small by construction."""
+        """Returns a query's result; only for results that are small by construction."""
         return self.engine.ask(sql)
 
     def sample(self, sql: str) -> list[dict[str, Any]]:
-        """At most ``sample_max`` rows of a query's result."""
+        """Returns at most ``sample_max`` rows of a query's result."""
         return self.engine.ask(sql, self.sample_max)
 
     def search(self, promise: str) -> list[dict[str, Any]]:
-        """A sample of what offends a promise."""
         return self.sample(read_promise(promise).sql)
 
     def add_rows(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -244,7 +242,7 @@ class Evidence:
         self.engine.add_table(name, pa.Table.from_pylist(list(rows), schema).to_batches(), schema)
 
     def commits(self) -> Sequence[CommitDigest]:
-        """Every commit in order, one a commit; ``commits`` and ``chain_heads`` are named then."""
+        """Reads every commit in order; ``commits`` and ``chain_heads`` are named then."""
         if self._commits is None:
             self.engine.add_result("commits", COMMITS.format(joined=self.engine.joined))
             columns = "batch_seq, last_seq, decided_at, digest"
@@ -259,11 +257,11 @@ class Evidence:
         return self._commits
 
     def taken_back(self) -> int:
-        """Lines of other movements than captures and payouts, among the rows that are looked at."""
+        """Counts lines of other movements than captures and payouts, among the rows that are looked at."""
         return self._count(_TAKEN_BACK)
 
     def nameless(self) -> int:
-        """Bookings whose entity is a merchant account as a whole."""
+        """Counts bookings whose entity is a merchant account as a whole."""
         return self._count(_NAMELESS)
 
     def _count(self, sql: str) -> int:
@@ -273,13 +271,13 @@ class Evidence:
         return self._counts[sql]
 
     def last_row_age_s(self) -> float:
-        """Since the journal's last row was decided; 0 of an empty one."""
+        """Returns the time since the journal's last row was decided; 0 for an empty one."""
         commits = self.commits()
         return (self.now - commits[-1].decided_at).total_seconds() if commits else 0.0
 
     @property
     def since(self) -> int:
-        """The first row that is looked at; 1: all are."""
+        """The first row that is looked at; 1 where all are."""
         return self.base.seq + 1
 
     @property
@@ -291,7 +289,7 @@ class Evidence:
         return None if self.is_whole else not_looked_at
 
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, partition, first and next offset, as the journal's metadata has them.
+        """Yields topic, partition, first and next offset, as the journal's metadata has them.
 
         Where not all rows are looked at, the first offset is the lowest one among them.
         """
@@ -303,7 +301,7 @@ class Evidence:
                 yield topic, number, start, until
 
     def spans(self) -> Iterator[Span]:
-        """As `partitions`, of every history."""
+        """Yields the spans of every history, as `partitions` does of the last ones."""
         for topic, history in sorted(self.state.histories.items()):
             for ended in history.ended:
                 for number, until in sorted(ended.end.items()):
@@ -313,5 +311,4 @@ class Evidence:
             yield Span(topic, self.state.history(topic).number, number, start, until)
 
     def _lowest(self, life: str, number: int, until: int) -> int:
-        """The lowest offset among the rows that are looked at."""
         return self.lowest.get((life, number), until)

@@ -60,7 +60,7 @@ def gather(
     index: Index | None,
     options: Options,
 ) -> Evidence:
-    """Derived things first, then the journal, then Kafka: so each may only be behind the one that comes after it."""
+    """Opens derived things first, then the journal, then Kafka: so each may only be behind the next one."""
     postings = _postings(lake)
     has_receipts = lake.is_ledger and _add_receipts(engine, lake, kafka)
     anchors = topics_of(lake.mode).anchors
@@ -191,7 +191,7 @@ class OtherShard:
 
 
 def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
-    """The shards beside one; without those that have no journal yet."""
+    """Finds the shards beside one, without those that have no journal yet."""
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
     there = [one for one in lakes if has_table(str(one.journal))]
     return [OtherShard(one, JournalReader(str(one.journal)).state(), _postings(one)) for one in there]
@@ -219,7 +219,7 @@ def _add_every(
     shard: Shard,
     since: int | datetime | None,
 ) -> None:
-    """The views ``postings``, ``every_row`` and ``every_line``.
+    """Names the views ``postings``, ``every_row`` and ``every_line``.
 
     ``stream`` is whose journal a row is in, ``recent`` whether it is to be looked at; ``mine`` is by the first one's
     shard.
@@ -269,7 +269,7 @@ RECORDS_PER_BATCH = 10_000
 
 
 def _add_receipts(engine: Engine, lake: Lake, kafka: Kafka) -> bool:
-    """The view ``receipts``: those that were collected; where none were yet, those on their topic."""
+    """Names the view ``receipts``: those that were collected; where none were yet, those on their topic."""
     if has_table(str(lake.receipts)):
         engine.add_delta("receipts", lake.receipts, open_table(str(lake.receipts)).version())
         return True
@@ -297,7 +297,7 @@ def _receipt(line: bytes) -> dict[str, Any] | None:
 
 
 def _sources(engine: Engine, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, str], Ends]:
-    """The journals that are read under these names, and what each topic holds; without those that aren't there."""
+    """Names the journals that are read, and returns what each topic holds; those that aren't there are left out."""
     sources: dict[str, str] = {}
     ends: Ends = {}
     for number, name in enumerate(sorted({source_of(topic) for topic in topics})):

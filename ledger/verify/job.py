@@ -123,7 +123,7 @@ ERROR_CHARS_MAX = 500
 
 
 class Watch:
-    """How far a verification is; this one shows nothing."""
+    """Shows how far a verification is; this one shows nothing."""
 
     def begins(self, invariants: int) -> None:
         """Takes how many invariants will be checked."""
@@ -148,7 +148,7 @@ def run(
     watch: Watch,
     lake: Location,
 ) -> Report:
-    """Verifies one stream, while everything may go on running: by DuckDB in a process of its own, or by Spark where
+    """Verifies one stream, while everything may go on running. DuckDB does it in a process of its own, or Spark where
     the ledger's master is a cluster.
 
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
@@ -172,7 +172,7 @@ def run(
 def open_engine(
     settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: Watch
 ) -> Iterator[Engine]:
-    """The engine for a journal of so many rows."""
+    """Opens the engine for a journal of so many rows."""
     if settings.is_local:
         with duckdb_engine(data_dir, settings.verify.memory) as engine:
             engine.progress = watch.gets_on
@@ -198,7 +198,7 @@ def verify(
     watch: Watch | None = None,
     names: Collection[str] = (),
 ) -> Report:
-    """As `run`, with an engine and a Kafka that are passed in.
+    """Does what `run` does, with an engine and a Kafka that are passed in.
 
     :param names: the invariants to check; empty: all
     """
@@ -244,13 +244,13 @@ def explain(name: str) -> str:
 
 
 def invariant_types() -> dict[str, type[Invariant]]:
-    """All invariants by name, in the order in which they are checked; those of ``--deep`` alone are the last."""
+    """Lists all invariants by name, in the order in which they are checked; those of ``--deep`` alone are the last."""
     of_every_look: dict[str, type[Invariant]] = {one.name: type(one) for one in INVARIANTS}
     return of_every_look | {one.name: one for one in OF_DEEP_ALONE}
 
 
 def _left_out(evidence: Evidence) -> frozenset[str]:
-    """Invariants that this stream isn't asked about."""
+    """Finds the invariants that this stream isn't asked about."""
     shard = evidence.shard
     of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
     alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()
@@ -259,7 +259,7 @@ def _left_out(evidence: Evidence) -> frozenset[str]:
 
 
 def _index(lake: Lake) -> tuple[Index | None, str]:
-    """The key index beside its writer; where it can't be opened, why."""
+    """Opens the key index beside its writer; where it can't be opened, it returns why."""
     if not any(lake.index.glob("epoch-*")):
         return None, f"there is no key index in {lake.index}; verify where the processor runs, or start it there"
     try:
@@ -284,7 +284,9 @@ def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
 
 
 def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:
-    """A check that can't be run has not been passed: what stopped it is its offender, or why it isn't made now."""
+    """Checks an invariant. A check that can't be run has not been passed: what stopped it is its offender, or why it
+    isn't made now.
+    """
     try:
         finding = invariant.check(evidence)
     except Exception as failed:

@@ -36,25 +36,25 @@ class Kafka(Protocol):
     """The part of Kafka that a verification reads."""
 
     def ends(self, topics: Sequence[str]) -> Ends:
-        """A topic that doesn't exist is left out."""
+        """Returns the ends of each topic; a topic that doesn't exist is left out."""
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
-        """When the first record at or after an offset was written; None where there is none, or it has no time.
+        """Returns when the first record at or after an offset was written; None where there is none, or it has no time.
 
         :raises KafkaUnreachable: it doesn't answer
         """
 
     def records(self, topic: str) -> Iterator[tuple[int, Record]]:
-        """All that a topic holds now, with the partition of each record.
+        """Yields all records that a topic holds now, with the partition of each.
 
         :raises KafkaUnreachable: it doesn't answer
         """
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Kafka's own id of each topic; one that doesn't exist is left out."""
+        """Returns Kafka's own id of each topic; one that doesn't exist is left out."""
 
     def records_at(self, points: Collection[Point]) -> Mapping[Point, Record]:
-        """The record at each offset; a point that Kafka holds no record for is left out.
+        """Returns the record at each offset; a point that Kafka holds no record for is left out.
 
         :raises KafkaUnreachable: it doesn't answer
         """
@@ -110,7 +110,7 @@ class RealKafka:
 
 
 def anchor_records(kafka: Kafka, stream: str, ends: dict[int, tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of what the anchors' topic holds of a stream below ``ends``, by seq."""
+    """Reads offset and bytes of a stream's anchors on their topic below ``ends``, by seq."""
     if not any(high > low for low, high in ends.values()):
         return
     until, key = max(high for _, high in ends.values()), stream.encode()
@@ -123,7 +123,7 @@ def anchor_records(kafka: Kafka, stream: str, ends: dict[int, tuple[int, int]]) 
 
 
 def _seq_in(anchor: bytes) -> int:
-    """The seq that an anchor names; -1 of what isn't one."""
+    """Returns the seq that an anchor names; -1 for a record that isn't an anchor."""
     try:
         seq = orjson.loads(anchor)["seq"]
     except (ValueError, KeyError, TypeError):

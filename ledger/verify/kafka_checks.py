@@ -44,7 +44,7 @@ class OffsetsAccounted(PromiseInvariant):
 
 
 def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row of the promise as its problem is told; one for each offset of a gap."""
+    """Describes the problem of a promise's row; once for each offset of a gap."""
     about = {name: row[name] for name in ("problem", "topic", "partition")}
     held = None if row["high"] is None else [row["low"], row["high"]]
     match row["problem"]:
@@ -111,7 +111,7 @@ class InFlight(PromiseInvariant):
 
 
 def _undecided(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
-    """Topic, partition, next offset, and how many offsets wait behind it."""
+    """Yields topic, partition, next offset, and how many offsets wait behind it."""
     for topic in evidence.state.marks:
         if is_sparse(topic):
             continue
@@ -146,7 +146,7 @@ SLACK = timedelta(seconds=60)
 
 
 def settled_before(evidence: Evidence) -> datetime:
-    """Before this moment everything that was answered is decided: the oldest record that isn't is younger."""
+    """Returns the moment before which all that was answered is decided: the oldest undecided record is younger."""
     topic = topics_of(evidence.lake.mode).events
     marks = evidence.every_mark.get(topic, {})
     waiting = (

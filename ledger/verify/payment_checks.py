@@ -12,7 +12,7 @@ MOVED_VIEW, NAMED_VIEW = "moved", "named_lines"
 
 
 class _OfPayments(PromiseInvariant):
-    """``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
+    """An invariant of payments. ``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
 
     def __init__(self, bodies: BodyFacts | None = None) -> None:
         self.bodies = bodies

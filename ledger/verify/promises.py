@@ -15,7 +15,7 @@ NOTE = "--"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """``sentence`` is for an accountant; ``text`` is the file as it stands; ``sql`` selects offenders."""
+    """A promise. ``sentence`` is for an accountant; ``text`` is the file as it stands; ``sql`` selects offenders."""
 
     name: str
     sentence: str

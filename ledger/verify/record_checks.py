@@ -176,7 +176,7 @@ def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
 
 
 def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
-    """The rows that decided them; none of an offset that one row for several stands for."""
+    """Reads the rows that decided them; none of an offset that one row for several stands for."""
     if not points:
         return []
     evidence.add_rows(
@@ -246,7 +246,7 @@ RECORDS_PER_BATCH = 10_000
 
 
 def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
-    """Compares all of them; what differs there is looked at by itself."""
+    """Compares all records; what differs is compared again by itself."""
     doubtful: list[JournalRow] = []
     for topic in sorted({one.topic for one in stretches}):
         evidence.engine.add_table("held_records", _records(evidence, topic), _RECORDS)
@@ -274,7 +274,6 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
 
 
 def _records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
-    """Reads a topic's records, as far as they are compared."""
     rows = (_compared(partition, record) for partition, record in evidence.kafka.records(topic))
     while some := list(islice(rows, RECORDS_PER_BATCH)):
         yield pa.RecordBatch.from_pylist(some, _RECORDS)

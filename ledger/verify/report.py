@@ -56,7 +56,7 @@ class Invariant(ABC):
         unknown: str | None = None,
         not_checked: str | None = None,
     ) -> Finding:
-        """The answer, with ``evidence.sample_max`` of the offenders at most; no more are looked for."""
+        """Builds the answer, with ``evidence.sample_max`` of the offenders at most; no more are looked for."""
         sample = tuple(islice(offenders, evidence.sample_max))
         return Finding(self.name, self.sentence, sample, figures or {}, unknown, not_checked)
 
@@ -94,7 +94,7 @@ def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Findings about the journal at ``version``, whose last row is ``seq``."""
+    """The findings about the journal at ``version``, whose last row is ``seq``."""
 
     stream: str
     version: int

@@ -29,7 +29,7 @@ class ReportsAgree(Invariant):
 
 
 def _newest_of_each(evidence: Evidence) -> list[Reconciliation]:
-    """The runs that no later one replaces: they say what is open still."""
+    """Finds the runs that no later one replaces: they say what is open still."""
     shared = evidence.lake.places.shared
     found: dict[tuple[object, ...], list[Reconciliation]] = {}
     for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).runs():

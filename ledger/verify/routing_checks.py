@@ -37,7 +37,7 @@ _POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("at_off
 
 
 class TopicDivided(PromiseInvariant):
-    """Asked where each of several streams of a topic says what it takes (`ledger.verify.divided`)."""
+    """Checked where each of several streams of a topic says what it takes (`ledger.verify.divided`)."""
 
     name = "topic_divided"
 
@@ -94,7 +94,6 @@ class Passed:
 
 
 def _held(evidence: Evidence, row: dict[str, Any]) -> Passed | None:
-    """Returns the offsets that Kafka still holds."""
     topic, partition = row["topic"], row["partition"]
     low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
     low, high = max(low, row["low"]), min(high, row["high"])
@@ -102,7 +101,9 @@ def _held(evidence: Evidence, row: dict[str, Any]) -> Passed | None:
 
 
 def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where]:
-    """Offsets by chance, with what the stream took then. Where a topic has several histories the newest one counts."""
+    """Chooses offsets by chance, with what the stream took then. Where a topic has several histories the newest one
+    counts.
+    """
     ends = list(accumulate(span.high - span.low for span in spans))
     total = ends[-1] if ends else 0
     chosen = random.Random(seed).sample(range(total), min(count, total))  # noqa: S311 - chance, no secret
@@ -115,7 +116,6 @@ def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where
 
 
 def _own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
-    """Finds the points that the stream took."""
     rows = [{"topic": topic, "partition": partition, "at_offset": offset} for topic, partition, offset in points]
     if not rows:
         return set()

@@ -21,7 +21,7 @@ _SQL_TYPES = {"int32": "int", "int64": "bigint"}
 
 
 def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more: str = "") -> str:
-    """The rows of a journal's table with what follows from each by itself.
+    """Selects the rows of a journal's table with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
@@ -51,14 +51,16 @@ def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more:
 
 
 def row_hash_sql() -> str:
-    """`journal.schema.row_hashes`. A handler's own error of a conflict's name comes with the handler's version."""
+    """Computes `journal.schema.row_hashes` in SQL. A handler's own error of a conflict's name comes with the handler's
+    version.
+    """
     texts = [f"coalesce({_as_text(name)}, chr(0))" for name in HASHED_COLUMNS]
     texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
     return f"sha256_of(concat_ws(chr(31), {', '.join(texts)}))"
 
 
 def mine_sql(shard: Shard, instead: str = "NULL") -> str:
-    """`journal.shards.decides`. ``instead``: the column with the partition; of postings there is none."""
+    """Computes `journal.shards.decides` in SQL. ``instead``: the column with the partition; postings have none."""
     if shard.count == 1:
         return "true"
     return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"
@@ -158,9 +160,9 @@ def base_before(
     anchors: Iterable[tuple[int, bytes]],
     keys: AnchorKeys,
 ) -> Base:
-    """The row before the first one that is looked at: the last one that an anchor names before ``since``, so that
-    the chain is known from there on. Where there is no such anchor, the end of a commit. Of a ``since`` beyond the
-    journal's last row that is the last row.
+    """Finds the row before the first one that is looked at: the last one that an anchor names before ``since``, so that
+    the chain is known from there on. Without such an anchor it is the end of a commit. For a ``since`` beyond the
+    journal's last row it is that row.
 
     :param engine: with the view ``whole``
     :param since: a seq, or when a row was decided
@@ -180,7 +182,7 @@ def base_before(
 
 
 def _first_since(engine: Engine, since: datetime) -> int:
-    """The first row that was decided then or later; past the last one where none was."""
+    """Finds the first row that was decided then or later; past the last one where none was."""
     [found] = engine.ask(
         f"SELECT min(CASE WHEN unix_micros(decided_at) >= {to_micros(since)} THEN seq END) AS first, "  # noqa: S608
         "max(seq) AS last FROM whole"
