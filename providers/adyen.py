@@ -120,7 +120,7 @@ class AdyenAdapter(JsonAdapter):
             yield Named(reference, code + LOST, account, entity, occurred_at, (*key, LOST.removeprefix(".")))
 
     def event_key(self, named: Named) -> str:
-        """The code is in it already."""
+        """Leaves out the type: the code is among its names already."""
         return join_key(NAME, *(named.key or ()))
 
     def entity_key(self, named: Named) -> str:
@@ -145,7 +145,7 @@ class AdyenAdapter(JsonAdapter):
 
 
 def _items(document: object) -> list[dict[str, Any]]:
-    """The items without their wrappers: at least one, or nothing would be proven by checking them all.
+    """Returns the items without their wrappers: at least one, or nothing would be proven by checking them all.
 
     :raises Unparseable: not a standard notification
     """
@@ -160,7 +160,7 @@ def _unwrap(wrapper: object) -> dict[str, Any]:
 
 
 def _signed_by(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
-    """The index of the key that signed the item."""
+    """Returns the index of the key that signed the item."""
     signature = object_at(item, "additionalData").get("hmacSignature")
     if signature is None or signature == "":
         raise SignatureInvalid("missing")
@@ -174,7 +174,7 @@ def _signed_by(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
 
 
 def signed_bytes(item: Mapping[str, Any]) -> bytes:
-    """The eight fields; one that is missing or null is empty.
+    """Joins the eight signed fields; one that is missing or null is empty.
 
     A ``:`` is allowed in merchantReference only: with one in another field too, two different items would have
     the same signed bytes.

@@ -144,7 +144,7 @@ def is_lost_at_once(item: Mapping[str, Any]) -> bool:
 
 
 def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
-    """The fact of one item; of its loss, where ``event_type`` ends with `LOST`.
+    """Reads the fact of one item; of its loss, where ``event_type`` ends with `LOST`.
 
     :raises MoneyInvalid: it moved money, and how much or which way can't be known
     :raises MovementUnknown: a value that decides it is in no table
@@ -226,7 +226,7 @@ def _method(item: Mapping[str, Any]) -> str | None:
 
 
 def _status(item: Mapping[str, Any]) -> str | None:
-    """The dispute's, None where there is none. Unsigned, like the rest of ``additionalData``."""
+    """Returns the dispute's status, None where there is none. It is unsigned, like the rest of ``additionalData``."""
     status = object_at(item, "additionalData").get("disputeStatus")
     return None if status is None else str(status)
 

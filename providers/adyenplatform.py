@@ -203,7 +203,7 @@ def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str
 
 
 def _queued_at(document: Mapping[str, Any]) -> datetime | None:
-    """The time that every kind of webhook has, under one of two names."""
+    """Reads the time that every kind of webhook has, under one of two names."""
     return time_of(document.get("timestamp")) or time_of(document.get("createdAt"))
 
 
@@ -217,7 +217,7 @@ def _account(data: Mapping[str, Any]) -> str:
 
 
 def _balance_account(data: Mapping[str, Any]) -> str:
-    """The balance account itself; "" where an event is about none."""
+    """Finds the balance account itself; "" where an event is about none."""
     holder = data.get("balanceAccount")
     named = optional_text(holder, "id") if isinstance(holder, dict) else None
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""

@@ -100,14 +100,14 @@ class BaseAdapter(ABC, Generic[D]):
 
     @abstractmethod
     def parsed(self, body: bytes) -> D:
-        """The document that an event's bytes are.
+        """Parses the document that an event's bytes are.
 
         :raises Unparseable: they are none
         """
 
     @abstractmethod
     def named(self, delivered: Delivered[D]) -> Iterable[Named]:
-        """The events that a document tells of, in their order.
+        """Names the events that a document tells of, in their order.
 
         :raises Unparseable: it names none for sure
         :raises ModeMismatch: an unsigned live flag says otherwise than the endpoint
@@ -122,7 +122,7 @@ class BaseAdapter(ABC, Generic[D]):
         """
 
     def fees(self, document: D, event_type: str) -> Sequence[MoneyFact]:  # noqa: ARG002 - for adapters that override it
-        """The fees that a document tells of, none of them zero, each a movement of its own.
+        """Reads the fees that a document tells of, none of them zero, each a movement of its own.
 
         :raises MoneyInvalid, MovementUnknown, Unparseable: as `fact`
         """
@@ -130,10 +130,10 @@ class BaseAdapter(ABC, Generic[D]):
 
     @abstractmethod
     def content(self, document: D, version: int) -> str:
-        """The content hash of an event, as that version made it."""
+        """Hashes an event's content, as that version made it."""
 
     def content_now(self, document: D, fact: MoneyFact | None) -> str:  # noqa: ARG002 - for adapters that override it
-        """The content hash as `content_version` makes it; ``fact`` is what the event reports for sure."""
+        """Hashes the content as `content_version` makes it; ``fact`` is what the event reports for sure."""
         return self.content(document, self.content_version)
 
     @abstractmethod
@@ -144,7 +144,7 @@ class BaseAdapter(ABC, Generic[D]):
         """
 
     def signed(self, request: Request) -> Signed:
-        """The body, signed in a header of its own; a provider that signs something else says what.
+        """Returns the proof: the body, signed in a header of its own. A provider that signs something else says what.
 
         :raises SignatureInvalid: ``missing``, ``several`` or ``malformed``
         """
@@ -155,7 +155,7 @@ class BaseAdapter(ABC, Generic[D]):
         return hex_mac(key, message)
 
     def proven(self, signed: Signed, keys: Sequence[Any]) -> int:
-        """The index of the key that signed.
+        """Returns the index of the key that signed.
 
         :raises SignatureInvalid: none did
         """
@@ -173,7 +173,7 @@ class BaseAdapter(ABC, Generic[D]):
         return self.read(Delivered(self.parsed(request.body), request, mode), request.body)
 
     def read(self, delivered: Delivered[D], body: bytes) -> list[Event]:
-        """The events of a document, each with the document's exact bytes."""
+        """Reads the events of a document, each with the document's exact bytes."""
         return [
             self._event(delivered, body, named._replace(event_type=event_type))
             for named in self.named(delivered)
@@ -237,7 +237,6 @@ class BaseAdapter(ABC, Generic[D]):
         return self.fact(document, event_type)
 
     def meaning_of(self, document: D, event_type: str) -> Meaning:  # noqa: ARG002 - for adapters that override it
-        """The table that the type is in."""
         return self.event_types.meaning_of(event_type)
 
     def event_key(self, named: Named) -> str:
@@ -292,7 +291,7 @@ class JsonAdapter(BaseAdapter[JsonObject]):
         return self.read(Delivered(an_object(request.document, "the body"), request, mode), request.body)
 
     def read_or_poison(self, item: object, body: bytes, request: Request, mode: Mode) -> list[Event]:
-        """The events of one item among several: one that can't be named costs only itself."""
+        """Reads the events of one item among several: an item that can't be named costs only itself."""
         try:
             return self.read(Delivered(an_object(item, "an event"), request, mode), body)
         except Unparseable as unreadable:

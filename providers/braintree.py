@@ -158,7 +158,7 @@ def signed_pair(key: ApiKey, payload: bytes) -> bytes:
 
 
 def _form(body: bytes) -> dict[str, bytes]:
-    """The fields of the form, each once.
+    """Parses the fields of the form, each once.
 
     :raises SignatureInvalid: ``malformed``; also where one comes twice, as readers differ on which counts
     """
@@ -179,7 +179,7 @@ def _form(body: bytes) -> dict[str, bytes]:
 
 
 def _notification(body: bytes) -> bytes:
-    """The XML within the form.
+    """Decodes the XML within the form.
 
     :raises Unparseable: not base64 in such a form
     """
@@ -194,7 +194,7 @@ def _notification(body: bytes) -> bytes:
 
 
 def _event_id(root: Element, subject: Element | None) -> str | None:
-    """``transaction/8gk2xz/2026-01-31T12:00:00Z``: what it is about, and when."""
+    """Builds ``transaction/8gk2xz/2026-01-31T12:00:00Z``: what it is about, and when."""
     timestamp = xml.text_of(root, "timestamp")
     reference = books.reference_of(subject)
     if subject is None or timestamp is None or reference is None:

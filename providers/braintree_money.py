@@ -76,12 +76,13 @@ def subject_of(root: Element) -> Element | None:
 
 
 def reference_of(subject: Element | None) -> str | None:
-    """The id of what the notification is about."""
     return text_of(subject, "id") or text_of(subject, "transaction-id") or text_of(subject, "payment-id")
 
 
 def payment_of(root: Element) -> str | None:
-    """The payment that the notification is about, else the subscription, disbursement, payment method or whatever."""
+    """Finds the payment that the notification is about, else the subscription, disbursement, payment method or
+    whatever.
+    """
     subject = subject_of(root)
     if subject is None:
         return None
@@ -92,7 +93,7 @@ def payment_of(root: Element) -> str | None:
 
 
 def account_of(root: Element) -> str:
-    """The merchant account, else the merchant that a platform got the notification for."""
+    """Finds the merchant account, else the merchant that a platform got the notification for."""
     subject = subject_of(root)
     if subject is None:
         return text_of(root, "source-merchant-id") or ""
@@ -106,8 +107,8 @@ def account_of(root: Element) -> str:
 
 
 def content_of(root: Element) -> str:
-    """The content hash over a notification's names and money: `COUNTS` of it, of what it is about, and of the
-    transactions and the merchant account there. Customers, cards, add-ons and histories may differ.
+    """Hashes a notification's names and money: `COUNTS` of it, of what it is about, and of the transactions and the
+    merchant account there. Customers, cards, add-ons and histories may differ.
     """
     subject = subject_of(root)
     transactions = [*children(subject, "transaction"), *children(child(subject, "transactions"), "transaction")]
@@ -123,7 +124,7 @@ def content_of(root: Element) -> str:
 
 
 def _counted(element: Element) -> dict[str, list[str]]:
-    """Every text of `COUNTS`: a field that comes several times is refused elsewhere."""
+    """Reads every text of `COUNTS`: a field that comes several times is refused elsewhere."""
     texts = {name: [(one.text or "").strip() for one in children(element, name)] for name in sorted(COUNTS)}
     return {name: found for name, found in texts.items() if any(found)}
 
@@ -192,7 +193,7 @@ def _is_outside(source: Element) -> bool:
 
 
 def _transaction(subject: Element, kind: str) -> Element | None:
-    """The transaction that it is about, however deep it stands."""
+    """Finds the transaction, however deep it stands."""
     if name_of(subject) == "transaction":
         return subject
     if name_of(subject) == "subscription":
@@ -201,12 +202,12 @@ def _transaction(subject: Element, kind: str) -> Element | None:
 
 
 def _charged_now(subscription: Element) -> Element | None:
-    """The newest of a subscription's transactions: the charge that the notification reports."""
+    """Finds the newest of a subscription's transactions: the charge that the notification reports."""
     return next(iter(_charges(subscription)), None)
 
 
 def _charges(subscription: Element) -> list[Element]:
-    """A subscription's transactions, the newest first; none where their order isn't known."""
+    """Lists a subscription's transactions, the newest first; none where their order isn't known."""
     charges = list(children(child(subscription, "transactions"), "transaction"))
     if len(charges) <= 1:
         return charges
@@ -217,8 +218,8 @@ def _charges(subscription: Element) -> list[Element]:
 
 
 def listed_before(root: Element, kind: str) -> dict[str, str]:
-    """The earlier transactions that the notification of a charge lists as well: by the type of each one's event the
-    transaction's id.
+    """Lists the earlier transactions in the notification of a charge: by the type of each one's event the transaction's
+    id.
     """
     subject = subject_of(root)
     if subject is None or not kind.startswith(_CHARGED) or name_of(subject) != "subscription":
@@ -242,7 +243,7 @@ def _listed(subject: Element, event_type: str) -> _Moved | None:
 
 
 def _captured(subject: Element, kind: str) -> _Moved | None:
-    """A sale, or the refund of one."""
+    """Reads a sale, or the refund of one."""
     transaction = _transaction_of(subject, kind)
     status = text_of(transaction, "status")
     if status in _NOT_TAKEN:
@@ -254,7 +255,7 @@ def _captured(subject: Element, kind: str) -> _Moved | None:
 
 
 def _declined(subject: Element, kind: str) -> _Moved | None:
-    """A sale or a refund that was declined or failed. Its status doesn't tell whether it was booked before."""
+    """Reads a sale or a refund that was declined or failed. Its status doesn't tell whether it was booked before."""
     transaction = _transaction_of(subject, kind)
     credit = kind == "refund_failed" or _is_credit(transaction, True)
     return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)

@@ -24,7 +24,7 @@ Plain: TypeAlias = list[object]
 
 
 def read(xml: bytes) -> Element:
-    """The root element.
+    """Parses the XML into its root element.
 
     :raises Unparseable: not such XML
     """
@@ -44,12 +44,12 @@ def name_of(element: Element) -> str:
 
 
 def inner(parent: Element | None) -> list[Element]:
-    """The elements in one; an element without any is false, so none of them is asked whether it is true."""
+    """Lists the elements in one. An element without any is false, so none of them is asked whether it is true."""
     return [] if parent is None else list(parent)
 
 
 def child(parent: Element | None, name: str) -> Element | None:
-    """The one child element of that name.
+    """Finds the only child element of that name.
 
     :raises Unparseable: there are several, of which readers may take either
     """
@@ -64,7 +64,7 @@ def children(parent: Element | None, name: str) -> Iterator[Element]:
 
 
 def text_of(parent: Element | None, name: str) -> str | None:
-    """The text of the one child of that name, without the blanks around it; None where there is none.
+    """Returns the text of the only child of that name, without the blanks around it; None where there is none.
 
     :raises Unparseable: there are several, or it holds elements
     """
@@ -77,7 +77,7 @@ def text_of(parent: Element | None, name: str) -> str | None:
 
 
 def sha256(root: Element) -> str:
-    """Hex SHA-256 of the content: elements, their attributes and texts, in order, without blanks around texts."""
+    """Hashes the content, in hex: elements, their attributes and texts, in order, without blanks around texts."""
     return hashlib.sha256(strict_json.canonical(_plain(root))).hexdigest()
 
 

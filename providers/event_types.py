@@ -10,7 +10,7 @@ Meaning: TypeAlias = Literal["books", "person", "nothing", "unknown"]
 
 
 def types_of_objects(text: str) -> frozenset[str]:
-    """The types of a table that has a line ``object: action action`` for each object; a line without a colon goes on.
+    """Parses types from lines ``object: action action``; a line without a colon goes on.
 
     An object's type is ``object.action``.
     """
@@ -43,7 +43,7 @@ class EventTypes:
                 assert not table & other, f"in two tables: {', '.join(sorted(table & other))}"
 
     def meaning_of(self, event_type: str) -> Meaning:
-        """The table that the type is in; ``unknown`` where it is in none."""
+        """Returns the table that the type is in; ``unknown`` where it is in none."""
         if event_type in self.books:
             return "books"
         if event_type in self.person:

@@ -56,7 +56,7 @@ def section(title: str, types: EventTypes) -> Iterator[str]:
 
 
 def without_thin(types: EventTypes) -> EventTypes:
-    """Stripe's types; a thin event's is the same one behind `THIN`, unless there is no other."""
+    """Leaves out thin types that are `THIN` and another type of the table."""
 
     def shown(table: frozenset[str]) -> frozenset[str]:
         return frozenset(one for one in table if one.removeprefix(THIN) not in table or not one.startswith(THIN))

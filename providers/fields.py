@@ -38,7 +38,7 @@ class ContentVersionUnknown(PayhookError):
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, with blanks between them."""
+    """Splits a text into names, at blanks."""
     return frozenset(text.split())
 
 
@@ -101,7 +101,7 @@ def object_at(holder: object, *path: str) -> dict[str, Any]:
 
 
 def time_of(value: object) -> datetime | None:
-    """Unix seconds or RFC 3339. A time that can't be read is none: it decides nothing."""
+    """Reads Unix seconds or RFC 3339. A time that can't be read is None: it decides nothing."""
     if type(value) is int and 0 <= value <= _UNIX_S_MAX:
         return datetime.fromtimestamp(value, UTC)
     if isinstance(value, str):
@@ -124,12 +124,13 @@ def mode_of(document: Mapping[str, Any], name: str) -> Mode | None:
 
 
 def entity_key(kept_for: str, provider: str, account: str, payment: str) -> str:
-    """``provider:account:payment``, or ``provider:account`` where order is kept for the merchant."""
+    """Builds ``provider:account:payment``, or ``provider:account`` where order is kept for the merchant."""
     return join_key(provider, account) if kept_for == "merchant" else join_key(provider, account, payment)
 
 
 def path_segment(reference: str) -> str:
-    """An id as one segment of a URL's path (RFC 3986, 3.3). Ids are opaque: any text that fits there once encoded.
+    """Quotes an id as one segment of a URL's path (RFC 3986, 3.3). Ids are opaque: any text that fits there once
+    encoded.
 
     :raises Unparseable: empty, too long, with a control character or half of a surrogate pair; or ``.`` or ``..``,
         which readers of URLs take out
@@ -141,14 +142,14 @@ def path_segment(reference: str) -> str:
 
 
 def content_hash(document: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
-    """Hex SHA-256 of the canonical JSON without the top-level fields that differ between deliveries."""
+    """Hashes the canonical JSON (SHA-256, hex) without the top-level fields that differ between deliveries."""
     kept = {name: value for name, value in document.items() if name not in left_out}
     return hashlib.sha256(strict_json.canonical(kept)).hexdigest()
 
 
 @lru_cache(maxsize=256)
 def parse_pointer(text: str) -> Path:
-    """A JSON pointer (RFC 6901).
+    """Parses a JSON pointer (RFC 6901).
 
     :raises ValueError: not a pointer to something within a document
     """
@@ -172,7 +173,7 @@ def resolve(document: object, path: Path) -> object:
 
 
 def array_items(body: bytes, *path: str) -> Iterator[bytes]:
-    """The exact bytes of each value in the array that the top object has at the end of ``path``, in order.
+    """Yields the exact bytes of each value in the array that the top object has at the end of ``path``, in order.
 
     So what is kept of an item is what was signed. The body was read by `core.strict_json` before, and the array found
     in it: nothing is checked again.
@@ -191,7 +192,6 @@ def array_items(body: bytes, *path: str) -> Iterator[bytes]:
 
 
 def _key_value(whole: str, wanted: str, at: int) -> int:
-    """Finds where the value of a key of the object at ``at`` starts."""
     at = _skip(whole, at + 1)
     while True:
         key, at = _read_value(whole, at)

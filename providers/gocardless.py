@@ -221,7 +221,7 @@ class GoCardlessAdapter(JsonAdapter):
         return [event for item, body in kept for event in self.read_or_poison(item, body, request, mode)]
 
     def _with_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
-        """An event with what was fetched for it, if anything was."""
+        """Joins an event and what was fetched for it, if anything was."""
         view = request.views.get(self._address(item, request.mode) or "")
         return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, joined(body, view))
 
@@ -273,7 +273,7 @@ def _links(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The payment, refund or payout as the API told it; None where it wasn't asked."""
+    """Finds the payment, refund or payout as the API told it; None where it wasn't asked."""
     fetched = fetched_in(document)
     if fetched is None:
         return None
@@ -281,14 +281,14 @@ def _resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _account(event: Mapping[str, Any]) -> str:
-    """The merchant; a creditor only where the event is about none of what moves money."""
+    """Finds the merchant; a creditor only where the event is about none of what moves money."""
     links = _links(event)
     moves = any(optional_text(links, name) for name in LINKS.values())
     return optional_text(links, "organisation") or (None if moves else optional_text(links, "creditor")) or ""
 
 
 def _entity(document: Mapping[str, Any]) -> str | None:
-    """The payment that an event is about, whatever it happened to; else the refund, else the resource itself.
+    """Finds the payment that an event is about, whatever it happened to; else the refund, else the resource itself.
 
     A refund's payment may be told by the API alone.
     """

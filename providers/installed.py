@@ -39,7 +39,7 @@ class AdapterTwice(PayhookError):
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name.
+    """Finds the entry points of a group by name.
 
     :raises AdapterTwice: two packages have one name
     """
@@ -84,7 +84,7 @@ def open_adapter(entry: EntryPoint, settings: ProvidersSettings) -> Adapter:
 
 
 def installed_sources() -> Iterator[tuple[str, bytes]]:
-    """The code of the packages that adapters are in, by the files' names: it decides what is booked."""
+    """Reads the code of the packages that adapters are in, by the files' names: it decides what is booked."""
     for entry in installed(ADAPTERS_GROUP).values():
         package = entry.module.rpartition(".")[0] or entry.module
         spec = find_spec(package)

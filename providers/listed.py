@@ -14,7 +14,8 @@ from providers.pointed import read_answer
 
 
 def read_items(answer: bytes, name: str) -> tuple[Mapping[str, Any], list[bytes]]:
-    """The answer's document, and the exact bytes of each item of its array ``name``; none where it has no such array.
+    """Reads the answer's document, and the exact bytes of each item of its array ``name``; none where it has no such
+    array.
 
     :raises Unparseable: it isn't an object, or ``name`` is something else
     """
@@ -28,7 +29,7 @@ def read_items(answer: bytes, name: str) -> tuple[Mapping[str, Any], list[bytes]
 
 
 def read_documents(answer: bytes, name: str) -> list[Mapping[str, Any]]:
-    """The objects of the answer's array ``name``; none where it has no such array.
+    """Reads the objects of the answer's array ``name``; none where it has no such array.
 
     :raises Unparseable: it isn't an object, or ``name`` is something else
     """
@@ -37,13 +38,13 @@ def read_documents(answer: bytes, name: str) -> list[Mapping[str, Any]]:
 
 
 def page_address(url: str, **query: str | int | None) -> str:
-    """The address with its query; ``created__gte`` stands for ``created[gte]``, and None is left out."""
+    """Builds the address with its query; ``created__gte`` stands for ``created[gte]``, and None is left out."""
     given = {_bracketed(name): value for name, value in query.items() if value is not None}
     return f"{url}?{urlencode(given)}"
 
 
 def rfc3339_s(moment: datetime) -> str:
-    """To the second, as every API takes it."""
+    """Formats a time to the second, as every API takes it."""
     return to_rfc3339(moment.replace(microsecond=0))
 
 

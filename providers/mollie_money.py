@@ -60,7 +60,7 @@ _PAIRED = frozenset(Movement) - {Movement.CAPTURE}
 
 
 def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
-    """The movement of one of Mollie's resources, under the resource's own id.
+    """Reads the movement of one of Mollie's resources, under the resource's own id.
 
     :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
     :raises MovementUnknown: its method is in no table, or it doesn't say how much of it Mollie settles
@@ -82,7 +82,7 @@ def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
 
 
 def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
-    """The fees of a paid payment that it tells. Mollie's own are invoiced, or in its settlements.
+    """Reads the fees of a paid payment that it tells. Mollie's own are invoiced, or in its settlements.
 
     The application's: "If the payment succeeds, the fee will be deducted from the merchant's balance".
     PayPal's, where it settles the payment itself: ``paypalFee`` is "the fee PayPal will charge for this transaction"
@@ -113,7 +113,6 @@ def _fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | No
 
 
 def _is_paypals(payment: Mapping[str, Any]) -> bool:
-    """Whether PayPal settles the payment, and not Mollie."""
     if optional_text(payment, "method") != PAYPAL:
         return False
     outside = _outside_of_payment(payment, money_at(amount_of(payment)))
@@ -121,7 +120,7 @@ def _is_paypals(payment: Mapping[str, Any]) -> bool:
 
 
 def amount_of(resource: Mapping[str, Any]) -> object:
-    """The resource's amount; of a paid payment what was captured of it, where that is said."""
+    """Returns the resource's amount; of a paid payment what was captured of it, where that is said."""
     if resource.get("resource") != "payment" or resource.get("status") != "paid":
         return resource.get("amount")
     captured = resource.get("amountCaptured")
@@ -143,7 +142,7 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
 
 
 def _outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
-    """How much of it Mollie doesn't settle, and who does."""
+    """Returns how much of it Mollie doesn't settle, and who does."""
     kind = resource.get("resource")
     if money.amount_minor <= 0:
         return None
@@ -177,7 +176,7 @@ def _settled(resource: Mapping[str, Any]) -> Money | None:
 
 
 def _stacked(payment: Mapping[str, Any]) -> str:
-    """The method by which the other part was paid.
+    """Finds the method by which the other part was paid.
 
     :raises MovementUnknown: the details list none
     """

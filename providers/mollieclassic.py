@@ -215,7 +215,7 @@ class MollieClassicAdapter(JsonAdapter):
 
 
 def _delivered(body: bytes) -> tuple[str, _Resource]:
-    """The form's one field. Of an id nothing is known but how it begins: it says whose it is.
+    """Parses the form's only field. An id tells nothing but how it begins: that says whose it is.
 
     :raises SignatureInvalid: it is no such form, or the id isn't a payment's or an order's
     """
@@ -236,7 +236,7 @@ def _document(fetched: Fetched) -> dict[str, Any]:
 
 
 def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[object, bytes]]:
-    """The payment itself, then what is embedded, each with its exact bytes; in an order that can have happened."""
+    """Lists the payment itself, then what is embedded, each with its exact bytes; in an order that is possible."""
     kind = document.get("resource")
     if kind == "payment":
         yield document, body

@@ -32,13 +32,13 @@ _UNDOES = {
 
 
 def nothing_moved(adapter: object, event_type: str) -> str:
-    """Why an event has no movement; an adapter's ``moves_nothing`` says more of types that often have one."""
+    """Explains why an event has no movement; an adapter's ``moves_nothing`` says more of types that often have one."""
     told: Mapping[str, str] = getattr(adapter, "moves_nothing", {})
     return f"{event_type}: {told[event_type]}" if event_type in told else f"{event_type} moves no money"
 
 
 def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
-    """An amount in ISO 4217 minor units.
+    """Reads an amount in ISO 4217 minor units.
 
     :param more_decimals: how many decimals the provider has more than ISO 4217 (fewer: negative), by currency
     :raises MoneyInvalid: not an integer, not a currency, or not a whole number of ISO's minor units
@@ -56,7 +56,7 @@ def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] 
 
 
 def decimal_money_of(amount: object, currency: object) -> Money:
-    """An amount such as ``"10.00"`` in ISO 4217 minor units, without a float on the way.
+    """Reads an amount such as ``"10.00"`` in ISO 4217 minor units, without a float on the way.
 
     :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
     """
@@ -71,7 +71,7 @@ def decimal_money_of(amount: object, currency: object) -> Money:
 
 
 def number_money_of(amount: object, currency: object) -> Money:
-    """An amount such as ``10.5``, a JSON number in the currency's main unit, in ISO 4217 minor units.
+    """Reads an amount such as ``10.5``, a JSON number in the currency's main unit, in ISO 4217 minor units.
 
     `core.strict_json` reads what isn't whole as a `Decimal`, so no float comes between.
 
@@ -102,7 +102,8 @@ def moved(
     within: str | None = None,
     outside: Outside | None = None,
 ) -> MoneyFact:
-    """A movement, named by the id of what moved and its own name. A payout belongs to no payment, whatever is given.
+    """Builds the fact of a movement, named by the id of what moved and its own name. A payout belongs to no payment,
+    whatever is given.
 
     :param reference: the id of what moved: of the refund, not of the payment
     :param paired: the provider tells by the same id what undoes the movement, or what it undoes. A loss undoes nothing,
@@ -143,7 +144,8 @@ def certain(read: Callable[[], T | None]) -> T | None:
 
 
 def types_of(event_type: str) -> tuple[str, str]:
-    """The types of the two events that the notification of a lost dispute makes: the debit that came before it, and it.
+    """Returns the types of the two events of a lost dispute's notification: the debit that came before it, and the
+    loss.
 
     That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
     the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
@@ -169,16 +171,16 @@ def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyF
 
 
 def fee_types(event_type: str, count: int) -> Iterator[str]:
-    """The types of the events that a notification makes for so many fees."""
+    """Yields the types of the events that a notification makes for so many fees."""
     yield from (event_type + FEE + (str(number) if number > 1 else "") for number in range(1, count + 1))
 
 
 def split_fee(event_type: str) -> tuple[str, int]:
-    """The type of the notification, and which of its fees an event of that type is about, from 1 on; 0: of none."""
+    """Returns the notification's type, and which of its fees the event is about, from 1 on; 0: none."""
     found = _FEE_TYPE.fullmatch(event_type)
     return (event_type, 0) if found is None else (found[1], int(found[2] or 1))
 
 
 def for_a_person(event_type: str, where: str) -> MoneyInvalid:
-    """The error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
+    """Makes the error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
     return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")

@@ -223,7 +223,7 @@ class PaddleAdapter(JsonAdapter):
 
 
 def _entity(data: object, event_type: str) -> str | None:
-    """The transaction of an adjustment; of anything else its own id."""
+    """Returns the transaction of an adjustment; of anything else its own id."""
     of_adjustment = text_at(data, "transaction_id") if event_type.startswith("adjustment.") else None
     return of_adjustment or text_at(data, "id")
 

@@ -145,7 +145,8 @@ class PayPalAdapter(JsonAdapter):
     looked_up = "at PayPal"
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
-        """The certificate, for a request that can still be proven; its URL is checked before it is fetched.
+        """Says to fetch the certificate, for a request that can still be proven; its URL is checked before it is
+        fetched.
 
         :raises SignatureInvalid: the headers are incomplete, or name a certificate on another host
         """
@@ -229,7 +230,6 @@ class PayPalAdapter(JsonAdapter):
 
     @property
     def _merchant(self) -> str:
-        """The merchant of v1's payments."""
         return self._settings.paypal.merchant_id
 
     def _facts(self, document: JsonObject) -> tuple[object, ...]:
@@ -300,7 +300,7 @@ class Transmission:
             raise SignatureInvalid("future")
 
     def signed(self, webhook_id: str, body: bytes) -> bytes:
-        """``id|time|webhook id|CRC-32 of the body in decimal``."""
+        """Builds ``id|time|webhook id|CRC-32 of the body in decimal``."""
         return b"|".join([self.transmission_id, self.time, webhook_id.encode("ascii"), b"%d" % zlib.crc32(body)])
 
 
@@ -320,7 +320,7 @@ def read_headers(request: Request) -> Transmission:
 
 
 def trusted_url(raw: bytes) -> tuple[str, str]:
-    """The URL with its host in lower case, and that host.
+    """Returns the URL with its host in lower case, and that host.
 
     :raises SignatureInvalid: ``untrusted``, unless it is a certificate of PayPal's API
     """
@@ -336,7 +336,7 @@ def mode_at(host: str) -> Mode:
 
 
 def signed_by(messages: Sequence[bytes], signature: bytes, pem: bytes, now: datetime) -> int:
-    """The index of the message that the certificate's key signed.
+    """Returns the index of the message that the certificate's key signed.
 
     :raises SignatureInvalid: ``untrusted`` for the certificate, ``mismatch`` for all messages
     """
@@ -358,7 +358,9 @@ class _Certificate:
 
 @lru_cache(maxsize=CERTIFICATES_KEPT_MAX)
 def _certificate(pem: bytes) -> _Certificate:
-    """The first certificate of the text, by its bytes: parsing costs as much as checking a signature."""
+    """Parses the first certificate of the text. It is cached by its bytes: parsing costs as much as checking a
+    signature.
+    """
     if len(pem) > CERTIFICATE_BYTES_MAX:
         raise SignatureInvalid("untrusted")
     try:

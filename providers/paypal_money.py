@@ -123,7 +123,7 @@ def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _only(names: Iterable[str | None]) -> str | None:
-    """The one that all of them say; None where they differ, or say nothing."""
+    """Returns the text that all of them say; None where they differ, or say nothing."""
     found = set(names)
     return found.pop() if len(found) == 1 else None
 
@@ -133,7 +133,7 @@ def _first(document: Mapping[str, Any], *names: str) -> str | None:
 
 
 def account_of(document: Mapping[str, Any], of_v1: str) -> str:
-    """The merchant's id where the event names one for sure; "" otherwise. ``of_v1``: whose v1's payments are."""
+    """Finds the merchant's id where the event names one for sure; "" otherwise. ``of_v1``: whose v1's payments are."""
     resource = object_at(document, "resource")
     if _is_v1(object_at(resource, "amount")):
         return of_v1
@@ -144,7 +144,7 @@ def account_of(document: Mapping[str, Any], of_v1: str) -> str:
 
 
 def payment_of(document: Mapping[str, Any]) -> str | None:
-    """The captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
+    """Finds the captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
     resource = object_at(document, "resource")
     related = object_at(resource, "supplementary_data", "related_ids")
     above = (_link(resource, "up") or "").rpartition("/")[2]
@@ -166,7 +166,6 @@ def payment_of(document: Mapping[str, Any]) -> str | None:
 
 
 def _link(resource: Mapping[str, Any], relation: str) -> str | None:
-    """The address that a resource's link of that relation has."""
     links = resource.get("links")
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict) and link.get("rel") == relation:
@@ -278,7 +277,7 @@ def _signed(amount: object, sign: int) -> Money:
 
 
 def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
-    """The seller's, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
+    """Reads the seller's fees, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
     listed = resource.get("money_movements")
     sums: dict[tuple[str, str], int] = {}
     for one in listed if isinstance(listed, list) else []:
@@ -344,7 +343,7 @@ def _is_v1(amount: Mapping[str, Any]) -> bool:
 
 
 def _value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
-    """v2 or v1; one that speaks both ways at once is neither."""
+    """Reads an amount of v2 or v1; one that speaks both ways at once is neither."""
     v1 = _is_v1(amount)
     v2 = "value" in amount or "currency_code" in amount
     if v1 and v2:

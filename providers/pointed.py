@@ -26,7 +26,7 @@ def joined(event: bytes, fetched: bytes) -> bytes:
 
 
 def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The event as its provider sent it."""
+    """Returns the event as its provider sent it."""
     return an_object(document[EVENT], "the event") if _is_joined(document) else document
 
 

@@ -120,11 +120,11 @@ class Request:
     views: Mapping[str, bytes] = field(default_factory=dict)
 
     def values(self, name: bytes) -> list[bytes]:
-        """The values of the headers of that (lower-case) name, without blanks around them."""
+        """Returns the values of the headers of that (lower-case) name, without blanks around them."""
         return [strip_blanks(value) for key, value in self.headers if key == name]
 
     def one(self, name: bytes) -> bytes | None:
-        """The value of the only header of that name, None without one.
+        """Returns the value of the only header of that name, None without one.
 
         :raises SignatureInvalid: ``several``, because readers differ on which of two counts
         """
@@ -135,7 +135,7 @@ class Request:
 
     @property
     def document(self) -> strict_json.Document:
-        """The body read once.
+        """The body, which is read once.
 
         :raises Unparseable: by `core.strict_json`
         """
@@ -180,14 +180,14 @@ class Adapter(Protocol):
     event_types: EventTypes
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
-        """The index of the secret that signed; of several (Adyen's items) the highest, so that old ones show.
+        """Returns the index of the secret that signed; of several (Adyen's items) the highest, so that old ones show.
 
         :raises SignatureInvalid: not all of the request is proven
         :raises SettingError: a secret isn't of the provider's form
         """
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
-        """The events of a verified request, each with its exact bytes, in the request's order.
+        """Reads the events of a verified request, each with its exact bytes, in the request's order.
 
         A money part that can't be trusted doesn't lose the event: it is named without its fact, and `money`
         raises when it is handled.
@@ -207,14 +207,14 @@ class Adapter(Protocol):
         """
 
     def content_sha256(self, body: bytes, version: int) -> str:
-        """The content hash of one event's bytes as ``version`` made it (0: poison, the hash of the bytes).
+        """Hashes the content of one event's bytes as ``version`` made it (0: poison, the hash of the bytes).
 
         :raises ContentVersionUnknown: made by code that is newer than this
         :raises Unparseable: the body can't be read
         """
 
     def accepted(self) -> Answer:
-        """The answer that stops redelivery."""
+        """Returns the answer that stops redelivery."""
 
     def check_secret(self, secret: str) -> None:
         """
@@ -222,7 +222,7 @@ class Adapter(Protocol):
         """
 
     def new_secret(self) -> str:
-        """A random secret of the provider's form."""
+        """Makes a random secret of the provider's form."""
 
 
 @runtime_checkable
@@ -293,7 +293,7 @@ class PointingAdapter(Adapter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From ``since`` to before ``until``, both UTC: when events came to be, by the provider's clock."""
+    """A time from ``since`` to before ``until``, both UTC: when events came to be, by the provider's clock."""
 
     since: datetime
     until: datetime
@@ -330,7 +330,8 @@ class ListingAdapter(Adapter, Protocol):
         """
 
     def read_page(self, answer: bytes, span: Span) -> ListedPage:
-        """The page in an answer. It may hold events of before or after the span where the API can't be asked for one.
+        """Reads the page in an answer. It may hold events of before or after the span where the API can't be asked for
+        one.
 
         :raises Unparseable: it isn't a page of the list
         """
@@ -361,7 +362,7 @@ class EndpointsAdapter(Adapter, Protocol):
         """
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
-        """The endpoints in an answer.
+        """Reads the endpoints in an answer.
 
         :raises Unparseable: it isn't such a list
         """
@@ -372,4 +373,4 @@ class SplittingAdapter(Adapter, Protocol):
     """An adapter whose requests hold several events, each of which keeps the bytes of its own item."""
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:
-        """The body of a request that holds that one item, its bytes as they are."""
+        """Builds the body of a request that holds only that item, its bytes as they are."""

@@ -188,7 +188,7 @@ class RazorpayAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        """A captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``."""
+        """Reads a captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``."""
         found = _FEES.get(event_type)
         if found is None:
             return []
@@ -229,7 +229,7 @@ class RazorpayAdapter(JsonAdapter):
 
 
 def _method_outside(payload: _Payload) -> str | None:
-    """The method of the payment that an event is about, where Razorpay doesn't settle it."""
+    """Finds the method of the payment that an event is about, where Razorpay doesn't settle it."""
     payment = payload.get("payment", {})
     method = optional_text(payment, "method")
     if method is None:

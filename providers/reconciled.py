@@ -96,7 +96,8 @@ def reconciled_event(
     mode: Mode,
     tenant: str | None = None,
 ) -> Event:
-    """The event of a movement that no webhook reported. ``fact`` and ``entity_key`` are the adapter's, without tenant.
+    """Builds the event of a movement that no webhook reported. ``fact`` and ``entity_key`` are the adapter's, without
+    tenant.
 
     The same fact gives an event of the same key and content, whenever it is made.
     """
@@ -133,7 +134,7 @@ def reconciled_event(
 
 
 def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
-    """Its Kafka headers: no webhook's source, and who had it made. It has no claim, so the journal decides."""
+    """Builds its Kafka headers: no webhook's source, and who had it made. It has no claim, so the journal decides."""
     source = f"/reconciliations/{origin.run_id}".encode()
     headers = [
         (name, source if name == "ce_source" else value) for name, value in to_headers(event, now, Dedupe.DEFERRED)

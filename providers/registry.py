@@ -40,7 +40,7 @@ ADAPTERS: tuple[Callable[[ProvidersSettings], Adapter], ...] = (
 
 
 def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
-    """Every provider's adapter, by the name in ``/webhooks/{name}``.
+    """Builds every provider's adapter, by the name in ``/webhooks/{name}``.
 
     :raises AdapterUnusable, AdapterTwice: a package of one's own has an adapter that can't be taken
     :raises SettingError: the settings of one are wrong, or are of none that is installed

@@ -27,7 +27,8 @@ class Reader(Protocol):
 def reread(
     adapter: Adapter, body: bytes, mode: Mode, tenant: str | None = None, zone: str | None = None
 ) -> list[Event]:
-    """The events of a poison's body, with their keys scoped by tenant; none, if the adapter finds nothing to tell.
+    """Reads the events of a poison's body, with their keys scoped by tenant; none, if the adapter finds nothing to
+    tell.
 
     Of several items those that can't be read are poison of their own.
 
@@ -50,7 +51,7 @@ def reread(
 
 
 def _requests(adapter: Adapter, body: bytes, mode: Mode) -> Iterator[bytes]:
-    """The body as it came, then as the one item of a request."""
+    """Yields the body as it came, then as the only item of a request."""
     yield body
     if isinstance(adapter, SplittingAdapter):
         yield adapter.request_of(body, mode)
@@ -102,7 +103,7 @@ def renamed(
     mode: Mode,
     tenant: str | None = None,
 ) -> Names:
-    """The names of an event that was received before, by its body.
+    """Reads the names of an event that was received before, by its body.
 
     :raises Unparseable: its body can't be read, or its money can't be known; says why
     :raises OtherKey: it has another key by now
@@ -125,7 +126,7 @@ def renamed(
 
 
 def _entity_keys(adapter: Reader, body: bytes, mode: Mode, tenant: str | None) -> Mapping[str, str] | None:
-    """Entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
+    """Reads entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
     if not hasattr(adapter, "events"):
         return None
     try:
@@ -136,7 +137,7 @@ def _entity_keys(adapter: Reader, body: bytes, mode: Mode, tenant: str | None) -
 
 
 def _kept(key: str) -> str:
-    """A key that a store takes.
+    """Checks that a store takes a key.
 
     :raises Unparseable: it isn't valid UTF-8
     """

@@ -21,8 +21,6 @@ NotificationUrl = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$")]
 
 
 class Section(BaseModel):
-    """A part of the settings."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -40,7 +38,7 @@ class MoneyRule(Section):
 
 
 class StandardWebhooksSettings(Section):
-    """How a Standard Webhooks sender's events are read; the specification leaves the body open."""
+    """Pointers by which a Standard Webhooks sender's events are read; the specification leaves the body open."""
 
     type: Pointer = Field("/type", description="JSON pointer to the event's type")
     occurred_at: Pointer = Field("/timestamp", description="JSON pointer to the event's time (RFC 3339)")

@@ -41,17 +41,17 @@ def sha256_mac(key: bytes, message: bytes) -> bytes:
 
 
 def hex_mac(key: bytes, message: bytes) -> bytes:
-    """The HMAC-SHA256 in lower-case hexadecimal digits."""
+    """Makes the HMAC-SHA256 in lower-case hexadecimal digits."""
     return sha256_mac(key, message).hex().encode("ascii")
 
 
 def base64_mac(key: bytes, message: bytes) -> bytes:
-    """The HMAC-SHA256 in base64."""
+    """Makes the HMAC-SHA256 in base64."""
     return base64.b64encode(sha256_mac(key, message))
 
 
 def text_key(provider: str, secret: str, where: str) -> bytes:
-    """The key of a provider whose secrets are keys as they stand. ``where``: what to copy instead of nothing.
+    """Returns the key of a provider whose secrets are keys as they stand. ``where``: what to copy instead of nothing.
 
     :raises SettingError: it is empty, or no Unicode text
     """
@@ -64,7 +64,7 @@ def text_key(provider: str, secret: str, where: str) -> bytes:
 
 
 def hex_key(provider: str, secret: str) -> bytes:
-    """The key of a provider whose secrets are hexadecimal digits.
+    """Returns the key of a provider whose secrets are hexadecimal digits.
 
     :raises SettingError: it is anything else
     """
@@ -75,7 +75,7 @@ def hex_key(provider: str, secret: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def public_key(provider: str, secret: str) -> PublicKey:
-    """The key of a provider that signs with its private key: its public key, in one line.
+    """Reads the key of a provider that signs with its private key: its public key, in one line.
 
     That line is what stands in a PEM file between ``BEGIN PUBLIC KEY`` and ``END PUBLIC KEY``, its line ends taken out.
 
@@ -93,17 +93,17 @@ def public_key(provider: str, secret: str) -> PublicKey:
 
 
 def public_line(key: PublicKey) -> str:
-    """A public key in the one line that `public_key` reads."""
+    """Writes a public key in the one line that `public_key` reads."""
     return base64.b64encode(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode("ascii")
 
 
 def unowned_public_key() -> str:
-    """A public key without a private half: it proves nothing until the provider's is in its place."""
+    """Makes a public key without a private half: it proves nothing until the provider's is in its place."""
     return public_line(generate_private_key(65537, KEY_BITS_MIN).public_key())
 
 
 def sent(request: Request, header: bytes) -> list[bytes]:
-    """The one signature that a header holds, for `matching`.
+    """Returns the only signature that a header holds, for `matching`.
 
     :raises SignatureInvalid: ``missing`` or ``several``
     """
@@ -114,7 +114,7 @@ def sent(request: Request, header: bytes) -> list[bytes]:
 
 
 def timestamp(raw: bytes) -> int:
-    """Ten ASCII digits and nothing else: ``int()`` takes ``1_700`` and Arabic digits.
+    """Reads ten ASCII digits and nothing else: ``int()`` takes ``1_700`` and Arabic digits.
 
     :raises SignatureInvalid: ``malformed``
     """
@@ -124,7 +124,7 @@ def timestamp(raw: bytes) -> int:
 
 
 def timed_signatures(header: bytes, separator: bytes, time: bytes, scheme: bytes) -> tuple[bytes, list[bytes]]:
-    """The time and the signatures of ``t=…,v1=…[,v1=…]`` and its like; parts of other names don't count.
+    """Parses the time and the signatures of ``t=…,v1=…[,v1=…]`` and its like; parts of other names don't count.
 
     :raises SignatureInvalid: ``malformed``, no time or several
     """
@@ -155,7 +155,7 @@ def check_age(signed_at: int, now: datetime, tolerance_s: int) -> None:
 
 
 def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
-    """The index of the first expected signature that was sent; every pair is compared.
+    """Returns the index of the first expected signature that was sent; every pair is compared.
 
     :raises SignatureInvalid: ``missing`` or ``mismatch``
     """
@@ -186,7 +186,7 @@ def is_signed(key: PublicKey, signature: bytes, message: bytes) -> bool:
 
 
 def verifying(keys: Iterable[PublicKey], signatures: Sequence[bytes], message: bytes) -> int:
-    """The index of the first key by which one of the signatures, which are in base64, is good.
+    """Returns the index of the first key by which one of the signatures, which are in base64, is good.
 
     :raises SignatureInvalid: ``missing``, ``malformed`` or ``mismatch``
     """
@@ -202,7 +202,7 @@ def verifying(keys: Iterable[PublicKey], signatures: Sequence[bytes], message: b
 
 
 def unbase64(signature: bytes) -> bytes:
-    """Base64 in its one spelling: the last letter's spare bits are zero.
+    """Decodes base64 in its one spelling: the last letter's spare bits are zero.
 
     :raises SignatureInvalid: ``malformed``
     """

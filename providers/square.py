@@ -218,7 +218,7 @@ class SquareAdapter(JsonAdapter):
 
 
 def _fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
-    """The fees of a payment or a refund, by what their names begin with.
+    """Reads the fees of a payment or a refund, by what their names begin with.
 
     Positive values are assessed, negative ones returned
     (https://developer.squareup.com/reference/square/objects/ProcessingFee). The application's fee is taken from the
@@ -261,7 +261,7 @@ def _object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _entity(document: Mapping[str, Any]) -> str | None:
-    """The payment that a payment, refund or dispute belongs to; of anything else its own id."""
+    """Finds the payment that a payment, refund or dispute belongs to; of anything else its own id."""
     dispute = ("data", "object", "dispute", "disputed_payment", "payment_id")
     return (
         text_at(document, "data", "object", "payment", "id")
@@ -277,7 +277,7 @@ def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
 
 
 def _money(amount: object) -> Money:
-    """A `Money` of Square's; a payout's currency also comes as ``currency_code``."""
+    """Reads a `Money` of Square's; a payout's currency also comes as ``currency_code``."""
     if not isinstance(amount, dict):
         raise MoneyInvalid("there is no amount")
     named = {str(amount[name]) for name in ("currency", "currency_code") if amount.get(name) is not None}
@@ -302,7 +302,7 @@ def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
 
 
 def _way_outside(source: Mapping[str, Any], kind: str) -> str | None:
-    """The way that the money of a payment or a refund took outside of Square; where none is said, it was at Square."""
+    """Finds the way that money took outside of Square; where none is said, it was at Square."""
     name = _WAY_NAMES.get(kind)
     way = None if name is None else source.get(name)
     if name is None or way is None:
@@ -325,7 +325,6 @@ def _refunded(refund: Mapping[str, Any]) -> Movement | None:
 
 
 def _brand(paid_by: object) -> str | None:
-    """The brand of the card in its ``card_details``, None where there is none."""
     return text_at(paid_by, "card_details", "card", "card_brand")
 
 
@@ -337,7 +336,7 @@ def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
 
 
 def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
-    """Also an inquiry that became a dispute: nothing else reports that."""
+    """Reads an inquiry that became a dispute too: nothing else reports that."""
     state = _state(dispute, "state")
     if state in _INQUIRIES:
         return None

@@ -65,7 +65,7 @@ class StandardWebhooksAdapter(JsonAdapter):
         yield Named(event_id, event_type, account, entity, time_of(resolve(document, parse_pointer(at.occurred_at))))
 
     def key(self, secret: str) -> bytes:
-        """The bytes that the text after ``whsec_`` stands for; here Stripe differs, whose key is the text itself."""
+        """Decodes the text after ``whsec_``; here Stripe differs, whose key is the text itself."""
         encoded = secret.removeprefix(self.key_prefix)
         try:
             key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
@@ -104,7 +104,7 @@ def _id_at(document: JsonObject, pointer: str) -> str | None:
 
 
 def _read_headers(request: Request) -> tuple[bytes, bytes, bytes]:
-    """Id, timestamp and signatures, all of one family of names."""
+    """Reads id, timestamp and signatures, all of one family of names."""
     for prefix in PREFIXES:
         message_id = request.one(prefix + b"id")
         if message_id is not None:

@@ -189,7 +189,7 @@ class StripeAdapter(JsonAdapter):
             raise
 
     def _held(self, fact: MoneyFact | None, document: JsonObject) -> MoneyFact | None:
-        """The fact with who holds its money: an event doesn't say where PayPal's settles, the account's settings do
+        """Adds who holds the money: an event doesn't say where PayPal's settles, the account's settings do
         (https://docs.stripe.com/payments/paypal/choose-settlement-preference).
         """
         is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(object_of(document))
@@ -206,7 +206,9 @@ class StripeAdapter(JsonAdapter):
         return self.content_now(document, certain(lambda: as_kept(fact_of(document, text(document, "type")))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
-        """Version 2: what every API version says. Of a thin event all that was sent, as what is fetched changes."""
+        """Makes version 2 of what every API version says. Of a thin event it is all that was sent, as what is fetched
+        changes.
+        """
         reported = object_at(document, "data", "object")
         if not reported:
             return content_hash(event_in(document), LEFT_OUT)
@@ -217,7 +219,7 @@ class StripeAdapter(JsonAdapter):
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
-    """The signed flag routes: Stripe sends both modes to one endpoint."""
+    """Reads the signed flag, which routes: Stripe sends both modes to one endpoint."""
     livemode = document.get("livemode")
     if livemode is None:
         return endpoint
@@ -227,7 +229,7 @@ def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
 
 
 def _entity(document: Mapping[str, Any], event_id: str) -> str:
-    """The payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
+    """Finds the payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
     related = event_in(document).get("related_object")
     return payment_of(object_of(document)) or id_of(related) or event_id
 

@@ -66,7 +66,7 @@ _BY_EVENT: Mapping[str, Any] = {}
 
 
 def account_of(event: Mapping[str, Any]) -> str:
-    """The connected account. A thin event names it last in what its object is to be asked with."""
+    """Finds the connected account. A thin event names it last in what its object is to be asked with."""
     return optional_text(event, "account") or (optional_text(event, "context") or "").rpartition("/")[2]
 
 
@@ -79,7 +79,7 @@ def payment_of(reported: Mapping[str, Any]) -> str | None:
 
 
 def id_of(value: object) -> str | None:
-    """An id, or that of the object which stands in its place when it was asked to be expanded."""
+    """Reads an id, or that of the object which stands in its place when it was asked to be expanded."""
     found = value.get("id") if isinstance(value, Mapping) else value
     return found if isinstance(found, str) and found else None
 
@@ -133,8 +133,8 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
 
 
 def _pair(found: _Moved, reported: Mapping[str, Any]) -> str | None:
-    """The id of what is undone, or may be: None for captures, which nothing undoes, for what gives back a part of a
-    withdrawal, and for rounds of a dispute that can't be told apart by their times.
+    """Finds the id of what is undone, or may be. None for captures, which nothing undoes, for what gives back a part of
+    a withdrawal, and for rounds of a dispute that can't be told apart by their times.
     """
     if found.source is _BY_EVENT or found.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
         return None
@@ -149,7 +149,8 @@ def _pair(found: _Moved, reported: Mapping[str, Any]) -> str | None:
 
 
 def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
-    """A thin event's object as the event found it, as far as that can be known, and what its attributes were before.
+    """Returns a thin event's object as the event found it, as far as that can be known, and what its attributes were
+    before.
 
     :raises MovementUnknown: it wasn't fetched, or the event doesn't say to what an attribute changed
     """
@@ -163,7 +164,7 @@ def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
 
 
 def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without a dispute's balance transactions that came later, but for the rest of the event's second."""
+    """Leaves out a dispute's balance transactions that came later than the event's second."""
     listed = reported.get("balance_transactions")
     if moment is None or not isinstance(listed, list):
         return reported
@@ -172,7 +173,7 @@ def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str,
 
 
 def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
-    """A charge without what changed: certain where it was captured at once, or not at all.
+    """Reads a charge without what changed: certain where it was captured at once, or not at all.
 
     :raises MovementUnknown: it may have been captured in parts (https://docs.stripe.com/payments/multicapture)
     """
@@ -186,7 +187,7 @@ def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
 
 
 def _charge_refunded_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
-    """A charge without what changed: certain where it has one refund.
+    """Reads a refunded charge without what changed: certain where it has one refund.
 
     :raises MovementUnknown: it has several
     """
@@ -200,7 +201,7 @@ def _charge_refunded_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
 
 
 def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
-    """A refund as it began: what took the money is told by this event, whatever became of it since."""
+    """Reads a refund as it began: what took the money is told by this event, whatever became of it since."""
     taken = refund.get("balance_transaction") is not None
     return _refunded({**refund, "status": "succeeded"} if taken else refund)
 
@@ -273,7 +274,7 @@ def _pays_a_platform(charge: Mapping[str, Any], previous: object, event_type: st
 
 
 def _told(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
-    """An event's object as it holds it, and what its attributes were before."""
+    """Returns an event's object as it holds it, and what its attributes were before."""
     data = an_object(document.get("data"), "'data'")
     return an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
 
@@ -304,7 +305,7 @@ def _updated(charge: Mapping[str, Any], previous: object) -> _Moved | None:
 
 
 def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
-    """A charge that is captured as it succeeds is captured whole, so old API versions are clear too.
+    """Reads a succeeded charge. One that is captured then is captured whole, so old API versions are clear too.
 
     :raises MovementUnknown: it doesn't say whether it is captured
     """
@@ -315,7 +316,7 @@ def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
 
 
 def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:
-    """A refund that has no effect on the balance has null for its transaction."""
+    """Reads a refund: one that has no effect on the balance has null for its transaction."""
     status = refund.get("status")
     taken = refund.get("balance_transaction", ...)
     if status in ("failed", "canceled"):
@@ -328,7 +329,7 @@ def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:
 
 
 def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | None:
-    """The refund that this event is about: the newest whose amount is what the charge's total grew by."""
+    """Finds the refund that this event is about: the newest whose amount is what the charge's total grew by."""
     if charge.get("captured") is False:
         return None
     listed = charge.get("refunds")
@@ -398,8 +399,8 @@ def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
 
 
 def _dispute_withheld(dispute: Mapping[str, Any], previous: object) -> _Moved | None:
-    """The first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second, no
-    event named one by the dispute.
+    """Reads the first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second,
+    no event named one by the dispute.
     """
     if _dispute_closed(dispute, previous) is None:
         return None
@@ -410,7 +411,7 @@ def _dispute_withheld(dispute: Mapping[str, Any], previous: object) -> _Moved | 
 
 
 def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved:
-    """The newest of the dispute's transactions in that direction: the one that its event is about."""
+    """Finds the newest of the dispute's transactions in that direction: the one that its event is about."""
     mine = _of_sign(dispute, sign)
     if not mine:
         return _Moved(movement, dispute, dispute.get("amount"))

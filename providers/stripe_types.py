@@ -195,7 +195,7 @@ NOTHING_THIN = types_of_objects(
 
 
 def thin(types: frozenset[str]) -> frozenset[str]:
-    """The same types as thin events name them."""
+    """Returns the same types as thin events name them."""
     return frozenset(THIN + event_type for event_type in types)
 
 

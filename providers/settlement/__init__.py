@@ -36,7 +36,7 @@ REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = {
 
 
 def build_report(provider: str, settings: ProvidersSettings, account: str = "") -> SettlementReport:
-    """The reader of a provider's report.
+    """Builds the reader of a provider's report.
 
     :param account: whose report it is, where the report itself doesn't name the account
     """

@@ -132,7 +132,7 @@ def _fee_of_line(row: Row) -> Money | None:
 
 
 def _money(row: Row, movement: Movement) -> Money:
-    """As the webhook gives it: above zero when it goes the movement's own way."""
+    """Returns the amount as the webhook gives it: above zero when it goes the movement's own way."""
     debit, credit = row.optional("debit"), row.optional("credit")
     if bool(debit) == bool(credit):
         raise row.wrong("credit", "either the debit or the credit is wanted, and not both")

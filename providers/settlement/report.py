@@ -98,11 +98,10 @@ class Row:
         self.line = line
 
     def has(self, column: str) -> bool:
-        """Whether the file has such a column at all."""
         return column in self._header.at
 
     def optional(self, column: str) -> str:
-        """Empty where there is nothing, or no such column."""
+        """Returns the value; empty where there is nothing, or no such column."""
         at = self._header.at.get(column)
         return "" if at is None else self._values[at].strip()
 
@@ -116,7 +115,7 @@ class Row:
         return found
 
     def money(self, amount: str, currency: str) -> Money:
-        """A decimal amount in its currency, exactly.
+        """Reads a decimal amount in its currency, exactly.
 
         :raises RowUnreadable: names the one of both that is wrong
         """
@@ -129,7 +128,7 @@ class Row:
             raise self.wrong(amount, invalid.problem) from None
 
     def moment(self, column: str, zone: str = "UTC") -> datetime:
-        """A date and time; in ``zone`` where it doesn't name its own.
+        """Reads a date and time; in ``zone`` where it doesn't name its own.
 
         :raises RowUnreadable: no such time
         """
@@ -146,7 +145,7 @@ class Row:
             raise self.wrong(column, f"{shown(found, TEXT_CHARS_MAX)} is beyond all calendars") from None
 
     def zone(self, column: str) -> str:
-        """The name of a time zone; UTC where there is no such column.
+        """Reads the name of a time zone; UTC where there is no such column.
 
         :raises RowUnreadable: one that isn't known, or that stands for several
         """
@@ -157,7 +156,7 @@ class Row:
         return found
 
     def wrong(self, column: str, problem: str) -> RowUnreadable:
-        """The error to raise about a column."""
+        """Makes the error to raise about a column."""
         return RowUnreadable(self._header.name, self.line, self._header.titles[column], problem)
 
 
@@ -222,7 +221,7 @@ class Digest(Protocol):
 
 
 def read_report(path: Path, report: SettlementReport, digest: Digest) -> Iterator[ReportLine]:
-    """The report's lines in the file's order; blank ones are passed over.
+    """Reads the report's lines in the file's order; blank ones are passed over.
 
     :param digest: takes all of the file's bytes in, so that after the last line it is the file's hash
     :raises ReportUnreadable: it isn't this report, or lacks columns
@@ -256,7 +255,7 @@ def _next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | None:
 
 
 def _texts(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
-    """The lines as texts, each looked at: one line in another encoding is found where it stands."""
+    """Decodes the lines one by one: one line in another encoding is found where it stands."""
     number = 0
     while raw := file.readline(LINE_BYTES_MAX + 1):
         number += 1

@@ -117,7 +117,9 @@ def _adjusted(row: Row, category: str) -> Movement | None:
 
 
 def _money(row: Row, movement: Movement) -> Money:
-    """As the webhook gives it: in the payer's currency, above zero when it goes the movement's own way."""
+    """Returns the amount as the webhook gives it: in the payer's currency, above zero when it goes the movement's own
+    way.
+    """
     gross = row.money("gross", "currency")
     amount_minor, currency = gross.amount_minor, gross.currency
     facing = row.optional("facing_currency").upper()
