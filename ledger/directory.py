@@ -95,12 +95,12 @@ class MerchantDirectory(Protocol):
         """
 
 
-def _open(found: Merchant | None, provider: str, account: str, tenant: str | None) -> Merchant:
-    if found is None:
+def _open(merchant: Merchant | None, provider: str, account: str, tenant: str | None) -> Merchant:
+    if merchant is None:
         raise MerchantUnknown(of_tenant(tenant, provider), account)
-    if found.closed:
-        raise MerchantClosed(provider, account, found.internal_account)
-    return found
+    if merchant.closed:
+        raise MerchantClosed(provider, account, merchant.internal_account)
+    return merchant
 
 
 class FileDirectory:
@@ -129,8 +129,8 @@ class FileDirectory:
         :raises DirectoryUnreadable: the file is missing or isn't such a file
         """
         self._refresh()
-        own = of_tenant(tenant, provider)
-        accounts = self._merchants.get(own if own in self._merchants else provider, {})
+        section = of_tenant(tenant, provider)
+        accounts = self._merchants.get(section if section in self._merchants else provider, {})
         merchant = accounts.get(account) or accounts.get(ANY_ACCOUNT)
         return _open(merchant, provider, account, tenant)
 

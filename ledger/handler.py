@@ -73,10 +73,10 @@ class LedgerHandler:
             if item.fact_key is not None:
                 raise FactMismatch(item.event_key, item.fact_key, None) from unknown
             return Unknown(unknown.code, str(unknown))
-        found = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
+        fact_key = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
         log.info("%s of %s reports %s", item.event_type, item.provider, _said(fact))
-        if found != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
-            raise FactMismatch(item.event_key, item.fact_key, found)
+        if fact_key != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
+            raise FactMismatch(item.event_key, item.fact_key, fact_key)
         if fact is None:
             return Ignored(nothing_moved(adapter, item.event_type))
         log.info("looks up whose account %s at %s is (tenant: %s)", fact.account, item.provider, item.tenant or "none")
@@ -153,6 +153,6 @@ def handler_version(settings: ProvidersSettings) -> str:
 
 
 def _sources() -> list[tuple[str, bytes]]:
-    own = [(name, files("ledger").joinpath(name).read_bytes()) for name in _OWN]
-    adapters = [(one.name, one.read_bytes()) for one in files("providers").iterdir() if one.name.endswith(".py")]
-    return [*own, *sorted(adapters), *installed_sources()]
+    own_files = [(name, files("ledger").joinpath(name).read_bytes()) for name in _OWN]
+    adapters = [(file.name, file.read_bytes()) for file in files("providers").iterdir() if file.name.endswith(".py")]
+    return [*own_files, *sorted(adapters), *installed_sources()]

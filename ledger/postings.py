@@ -234,7 +234,7 @@ def flat(rows: Sequence[JournalRow]) -> pa.Table:
     columns = {name: _array(name, values).take(pa.array(at, pa.int64())) for name, values in of_row.items()}
     columns["line"] = _array("line", [number for lines in bookings for number in range(len(lines))])
     merchants = [merchants_of([line["account"] for line in lines]) for lines in bookings]
-    columns["merchant"] = _array("merchant", [one for of_booking in merchants for one in of_booking])
+    columns["merchant"] = _array("merchant", [merchant for of_booking in merchants for merchant in of_booking])
     columns |= {name: _array(name, [line[name] for lines in bookings for line in lines]) for name in _OF_LINE}
     return pa.Table.from_arrays([columns[name] for name in POSTINGS_SCHEMA.names], schema=POSTINGS_SCHEMA)
 

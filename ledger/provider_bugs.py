@@ -129,7 +129,7 @@ def all_provider_bugs(
     since: datetime | None = None,
 ) -> list[ProviderBug]:
     """Finds the cases of all journals (`provider_bugs`), the oldest first."""
-    found = [
+    bugs = [
         bug
         for at in ledger.places
         for bug in provider_bugs(
@@ -142,7 +142,7 @@ def all_provider_bugs(
             own_after=ledger.own_after(at),
         )
     ]
-    return sorted(found, key=_received) if ledger.is_divided else found
+    return sorted(bugs, key=_received) if ledger.is_divided else bugs
 
 
 def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
@@ -169,10 +169,10 @@ def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | N
 
 def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
     """Keeps the first row of each delivery: a replay decides the same delivery once more."""
-    found: dict[int, JournalRow] = {}
+    first_rows: dict[int, JournalRow] = {}
     for row in rows:
-        found.setdefault(row.item_seq, row)
-    return sorted(found.values(), key=lambda row: row.seq)
+        first_rows.setdefault(row.item_seq, row)
+    return sorted(first_rows.values(), key=lambda row: row.seq)
 
 
 def _holders(again: Sequence[JournalRow]) -> pc.Expression:
@@ -210,8 +210,8 @@ class _Firsts:
     def of(self, row: JournalRow) -> JournalRow | None:
         """Returns the booking that ``row`` met, also where its fact was purged and booked again."""
         if _kind(row) == "event_conflict":
-            found = self._named.get(_held(row))
-            return found if found is not None and found.seq < row.seq else None
+            named = self._named.get(_held(row))
+            return named if named is not None and named.seq < row.seq else None
         before = [booked for booked in self._booked.get(_held(row), []) if booked.seq < row.seq]
         return before[-1] if before else None
 

@@ -50,7 +50,7 @@ def plan(files: Iterable[DataFile], limits: Limits, *, by_day: bool = False) -> 
     :param by_day: a group's files are all of one day (UTC), so that what came together leaves together
     """
     groups = [_Group(limits, by_day)]
-    for file in sorted(files, key=lambda one: (one.first or 0, one.modified_ms, one.name)):
+    for file in sorted(files, key=lambda file: (file.first or 0, file.modified_ms, file.name)):
         if not limits.is_small(file):
             groups.append(_Group(limits, by_day))
         elif not groups[-1].takes(file):
@@ -170,17 +170,17 @@ def rewrite(
     sorted_rows = rows.observe(wanted, *_checked(rows)).coalesce(1).sortWithinPartitions(*sorted_by)
     writer = sorted_rows.write.option("compression", "zstd").option("parquet.block.size", ROW_GROUP_BYTES)
     writer.parquet(str(staged))
-    found = sorted(staged.glob("part-*.parquet"))
-    held = session.read.schema(rows.schema).parquet(*map(str, found)) if found else rows.limit(0)
-    _compare(before.path, wanted.get, held, None if keep is not None else sum(one.rows for one in old))
+    written = sorted(staged.glob("part-*.parquet"))
+    held = session.read.schema(rows.schema).parquet(*map(str, written)) if written else rows.limit(0)
+    _compare(before.path, wanted.get, held, None if keep is not None else sum(file.rows for file in old))
     count = int(wanted.get["rows"])
-    return Rewritten(found if count else [], count)
+    return Rewritten(written if count else [], count)
 
 
 def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> DataFrame:
     schema = StructType.fromJson(json.loads(before.schema_json))
     reader = session.read.schema(schema).option("recursiveFileLookup", "true")
-    return reader.parquet(*(str(before.path / one.name) for one in files))
+    return reader.parquet(*(str(before.path / file.name) for file in files))
 
 
 def _checked(rows: DataFrame) -> tuple[Column, Column]:
@@ -189,8 +189,8 @@ def _checked(rows: DataFrame) -> tuple[Column, Column]:
 
 
 def _compare(path: Location, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
-    found = held.agg(*_checked(held)).collect()[0].asDict()
-    if any(found[name] != wanted[name] for name in CHECKED):
-        raise RowsDiffer(path, wanted, found)
-    if rows is not None and found["rows"] != rows:
-        raise RowsDiffer(path, f"{rows} rows by the log", found)
+    sums = held.agg(*_checked(held)).collect()[0].asDict()
+    if any(sums[name] != wanted[name] for name in CHECKED):
+        raise RowsDiffer(path, wanted, sums)
+    if rows is not None and sums["rows"] != rows:
+        raise RowsDiffer(path, f"{rows} rows by the log", sums)

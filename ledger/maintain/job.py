@@ -175,16 +175,16 @@ def _removed_bodies(stream: StreamTables, job: Job) -> int:
 def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
     """Puts small files together until no group of them is left."""
     rewriter = Rewriter(before)
-    files = {one.name: one for one in before.files}
+    files = {file.name: file for file in before.files}
     by_day = table.kind == "bodies"
     for _ in range(PASSES_MAX):
         for group in plan(files.values(), job.limits, by_day=by_day):
             with staging(table.path, MAINTAIN) as folder:
                 rewritten = rewrite(job.session.get(), before, group, SORTED_BY[table.kind], folder)
                 new = rewriter.replace(group, rewritten.files, job.now_ms)
-            for one in group:
-                del files[one.name]
-            files |= {one.name: one for one in new}
+            for file in group:
+                del files[file.name]
+            files |= {file.name: file for file in new}
 
 
 def checkpoint(table: LakeTable) -> None:
@@ -216,15 +216,15 @@ def _foretold(
     table: LakeTable, report: TableReport, groups: list[list[DataFile]], job: Job, stream: StreamTables | None
 ) -> TableReport:
     """Reports what would be done. Before it is done only those bytes are known that may leave the disk."""
-    gone = expired(table.path, job.clock.now(), _kept_since(table, job, stream))
+    expired_files = expired(table.path, job.clock.now(), _kept_since(table, job, stream))
     after = report.files_before - sum(map(len, groups)) + len(groups)
     return replace(
         report,
         files_after=after,
         bytes_after=report.bytes_before,
         log_after=0 if groups else report.log_before,
-        freed_files=len(gone),
-        freed_bytes=sum(gone.values()),
+        freed_files=len(expired_files),
+        freed_bytes=sum(expired_files.values()),
     )
 
 

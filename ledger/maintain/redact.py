@@ -118,19 +118,19 @@ def redact(
     hashes = {sha256 for stream in streams for sha256 in _bodies_of(stream, order.event_key)}
     if not hashes:
         raise EventUnknown(order.event_key)
-    found = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in streams]
+    first_seqs_of = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in streams]
     for stream in streams:
         check_closed(stream.journal, order.event_key, hashes)
-    earlier = [act for stream, first_seqs in found for act in _removed(stream, redactions, first_seqs)]
-    gone, now = {(one.stream, one.body_sha256) for one in earlier}, clock.now()
+    earlier = [act for stream, first_seqs in first_seqs_of for act in _removed(stream, redactions, first_seqs)]
+    removed, now = {(act.stream, act.body_sha256) for act in earlier}, clock.now()
     acts = [
         Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
-        for stream, first_seqs in found
+        for stream, first_seqs in first_seqs_of
         for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
-        if (stream.stream, sha256) not in gone
+        if (stream.stream, sha256) not in removed
     ]
     wanted, before = (
-        len({one.body_sha256 for one in acts}),
+        len({act.body_sha256 for act in acts}),
         _ordered_within_a_day(streams, redactions, order.actor, now),
     )
     if acts and wanted + before > alone_max:
@@ -138,17 +138,17 @@ def redact(
     redactions.add(acts)
     for stream in streams:
         finish(stream, redactions, clock)
-    unfinished = {(one.stream, one.body_sha256) for stream in streams for one in redactions.unfinished(stream.stream)}
-    left = tuple(one for one in acts if (one.stream, one.body_sha256) in unfinished)
+    unfinished = {(act.stream, act.body_sha256) for stream in streams for act in redactions.unfinished(stream.stream)}
+    left = tuple(act for act in acts if (act.stream, act.body_sha256) in unfinished)
     lost = tuple(name for stream in streams for name in sorted(_lost(stream.bodies)))
-    return Redacted(tuple(one for one in acts if one not in left), left, tuple(earlier), lost)
+    return Redacted(tuple(act for act in acts if act not in left), left, tuple(earlier), lost)
 
 
 def _lost(bodies: Location) -> frozenset[str]:
     """Finds files that the table names and that are gone."""
     if not DeltaTable.is_deltatable(str(bodies)):
         return frozenset()
-    return snapshot(bodies).names - {one.name for one in data_files(bodies)}
+    return snapshot(bodies).names - {file.name for file in data_files(bodies)}
 
 
 def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
@@ -156,14 +156,14 @@ def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
     one too.
     """
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
-    return {one.body_sha256 for one in rows if one.body_sha256 is not None}
+    return {row.body_sha256 for row in rows if row.body_sha256 is not None}
 
 
 def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
     """Finds the first row that refers to each body: the event's, or where it has none in this journal, another's."""
     rows = _referring(stream.journal, hashes)
-    last = sorted(rows, key=lambda one: (one.event_key == event_key, -one.seq))
-    return {one.body_sha256: one.seq for one in last if one.body_sha256 is not None}
+    last = sorted(rows, key=lambda row: (row.event_key == event_key, -row.seq))
+    return {row.body_sha256: row.seq for row in last if row.body_sha256 is not None}
 
 
 def _ordered_within_a_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
@@ -176,8 +176,8 @@ def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[st
     """Finds the orders by which bodies were removed that haven't come again since."""
     last = {act.body_sha256: (act, done) for act, done in redactions.orders(stream.stream)}
     removed = [act for act, done in last.values() if done is not None and act.body_sha256 in hashes]
-    again = BodyStore(str(stream.bodies)).held(one.body_sha256 for one in removed) if removed else set()
-    return tuple(one for one in removed if one.body_sha256 not in again)
+    again = BodyStore(str(stream.bodies)).held(act.body_sha256 for act in removed) if removed else set()
+    return tuple(act for act in removed if act.body_sha256 not in again)
 
 
 def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
@@ -188,11 +188,11 @@ def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     acts = redactions.unfinished(stream.stream)
     if not acts:
         return 0
-    hashes = {one.body_sha256 for one in acts}
+    hashes = {act.body_sha256 for act in acts}
     if DeltaTable.is_deltatable(str(stream.bodies)) and not purge(stream.bodies, hashes, clock):
         return 0
     now = clock.now()
-    redactions.add([replace(one, act=DONE, at=now) for one in acts])
+    redactions.add([replace(act, act=DONE, at=now) for act in acts])
     return len(acts)
 
 
@@ -238,7 +238,7 @@ def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
     """Stages a file with the other bodies of one; returns none where there is no other."""
-    staged, gone = folder / name, pa.array(sorted(hashes), pa.string())
+    staged, removed = folder / name, pa.array(sorted(hashes), pa.string())
     rows = 0
     with (
         files.open_input_file(name) as file,
@@ -247,7 +247,7 @@ def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path
     ):
         for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
             held = pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
-            others = held.filter(pc.invert(pc.is_in(held["body_sha256"], gone)))
+            others = held.filter(pc.invert(pc.is_in(held["body_sha256"], removed)))
             writer.write_table(others)
             rows += others.num_rows
     return [staged] if rows else []
@@ -259,7 +259,7 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
         journal goes on with is that one's to say
     """
     is_own = own_items(journal)
-    items = pa.array(sorted({one.item_seq for one in _referring(journal, hashes)}), pa.int64())
+    items = pa.array(sorted({row.item_seq for row in _referring(journal, hashes)}), pa.int64())
     last: dict[int, JournalRow] = {}
     for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row

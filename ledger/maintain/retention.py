@@ -49,7 +49,7 @@ def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
-    return {one.name: one.size for one in data_files(path) if one.name in names}
+    return {file.name: file.size for file in data_files(path) if file.name in names}
 
 
 def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
@@ -66,9 +66,9 @@ def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
 
 def data_files(path: Location) -> Iterator[StoredFile]:
     """Lists a table's data files, whether it names them or not."""
-    for one in open_storage(path).files():
-        if one.name.endswith(".parquet") and not one.name.startswith(("_", ".")):
-            yield one
+    for file in open_storage(path).files():
+        if file.name.endswith(".parquet") and not file.name.startswith(("_", ".")):
+            yield file
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Expired:
 
     @property
     def count(self) -> int:
-        return sum(one.rows - self.kept_of.get(one.name, 0) for one in self.files)
+        return sum(file.rows - self.kept_of.get(file.name, 0) for file in self.files)
 
 
 def find_expired(session: Session, stream: StreamTables, now: datetime, days: int) -> Expired:
@@ -99,15 +99,15 @@ def find_expired(session: Session, stream: StreamTables, now: datetime, days: in
     state = JournalReader(str(stream.journal)).state()
     known = Retained.of(DeltaTable(str(stream.bodies)))
     retained = Retained(before, days, state.published_upto).with_earlier(known)
-    old = [one for one in bodies.files if one.modified_ms < to_micros(before) // 1_000]
+    old = [file for file in bodies.files if file.modified_ms < to_micros(before) // 1_000]
     if not old:
         return Expired(bodies, retained, (), {}, None)
     spark = session.get()
     needed = _needed(spark, stream, state, before)
     named = read(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
     counted = named.join(needed, "body_sha256", "left_semi").groupBy("name").count().collect()
-    kept_of = {one["name"]: int(one["count"]) for one in counted}
-    less = tuple(one for one in old if kept_of.get(one.name, 0) < one.rows)
+    kept_of = {row["name"]: int(row["count"]) for row in counted}
+    less = tuple(file for file in old if kept_of.get(file.name, 0) < file.rows)
     return Expired(bodies, retained, less, kept_of, needed)
 
 
@@ -126,13 +126,15 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
 
     try:
         for group in _groups(expired.files, bytes_max):
-            some = [one for one in group if expired.kept_of.get(one.name)]
+            with_kept = [file for file in group if expired.kept_of.get(file.name)]
             with staging(expired.bodies.path, MAINTAIN) as folder:
                 kept = (
-                    rewrite(session.get(), expired.bodies, some, SORTED_BY["bodies"], folder, keep) if some else nothing
+                    rewrite(session.get(), expired.bodies, with_kept, SORTED_BY["bodies"], folder, keep)
+                    if with_kept
+                    else nothing
                 )
                 rewriter.replace(group, kept.files, now_ms(), drops_rows=True, marks=marks)
-            dropped += sum(one.rows for one in group) - kept.rows
+            dropped += sum(file.rows for file in group) - kept.rows
     finally:
         needed.unpersist()
     return dropped
@@ -141,7 +143,7 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
 def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
     groups: list[list[DataFile]] = []
     size = 0
-    for file in sorted(files, key=lambda one: (one.modified_ms, one.name)):
+    for file in sorted(files, key=lambda file: (file.modified_ms, file.name)):
         if not groups or size + file.size > bytes_max or len(groups[-1]) == FILES_MAX:
             groups.append([])
             size = 0

@@ -111,7 +111,7 @@ def behind_since(stream: StreamTables) -> datetime | None:
     marks = [_until(journal, stream.stream) for journal in stream.readers]
     if stream.postings is not None and DeltaTable.is_deltatable(str(stream.postings)):
         marks.append(mark_of(DeltaTable(str(stream.postings))) + 1)
-    following = min((one for one in marks if one is not None), default=None)
+    following = min((mark for mark in marks if mark is not None), default=None)
     if following is None or not 0 < following <= reader.last_seq:
         return None
     return reader.rows_of([following])[0].decided_at
@@ -122,7 +122,7 @@ def _until(journal: Location, read: str) -> int | None:
     if not DeltaTable.is_deltatable(str(journal)):
         return None
     marks = JournalReader(str(journal)).state().marks
-    taken = [one[0] for topic, one in marks.items() if topic.startswith(f"{JOURNAL_TOPIC}{read}/")]
+    taken = [offsets[0] for topic, offsets in marks.items() if topic.startswith(f"{JOURNAL_TOPIC}{read}/")]
     return min(taken, default=None)
 
 

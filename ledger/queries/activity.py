@@ -40,11 +40,11 @@ def activity(journal: Tables, since: datetime, until: datetime, step_s: int) -> 
     :raises LedgerUnreadable: a journal is damaged
     """
     assert step_s > 0
-    found: dict[datetime, Activity] = {}
+    by_time: dict[datetime, Activity] = {}
     for rows in tables_of(journal):
-        for one in _of_journal(Lake(journal=[rows]), rows.after, since, until, step_s):
-            found[one.at] = one if one.at not in found else _together(found[one.at], one)
-    return [found[at] for at in sorted(found)]
+        for step in _of_journal(Lake(journal=[rows]), rows.after, since, until, step_s):
+            by_time[step.at] = step if step.at not in by_time else _together(by_time[step.at], step)
+    return [by_time[at] for at in sorted(by_time)]
 
 
 def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s: int) -> list[Activity]:
@@ -62,7 +62,7 @@ def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s
         f"approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p99_s "
         f"FROM journal {wanted} GROUP BY 1"
     ).to_pylist()
-    tried = ", ".join(text(one.value) for one in _TRIED)
+    tried = ", ".join(text(decision.value) for decision in _TRIED)
     # A row's attempt counts the failures that another try followed.
     number = f"CASE WHEN decision = {text(Decision.RETRY.value)} THEN attempt ELSE attempt + 1 END"
     tries = lake.ask(
@@ -70,30 +70,30 @@ def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s
         f"FROM journal {wanted} AND decision IN ({tried}) GROUP BY 1, 2"
     ).to_pylist()
     by_step: dict[datetime, dict[int, int]] = {}
-    for one in tries:
-        by_step.setdefault(one["at"], {})[one["attempt"]] = one["tries"]
+    for row in tries:
+        by_step.setdefault(row["at"], {})[row["attempt"]] = row["tries"]
     return [
         Activity(
-            **{name: one[name] for name in ("at", "events", "dead", "p50_s", "p99_s")},
-            first_tries=by_step.get(one["at"], {}).get(1, 0),
-            retries={attempt: n for attempt, n in sorted(by_step.get(one["at"], {}).items()) if attempt > 1},
+            **{name: step[name] for name in ("at", "events", "dead", "p50_s", "p99_s")},
+            first_tries=by_step.get(step["at"], {}).get(1, 0),
+            retries={attempt: n for attempt, n in sorted(by_step.get(step["at"], {}).items()) if attempt > 1},
         )
-        for one in steps
+        for step in steps
     ]
 
 
-def _together(one: Activity, other: Activity) -> Activity:
-    attempts = sorted(one.retries.keys() | other.retries.keys())
+def _together(first: Activity, other: Activity) -> Activity:
+    attempts = sorted(first.retries.keys() | other.retries.keys())
     return Activity(
-        at=one.at,
-        events=one.events + other.events,
-        first_tries=one.first_tries + other.first_tries,
-        retries={attempt: one.retries.get(attempt, 0) + other.retries.get(attempt, 0) for attempt in attempts},
-        dead=one.dead + other.dead,
-        p50_s=_slower(one.p50_s, other.p50_s),
-        p99_s=_slower(one.p99_s, other.p99_s),
+        at=first.at,
+        events=first.events + other.events,
+        first_tries=first.first_tries + other.first_tries,
+        retries={attempt: first.retries.get(attempt, 0) + other.retries.get(attempt, 0) for attempt in attempts},
+        dead=first.dead + other.dead,
+        p50_s=_slower(first.p50_s, other.p50_s),
+        p99_s=_slower(first.p99_s, other.p99_s),
     )
 
 
-def _slower(one: float | None, other: float | None) -> float | None:
-    return max((value for value in (one, other) if value is not None), default=None)
+def _slower(first: float | None, other: float | None) -> float | None:
+    return max((value for value in (first, other) if value is not None), default=None)

@@ -27,10 +27,10 @@ class AmountInvalid(PayhookError):
 def decimal_text(amount_minor: int, currency: str) -> str:
     """Formats an amount: ``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
     decimals = decimals_of(currency)
-    whole, rest = divmod(abs(amount_minor), 10**decimals)
+    units, rest = divmod(abs(amount_minor), 10**decimals)
     sign = "-" if amount_minor < 0 else ""
     fraction = f".{rest:0{decimals}}" if decimals else ""
-    return f"{sign}{whole:,}{fraction}"
+    return f"{sign}{units:,}{fraction}"
 
 
 def minor_units(text: str, currency: str) -> int:

@@ -37,11 +37,11 @@ def subscriber_answers(journal: Tables, since: datetime) -> dict[str, Subscriber
 
     :raises LedgerUnreadable: a journal is damaged
     """
-    found: dict[str, SubscriberAnswers] = {}
+    by_subscriber: dict[str, SubscriberAnswers] = {}
     for rows in tables_of(journal):
-        for name, one in _of_journal(Lake(journal=[rows]), rows.after, since).items():
-            found[name] = one if name not in found else _together(found[name], one)
-    return found
+        for name, answers in _of_journal(Lake(journal=[rows]), rows.after, since).items():
+            by_subscriber[name] = answers if name not in by_subscriber else _together(by_subscriber[name], answers)
+    return by_subscriber
 
 
 def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, SubscriberAnswers]:
@@ -60,15 +60,15 @@ def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, Subscriber
         f"SELECT {_NAME} AS name, count(*) AS waiting, min(due_at) AS next_try FROM journal {wanted} AND {_WAITS} "
         "AND seq IN (SELECT max(seq) FROM journal GROUP BY item_seq) GROUP BY 1",
     )
-    failing = {name: one for name, one in summed.items() if one["failed_seq"] > one["taken_seq"]}
+    failing = {name: row for name, row in summed.items() if row["failed_seq"] > row["taken_seq"]}
     last = {
-        one["seq"]: one
-        for one in lake.ask(
+        row["seq"]: row
+        for row in lake.ask(
             "SELECT seq, decided_at, error_class, error_message FROM journal "
-            f"WHERE {one_of('seq', [one['failed_seq'] for one in failing.values()])}"
+            f"WHERE {one_of('seq', [failure['failed_seq'] for failure in failing.values()])}"
         ).to_pylist()
     }
-    begun = " OR ".join(f"({_NAME} = {text(name)} AND seq > {one['taken_seq']})" for name, one in failing.items())
+    begun = " OR ".join(f"({_NAME} = {text(name)} AND seq > {row['taken_seq']})" for name, row in failing.items())
     began = _by_name(
         lake,
         f"SELECT {_NAME} AS name, min(decided_at) AS at FROM journal {wanted} AND {_FAILED} AND ({begun or 'false'}) "
@@ -76,33 +76,33 @@ def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, Subscriber
     )
     return {
         name: SubscriberAnswers(
-            taken=one["taken"],
+            taken=sums["taken"],
             waiting=waiting.get(name, {}).get("waiting", 0),
             next_try=waiting.get(name, {}).get("next_try"),
             failing_since=began[name]["at"] if name in failing else None,
-            last_at=last[one["failed_seq"]]["decided_at"] if name in failing else one["taken_at"],
-            last_answer=_error(last[one["failed_seq"]]) if name in failing else "2xx" if one["taken"] else "",
+            last_at=last[sums["failed_seq"]]["decided_at"] if name in failing else sums["taken_at"],
+            last_answer=_error(last[sums["failed_seq"]]) if name in failing else "2xx" if sums["taken"] else "",
         )
-        for name, one in summed.items()
+        for name, sums in summed.items()
     }
 
 
 def _by_name(lake: Lake, sql: str) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in lake.ask(sql).to_pylist()}
+    return {row["name"]: row for row in lake.ask(sql).to_pylist()}
 
 
 def _error(row: dict[str, Any]) -> str:
     return ": ".join(filter(None, (row["error_class"], row["error_message"])))
 
 
-def _together(one: SubscriberAnswers, other: SubscriberAnswers) -> SubscriberAnswers:
+def _together(first: SubscriberAnswers, other: SubscriberAnswers) -> SubscriberAnswers:
     """Joins the answers of two journals: a subscriber fails while it fails in one of them."""
-    tries = [at for at in (one.next_try, other.next_try) if at is not None]
-    failing = [at for at in (one.failing_since, other.failing_since) if at is not None]
-    newest = max((one, other), key=lambda each: (each.last_at is not None, each.last_at))
+    tries = [at for at in (first.next_try, other.next_try) if at is not None]
+    failing = [at for at in (first.failing_since, other.failing_since) if at is not None]
+    newest = max((first, other), key=lambda each: (each.last_at is not None, each.last_at))
     return SubscriberAnswers(
-        taken=one.taken + other.taken,
-        waiting=one.waiting + other.waiting,
+        taken=first.taken + other.taken,
+        waiting=first.waiting + other.waiting,
         next_try=min(tries, default=None),
         failing_since=min(failing, default=None),
         last_at=newest.last_at,

@@ -82,22 +82,22 @@ def balances(
         f"FROM postings {all_of(conditions)} GROUP BY account, currency, side"
     )
     sides: dict[tuple[str, str], dict[str, int]] = {}
-    for one in sums.to_pylist():
-        sides.setdefault((one["account"], one["currency"]), {})[one["side"]] = int(one["total"])
+    for row in sums.to_pylist():
+        sides.setdefault((row["account"], row["currency"]), {})[row["side"]] = int(row["total"])
     return [
         Balance.of(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
         for (account, code), by_side in sorted(sides.items())
     ]
 
 
-def totals(found: Sequence[Balance]) -> list[Total]:
+def totals(balances: Sequence[Balance]) -> list[Total]:
     """Sums balances by currency: in double entry a currency's debits are its credits."""
-    codes = sorted({one.currency for one in found})
+    codes = sorted({balance.currency for balance in balances})
     return [
         Total.of(
             code,
-            sum(one.debit_minor for one in found if one.currency == code),
-            sum(one.credit_minor for one in found if one.currency == code),
+            sum(balance.debit_minor for balance in balances if balance.currency == code),
+            sum(balance.credit_minor for balance in balances if balance.currency == code),
         )
         for code in codes
     ]
@@ -117,25 +117,25 @@ class Owed:
     decimals: int
 
 
-def owed(found: Sequence[Balance]) -> list[Owed]:
+def owed(balances: Sequence[Balance]) -> list[Owed]:
     """Sums `balances` by merchant and currency."""
     parts: dict[tuple[str, str], dict[str, int]] = {}
-    for one in found:
-        if (merchant := merchant_of(one.account)) is not None:
-            of_merchant = parts.setdefault((decode_name(merchant), one.currency), {})
-            name = one.account.split(":", 2)[-1]
-            of_merchant[name] = of_merchant.get(name, 0) - one.balance_minor
+    for balance in balances:
+        if (merchant := merchant_of(balance.account)) is not None:
+            of_merchant = parts.setdefault((decode_name(merchant), balance.currency), {})
+            name = balance.account.split(":", 2)[-1]
+            of_merchant[name] = of_merchant.get(name, 0) - balance.balance_minor
     return [
         Owed(merchant, currency, of_merchant, sum(of_merchant.values()), decimals_of(currency))
         for (merchant, currency), of_merchant in sorted(parts.items())
     ]
 
 
-def owed_parts(found: Sequence[Owed]) -> list[str]:
+def owed_parts(owed: Sequence[Owed]) -> list[str]:
     """Lists the accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
-    there = {name for one in found for name in one.parts}
-    in_chart = [role.value for role in Role if role.value in there]
-    return in_chart + sorted(there - set(in_chart))
+    names = {name for debt in owed for name in debt.parts}
+    in_chart = [role.value for role in Role if role.value in names]
+    return in_chart + sorted(names - set(in_chart))
 
 
 def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
@@ -154,8 +154,8 @@ def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]
 def _up_to(seq: int, stream: str | None, at: datetime | None) -> str:
     if stream is None:
         return f"seq <= {seq}"
-    own = f"stream = {text(stream)} AND seq <= {seq}"
-    return own if at is None else f"({own}) OR (stream <> {text(stream)} AND decided_at <= {moment(at)})"
+    in_stream = f"stream = {text(stream)} AND seq <= {seq}"
+    return in_stream if at is None else f"({in_stream}) OR (stream <> {text(stream)} AND decided_at <= {moment(at)})"
 
 
 STRETCHES_MAX = 200
@@ -210,32 +210,32 @@ def balances_over_time(
     stretch = _stretch(high - low)
     accounts, left_out = _greatest(lake, conditions)
     changes = _changes(lake, [*conditions, one_of("account", accounts)], low, stretch)
-    found = tuple(_over_time(account, low, changes[account]) for account in accounts)
-    return BalancesOverTime(currency, found, left_out)
+    over_time = tuple(_over_time(account, low, changes[account]) for account in accounts)
+    return BalancesOverTime(currency, over_time, left_out)
 
 
 def _stretch(span: timedelta) -> timedelta:
     """Chooses the shortest stretch of which the plot holds enough."""
-    return next((one for one in _STRETCHES if span <= one * (STRETCHES_MAX - 1)), _STRETCHES[-1])
+    return next((stretch for stretch in _STRETCHES if span <= stretch * (STRETCHES_MAX - 1)), _STRETCHES[-1])
 
 
 def _greatest(lake: Lake, conditions: Sequence[str]) -> tuple[list[str], int]:
     by_account = f"SELECT account, {SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
     greatest = f"ORDER BY abs(balance) DESC, account LIMIT {ACCOUNTS_MAX}"
-    found = lake.ask(f"SELECT account, count(*) OVER () AS of FROM ({by_account}) {greatest}").to_pylist()
-    return [one["account"] for one in found], found[0]["of"] - len(found)
+    rows = lake.ask(f"SELECT account, count(*) OVER () AS of FROM ({by_account}) {greatest}").to_pylist()
+    return [row["account"] for row in rows], rows[0]["of"] - len(rows)
 
 
 def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: timedelta) -> dict[str, list[Change]]:
     """Returns for each account the end of each stretch with a booking, and by how much the balance changed in it."""
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
-    found = lake.ask(
+    rows = lake.ask(
         f"SELECT account, {place} AS place, {SIGNED} AS change FROM postings "
         f"{all_of(conditions)} GROUP BY account, {place} ORDER BY account, place"
     )
     changes: dict[str, list[Change]] = {}
-    for one in found.to_pylist():
-        changes.setdefault(one["account"], []).append((low + stretch * (one["place"] + 1), int(one["change"])))
+    for row in rows.to_pylist():
+        changes.setdefault(row["account"], []).append((low + stretch * (row["place"] + 1), int(row["change"])))
     return changes
 
 

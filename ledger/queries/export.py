@@ -121,7 +121,7 @@ def export(
         raise OutUnwritable(out, "it isn't a file")
     if out.exists() and not overwrite:
         raise OutExists(out)
-    lakes = [(one, lake) for one in tables_of(table) if source in (lake := Lake(**{source: [one]}))]
+    lakes = [(rows, lake) for rows in tables_of(table) if source in (lake := Lake(**{source: [rows]}))]
     if not lakes:
         raise NothingBooked(tables_of(table)[0].path)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
@@ -149,16 +149,20 @@ def _write(
 ) -> int:
     tables = [
         _Table(
-            lake, source, form, [*wanted, *([f"seq > {one.after}"] if one.after else [])], one.stream if named else ""
+            lake,
+            source,
+            form,
+            [*wanted, *([f"seq > {rows.after}"] if rows.after else [])],
+            rows.stream if named else "",
         )
-        for one, lake in lakes
+        for rows, lake in lakes
     ]
-    spans = [one.span() for one in tables]
+    spans = [table.span() for table in tables]
     of, done = sum(rows for rows, *_ in spans), 0
     with staged.open("xb") as file:
         writer = _writer(file, form, tables[0].schema())
-        for one, (some, least, last) in zip(tables, spans, strict=True):
-            for rows in one.windows(least, last) if some else ():
+        for table, (count, least, last) in zip(tables, spans, strict=True):
+            for rows in table.windows(least, last) if count else ():
                 writer.write(rows)
                 done += rows.num_rows
                 progress(done, of)
@@ -180,10 +184,10 @@ class _Table:
 
     def span(self) -> tuple[int, int, int]:
         """Counts the rows, and finds their least and last seq."""
-        [found] = self.lake.ask(
+        [span] = self.lake.ask(
             f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
         ).to_pylist()
-        return found["rows"], found["least"] or 0, found["last"] or 0
+        return span["rows"], span["least"] or 0, span["last"] or 0
 
     def schema(self) -> pa.Schema:
         return self._as_written(self.lake.ask(f"SELECT * FROM {self.source} LIMIT 0")).schema
@@ -191,8 +195,8 @@ class _Table:
     def windows(self, least: int, last: int) -> Iterator[pa.Table]:
         for begin in range(least, last + 1, SEQS_PER_WINDOW):
             within = [*self.wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
-            found = self.lake.ask(f"SELECT * FROM {self.source} {all_of(within)} ORDER BY {_ORDER[self.source]}")
-            yield self._as_written(found)
+            rows = self.lake.ask(f"SELECT * FROM {self.source} {all_of(within)} ORDER BY {_ORDER[self.source]}")
+            yield self._as_written(rows)
 
     def _as_written(self, rows: pa.Table) -> pa.Table:
         if self.stream:

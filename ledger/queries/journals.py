@@ -72,11 +72,11 @@ class LedgerJournals(Journals):
 
     def postings(self) -> list[Rows]:
         """Returns the tables over which bookings are summed."""
-        return [Rows(str(one.postings), one.stream) for one in self.places]
+        return [Rows(str(place.postings), place.stream) for place in self.places]
 
     def journals(self) -> list[Rows]:
         """Returns the tables over which decisions are summed."""
-        return [Rows(str(one.journal), one.stream, self.own_after(one)) for one in self.places]
+        return [Rows(str(place.journal), place.stream, self.own_after(place)) for place in self.places]
 
     def tables(self, source: Source) -> list[Rows]:
         return self.postings() if source == "postings" else self.journals()
@@ -94,8 +94,8 @@ class LedgerJournals(Journals):
         last = self._last_row(places, seq)
         if last is None:
             return AsOf(seq=0, stream=places.stream)
-        own = self._wrote(places, last)
-        return AsOf(seq=last.seq, stream=own.stream, at=last.decided_at)
+        origin = self._wrote(places, last)
+        return AsOf(seq=last.seq, stream=origin.stream, at=last.decided_at)
 
     def row(self, named: str) -> tuple[StreamLayout, int]:
         """Parses a row's name into its journal and number: ``5`` is the first journal's row, ``ledger.1:5`` that one's.
@@ -123,9 +123,11 @@ class LedgerJournals(Journals):
             return *self._of_row(*self.row(key.removeprefix(_BY_SEQ))), ()
         for name in ("event_key", "fact_key"):
             if holding := self._holding(f"{name} = {text(key)}"):
-                known = [(one, row.seq) for one, rows in holding if (row := self._first_row(one, rows)) is not None]
+                known = [
+                    (place, row.seq) for place, rows in holding if (row := self._first_row(place, rows)) is not None
+                ]
                 (at, _), *others = known or [(holding[0][0], 0)]
-                return at, key, tuple(row_name(one.stream, seq) for one, seq in others)
+                return at, key, tuple(row_name(place.stream, seq) for place, seq in others)
         return self.first, key, ()
 
     def by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
@@ -133,11 +135,11 @@ class LedgerJournals(Journals):
 
         :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `of_event`
         """
-        found: dict[StreamLayout, list[str]] = {}
+        keys_by_place: dict[StreamLayout, list[str]] = {}
         for key in keys:
             at, _, _ = self.of_event(key)
-            found.setdefault(at, []).append(key)
-        return found
+            keys_by_place.setdefault(at, []).append(key)
+        return keys_by_place
 
     def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
         """Reads the whole story of an event, and what became of its bodies.
@@ -159,14 +161,16 @@ class LedgerJournals(Journals):
 
     def _of_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
         """Finds the journal that decides a row's entity now: this one may have the row in the copy that it began as."""
-        holding = {one.stream: rows[0] for one, rows in self._holding(f"seq = {seq}")}
+        holding = {place.stream: rows[0] for place, rows in self._holding(f"seq = {seq}")}
         row = holding.get(at.stream)
         if row is None:
             if at == self.first and holding:
                 raise RowAmbiguous(seq, list(holding))
             return at, f"{_BY_SEQ}{seq}"
-        same = [one for one in self.places if one.stream in holding and holding[one.stream].row_hash == row.row_hash]
-        return next((one for one in same if self._decided(one, row)), at), f"{_BY_SEQ}{seq}"
+        same = [
+            place for place in self.places if place.stream in holding and holding[place.stream].row_hash == row.row_hash
+        ]
+        return next((place for place in same if self._decided(place, row)), at), f"{_BY_SEQ}{seq}"
 
     def _last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
         """Reads a journal's last row up to ``seq``; None where there is none."""
@@ -180,23 +184,23 @@ class LedgerJournals(Journals):
         """Finds the journal that first had the row; copies name their origin."""
         if row.seq > self.own_after(places):
             return places
-        holding = [(one, rows[0]) for one, rows in self._holding(f"seq = {row.seq}")]
-        same = (one for one, held in holding if held.row_hash == row.row_hash)
-        return next((one for one in same if row.seq > self.own_after(one)), self.first)
+        holding = [(place, rows[0]) for place, rows in self._holding(f"seq = {row.seq}")]
+        same = (place for place, held_row in holding if held_row.row_hash == row.row_hash)
+        return next((place for place in same if row.seq > self.own_after(place)), self.first)
 
     def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
         """Finds the journals that have such rows, with the columns that tell whose they are."""
-        found = []
-        for one in self.places:
-            lake = Lake(journal=str(one.journal))
+        holding = []
+        for place in self.places:
+            lake = Lake(journal=str(place.journal))
             if "journal" in lake and (rows := lake.ask(f"SELECT {_SEEN} FROM journal WHERE {condition}")).num_rows:
-                found.append((one, from_arrow(rows)))
-        return found
+                holding.append((place, from_arrow(rows)))
+        return holding
 
     def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
         """Finds the first row that was decided in a journal."""
-        own = (row for row in rows if self._decided(places, row))
-        return min(own, key=lambda row: row.seq, default=None)
+        own_rows = (row for row in rows if self._decided(places, row))
+        return min(own_rows, key=lambda row: row.seq, default=None)
 
     def _decided(self, places: StreamLayout, row: JournalRow) -> bool:
         """Whether a row was decided in a journal. Each has every command's row; the one that it is for acts on it."""

@@ -64,7 +64,7 @@ class Lake:
     """
 
     def __init__(self, **tables: Tables) -> None:
-        self._what = ", ".join(one.path for several in tables.values() for one in tables_of(several))
+        self._what = ", ".join(rows.path for several in tables.values() for rows in tables_of(several))
         self._tables: dict[str, DeltaTable] = {}
         self._together: dict[str, str] = {}
         try:
@@ -89,11 +89,11 @@ class Lake:
 
     def _add(self, name: str, several: Sequence[Rows]) -> None:
         parts = []
-        for number, one in enumerate(several):
-            if DeltaTable.is_deltatable(one.path):
+        for number, rows in enumerate(several):
+            if DeltaTable.is_deltatable(rows.path):
                 alone = name if len(several) == 1 else f"{name}_{number}"
-                self._tables[alone] = DeltaTable(one.path)
-                parts.append(f"SELECT *, {text(one.stream)} AS stream FROM {alone} WHERE seq > {one.after}")
+                self._tables[alone] = DeltaTable(rows.path)
+                parts.append(f"SELECT *, {text(rows.stream)} AS stream FROM {alone} WHERE seq > {rows.after}")
         if len(several) > 1 and parts:
             self._together[name] = " UNION ALL ".join(parts)
 
@@ -131,5 +131,5 @@ def decided(since: datetime | None, until: datetime | None) -> list[str]:
 
 def all_of(conditions: Iterator[str] | Collection[str]) -> str:
     """Joins conditions into a WHERE clause; empty where there are none."""
-    joined = " AND ".join(f"({one})" for one in conditions)
+    joined = " AND ".join(f"({condition})" for condition in conditions)
     return f"WHERE {joined}" if joined else ""
