@@ -92,7 +92,7 @@ def rebuild(session: SparkSession, journal: Location, postings: Location, clock:
         booked = _booked(session, journal, reader.version).where(fn.col("seq") > own_after(reader.state().notes))
         _check(booked, str(journal))
         files = _write(session, booked, folder / "rows", mark)
-        lines = sum(pq.read_metadata(one).num_rows for one in files)
+        lines = sum(pq.read_metadata(file).num_rows for file in files)
         moved = AppTransaction(MARK_APP_ID, mark)
         position = Position(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
         notes = {**commit_notes(position), "payhook.kind": "rebuild"}
@@ -103,17 +103,19 @@ def rebuild(session: SparkSession, journal: Location, postings: Location, clock:
 
 def _booked(session: SparkSession, journal: Location, version: int) -> DataFrame:
     rows = read_table(session, journal, version)
-    booking = fn.col("postings").isNotNull() & fn.col("decision").isin(*(one.value for one in BOOKING_DECISIONS))
+    booking = fn.col("postings").isNotNull() & fn.col("decision").isin(
+        *(decision.value for decision in BOOKING_DECISIONS)
+    )
     return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTINGS_TYPE))
 
 
 def _check(booked: DataFrame, journal: str) -> None:
-    whole = "size(lines) > 0 AND forall(lines, x -> x.account IS NOT NULL AND x.side IS NOT NULL AND x.amount_minor"
-    whole += " IS NOT NULL AND x.currency IS NOT NULL)"
-    wrong = booked.where(f"NOT coalesce({whole}, false)")
-    found = wrong.agg(fn.count("*").alias("rows"), fn.min("seq").alias("seq")).collect()[0]
-    if found["rows"]:
-        raise BookingUnreadable(journal, found["rows"], found["seq"])
+    has_lines = "size(lines) > 0 AND forall(lines, x -> x.account IS NOT NULL AND x.side IS NOT NULL AND x.amount_minor"
+    has_lines += " IS NOT NULL AND x.currency IS NOT NULL)"
+    wrong = booked.where(f"NOT coalesce({has_lines}, false)")
+    unreadable = wrong.agg(fn.count("*").alias("rows"), fn.min("seq").alias("seq")).collect()[0]
+    if unreadable["rows"]:
+        raise BookingUnreadable(journal, unreadable["rows"], unreadable["seq"])
 
 
 def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
@@ -131,5 +133,5 @@ def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) ->
     by_range = lines.repartitionByRange(files, "seq") if files > 1 else lines.coalesce(1)
     writer = by_range.sortWithinPartitions("seq", "line").write.option("compression", "zstd")
     writer.option("parquet.block.size", ROW_GROUP_BYTES).parquet(str(staged))
-    found = sorted(staged.glob("part-*.parquet"))
-    return [one for one in found if pq.read_metadata(one).num_rows]
+    parts = sorted(staged.glob("part-*.parquet"))
+    return [part for part in parts if pq.read_metadata(part).num_rows]

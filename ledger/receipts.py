@@ -237,13 +237,13 @@ def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[
         taken &= (pc.field("outcome") != TEST_TRAFFIC_OFF) & (pc.field("at") >= since)
         rows += read_rows(open_table(str(receipts)), taken, list(_ANSWERED)).to_pylist()
     rows += [{name: row[name] for name in _ANSWERED} for row in newer if _is_taken(row, since)]
-    found: dict[str, Answered] = {}
-    for one in sorted(rows, key=operator.itemgetter("at")):
-        found.setdefault(one["event_key"], Answered(**one))
-    return list(found.values())
+    first: dict[str, Answered] = {}
+    for row in sorted(rows, key=operator.itemgetter("at")):
+        first.setdefault(row["event_key"], Answered(**row))
+    return list(first.values())
 
 
-_ANSWERED = tuple(one.name for one in fields(Answered))
+_ANSWERED = tuple(column.name for column in fields(Answered))
 
 
 def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
@@ -258,9 +258,9 @@ def undecided(answered: Sequence[Answered], journals: Sequence[Location], waitin
 
     :raises TableUnreadable: a journal's log or a file can't be read
     """
-    keys = pa.array([one.event_key for one in answered], pa.string())
+    keys = pa.array([event.event_key for event in answered], pa.string())
     settled = set(waiting)
     for journal in journals if answered else ():
         known = read_rows(open_table(str(journal)), pc.field("event_key").isin(keys), ["event_key"])
         settled.update(known["event_key"].to_pylist())
-    return [one for one in answered if one.event_key not in settled]
+    return [event for event in answered if event.event_key not in settled]

@@ -238,14 +238,14 @@ class Reconciliations:
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
-        row["other_shards"] = json.dumps([asdict(one) for one in run.other_shards])
-        row["totals"] = json.dumps([asdict(one) for one in run.totals])
+        row["other_shards"] = json.dumps([asdict(shard) for shard in run.other_shards])
+        row["totals"] = json.dumps([asdict(total) for total in run.totals])
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
     def counts(self, run_id: str) -> dict[Kind, int]:
         kinds = self._differences_of(run_id, pc.field("run_id") == run_id, ["kind"])
-        found = {one["values"]: one["counts"] for one in pc.value_counts(kinds["kind"]).to_pylist()}
-        return {kind: found.get(kind, 0) for kind in KINDS}
+        counts = {count["values"]: count["counts"] for count in pc.value_counts(kinds["kind"]).to_pylist()}
+        return {kind: counts.get(kind, 0) for kind in KINDS}
 
     def runs(self) -> list[Reconciliation]:
         """Lists all runs, the newest first."""
@@ -269,8 +269,8 @@ class Reconciliations:
 
         One kind at a time is in memory.
         """
-        for one in KINDS if kind is None else (kind,):
-            wanted = (pc.field("run_id") == run_id) & (pc.field("kind") == one)
+        for each_kind in KINDS if kind is None else (kind,):
+            wanted = (pc.field("run_id") == run_id) & (pc.field("kind") == each_kind)
             table = self._differences_of(run_id, wanted, _DIFFERENCE_COLUMNS)
             ordered = table.sort_by([("line", "ascending"), ("seq", "ascending")])
             for batch in ordered.slice(0, at_most).to_batches(max_chunksize=10_000):
@@ -286,9 +286,9 @@ _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]
 
 def _run(row: dict[str, Any]) -> Reconciliation:
     counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
-    others = [Seen(**one) for one in json.loads(row.pop("other_shards") or "[]")]
+    others = [Seen(**shard) for shard in json.loads(row.pop("other_shards") or "[]")]
     not_compared = json.loads(row.pop("not_compared"))
-    totals = [KindTotal(**one) for one in json.loads(row.pop("totals", None) or "[]")]
+    totals = [KindTotal(**total) for total in json.loads(row.pop("totals", None) or "[]")]
     return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, totals=totals, **row)
 
 

@@ -97,13 +97,13 @@ class Redactions:
         if not has_table(str(self.path)):
             return []
         rows = read_rows(open_table(str(self.path))).sort_by("number")
-        found = [_redaction(one) for one in rows.to_pylist()]
+        acts = [_redaction(row) for row in rows.to_pylist()]
         head = GENESIS
-        for number, one in enumerate(found, 1):
-            head = one.chained(head)
-            if (one.number, one.chain) != (number, head):
+        for number, act in enumerate(acts, 1):
+            head = act.chained(head)
+            if (act.number, act.chain) != (number, head):
                 raise RedactionsBroken(str(self.path), number)
-        return found
+        return acts
 
     def unfinished(self, stream: str) -> list[Redaction]:
         """Finds orders of a stream that aren't done, because the process died, or the disk failed."""
@@ -114,10 +114,10 @@ class Redactions:
 
         A body can be ordered away again: it came with another event since, or from a backup.
         """
-        acts = [one for one in self.all() if stream in (None, one.stream)]
-        done = {(one.stream, one.body_sha256): one for one in acts if one.act == DONE}
-        ordered = [(one, done.get((one.stream, one.body_sha256))) for one in acts if one.act == ORDERED]
-        return [(one, last if last is not None and last.number > one.number else None) for one, last in ordered]
+        acts = [act for act in self.all() if stream in (None, act.stream)]
+        done = {(act.stream, act.body_sha256): act for act in acts if act.act == DONE}
+        ordered = [(act, done.get((act.stream, act.body_sha256))) for act in acts if act.act == ORDERED]
+        return [(act, last if last is not None and last.number > act.number else None) for act, last in ordered]
 
     def last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
         """Finds the last order of each body, by its hash, as `orders` has it: the stream's own, or where that has none,
@@ -233,16 +233,16 @@ def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Seq
     hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
     if not hashes:
         return []
-    looked = BodyStore(str(bodies)).look(hashes, only_hashes=True) if has_table(str(bodies)) else FoundBodies()
-    there, lost = looked.hashes, looked.lost_names()
+    stored = BodyStore(str(bodies)).look(hashes, only_hashes=True) if has_table(str(bodies)) else FoundBodies()
+    present, lost = stored.hashes, stored.lost_names()
     last = Redactions(redactions).last_orders(stream)
-    found = []
+    statuses = []
     for sha256 in hashes:
         act, done = last.get(sha256, (None, None))
-        if act is None or (sha256 in there and act.stream != stream):
+        if act is None or (sha256 in present and act.stream != stream):
             missing: Status = "lost" if lost else "dropped"
-            found.append(BodyStatus(sha256, "kept") if sha256 in there else BodyStatus(sha256, missing, lost=lost))
+            statuses.append(BodyStatus(sha256, "kept") if sha256 in present else BodyStatus(sha256, missing, lost=lost))
         else:
-            came_again = done is not None and sha256 in there
-            found.append(BodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))
-    return found
+            came_again = done is not None and sha256 in present
+            statuses.append(BodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))
+    return statuses

@@ -98,10 +98,10 @@ def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
     event_id = _id_in(row.event_key or "", document)
     if event_id is None:
         return None
-    own = {
+    content_fields = {
         name: value for name, value in document.items() if value != event_id and not _is_time(value, row.occurred_at)
     }
-    return hashlib.sha256(json.dumps(own, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content_fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _id_in(event_key: str, document: Mapping[str, Any]) -> str | None:

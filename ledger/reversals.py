@@ -153,15 +153,19 @@ def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
     """Reads the proposals of all journals (`proposals`), newest first."""
     if not ledger.is_divided:
         return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
-    found = [one for at in ledger.places for one in _own_proposals(ledger, at, control_topic)]
-    return sorted(found, key=lambda one: (one.row.decided_at, one.row.seq), reverse=True)[:PROPOSALS_MAX]
+    every = [proposal for at in ledger.places for proposal in _own_proposals(ledger, at, control_topic)]
+    return sorted(every, key=lambda proposal: (proposal.row.decided_at, proposal.row.seq), reverse=True)[:PROPOSALS_MAX]
 
 
 def _own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[Proposed]:
     """Reads the proposals that one journal itself took down."""
     own_after = ledger.own_after(at)
-    found = [one for one in proposals(str(at.journal), str(at.bodies), control_topic) if one.row.seq > own_after]
-    return [replace(one, moved=one.waits and _moved(ledger, at, one.command)) for one in found]
+    own = [
+        proposal
+        for proposal in proposals(str(at.journal), str(at.bodies), control_topic)
+        if proposal.row.seq > own_after
+    ]
+    return [replace(proposal, moved=proposal.waits and _moved(ledger, at, proposal.command)) for proposal in own]
 
 
 def _moved(ledger: LedgerJournals, at: StreamLayout, command: Command) -> bool:
@@ -187,10 +191,10 @@ def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Prop
     :raises ProposalUnknown: see there; or its entity is decided in another one now
     """
     at = proposed_at(ledger, control_topic, command_id)
-    found = proposal(str(at.journal), str(at.bodies), control_topic, command_id)
-    if ledger.is_divided and _moved(ledger, at, found.command):
+    proposed = proposal(str(at.journal), str(at.bodies), control_topic, command_id)
+    if ledger.is_divided and _moved(ledger, at, proposed.command):
         raise ProposalUnknown(command_id, "another shard goes on with what it is about: propose it again")
-    return found
+    return proposed
 
 
 def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
@@ -201,16 +205,16 @@ def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
     taken = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
     newest = taken[: -PROPOSALS_MAX - 1 : -1]
     approvals = [row for row in rows if row.event_type in APPROVALS and row.decision in _BOOKED]
-    found, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
+    commands, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
     approved = {
         command.proposal.command_id
         for row in approvals
-        if (command := found.get(row.seq)) is not None and command.proposal is not None
+        if (command := commands.get(row.seq)) is not None and command.proposal is not None
     }
     return [
         Proposed(row, command, command.command_id in approved, outdated=command.lineage != lineage)
         for row in newest
-        if (command := found.get(row.seq)) is not None
+        if (command := commands.get(row.seq)) is not None
     ]
 
 
@@ -225,13 +229,13 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
         raise ProposalUnknown(command_id, "there is none, or the processor hasn't come to it yet")
     if rows[0].decision is not Decision.RESOLVED:
         raise ProposalUnknown(command_id, f"it was refused: {rows[0].reason}")
-    for found in proposals(journal, bodies, control_topic):
-        if found.command.command_id == command_id:
-            if found.approved:
+    for proposed in proposals(journal, bodies, control_topic):
+        if proposed.command.command_id == command_id:
+            if proposed.approved:
                 raise ProposalUnknown(command_id, "it was approved before")
-            if found.outdated:
+            if proposed.outdated:
                 raise ProposalUnknown(command_id, "the journal was restored since: propose it again")
-            return found
+            return proposed
     raise ProposalUnknown(command_id, "its bytes are kept no more, or lie in a lost file: propose it again")
 
 

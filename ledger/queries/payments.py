@@ -94,12 +94,12 @@ class AmountWanted:
         ]
         if (minor := self._minor(2)) is not None:
             parts.append(f"NOT ({one_of('currency', special)}) AND amount_minor = {minor}")
-        return " OR ".join(f"({one})" for one in parts) or "false"
+        return " OR ".join(f"({part})" for part in parts) or "false"
 
     def minors(self) -> set[int]:
         """Returns the amount in minor units, for each number of decimals that its currency may have."""
         decimals = {2, *CURRENCIES_BY_DECIMALS} if self.currency is None else {decimals_of(self.currency)}
-        return {minor for one in decimals if (minor := self._minor(one)) is not None}
+        return {minor for places in decimals if (minor := self._minor(places)) is not None}
 
     def is_of(self, amount_minor: int | None, currency: str | None) -> bool:
         if amount_minor is None or currency is None or self.currency not in (None, currency):
@@ -113,11 +113,11 @@ class AmountWanted:
 
 def read_amount(words: str) -> AmountWanted | None:
     """Parses ``12.50``, ``12.50 EUR`` or ``EUR 1,250``; None: it is no amount."""
-    found = _AMOUNT.fullmatch(words)
-    if found is None or (found[1] and found[4]):
+    match = _AMOUNT.fullmatch(words)
+    if match is None or (match[1] and match[4]):
         return None
-    currency = found[1] or found[4]
-    return AmountWanted(Decimal(found[2].replace(",", "") + (found[3] or "")), currency.upper() if currency else None)
+    currency = match[1] or match[4]
+    return AmountWanted(Decimal(match[2].replace(",", "") + (match[3] or "")), currency.upper() if currency else None)
 
 
 def find_payments(
@@ -142,14 +142,14 @@ def find_payments(
     if not words:
         return Payments(())
     # One after the other: each looks through the journal, or through the bodies, and mostly the first one finds it.
-    looked = Payments(())
+    widest = Payments(())
     for conditions_of in (_exactly, _partly, functools.partial(_of_orders, ledger, order_field)):
         if conditions := conditions_of(words):
-            found = _found(ledger, conditions, limit, only, deadline)
-            if found.found:
-                return found
-            looked = max(looked, found, key=lambda one: one.more)
-    return looked
+            payments = _found(ledger, conditions, limit, only, deadline)
+            if payments.found:
+                return payments
+            widest = max(widest, payments, key=lambda answer: answer.more)
+    return widest
 
 
 def _exactly(words: str) -> list[str]:
@@ -162,23 +162,26 @@ def _partly(words: str) -> list[str]:
     texts, amount = sorted({words, key_part(words)}), read_amount(words)
     if amount is not None and (amount.currency is not None or "." in words or "," in words):
         return [f"seq IN (SELECT seq FROM postings WHERE {amount.condition()})"]
-    keys = [f"strpos({name}, {text(one)}) > 0" for name in ("event_key", "fact_key", "entity_key") for one in texts]
+    keys = [f"strpos({name}, {text(given)}) > 0" for name in ("event_key", "fact_key", "entity_key") for given in texts]
     booked = [one_of("merchant", texts), f"account = {text(words)}"]
     if amount is not None:
         booked.append(amount.condition())
-    of_bookings = " OR ".join(f"({one})" for one in booked)
+    of_bookings = " OR ".join(f"({condition})" for condition in booked)
     return [*keys, one_of("account", texts), f"seq IN (SELECT seq FROM postings WHERE {of_bookings})"]
 
 
 def _found(
     ledger: LedgerJournals, conditions: Sequence[str], limit: int, only: Collection[Decision], deadline: Deadline
 ) -> Payments:
-    found = [_of_journal(ledger, at, conditions, limit, only, deadline) for at in ledger.places]
+    parts = [_of_journal(ledger, at, conditions, limit, only, deadline) for at in ledger.places]
     # Of a payment that moved to another shard, the newest row says where it stands.
-    newest = {one.key: one for one in sorted((one for part in found for one in part.found), key=lambda one: one.at)}
-    payments = sorted(newest.values(), key=lambda one: one.at, reverse=True)
-    is_more = len(payments) > limit or any(part.more for part in found)
-    since = max((part.looked_since for part in found if part.looked_since is not None), default=None)
+    newest = {
+        payment.key: payment
+        for payment in sorted((payment for part in parts for payment in part.found), key=lambda payment: payment.at)
+    }
+    payments = sorted(newest.values(), key=lambda payment: payment.at, reverse=True)
+    is_more = len(payments) > limit or any(part.more for part in parts)
+    since = max((part.looked_since for part in parts if part.looked_since is not None), default=None)
     return Payments(tuple(payments[:limit]), is_more, since)
 
 
@@ -194,23 +197,23 @@ def _of_journal(
     if "journal" not in lake:
         return Payments(())
     if "postings" not in lake:
-        conditions = [one for one in conditions if "FROM postings" not in one]
-    every = [" OR ".join(f"({one})" for one in conditions), "provider IS NOT NULL"]
+        conditions = [condition for condition in conditions if "FROM postings" not in condition]
+    every = [" OR ".join(f"({condition})" for condition in conditions), "provider IS NOT NULL"]
     if only:
-        decided = one_of("decision", sorted(one.value for one in only))
+        decided = one_of("decision", sorted(decision.value for decision in only))
         every.append(f"{_KEY} IN (SELECT {_KEY} FROM journal WHERE {decided})")
     # First which, then what: only of those few are the other columns read.
     newest, since = _newest(lake, all_of([*every, f"{_KEY} IS NOT NULL"]), ledger.own_after(at), limit, deadline)
     last: dict[str, int] = {}
-    for one in newest:
-        last.setdefault(one["key"], one["seq"])
+    for row in newest:
+        last.setdefault(row["key"], row["seq"])
     listed = dict(itertools.islice(last.items(), limit))
     columns = f"SELECT {_KEY} AS key, entity_key, decision, event_type, decided_at FROM journal"
     rows = lake.ask(f"{columns} WHERE {one_of('seq', listed.values())} ORDER BY seq DESC").to_pylist()
-    payments = [_payment(one, at.stream) for one in rows]
-    found = _with_amounts(lake, payments) if "postings" in lake else payments
+    payments = [_payment(row, at.stream) for row in rows]
+    with_amounts = _with_amounts(lake, payments) if "postings" in lake else payments
     is_more = len(last) > limit or len(newest) == ROWS_PER_PAYMENT * limit or since is not None
-    return Payments(tuple(found), is_more, since)
+    return Payments(tuple(with_amounts), is_more, since)
 
 
 def _newest(
@@ -219,22 +222,22 @@ def _newest(
     """Reads the newest rows after ``after`` that match, by their seq and key. Where the time wasn't enough for all, it
     also returns since when rows were looked at.
     """
-    found: list[dict[str, Any]] = []
+    rows_found: list[dict[str, Any]] = []
     most, rows = ROWS_PER_PAYMENT * limit, WINDOW_ROWS
     [upto] = lake.ask("SELECT coalesce(max(seq), 0) AS seq FROM journal")["seq"].to_pylist()
-    while upto > after and len(found) < most:
+    while upto > after and len(rows_found) < most:
         low = max(after, upto - rows)
-        found += lake.ask(
+        rows_found += lake.ask(
             f"SELECT seq, {_KEY} AS key FROM journal {where} AND seq > {low} AND seq <= {upto} "
-            f"ORDER BY seq DESC LIMIT {most - len(found)}"
+            f"ORDER BY seq DESC LIMIT {most - len(rows_found)}"
         ).to_pylist()
         upto, rows = low, 2 * rows
         if deadline.remaining_s <= 0:
             break
-    if upto <= after or len(found) >= most:
-        return found, None
+    if upto <= after or len(rows_found) >= most:
+        return rows_found, None
     oldest = lake.ask(f"SELECT decided_at FROM journal WHERE seq = {upto + 1}")["decided_at"].to_pylist()
-    return found, oldest[0] if oldest else None
+    return rows_found, oldest[0] if oldest else None
 
 
 def _payment(row: Mapping[str, Any], stream: str) -> Payment:
@@ -250,19 +253,19 @@ def _payment(row: Mapping[str, Any], stream: str) -> Payment:
 
 def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
     """Adds what each payment came to. All lines of a booking have one amount, so one of the first has it."""
-    keys = [one.key for one in payments]
-    found = lake.ask(
+    keys = [payment.key for payment in payments]
+    lines = lake.ask(
         f"SELECT {_KEY} AS key, seq, merchant, currency, amount_minor FROM postings "
         f"WHERE side = 'debit' AND ({one_of('entity_key', keys)} OR {one_of('event_key', keys)}) ORDER BY seq, line"
     ).to_pylist()
     first: dict[str, Mapping[str, Any]] = {}
-    for one in found:
-        first.setdefault(one["key"], one)
+    for row in lines:
+        first.setdefault(row["key"], row)
     return [
-        one
-        if (line := first.get(one.key)) is None
-        else replace(one, merchant=line["merchant"], amounts={line["currency"]: line["amount_minor"]})
-        for one in payments
+        payment
+        if (line := first.get(payment.key)) is None
+        else replace(payment, merchant=line["merchant"], amounts={line["currency"]: line["amount_minor"]})
+        for payment in payments
     ]
 
 
@@ -276,12 +279,12 @@ def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str
         path = tuple(order_field.split("."))
         body = "TRY_CAST(body AS varchar)"
         written = [words, quote(words, safe=""), quote_plus(words)]
-        holds = " OR ".join(f"strpos({body}, {text(one)}) > 0" for one in dict.fromkeys(written))
+        holds = " OR ".join(f"strpos({body}, {text(spelling)}) > 0" for spelling in dict.fromkeys(written))
         rows = lake.ask(
             f"SELECT body_sha256, body FROM bodies WHERE strpos({body}, {text(path[-1])}) > 0 AND ({holds}) "
             f"LIMIT {BODIES_MAX}"
         ).to_pylist()
-        hashes += [one["body_sha256"] for one in rows if words in _values_in(one["body"], path)]
+        hashes += [row["body_sha256"] for row in rows if words in _values_in(row["body"], path)]
     return [one_of("body_sha256", sorted(hashes))] if hashes else []
 
 
@@ -316,5 +319,5 @@ def _values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, str | int) and not isinstance(value, bool):
             yield str(value)
-    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _values(one, path, depth + 1)
+    for child in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _values(child, path, depth + 1)

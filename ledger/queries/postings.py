@@ -108,7 +108,7 @@ def postings(
     rows = lake.ask(f"SELECT {_COLUMNS} FROM {source} {all_of(older)} {_NEWEST_FIRST} LIMIT {limit + 1}").to_pylist()
     sums = lake.ask(f"SELECT currency, {SIGNED} AS balance FROM {source} {all_of(older)} GROUP BY currency")
     page, more = rows[:limit], len(rows) > limit
-    lines = _with_balances(page, {one["currency"]: int(one["balance"]) for one in sums.to_pylist()})
+    lines = _with_balances(page, {row["currency"]: int(row["balance"]) for row in sums.to_pylist()})
     return PostingsPage(lines, counted["lines"], lines[-1].cursor if more else None)
 
 

@@ -78,13 +78,13 @@ def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, c
     assert 1 <= limit <= LIMIT_MAX
     begin = None if cursor is None else Cursor.read(cursor, numbers=1)
     journals = tables_of(journal)
-    found = [
+    by_journal = [
         _newest(rows, lines, wanted, limit, _older(begin, rows, journals))
         for rows, lines in zip(journals, tables_of(postings), strict=True)
     ]
-    if len(found) == 1:
-        return found[0]
-    return sorted(itertools.chain(*found), key=lambda hit: (hit.row.decided_at, hit.row.seq), reverse=True)[:limit]
+    if len(by_journal) == 1:
+        return by_journal[0]
+    return sorted(itertools.chain(*by_journal), key=lambda hit: (hit.row.decided_at, hit.row.seq), reverse=True)[:limit]
 
 
 def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[str]:
@@ -96,7 +96,7 @@ def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[s
     [seq] = begin.numbers
     if len(journals) == 1:
         return [f"seq < {seq}"]
-    streams = [one.stream for one in journals]
+    streams = [rows.stream for rows in journals]
     if begin.stream not in streams:
         raise CursorInvalid(begin.text)
     sign = "<=" if streams.index(rows.stream) > streams.index(begin.stream) else "<"
@@ -115,8 +115,8 @@ def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Se
     if booked:
         conditions.append(f"seq IN (SELECT seq FROM postings {all_of(booked)})")
     # First which, then what: only of those few are the wide columns read.
-    found = lake.ask(f"SELECT seq FROM journal {all_of(conditions)} ORDER BY seq DESC LIMIT {limit}")
-    seqs = found["seq"].to_pylist()
+    newest = lake.ask(f"SELECT seq FROM journal {all_of(conditions)} ORDER BY seq DESC LIMIT {limit}")
+    seqs = newest["seq"].to_pylist()
     listed = ", ".join(f'"{name}"' for name in _COLUMNS)
     rows = from_arrow(lake.ask(f"SELECT {listed} FROM journal WHERE {one_of('seq', seqs)} ORDER BY seq DESC"))
     return [_hit(row, journal.stream) for row in rows]

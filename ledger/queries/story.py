@@ -50,12 +50,12 @@ def receipts_of(lake: Lake, event_keys: Collection[str]) -> list[Receipt]:
     """
     if not event_keys:
         return []
-    found = lake.ask(
+    rows = lake.ask(
         'SELECT at, outcome, status, content_sha256, "partition", "offset", line FROM receipts '
         f"WHERE {one_of('event_key', sorted(event_keys))} "
         f'ORDER BY at, "partition", "offset", line LIMIT {RECEIPTS_MAX + 1}'
     )
-    return [Receipt(**one) for one in found.to_pylist()]
+    return [Receipt(**row) for row in rows.to_pylist()]
 
 
 ROWS_MAX = 1_000
@@ -88,12 +88,12 @@ class Delivery:
 
     @property
     def location(self) -> str:
-        one = self.first
-        if one.offset == NOWHERE:
+        row = self.first
+        if row.offset == NOWHERE:
             return "nowhere: it was accepted as lost"
-        several = "" if one.offset_until is None else f" to {one.offset_until - 1}"
-        history = "" if one.history is None else f" of its history {one.history}"
-        return f"{one.topic}, partition {one.partition}, offset {one.offset}{several}{history}"
+        several = "" if row.offset_until is None else f" to {row.offset_until - 1}"
+        history = "" if row.history is None else f" of its history {row.history}"
+        return f"{row.topic}, partition {row.partition}, offset {row.offset}{several}{history}"
 
     @property
     def replays(self) -> int:
@@ -170,8 +170,8 @@ def rows_of(lake: Lake, key: str) -> list[JournalRow]:
 
 def _rows(lake: Lake, condition: str) -> list[JournalRow]:
     """Finds the seqs first, and then reads whole rows: files say which seqs they hold, so only those few are read."""
-    found = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
-    return _whole(lake, sorted(found["seq"].to_pylist())[: ROWS_MAX + 1])
+    rows = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
+    return _whole(lake, sorted(rows["seq"].to_pylist())[: ROWS_MAX + 1])
 
 
 def _whole(lake: Lake, seqs: Sequence[int]) -> list[JournalRow]:
@@ -196,8 +196,8 @@ def _by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
 def _source(first: JournalRow) -> str | None:
     """Reads the receiver's path from the record's headers."""
     headers = orjson.loads(first.headers) if first.headers else {}
-    found = headers.get("ce_source") if isinstance(headers, dict) else None
-    return found if isinstance(found, str) else None
+    source = headers.get("ce_source") if isinstance(headers, dict) else None
+    return source if isinstance(source, str) else None
 
 
 def _is_kept(first: JournalRow, kept: Set[str] | None) -> bool | None:
@@ -210,12 +210,12 @@ def _kept(bodies: str, rows: Sequence[JournalRow]) -> Set[str]:
 
 
 def _causes(lake: Lake, rows: Sequence[JournalRow]) -> dict[int, Cause]:
-    here = {row.seq: Cause(row.seq, row.decision.value, row.event_key, row.actor) for row in rows}
+    causes_here = {row.seq: Cause(row.seq, row.decision.value, row.event_key, row.actor) for row in rows}
     seqs = {row.cause_seq for row in rows if row.cause_seq is not None}
-    causes = {seq: here[seq] for seq in seqs & here.keys()}
-    if elsewhere := sorted(seqs - here.keys()):
-        found = lake.ask(f"SELECT seq, decision, event_key, actor FROM journal WHERE {one_of('seq', elsewhere)}")
-        causes |= {one["seq"]: Cause(**one) for one in found.to_pylist()}
+    causes = {seq: causes_here[seq] for seq in seqs & causes_here.keys()}
+    if elsewhere := sorted(seqs - causes_here.keys()):
+        rows_there = lake.ask(f"SELECT seq, decision, event_key, actor FROM journal WHERE {one_of('seq', elsewhere)}")
+        causes |= {row["seq"]: Cause(**row) for row in rows_there.to_pylist()}
     return causes
 
 
@@ -281,8 +281,8 @@ def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream:
     if "journal" not in lake:
         return EntityStory(entity_key, 0, (), stream)
     is_its = f"entity_key = {text(entity_key)}"
-    found = lake.ask(f"SELECT item_seq FROM journal WHERE {is_its} GROUP BY item_seq ORDER BY item_seq")
-    items = found["item_seq"].to_pylist()
+    its_items = lake.ask(f"SELECT item_seq FROM journal WHERE {is_its} GROUP BY item_seq ORDER BY item_seq")
+    items = its_items["item_seq"].to_pylist()
     rows: list[JournalRow] = []
     if shown := items[:limit]:
         between = f"item_seq BETWEEN {shown[0]} AND {shown[-1]}"

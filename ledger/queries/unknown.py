@@ -79,12 +79,12 @@ def unknown_events(journal: Tables) -> list[UnknownEvents]:
 
     :raises LedgerUnreadable: a journal is damaged
     """
-    found: dict[tuple[str, str, str], UnknownEvents] = {}
+    by_reason: dict[tuple[str, str, str], UnknownEvents] = {}
     for rows in tables_of(journal):
-        for one in _of_journal(rows):
-            key = (one.provider, one.event_type, one.code)
-            found[key] = one if key not in found else _joined(found[key], one)
-    return sorted(found.values(), key=lambda one: (-one.events, one.provider, one.what))
+        for unknown in _of_journal(rows):
+            key = (unknown.provider, unknown.event_type, unknown.code)
+            by_reason[key] = unknown if key not in by_reason else _joined(by_reason[key], unknown)
+    return sorted(by_reason.values(), key=lambda unknown: (-unknown.events, unknown.provider, unknown.what))
 
 
 def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
@@ -97,7 +97,7 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
     no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
     unknown = text(Decision.UNKNOWN.value)
     # All unknown undos of a pair have their number in it, also those that were taken up again: the engine counts so.
-    found = lake.ask(
+    groups = lake.ask(
         f"""
         SELECT provider, event_type, coalesce(error_code, '{TYPE}') AS code,
                CASE WHEN minor IS NOT NULL THEN regexp_replace(pair, '^.*:', '') END AS currency, count(*) AS events,
@@ -127,11 +127,11 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
     ).to_pylist()
     return [
         UnknownEvents(
-            *(one["provider"] or "", one["event_type"] or "", one["code"], one["events"]),
-            *(one["first_at"], one["last_at"], one["event_key"] or "", one["reason"] or ""),
-            {} if one["currency"] is None else {one["currency"]: one["minor"]},
+            *(group["provider"] or "", group["event_type"] or "", group["code"], group["events"]),
+            *(group["first_at"], group["last_at"], group["event_key"] or "", group["reason"] or ""),
+            {} if group["currency"] is None else {group["currency"]: group["minor"]},
         )
-        for one in found
+        for group in groups
     ]
 
 
@@ -140,8 +140,8 @@ def closed_unknown(journal: Tables) -> list[ClosedUnknown]:
 
     :raises LedgerUnreadable: a journal is damaged
     """
-    found = [one for rows in tables_of(journal) for one in _closed_of_journal(rows)]
-    return sorted(found, key=lambda one: one.at, reverse=True)[:GROUPS_MAX]
+    closed = [unknown for rows in tables_of(journal) for unknown in _closed_of_journal(rows)]
+    return sorted(closed, key=lambda unknown: unknown.at, reverse=True)[:GROUPS_MAX]
 
 
 def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
@@ -150,7 +150,7 @@ def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
         return []
     no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
     closed = ", ".join(text(decision.value) for decision in (Decision.PURGED, Decision.RESOLVED))
-    found = lake.ask(
+    rows_closed = lake.ask(
         f"""
         SELECT provider, event_type, was_code AS code, event_key, decision, actor, reason, decided_at AS at
         FROM (SELECT seq, provider, event_type, event_key, decision, actor, reason, decided_at, first,
@@ -164,18 +164,18 @@ def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
     ).to_pylist()
     return [
         ClosedUnknown(
-            *(one["provider"] or "", one["event_type"] or "", one["code"] or TYPE, one["event_key"] or ""),
-            *(one["decision"], one["actor"] or "", one["reason"] or "", one["at"]),
+            *(row["provider"] or "", row["event_type"] or "", row["code"] or TYPE, row["event_key"] or ""),
+            *(row["decision"], row["actor"] or "", row["reason"] or "", row["at"]),
         )
-        for one in found
+        for row in rows_closed
     ]
 
 
-def _joined(one: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
-    newest = max(one, other, key=lambda each: each.last_at)
-    currencies = one.amounts.keys() | other.amounts.keys()
+def _joined(first: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
+    newest = max(first, other, key=lambda each: each.last_at)
+    currencies = first.amounts.keys() | other.amounts.keys()
     return UnknownEvents(
-        *(one.provider, one.event_type, one.code, one.events + other.events),
-        *(min(one.first_at, other.first_at), newest.last_at, newest.event_key, newest.reason),
-        {name: one.amounts.get(name, 0) + other.amounts.get(name, 0) for name in sorted(currencies)},
+        *(first.provider, first.event_type, first.code, first.events + other.events),
+        *(min(first.first_at, other.first_at), newest.last_at, newest.event_key, newest.reason),
+        {name: first.amounts.get(name, 0) + other.amounts.get(name, 0) for name in sorted(currencies)},
     )

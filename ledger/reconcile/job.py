@@ -103,7 +103,9 @@ def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) 
         while chunk := list(islice(lines, LINES_PER_GROUP)):
             staged.lines += len(chunk)
             columns = list(zip(*_kept(chunk, staged, tenant), strict=True)) or [()] * len(LINES_SCHEMA)
-            arrays = [pa.array(values, one.type) for values, one in zip(columns, LINES_SCHEMA, strict=True)]
+            arrays = [
+                pa.array(values, column_field.type) for values, column_field in zip(columns, LINES_SCHEMA, strict=True)
+            ]
             writer.write_table(pa.Table.from_arrays(arrays, schema=LINES_SCHEMA))
     staged.sha256 = digest.hexdigest()
     return staged
@@ -242,7 +244,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
         staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
-        rows = sum(one.seq for one in _pin(books)) + staged.lines
+        rows = sum(journal.seq for journal in _pin(books)) + staged.lines
         name, memory = "payhook reconcile", settings.driver_memory
         with read_session(name, settings.master, memory, jars, work_dir, rows) as session:
             return _compare(session, books, wanted, staged, Path(scratch), clock)
@@ -274,8 +276,8 @@ def _compare(
     finally:
         for view in kept:
             view.unpersist()
-    counts, (first, *others) = books.found.counts(run_id), [one.seen for one in pinned]
-    found = Reconciliation(
+    counts, (first, *others) = books.found.counts(run_id), [journal.seen for journal in pinned]
+    run = Reconciliation(
         run_id=run_id,
         at=at,
         provider=wanted.reader.provider,
@@ -297,13 +299,13 @@ def _compare(
         account=_account(wanted, staged),
         totals=sums,
     )
-    books.found.add(found)
-    return found
+    books.found.add(run)
+    return run
 
 
-def _totals(found: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal]:
+def _totals(rows: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal]:
     """Returns the sums by kind, then by currency. Fees of the report aren't among its movements."""
-    sums = {(one["role"], one["currency"]): [int(one[name]) for name in _SUMS] for one in found}
+    sums = {(row["role"], row["currency"]): [int(row[name]) for name in _SUMS] for row in rows}
     for currency, lines in staged.fee_lines.items():
         _, _, *booked = sums.get((Role.FEES.value, currency), [0] * len(_SUMS))
         sums[Role.FEES.value, currency] = [lines, -staged.fees_minor[currency], *booked]
@@ -342,10 +344,10 @@ def _account(wanted: Wanted, staged: Staged) -> str | None:
 
 def _pin(books: Books) -> list[_Pinned]:
     """Pins the postings first, so that the journal has whatever they reflect; leaves out unbegun journals."""
-    found = [_pinned(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
-    if not found:
+    pinned = [_pinned(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
+    if not pinned:
         raise ReconcileImpossible(f"there is no journal at {books.tables[0][0]}: nothing has been decided yet")
-    return found
+    return pinned
 
 
 def _pinned(journal: Location, postings: Location) -> _Pinned:
@@ -357,13 +359,13 @@ def _pinned(journal: Location, postings: Location) -> _Pinned:
 def _views(session: SparkSession, staged: Staged, pinned: Sequence[_Pinned]) -> None:
     session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
     for name, parts in (
-        ("journal", [one.rows(session) for one in pinned]),
-        ("postings", [one.lines(session) for one in pinned]),
+        ("journal", [journal.rows(session) for journal in pinned]),
+        ("postings", [journal.lines(session) for journal in pinned]),
     ):
         functools.reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
 
-def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:
+def _stamped(differences: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:
     of_run = {
         "run_id": fn.lit(run_id),
         "at": fn.lit(at),
@@ -372,17 +374,17 @@ def _stamped(found: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged
         "report_name": fn.lit(wanted.report.name),
         "report_sha256": fn.lit(staged.sha256),
     }
-    return found.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)
+    return differences.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)
 
 
-def _write(session: SparkSession, found: DataFrame, folder: Path) -> list[Path]:
+def _write(session: SparkSession, differences: DataFrame, folder: Path) -> list[Path]:
     """Writes the differences by Spark, because with an empty ledger every line of the report is one. Spark doesn't
     commit them: its commit may replace another one's (docs/decisions/0021).
     """
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    sorted_rows = found.sortWithinPartitions("kind", "line", "seq")
+    sorted_rows = differences.sortWithinPartitions("kind", "line", "seq")
     sorted_rows.write.option("compression", "zstd").parquet(str(folder))
-    return [one for one in sorted(folder.glob("part-*.parquet")) if pq.read_metadata(one).num_rows]
+    return [part for part in sorted(folder.glob("part-*.parquet")) if pq.read_metadata(part).num_rows]
 
 
 def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:

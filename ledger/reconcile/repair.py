@@ -80,7 +80,7 @@ class LeftOut:
     why: str
 
 
-def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
+def plan(repair: Repair, differences: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
     """Plans what to send of a run's `missing_here`: only facts of which the journal holds nothing.
 
     :param wanted_of_report: what a report must hold for events to be made of it (`SettlementReport.wanted_to_repair`)
@@ -89,7 +89,7 @@ def plan(repair: Repair, found: Iterable[Difference], wanted_of_report: str) -> 
     doubted = repair.run.counts["account_differs"]
     if doubted:
         raise AccountInDoubt(doubted)
-    for difference in found:
+    for difference in differences:
         if difference.kind == "missing_here":
             why = _why_not(difference, wanted_of_report)
             yield LeftOut(difference, why) if why else _made(repair, difference)

@@ -92,11 +92,11 @@ class AuditLogWhole(Invariant):
     def check(self, evidence: Evidence) -> Finding:
         # The anchors first: the record may only be ahead of them.
         anchors = list(_anchors(evidence))
-        walk = ChainWalk(one.seq for _, one in anchors if isinstance(one, Anchor))
+        walk = ChainWalk(anchor.seq for _, anchor in anchors if isinstance(anchor, Anchor))
         offenders = chain(walk.offenders(_rows(evidence.lake.audit_log)), _held_against(anchors, walk))
-        found = tuple(islice(offenders, evidence.sample_max))
-        anchored = max((one.seq for _, one in anchors if isinstance(one, Anchor)), default=0)
-        return self.finding(evidence, found, {"entries": walk.number, "anchored": anchored})
+        sample = tuple(islice(offenders, evidence.sample_max))
+        anchored = max((anchor.seq for _, anchor in anchors if isinstance(anchor, Anchor)), default=0)
+        return self.finding(evidence, sample, {"entries": walk.number, "anchored": anchored})
 
 
 def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
@@ -118,12 +118,15 @@ def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]
 
 
 def _held_against(anchors: list[tuple[int, Anchor | AnchorInvalid]], walk: ChainWalk) -> Iterator[dict[str, Any]]:
-    for offset, one in anchors:
-        if isinstance(one, AnchorInvalid):
-            yield {"problem": f"a record among the anchors of the audit log isn't one: {one.problem}", "offset": offset}
-        elif one.seq > walk.number:
+    for offset, anchor in anchors:
+        if isinstance(anchor, AnchorInvalid):
+            yield {
+                "problem": f"a record among the anchors of the audit log isn't one: {anchor.problem}",
+                "offset": offset,
+            }
+        elif anchor.seq > walk.number:
             problem = f"the record ends with {walk.number}, before its anchor: its end was cut off"
-            yield {"problem": problem, "number": one.seq, "anchored_at": one.at}
-        elif walk.heads.get(one.seq) != one.chain:
+            yield {"problem": problem, "number": anchor.seq, "anchored_at": anchor.at}
+        elif walk.heads.get(anchor.seq) != anchor.chain:
             problem = "what is on record up to here isn't what was anchored: entries were changed or removed"
-            yield {"problem": problem, "number": one.seq, "anchored_at": one.at}
+            yield {"problem": problem, "number": anchor.seq, "anchored_at": anchor.at}

@@ -128,7 +128,7 @@ class BodiesWhole(Invariant):
             "SELECT count(*) AS bodies, CAST(coalesce(sum(octet_length(body)), 0) AS bigint) AS bytes FROM bodies"
         )
         counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
-        counts = {one["status"]: one["count"] for one in counted}
+        counts = {row["status"]: row["count"] for row in counted}
         return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
 
 
@@ -237,6 +237,6 @@ class BookingsAreInBodies(Invariant):
             """
         )
         figures = {**counts, "read_by": handler_version(self.facts.providers)}
-        gone = counts["without_body"]
-        unknown = f"{gone} bookings whose bodies were redacted or dropped" if gone else None
+        without_body = counts["without_body"]
+        unknown = f"{without_body} bookings whose bodies were redacted or dropped" if without_body else None
         return self.finding(evidence, offenders, figures, unknown)

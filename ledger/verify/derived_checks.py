@@ -139,12 +139,12 @@ def _key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
 
 def _fixed(texts: list[bytes], size: int) -> np.ndarray:
     """Returns the first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
-    found = np.zeros((len(texts), size), "u1")
+    padded = np.zeros((len(texts), size), "u1")
     if len(sizes := set(map(len, texts))) > 1:
         texts = [text.ljust(max(sizes), b"\0") for text in texts]
     rows = np.frombuffer(b"".join(texts), "u1").reshape(len(texts), -1)[:, :size]
-    found[:, : rows.shape[1]] = rows
-    return found
+    padded[:, : rows.shape[1]] = rows
+    return padded
 
 
 def _signed(raw: bytes) -> np.ndarray:
@@ -162,11 +162,11 @@ def _other_keys(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
 
 def _other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
     for item in evidence.rows("SELECT item_seq, last_seq, decision FROM indexed_items WHERE mine ORDER BY item_seq"):
-        kind, found = "dead" if item["decision"] == "dead" else "open", index.open_item(item["item_seq"])
-        if found is None:
+        kind, item_there = "dead" if item["decision"] == "dead" else "open", index.open_item(item["item_seq"])
+        if item_there is None:
             yield {"problem": "the index doesn't hold an open item", kind: str(item["item_seq"])}
         # The index may have moved on since its mark was read: only an older state is wrong.
-        elif found.last_seq < item["last_seq"]:
+        elif item_there.last_seq < item["last_seq"]:
             yield {"problem": "the index holds an older state of an open item", kind: str(item["item_seq"])}
     for row in evidence.rows(
         "SELECT DISTINCT item_seq FROM indexed WHERE decision = 'reversed' AND NOT first ORDER BY item_seq"
@@ -237,11 +237,11 @@ def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict
         """
     )
     held = {row["kind"]: row["count"] for row in evidence.rows(_KEY_COUNTS)}
-    there = {"open": index.open_count(), "dead": index.dead_count()}
-    if there == {kind: items[f"every_{kind}"] for kind in there}:
-        there = {kind: items[kind] for kind in there}
+    index_counts = {"open": index.open_count(), "dead": index.dead_count()}
+    if index_counts == {kind: items[f"every_{kind}"] for kind in index_counts}:
+        index_counts = {kind: items[kind] for kind in index_counts}
     journal = {**keys, "open": items["open"], "dead": items["dead"]}
-    counted = {"event": held.get("event", 0), **there}
+    counted = {"event": held.get("event", 0), **index_counts}
     other = [
         {"problem": f"the index holds another number of {kind} keys or items", "index": count, "journal": journal[kind]}
         for kind, count in (*counted.items(), ("fact", held.get("fact", 0)))
@@ -289,8 +289,8 @@ def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
         # Of rows that the journal gave up when it went on from an older copy.
         if not any(seq > after and decided_at is not None and decided_at < at for after, at in given_up)
     )
-    while some := list(islice(letters, LETTERS_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist(some, _LETTERS)
+    while batch := list(islice(letters, LETTERS_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist(batch, _LETTERS)
 
 
 def _seq_and_time(record: Record) -> tuple[int, Any]:

@@ -37,7 +37,7 @@ def add_division(engine: Engine, places: StreamLayout, division: Division) -> st
         for stream, names in division.streams.items()
     }
     readers = {
-        stream: [JournalReader(str(one.journal)) for one in of_stream if has_table(str(one.journal))]
+        stream: [JournalReader(str(place.journal)) for place in of_stream if has_table(str(place.journal))]
         for stream, of_stream in journals.items()
     }
     if not all(readers.values()):
@@ -75,7 +75,7 @@ def _spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dic
     marks = [_merged([state.marks.get(topic, {}) for state in of_it]) for of_it in states.values()]
     starts = [_merged([state.start.get(topic, {}) for state in of_it]) for of_it in states.values()]
     spans = []
-    for partition in sorted(set.intersection(*(set(one) for one in marks))):
+    for partition in sorted(set.intersection(*(set(offsets) for offsets in marks))):
         low = max(start.get(partition, mark[partition]) for start, mark in zip(starts, marks, strict=True))
         high = min(mark[partition] for mark in marks)
         if low < high:
@@ -84,4 +84,4 @@ def _spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dic
 
 
 def _merged(of_shards: Sequence[Mapping[int, int]]) -> dict[int, int]:
-    return {partition: offset for one in of_shards for partition, offset in one.items()}
+    return {partition: offset for offsets in of_shards for partition, offset in offsets.items()}

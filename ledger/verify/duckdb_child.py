@@ -65,18 +65,18 @@ class Database:
                 names = ", ".join("'{}'".format(file.replace("'", "''")) for file in files)
                 read = f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
                 self.add_view(f"{name}_files", f"SELECT * FROM {read}")  # noqa: S608
-            there = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
+            present = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
             rows = f"{name}_files"
         except (duckdb.Error, OSError) as failed:
             # As each column too: what is known to be NULL would be left out before the error is met.
             missing = "error('{}')".format(str(failed).replace("'", "''"))
-            there, rows = [], f"range(1) WHERE CAST({missing} AS boolean)"
+            present, rows = [], f"range(1) WHERE CAST({missing} AS boolean)"
         columns = [
-            f'"{column}"' if column in there else f'CAST({missing} AS {kind}) AS "{column}"'
+            f'"{column}"' if column in present else f'CAST({missing} AS {kind}) AS "{column}"'
             for column, kind in types.items()
         ]
         if "offset" in types:
-            offset = '"offset"' if "offset" in there else f"CAST({missing} AS bigint)"
+            offset = '"offset"' if "offset" in present else f"CAST({missing} AS bigint)"
             columns.append(f"{offset} AS kafka_offset")
         self.add_view(name, f"SELECT {', '.join(columns)} FROM {rows}")  # noqa: S608
         return list(types)

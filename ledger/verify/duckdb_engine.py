@@ -111,9 +111,9 @@ class DuckDb:
         source = self._new_file()
         self._do("write", source, sql)
         with pq.ParquetFile(source) as rows:
-            found = pa.Table.from_batches(list(read(rows.iter_batches(ROWS_PER_BATCH))), schema_of(columns))
+            facts = pa.Table.from_batches(list(read(rows.iter_batches(ROWS_PER_BATCH))), schema_of(columns))
         Path(source).unlink()
-        self.add_table(name, found.to_batches(), found.schema)
+        self.add_table(name, facts.to_batches(), facts.schema)
 
     def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
         table: pa.Table = self._do("ask", sql, rows_max)
@@ -133,20 +133,22 @@ class DuckDb:
     def _do(self, method: str, *arguments: Any) -> Any:
         if self._child is None:
             self._start()
-            for made, of_it in list(self._made.values()):
-                self._asked(made, of_it)
+            for method_made, of_it in list(self._made.values()):
+                self._asked(method_made, of_it)
         return self._asked(method, arguments)
 
     def _start(self) -> None:
-        here, there = Pipe()
-        command = [sys.executable, "-m", "ledger.verify.duckdb_child", str(there.fileno()), str(self._folder)]
+        parent_end, child_end = Pipe()
+        command = [sys.executable, "-m", "ledger.verify.duckdb_child", str(child_end.fileno()), str(self._folder)]
         threads = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-        path = os.pathsep.join([*(one for one in sys.path if one), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self._child = subprocess.Popen(
-            [*command, self._memory, threads], pass_fds=[there.fileno()], env={**os.environ, "PYTHONPATH": path}
+        path = os.pathsep.join(
+            [*(folder for folder in sys.path if folder), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
-        there.close()
-        self._connection = here
+        self._child = subprocess.Popen(
+            [*command, self._memory, threads], pass_fds=[child_end.fileno()], env={**os.environ, "PYTHONPATH": path}
+        )
+        child_end.close()
+        self._connection = parent_end
 
     def _asked(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """

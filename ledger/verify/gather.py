@@ -97,7 +97,7 @@ def gather(
         base=base,
         postings_mark=None if postings is None else mark_of(postings),
         lowest=_lowest(engine) if base.seq else {},
-        every_mark=_every_mark([state, *(one.state for one in others)]),
+        every_mark=_every_mark([state, *(other.state for other in others)]),
         every_end=every_end,
         sources=sources,
     )
@@ -193,13 +193,13 @@ class OtherShard:
 def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
     """Finds the shards beside one, without those that have no journal yet."""
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
-    there = [one for one in lakes if has_table(str(one.journal))]
-    return [OtherShard(one, JournalReader(str(one.journal)).state(), _postings(one)) for one in there]
+    begun = [other for other in lakes if has_table(str(other.journal))]
+    return [OtherShard(other, JournalReader(str(other.journal)).state(), _postings(other)) for other in begun]
 
 
 def _postings(lake: Lake) -> DeltaTable | None:
-    there = lake.is_ledger and has_table(str(lake.postings))
-    return open_table(str(lake.postings)) if there else None
+    is_there = lake.is_ledger and has_table(str(lake.postings))
+    return open_table(str(lake.postings)) if is_there else None
 
 
 def _every_mark(states: Sequence[JournalState]) -> Marks:
@@ -283,15 +283,15 @@ def _add_receipts(engine: Engine, lake: Lake, kafka: Kafka) -> bool:
 def _receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
     lines = (line for _, record in kafka.records(topic) for line in (record.value or b"").split(b"\n"))
     receipts = (receipt for line in lines if (receipt := _receipt(line)) is not None)
-    while some := list(islice(receipts, RECORDS_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist(some, _RECEIPTS)
+    while batch := list(islice(receipts, RECORDS_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist(batch, _RECEIPTS)
 
 
 def _receipt(line: bytes) -> dict[str, Any] | None:
     """Returns the columns of a receipt; None where the line isn't one."""
     try:
-        said = orjson.loads(line)
-        return {**{name: said.get(name) for name in _RECEIPTS.names}, "at": from_rfc3339(said["at"])}
+        fields = orjson.loads(line)
+        return {**{name: fields.get(name) for name in _RECEIPTS.names}, "at": from_rfc3339(fields["at"])}
     except (ValueError, KeyError, AttributeError, TypeError):
         return None
 

@@ -210,10 +210,10 @@ def verify(
         evidence.no_index = no_index
         watch = watch or Watch()
         deep = _deep_ones(lake, options)
-        instead = {one.name for one in deep}
+        instead = {check.name for check in deep}
         left_out = instead | _left_out(evidence)
-        made = [*(one for one in INVARIANTS if one.name not in left_out), *deep]
-        asked = [one for one in made if not names or one.name in names]
+        checks = [*(check for check in INVARIANTS if check.name not in left_out), *deep]
+        asked = [check for check in checks if not names or check.name in names]
         watch.begins(len(asked))
         findings = [_check(invariant, evidence, watch) for invariant in asked]
     finally:
@@ -245,8 +245,8 @@ def explain(name: str) -> str:
 
 def invariant_types() -> dict[str, type[Invariant]]:
     """Lists all invariants by name, in the order in which they are checked; those of ``--deep`` alone are the last."""
-    of_every_look: dict[str, type[Invariant]] = {one.name: type(one) for one in INVARIANTS}
-    return of_every_look | {one.name: one for one in OF_DEEP_ALONE}
+    of_every_look: dict[str, type[Invariant]] = {check.name: type(check) for check in INVARIANTS}
+    return of_every_look | {check.name: check for check in OF_DEEP_ALONE}
 
 
 def _left_out(evidence: Evidence) -> frozenset[str]:
@@ -254,8 +254,8 @@ def _left_out(evidence: Evidence) -> frozenset[str]:
     shard = evidence.shard
     of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
     alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()
-    whole = frozenset() if evidence.is_divided else frozenset({TopicDivided.name})
-    return of_others | alone | whole | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
+    undivided = frozenset() if evidence.is_divided else frozenset({TopicDivided.name})
+    return of_others | alone | undivided | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
 
 
 def _index(lake: Lake) -> tuple[Index | None, str]:

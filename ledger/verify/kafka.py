@@ -93,12 +93,12 @@ class RealKafka:
 
     def _of_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
         """Asks for each topic; a topic that isn't there is left out."""
-        found: dict[str, T] = {}
+        answers: dict[str, T] = {}
         with self._log() as log:
             for topic in topics:
                 with contextlib.suppress(TopicMissing):
-                    found |= ask(log, [topic])
-        return found
+                    answers |= ask(log, [topic])
+        return answers
 
     @contextlib.contextmanager
     def _log(self) -> Iterator[KafkaLog]:

@@ -21,7 +21,9 @@ class OffsetsAccounted(PromiseInvariant):
     looked_past = "offsets that were decided earlier"
 
     def check(self, evidence: Evidence) -> Finding:
-        offenders = [one for row in evidence.search(self.name) for one in islice(_told(row), evidence.sample_max)]
+        offenders = [
+            offender for row in evidence.search(self.name) for offender in islice(_told(row), evidence.sample_max)
+        ]
         accounted = sum(span.until - span.start for span in evidence.spans())
         unknown = evidence.in_part(self.looked_past)
         return self.finding(evidence, offenders, {"offsets": accounted, **self._lost(evidence)}, unknown)

@@ -34,7 +34,7 @@ class _OfPayments(PromiseInvariant):
         by_body = "--deep reads it in the bodies" if self.bodies is None else "bodies that are kept name it"
         count = evidence.nameless()
         nameless = f"payments by themselves: {count} bookings name a merchant account as a whole; {by_body}"
-        return "; ".join([one for one in (since, nameless if count else "") if one]) or None
+        return "; ".join([part for part in (since, nameless if count else "") if part]) or None
 
 
 class _Awaited(_OfPayments):
@@ -52,8 +52,8 @@ class _Awaited(_OfPayments):
         )
         [counts] = evidence.rows("SELECT count(*) AS awaiting, min(since) AS oldest FROM found WHERE awaits")
         figures = {**counts, **({"payments": [row["entity_key"] for row in waiting]} if waiting else {})}
-        told = ({name: value for name, value in row.items() if name != "awaits"} for row in offenders)
-        return self.finding(evidence, told, figures, unknown)
+        described = ({name: value for name, value in row.items() if name != "awaits"} for row in offenders)
+        return self.finding(evidence, described, figures, unknown)
 
 
 class RefundsHaveCaptures(_Awaited):

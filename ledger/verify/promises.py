@@ -36,5 +36,5 @@ def read_promise(name: str) -> Promise:
     lines = text.splitlines()
     head = next((at for at, line in enumerate(lines) if not line.startswith(NOTE)), len(lines))
     sentence = next((at for at, line in enumerate(lines) if line.rstrip() == NOTE), head)
-    said = " ".join(line.removeprefix(HEAD).strip() for line in lines[: min(head, sentence)])
-    return Promise(name, said, text, "\n".join(lines[head:]))
+    sentence_text = " ".join(line.removeprefix(HEAD).strip() for line in lines[: min(head, sentence)])
+    return Promise(name, sentence_text, text, "\n".join(lines[head:]))

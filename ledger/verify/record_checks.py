@@ -85,8 +85,8 @@ class RecordsAreThoseDecided(Invariant):
 
     def check(self, evidence: Evidence) -> Finding:
         every = list(_stretches(evidence))
-        stretches = [one for one in every if not is_sparse(one.topic)]
-        held = sum(one.high - one.low for one in stretches)
+        stretches = [stretch for stretch in every if not is_sparse(stretch.topic)]
+        held = sum(stretch.high - stretch.low for stretch in stretches)
         decided = sum(
             span.until - span.start
             for span in evidence.spans()
@@ -117,7 +117,7 @@ def _stretches(evidence: Evidence) -> Iterator[Stretch]:
         spans.setdefault((span.topic, span.partition), []).append(span)
     for (topic, partition), lives in spans.items():
         low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
-        for span in sorted(lives, key=lambda one: one.history, reverse=True):
+        for span in sorted(lives, key=lambda span: span.history, reverse=True):
             first, until = max(low, span.start), min(high, span.until)
             if first < until:
                 yield Stretch(topic, span.history, partition, first, until)
@@ -130,11 +130,11 @@ def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
         for topic in {span.topic for span in evidence.spans()}
         if not is_sparse(topic) and (topic_id := evidence.state.history(topic).topic_id)
     }
-    there = evidence.kafka.topic_ids(sorted(known))
+    topic_ids = evidence.kafka.topic_ids(sorted(known))
     for topic, topic_id in sorted(known.items()):
-        if there.get(topic) != topic_id:
+        if topic_ids.get(topic) != topic_id:
             problem = "the topic isn't the one that was read: see payhook recover"
-            yield {"problem": problem, "topic": topic, "read": topic_id, "there": there.get(topic)}
+            yield {"problem": problem, "topic": topic, "read": topic_id, "there": topic_ids.get(topic)}
 
 
 def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
@@ -143,9 +143,9 @@ def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[di
     """
     for source, view in evidence.sources.items():
         parts = [
-            {"topic": one.topic, "history": one.history, "from_offset": one.low, "to_offset": one.high}
-            for one in stretches
-            if _is_of(source, one)
+            {"topic": stretch.topic, "history": stretch.history, "from_offset": stretch.low, "to_offset": stretch.high}
+            for stretch in stretches
+            if _is_of(source, stretch)
         ]
         if parts:
             evidence.add_rows("parts", _PARTS, parts)
@@ -160,16 +160,18 @@ def _is_of(source: str, stretch: Stretch) -> bool:
 def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
     """Chooses the offsets that are compared, with the history that decided each."""
     points = {
-        (one.topic, one.partition, offset): one.history for one in stretches for offset in (one.low, one.high - 1)
+        (stretch.topic, stretch.partition, offset): stretch.history
+        for stretch in stretches
+        for offset in (stretch.low, stretch.high - 1)
     }
-    held = sum(one.high - one.low for one in stretches)
+    held = sum(stretch.high - stretch.low for stretch in stretches)
     numbers = sorted(random.Random(seed).sample(range(held), min(BY_CHANCE, held)))  # noqa: S311 - chance, no secret
     before = 0
     at = 0
-    for one in stretches:
-        after = before + one.high - one.low
+    for stretch in stretches:
+        after = before + stretch.high - stretch.low
         while at < len(numbers) and numbers[at] < after:
-            points[one.topic, one.partition, one.low + numbers[at] - before] = one.history
+            points[stretch.topic, stretch.partition, stretch.low + numbers[at] - before] = stretch.history
             at += 1
         before = after
     return points
@@ -187,7 +189,7 @@ def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
             for (topic, partition, offset), history in sorted(points.items())
         ],
     )
-    found = evidence.rows(
+    rows = evidence.rows(
         f"""
         SELECT {_COLUMNS}
         FROM journal JOIN points
@@ -196,13 +198,13 @@ def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
         WHERE first AND offset_until IS NULL
         """  # noqa: S608 - names and a number
     )
-    return _once(_journal_rows(found))
+    return _once(_journal_rows(rows))
 
 
-def _journal_rows(found: Sequence[dict[str, Any]]) -> list[JournalRow]:
+def _journal_rows(rows: Sequence[dict[str, Any]]) -> list[JournalRow]:
     return [
         JournalRow(**{"offset" if name == "kafka_offset" else name: value for name, value in row.items()})
-        for row in found
+        for row in rows
     ]
 
 
@@ -248,15 +250,15 @@ RECORDS_PER_BATCH = 10_000
 def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
     """Compares all records; what differs is compared again by itself."""
     doubtful: list[JournalRow] = []
-    for topic in sorted({one.topic for one in stretches}):
+    for topic in sorted({stretch.topic for stretch in stretches}):
         evidence.engine.add_table("held_records", _records(evidence, topic), _RECORDS)
         held = " OR ".join(
-            f"(coalesce(history, {FIRST}) = {one.history} AND journal.partition = {one.partition} "
-            f"AND kafka_offset >= {one.low} AND kafka_offset < {one.high})"
-            for one in stretches
-            if one.topic == topic
+            f"(coalesce(history, {FIRST}) = {stretch.history} AND journal.partition = {stretch.partition} "
+            f"AND kafka_offset >= {stretch.low} AND kafka_offset < {stretch.high})"
+            for stretch in stretches
+            if stretch.topic == topic
         )
-        found = evidence.engine.ask(
+        differing = evidence.engine.ask(
             f"""
             SELECT {_COLUMNS}
             FROM journal LEFT JOIN held_records
@@ -269,14 +271,14 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
             """,  # noqa: S608 - words of our own making
             BY_CHANCE,
         )
-        doubtful += _once(_journal_rows(found))
+        doubtful += _once(_journal_rows(differing))
     return list(islice(_differing(evidence, doubtful), evidence.sample_max))
 
 
 def _records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
     rows = (_compared(partition, record) for partition, record in evidence.kafka.records(topic))
-    while some := list(islice(rows, RECORDS_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist(some, _RECORDS)
+    while batch := list(islice(rows, RECORDS_PER_BATCH)):
+        yield pa.RecordBatch.from_pylist(batch, _RECORDS)
 
 
 def _compared(partition: int, record: Record) -> dict[str, Any]:

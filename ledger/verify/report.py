@@ -74,9 +74,9 @@ class PromiseInvariant(Invariant):
             cls.sentence = read_promise(cls.name).sentence
 
     def check(self, evidence: Evidence) -> Finding:
-        found = [self.offender(row, evidence) for row in evidence.search(self.name)]
+        offenders = [self.offender(row, evidence) for row in evidence.search(self.name)]
         unknown = None if self.looked_past is None else evidence.in_part(self.looked_past)
-        return self.finding(evidence, found, self.figures(evidence), unknown)
+        return self.finding(evidence, offenders, self.figures(evidence), unknown)
 
     def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
         """Describes an offender by a row of the promise; the row itself unless a promise finds several kinds of
@@ -147,8 +147,8 @@ def reports_as_json(reports: Sequence[Report], *, complete: bool) -> str:
     :param complete: no stream is missing among them
     """
     ok = complete and all(report.ok for report in reports)
-    whole = {"ok": ok, "streams": [report.as_dict() for report in reports]}
-    return json.dumps(whole, indent=1, default=_text)
+    both = {"ok": ok, "streams": [report.as_dict() for report in reports]}
+    return json.dumps(both, indent=1, default=_text)
 
 
 def _text(value: object) -> str:
@@ -196,7 +196,7 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
             "at": to_rfc3339(report.at),
             "version": report.version,
             "seq": report.seq,
-            "wrong": sorted(name for name, one in invariants.items() if one["state"] == WRONG),
+            "wrong": sorted(name for name, state_now in invariants.items() if state_now["state"] == WRONG),
             "invariants": invariants,
         }
         write_whole(path, json.dumps(known, indent=1, default=_text) + "\n")
@@ -222,7 +222,7 @@ def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
 
 
 def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: bool) -> Known:
-    looked: Known = {
+    now: Known = {
         "state": WRONG if finding.offenders else HOLDS if finding.ok else UNKNOWN,
         "at": to_rfc3339(report.at),
         "deep": deep,
@@ -231,13 +231,13 @@ def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: boo
         "not_checked": finding.not_checked,
     }
     if before is None or before["state"] == UNKNOWN:
-        return looked
-    if looked["state"] == WRONG:
+        return now
+    if now["state"] == WRONG:
         if before["state"] == WRONG:
             # What a wider look found may be there still.
-            looked["since"], looked["deep"] = min(report.since, before["since"]), deep or before["deep"]
-        return looked
-    if looked["state"] == UNKNOWN:
+            now["since"], now["deep"] = min(report.since, before["since"]), deep or before["deep"]
+        return now
+    if now["state"] == UNKNOWN:
         return {**before, "not_checked": finding.not_checked}
     is_as_wide = report.since <= before["since"] and (deep or not before["deep"] or before["state"] == HOLDS)
-    return looked if is_as_wide else before
+    return now if is_as_wide else before

@@ -31,12 +31,12 @@ class ReportsAgree(Invariant):
 def _newest_of_each(evidence: Evidence) -> list[Reconciliation]:
     """Finds the runs that no later one replaces: they say what is open still."""
     shared = evidence.lake.places.shared
-    found: dict[tuple[object, ...], list[Reconciliation]] = {}
+    by_owner: dict[tuple[object, ...], list[Reconciliation]] = {}
     for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).runs():
-        later = found.setdefault((run.provider, run.tenant), [])
-        if not any(_replaces(one, run) for one in later):
+        later = by_owner.setdefault((run.provider, run.tenant), [])
+        if not any(_replaces(later_run, run) for later_run in later):
             later.append(run)
-    return [run for runs in found.values() for run in runs]
+    return [run for runs in by_owner.values() for run in runs]
 
 
 def _replaces(later: Reconciliation, run: Reconciliation) -> bool:

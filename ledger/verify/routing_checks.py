@@ -64,8 +64,8 @@ class ElsewhereIsOthers(Invariant):
     def check(self, evidence: Evidence) -> Finding:
         spans = [span for row in evidence.rows(_ELSEWHERE) if (span := _held(evidence, row)) is not None]
         points = _points(spans, self.compared_max, evidence.state.version)
-        own = _own(evidence, points)
-        wheres = {point: where for point, where in points.items() if point not in own}
+        taken = _own(evidence, points)
+        wheres = {point: where for point, where in points.items() if point not in taken}
         records = evidence.kafka.records_at(wheres)
         offenders = (
             {

@@ -45,8 +45,8 @@ class Spark:
         self._session.sql(sql).persist(StorageLevel.MEMORY_AND_DISK).createOrReplaceTempView(name)
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
-        found = self._session.sql(sql).mapInArrow(read, columns)
-        found.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView(name)
+        frame = self._session.sql(sql).mapInArrow(read, columns)
+        frame.persist(StorageLevel.DISK_ONLY).createOrReplaceTempView(name)
 
     def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
         frame = self._session.sql(sql)

@@ -66,8 +66,8 @@ def mine_sql(shard: Shard, instead: str = "NULL") -> str:
     return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"
 
 
-def _column(name: str, there: Collection[str]) -> str:
-    if name in there:
+def _column(name: str, present: Collection[str]) -> str:
+    if name in present:
         return name
     kind = _SQL_TYPES.get(str(JOURNAL_SCHEMA.field(name).type), "string")
     return f"CAST(NULL AS {kind}) AS {name}"
@@ -183,11 +183,11 @@ def base_before(
 
 def _first_since(engine: Engine, since: datetime) -> int:
     """Finds the first row that was decided then or later; past the last one where none was."""
-    [found] = engine.ask(
+    [row] = engine.ask(
         f"SELECT min(CASE WHEN unix_micros(decided_at) >= {to_micros(since)} THEN seq END) AS first, "  # noqa: S608
         "max(seq) AS last FROM whole"
     )
-    return int(found["first"] or (found["last"] or 0) + 1)
+    return int(row["first"] or (row["last"] or 0) + 1)
 
 
 def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
