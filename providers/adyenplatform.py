@@ -192,8 +192,8 @@ class AdyenPlatformAdapter(JsonAdapter):
 def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
     """Names the object that an event is about, and which of its events it is."""
     within = (data.get(name) for name in _NAMED_WITHIN)
-    found = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
-    subject = next(filter(None, found), None) or optional_text(data, "pspReference") or _balance_account(data)
+    ids = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
+    subject = next(filter(None, ids), None) or optional_text(data, "pspReference") or _balance_account(data)
     number = data.get("sequenceNumber")
     if type(number) is int:
         return subject, str(number)
@@ -209,10 +209,10 @@ def _queued_at(document: Mapping[str, Any]) -> datetime | None:
 
 def _account(data: Mapping[str, Any]) -> str:
     """Finds whom an event concerns, as closely as it says; "" where it says nothing."""
-    own = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
+    closest = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
     wider = [(data.get("accountHolder"), "id"), (data, "accountHolderId"), (data.get("legalEntity"), "id")]
     widest = [(data, name) for name in ("legalEntityId", "merchantAccount", "merchantId", "balancePlatform")]
-    named = (optional_text(holder, name) for holder, name in (*own, *wider, *widest) if isinstance(holder, dict))
+    named = (optional_text(holder, name) for holder, name in (*closest, *wider, *widest) if isinstance(holder, dict))
     return _balance_account(data) or next(filter(None, named), "")
 
 

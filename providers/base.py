@@ -200,14 +200,14 @@ class BaseAdapter(ABC, Generic[D]):
         document, event_type = delivered.document, named.event_type
         fact = certain(lambda: self._reported(document, event_type))
         told_by = split_fee(event_type)[0].removesuffix(WITHHELD)
-        told = fact if told_by == event_type else certain(lambda: self._reported(document, told_by))
+        reported = fact if told_by == event_type else certain(lambda: self._reported(document, told_by))
         return Event(
             provider=self.name,
             event_id=named.event_id,
             event_type=name_of(event_type),
             event_key=self.event_key(named),
             entity_key=self.entity_key(named),
-            content_sha256=self.content_now(document, told),
+            content_sha256=self.content_now(document, reported),
             content_version=self.content_version,
             body=body,
             mode=named.mode or delivered.mode,
@@ -233,7 +233,7 @@ class BaseAdapter(ABC, Generic[D]):
         if meaning == "unknown":
             raise MovementUnknown("type", event_type)
         if self.splits_losses:
-            return withheld(event_type, lambda one: self.fact(document, one))
+            return withheld(event_type, lambda told_type: self.fact(document, told_type))
         return self.fact(document, event_type)
 
     def meaning_of(self, document: D, event_type: str) -> Meaning:  # noqa: ARG002 - for adapters that override it

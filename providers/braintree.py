@@ -145,12 +145,12 @@ class ApiKey(NamedTuple):
 
 
 def api_key(secret: str) -> ApiKey:
-    found = _API_KEY.fullmatch(secret)
-    if found is None:
+    match = _API_KEY.fullmatch(secret)
+    if match is None:
         raise secret_error(NAME, "an API key is public_key:private_key; copy both from the control panel's API keys")
     # Braintree's scheme, not ours: SHA-1 keeps nothing secret here, HMAC with it isn't broken.
-    signing = hashlib.sha1(found["private"].encode("ascii")).digest()  # noqa: S324
-    return ApiKey(found["public"].encode("ascii"), signing)
+    signing = hashlib.sha1(match["private"].encode("ascii")).digest()  # noqa: S324
+    return ApiKey(match["public"].encode("ascii"), signing)
 
 
 def signed_pair(key: ApiKey, payload: bytes) -> bytes:

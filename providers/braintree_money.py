@@ -71,8 +71,8 @@ def subject_of(root: Element) -> Element | None:
     """Finds what the notification is about: the only element in ``subject``, or in the ``api-error-response`` there."""
     subject = child(root, "subject")
     within = child(subject, "api-error-response")
-    found = inner(subject if within is None else within)
-    return found[0] if len(found) == 1 and len(found[0]) else None
+    elements = inner(subject if within is None else within)
+    return elements[0] if len(elements) == 1 and len(elements[0]) else None
 
 
 def reference_of(subject: Element | None) -> str | None:
@@ -118,15 +118,15 @@ def content_of(root: Element) -> str:
         "transaction": transactions,
         "merchant-account": list(children(subject, "merchant-account")),
     }
-    found = {part: [_counted(one) for one in elements] for part, elements in parts.items()}
+    counted = {part: [_counted(element) for element in elements] for part, elements in parts.items()}
     about = "" if subject is None else name_of(subject)
-    return hashlib.sha256(strict_json.canonical({"about": about, **found})).hexdigest()
+    return hashlib.sha256(strict_json.canonical({"about": about, **counted})).hexdigest()
 
 
 def _counted(element: Element) -> dict[str, list[str]]:
     """Reads every text of `COUNTS`: a field that comes several times is refused elsewhere."""
-    texts = {name: [(one.text or "").strip() for one in children(element, name)] for name in sorted(COUNTS)}
-    return {name: found for name, found in texts.items() if any(found)}
+    texts = {name: [(field.text or "").strip() for field in children(element, name)] for name in sorted(COUNTS)}
+    return {name: values for name, values in texts.items() if any(values)}
 
 
 def is_loss(root: Element, kind: str) -> bool:
@@ -145,22 +145,22 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
     subject = subject_of(root)
     if subject is None:
         raise MoneyInvalid("there is nothing in <subject>")
-    found = read(subject, kind)
-    if found is None:
+    moved_now = read(subject, kind)
+    if moved_now is None:
         return None
-    reference = text_of(found.source, "id")
+    reference = text_of(moved_now.source, "id")
     if reference is None:
         raise MoneyInvalid("what moved has no id")
-    money = decimal_money_of(found.amount, found.currency)
-    is_outside = money.amount_minor > 0 and _is_outside(found.source)
+    money = decimal_money_of(moved_now.amount, moved_now.currency)
+    is_outside = money.amount_minor > 0 and _is_outside(moved_now.source)
     return moved(
         NAME,
-        found.movement,
+        moved_now.movement,
         reference,
         money,
         account=account_of(root),
-        payment=found.payment,
-        paired=found.payment is not None,
+        payment=moved_now.payment,
+        paired=moved_now.payment is not None,
         outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
     )
 

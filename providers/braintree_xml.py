@@ -53,10 +53,10 @@ def child(parent: Element | None, name: str) -> Element | None:
 
     :raises Unparseable: there are several, of which readers may take either
     """
-    found = list(children(parent, name))
-    if len(found) > 1:
+    same_name = list(children(parent, name))
+    if len(same_name) > 1:
         raise Unparseable(f"<{name}> comes several times")
-    return found[0] if found and found[0].get("nil") != "true" else None
+    return same_name[0] if same_name and same_name[0].get("nil") != "true" else None
 
 
 def children(parent: Element | None, name: str) -> Iterator[Element]:
@@ -68,12 +68,12 @@ def text_of(parent: Element | None, name: str) -> str | None:
 
     :raises Unparseable: there are several, or it holds elements
     """
-    found = child(parent, name)
-    if found is None:
+    element = child(parent, name)
+    if element is None:
         return None
-    if len(found):
+    if len(element):
         raise Unparseable(f"<{name}> isn't a text")
-    return (found.text or "").strip() or None
+    return (element.text or "").strip() or None
 
 
 def sha256(root: Element) -> str:

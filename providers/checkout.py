@@ -144,8 +144,8 @@ class CheckoutAdapter(JsonAdapter):
 
     def _account(self, document: Mapping[str, Any]) -> str:
         pointer = self._settings.checkout.account
-        found = resolve(document, parse_pointer(pointer)) if pointer else None
-        return found if isinstance(found, str) else ""
+        account = resolve(document, parse_pointer(pointer)) if pointer else None
+        return account if isinstance(account, str) else ""
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         movement, own_id = _MOVEMENTS[event_type]

@@ -27,8 +27,8 @@ def fields_of(text: str) -> tuple[Path, ...]:
 
 def counted(document: object, fields: Sequence[Path]) -> dict[str, Any]:
     """Returns what a document has in each field, by its path. What isn't there, or null, counts nothing."""
-    found = {".".join(path): _at(document, path) for path in fields}
-    return {path: value for path, value in found.items() if value is not None}
+    values = {".".join(path): _at(document, path) for path in fields}
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def counted_hash(document: Mapping[str, Any], fields: Sequence[Path], more: Mapping[str, Any] | None = None) -> str:

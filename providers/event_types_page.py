@@ -59,7 +59,11 @@ def without_thin(types: EventTypes) -> EventTypes:
     """Leaves out thin types that are `THIN` and another type of the table."""
 
     def shown(table: frozenset[str]) -> frozenset[str]:
-        return frozenset(one for one in table if one.removeprefix(THIN) not in table or not one.startswith(THIN))
+        return frozenset(
+            event_type
+            for event_type in table
+            if event_type.removeprefix(THIN) not in table or not event_type.startswith(THIN)
+        )
 
     nothing = {page: shown(table) for page, table in types.nothing.items()}
     return EventTypes(shown(types.books), shown(types.person), nothing)
@@ -68,7 +72,7 @@ def without_thin(types: EventTypes) -> EventTypes:
 def page() -> str:
     adapters = build_adapters(ProvidersSettings())
     lines = [HEAD.rstrip("\n")]
-    for name, title in sorted(TITLES.items(), key=lambda one: one[1]):
+    for name, title in sorted(TITLES.items(), key=lambda entry: entry[1]):
         types: EventTypes = adapters[name].event_types
         if name == "stripe":
             types = without_thin(types)

@@ -74,30 +74,30 @@ def id_of(document: Mapping[str, Any], name: str) -> str:
 
     :raises Unparseable: not there, empty, or neither of both
     """
-    found = any_id(document, name)
-    if found is None:
+    text_id = any_id(document, name)
+    if text_id is None:
         raise Unparseable(f"{name!r} is neither a whole number nor a text with something in it")
-    return found
+    return text_id
 
 
 def any_id(holder: object, *path: str) -> str | None:
     """Returns the id at the end of a path, a text or a JSON number, as text; None where there is none."""
-    found = resolve(holder, path)
-    if type(found) is int:
-        return str(found)
-    return found if isinstance(found, str) and found else None
+    value = resolve(holder, path)
+    if type(value) is int:
+        return str(value)
+    return value if isinstance(value, str) and value else None
 
 
 def text_at(holder: object, *path: str) -> str | None:
     """Returns the text at the end of a path; None where there is none, or an empty one."""
-    found = resolve(holder, path)
-    return found if isinstance(found, str) and found else None
+    value = resolve(holder, path)
+    return value if isinstance(value, str) and value else None
 
 
 def object_at(holder: object, *path: str) -> dict[str, Any]:
     """Returns the object at the end of a path; an empty one where there is none."""
-    found = resolve(holder, path)
-    return found if isinstance(found, dict) else {}
+    value = resolve(holder, path)
+    return value if isinstance(value, dict) else {}
 
 
 def time_of(value: object) -> datetime | None:
@@ -178,30 +178,30 @@ def array_items(body: bytes, *path: str) -> Iterator[bytes]:
     So what is kept of an item is what was signed. The body was read by `core.strict_json` before, and the array found
     in it: nothing is checked again.
     """
-    whole = body.decode("utf-8")
-    at = _skip(whole, 0)
+    body_text = body.decode("utf-8")
+    at = _skip(body_text, 0)
     for name in path:
-        at = _key_value(whole, name, at)
-    at = _skip(whole, at + 1)
-    while whole[at] != "]":
-        _, end = _read_value(whole, at)
-        yield whole[at:end].encode("utf-8")
-        at = _skip(whole, end)
-        if whole[at] == ",":
-            at = _skip(whole, at + 1)
+        at = _key_value(body_text, name, at)
+    at = _skip(body_text, at + 1)
+    while body_text[at] != "]":
+        _, end = _read_value(body_text, at)
+        yield body_text[at:end].encode("utf-8")
+        at = _skip(body_text, end)
+        if body_text[at] == ",":
+            at = _skip(body_text, at + 1)
 
 
-def _key_value(whole: str, wanted: str, at: int) -> int:
-    at = _skip(whole, at + 1)
+def _key_value(text: str, wanted: str, at: int) -> int:
+    at = _skip(text, at + 1)
     while True:
-        key, at = _read_value(whole, at)
-        at = _skip(whole, _skip(whole, at) + 1)
+        key, at = _read_value(text, at)
+        at = _skip(text, _skip(text, at) + 1)
         if key == wanted:
             return at
-        _, at = _read_value(whole, at)
-        at = _skip(whole, _skip(whole, at) + 1)
+        _, at = _read_value(text, at)
+        at = _skip(text, _skip(text, at) + 1)
 
 
-def _skip(whole: str, at: int) -> int:
-    found = _SPACE.match(whole, at)
-    return found.end() if found else at
+def _skip(text: str, at: int) -> int:
+    blanks = _SPACE.match(text, at)
+    return blanks.end() if blanks else at

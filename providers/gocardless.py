@@ -159,8 +159,8 @@ class GoCardlessAdapter(JsonAdapter):
         except Unparseable:
             return ()
         _check_mode(request, request.mode)
-        found = ((self._address(item, request.mode), item) for item in items)
-        return [self._wanted(url, item, credentials) for url, item in found if url is not None]
+        addresses = ((self._address(item, request.mode), item) for item in items)
+        return [self._wanted(url, item, credentials) for url, item in addresses if url is not None]
 
     def _wanted(self, url: str, item: Mapping[str, Any], credentials: Sequence[str]) -> Wanted:
         return Wanted(
@@ -293,10 +293,10 @@ def _entity(document: Mapping[str, Any]) -> str | None:
     A refund's payment may be told by the API alone.
     """
     event = event_in(document)
-    links, told = _links(event), _links(_resource(document) or {})
+    links, resource_links = _links(event), _links(_resource(document) or {})
     for holder, name in (
         (links, "payment"),
-        (told, "payment"),
+        (resource_links, "payment"),
         (links, "refund"),
         (links, text(event, "resource_type").removesuffix("s")),
     ):

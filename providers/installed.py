@@ -43,12 +43,12 @@ def installed(group: str) -> dict[str, EntryPoint]:
 
     :raises AdapterTwice: two packages have one name
     """
-    found: dict[str, EntryPoint] = {}
+    by_name: dict[str, EntryPoint] = {}
     for entry in _entries(group):
-        if entry.name in found:
-            raise AdapterTwice(entry.name, found[entry.name], entry)
-        found[entry.name] = entry
-    return found
+        if entry.name in by_name:
+            raise AdapterTwice(entry.name, by_name[entry.name], entry)
+        by_name[entry.name] = entry
+    return by_name
 
 
 def load_entry(entry: EntryPoint) -> Any:

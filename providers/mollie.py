@@ -112,7 +112,7 @@ class MollieAdapter(JsonAdapter):
     looked_up = "in Mollie's Dashboard"
 
     def signed(self, request: Request) -> Signed:
-        return Signed([one.removeprefix(PREFIX) for one in sent(request, self.header)], request.body)
+        return Signed([signature.removeprefix(PREFIX) for signature in sent(request, self.header)], request.body)
 
     def key(self, secret: str) -> bytes:
         return text_key(NAME, secret, "the webhook's signing secret")

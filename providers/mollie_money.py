@@ -88,13 +88,13 @@ def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
     PayPal's, where it settles the payment itself: ``paypalFee`` is "the fee PayPal will charge for this transaction"
     (https://docs.mollie.com/reference/get-payment), and is taken there.
     """
-    found = []
+    fees = []
     if payment.get("applicationFee") is not None:
         amount = an_object(payment["applicationFee"], "'applicationFee'").get("amount")
-        found.append(_fee(payment, money_at(amount), "application_"))
+        fees.append(_fee(payment, money_at(amount), "application_"))
     if (kept := object_at(payment, "details").get("paypalFee")) is not None and _is_paypals(payment):
-        found.append(_fee(payment, money_at(kept), "paypal_", PAYPAL))
-    return [fee for fee in found if fee.money.amount_minor]
+        fees.append(_fee(payment, money_at(kept), "paypal_", PAYPAL))
+    return [fee for fee in fees if fee.money.amount_minor]
 
 
 def _fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | None = None) -> MoneyFact:
@@ -181,10 +181,10 @@ def _stacked(payment: Mapping[str, Any]) -> str:
     :raises MovementUnknown: the details list none
     """
     details = object_at(payment, "details")
-    found = [method for name, method in _STACKED.items() if details.get(name)]
-    if len(found) != 1:
+    methods = [method for name, method in _STACKED.items() if details.get(name)]
+    if len(methods) != 1:
         raise MovementUnknown("settlementAmount", "below the payment's amount")
-    return found[0]
+    return methods[0]
 
 
 def _remainder(payment: Mapping[str, Any], money: Money) -> int:

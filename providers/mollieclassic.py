@@ -219,9 +219,9 @@ def _delivered(body: bytes) -> tuple[str, _Resource]:
 
     :raises SignatureInvalid: it is no such form, or the id isn't a payment's or an order's
     """
-    found = _DELIVERY.fullmatch(body)
+    match = _DELIVERY.fullmatch(body)
     try:
-        reference = "" if found is None else unquote_to_bytes(found[1].replace(b"+", b" ")).decode("utf-8")
+        reference = "" if match is None else unquote_to_bytes(match[1].replace(b"+", b" ")).decode("utf-8")
         path_segment(reference)
     except (UnicodeDecodeError, Unparseable):
         raise SignatureInvalid("malformed") from None
@@ -253,12 +253,12 @@ def _check_captures(payment: Mapping[str, Any]) -> None:
         another amount than the payment that books
     """
     embedded = an_object(payment.get("_embedded") or {}, "'_embedded'")
-    captures = [an_object(one, "a capture") for one in _embedded(payment, "captures")]
-    going = [one for one in captures if one.get("status") != "failed"]
+    captures = [an_object(capture, "a capture") for capture in _embedded(payment, "captures")]
+    going = [capture for capture in captures if capture.get("status") != "failed"]
     if is_booked_by_captures(payment):
         if not going:
             raise MovementUnknown("captures", "none" if "captures" in embedded else "not in this view")
-    elif going and sum(money_at(one.get("amount")).amount_minor for one in going) != _minor(payment):
+    elif going and sum(money_at(capture.get("amount")).amount_minor for capture in going) != _minor(payment):
         raise MovementUnknown("captures", "of another amount than the payment's")
 
 

@@ -33,8 +33,8 @@ _UNDOES = {
 
 def nothing_moved(adapter: object, event_type: str) -> str:
     """Explains why an event has no movement; an adapter's ``moves_nothing`` says more of types that often have one."""
-    told: Mapping[str, str] = getattr(adapter, "moves_nothing", {})
-    return f"{event_type}: {told[event_type]}" if event_type in told else f"{event_type} moves no money"
+    reasons: Mapping[str, str] = getattr(adapter, "moves_nothing", {})
+    return f"{event_type}: {reasons[event_type]}" if event_type in reasons else f"{event_type} moves no money"
 
 
 def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] | None = None) -> Money:
@@ -63,11 +63,11 @@ def decimal_money_of(amount: object, currency: object) -> Money:
     if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
         raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
     code = _currency(currency)
-    whole, _, fraction = amount.partition(".")
+    units, _, fraction = amount.partition(".")
     decimals = decimals_of(code)
     if fraction[decimals:].strip("0"):
         raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} has more decimals than {code}")
-    return Money(int(whole + fraction[:decimals].ljust(decimals, "0")), code)
+    return Money(int(units + fraction[:decimals].ljust(decimals, "0")), code)
 
 
 def number_money_of(amount: object, currency: object) -> Money:
@@ -114,8 +114,8 @@ def moved(
     :param outside: how much of it the provider doesn't hold
     """
 
-    def key(one: Movement, moved_id: str) -> str:
-        return join_key(provider, *([] if within is None else [within]), moved_id, prefix + one.value)
+    def key(of_movement: Movement, moved_id: str) -> str:
+        return join_key(provider, *([] if within is None else [within]), moved_id, prefix + of_movement.value)
 
     done = _UNDOES.get(movement, movement if movement in _UNDOES.values() else None)
     done_id = pair or (reference if paired else None)
@@ -177,8 +177,8 @@ def fee_types(event_type: str, count: int) -> Iterator[str]:
 
 def split_fee(event_type: str) -> tuple[str, int]:
     """Returns the notification's type, and which of its fees the event is about, from 1 on; 0: none."""
-    found = _FEE_TYPE.fullmatch(event_type)
-    return (event_type, 0) if found is None else (found[1], int(found[2] or 1))
+    match = _FEE_TYPE.fullmatch(event_type)
+    return (event_type, 0) if match is None else (match[1], int(match[2] or 1))
 
 
 def for_a_person(event_type: str, where: str) -> MoneyInvalid:

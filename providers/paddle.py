@@ -175,7 +175,10 @@ class PaddleAdapter(JsonAdapter):
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
         """Source: https://developer.paddle.com/api-reference/notification-settings/list-notification-settings."""
         endpoints = read_documents(answer, "data")
-        return [ProviderEndpoint(text(one, "destination"), one.get("active") is not False) for one in endpoints]
+        return [
+            ProviderEndpoint(text(endpoint, "destination"), endpoint.get("active") is not False)
+            for endpoint in endpoints
+        ]
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):
@@ -211,10 +214,10 @@ class PaddleAdapter(JsonAdapter):
         if read is None:
             return None
         data = an_object(document.get("data"), "'data'")
-        found = read(data)
-        if found is None:
+        movement_and_money = read(data)
+        if movement_and_money is None:
             return None
-        movement, money = found
+        movement, money = movement_and_money
         payment, pairs = _entity(data, event_type), _PAIRS.get(str(data.get("action")))
         if movement in _OPPOSITE and money.amount_minor < 0:
             movement, money, pairs = _OPPOSITE[movement], replace(money, amount_minor=-money.amount_minor), None

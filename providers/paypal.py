@@ -324,11 +324,11 @@ def trusted_url(raw: bytes) -> tuple[str, str]:
 
     :raises SignatureInvalid: ``untrusted``, unless it is a certificate of PayPal's API
     """
-    found = _URL.fullmatch(raw.decode("latin-1"))
-    if found is None:
+    match = _URL.fullmatch(raw.decode("latin-1"))
+    if match is None:
         raise SignatureInvalid("untrusted")
-    host = found["host"].lower()
-    return f"https://{host}{found['path']}", host
+    host = match["host"].lower()
+    return f"https://{host}{match['path']}", host
 
 
 def mode_at(host: str) -> Mode:

@@ -118,18 +118,18 @@ _BY_HAND = "book it by a manual entry"
 
 
 def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = resource.get("disputed_transactions")
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    listed = resource.get("disputed_transactions")
+    return [transaction for transaction in listed if isinstance(transaction, dict)] if isinstance(listed, list) else []
 
 
 def _only(names: Iterable[str | None]) -> str | None:
     """Returns the text that all of them say; None where they differ, or say nothing."""
-    found = set(names)
-    return found.pop() if len(found) == 1 else None
+    distinct = set(names)
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def _first(document: Mapping[str, Any], *names: str) -> str | None:
-    return next((found for name in names if (found := text_at(document, name))), None)
+    return next((value for name in names if (value := text_at(document, name))), None)
 
 
 def account_of(document: Mapping[str, Any], of_v1: str) -> str:
@@ -138,7 +138,7 @@ def account_of(document: Mapping[str, Any], of_v1: str) -> str:
     if _is_v1(object_at(resource, "amount")):
         return of_v1
     merchant = object_at(resource, "payer" if _is_refund(document) else "payee")
-    seller = _only(text_at(one, "seller", "merchant_id") for one in _disputed(resource))
+    seller = _only(text_at(transaction, "seller", "merchant_id") for transaction in _disputed(resource))
     onboarded = text_at(resource, "merchant_id") if "amount" not in resource else None
     return text_at(merchant, "merchant_id") or seller or onboarded or ""
 
@@ -148,7 +148,7 @@ def payment_of(document: Mapping[str, Any]) -> str | None:
     resource = object_at(document, "resource")
     related = object_at(resource, "supplementary_data", "related_ids")
     above = (_link(resource, "up") or "").rpartition("/")[2]
-    captured = _only(text_at(one, "seller_transaction_id") for one in _disputed(resource))
+    captured = _only(text_at(transaction, "seller_transaction_id") for transaction in _disputed(resource))
     if _is_refund(document):
         captured = text_at(related, "capture_id") or _first(resource, "sale_id", "capture_id") or above
     elif str(document.get("event_type")).startswith(_OF_A_CAPTURE):
@@ -261,12 +261,12 @@ def _fees_of_payment(resource: Mapping[str, Any], sign: int) -> list[tuple[str, 
     platforms = breakdown.get("platform_fees") or []
     if not isinstance(platforms, list):
         raise MoneyInvalid("the 'platform_fees' aren't a list")
-    found = [("", breakdown.get("paypal_fee") or of_v1)]
-    found += [
-        ("platform_" if number == 1 else f"platform{number}_", an_object(one, "a platform's fee").get("amount"))
-        for number, one in enumerate(platforms, 1)
+    amounts = [("", breakdown.get("paypal_fee") or of_v1)]
+    amounts += [
+        ("platform_" if number == 1 else f"platform{number}_", an_object(fee, "a platform's fee").get("amount"))
+        for number, fee in enumerate(platforms, 1)
     ]
-    return [(prefix, _signed(amount, sign)) for prefix, amount in found if amount is not None]
+    return [(prefix, _signed(amount, sign)) for prefix, amount in amounts if amount is not None]
 
 
 def _signed(amount: object, sign: int) -> Money:
@@ -280,8 +280,8 @@ def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
     """Reads the seller's fees, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
     listed = resource.get("money_movements")
     sums: dict[tuple[str, str], int] = {}
-    for one in listed if isinstance(listed, list) else []:
-        movement = an_object(one, "a movement of the dispute's money")
+    for listed_movement in listed if isinstance(listed, list) else []:
+        movement = an_object(listed_movement, "a movement of the dispute's money")
         reason = optional_text(movement, "reason")
         if movement.get("affected_party") != "SELLER" or reason not in _FEES:
             continue
@@ -302,9 +302,9 @@ def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     listed = resource.get("money_movements")
     if listed is not None and not isinstance(listed, list):
         raise MoneyInvalid("the dispute's 'money_movements' aren't a list")
-    movements = [an_object(one, "a movement of the dispute's money") for one in listed or []]
-    of_seller = [one for one in movements if _is_settled_with_seller(one)]
-    if not any(one["type"] == "CREDIT" for one in of_seller):
+    movements = [an_object(listed_movement, "a movement of the dispute's money") for listed_movement in listed or []]
+    of_seller = [movement for movement in movements if _is_settled_with_seller(movement)]
+    if not any(movement["type"] == "CREDIT" for movement in of_seller):
         return None
     if len(of_seller) > 1:
         raise MoneyInvalid(f"the dispute moved money several times: look it up at PayPal, and {_BY_HAND}")
@@ -317,7 +317,9 @@ def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     fact = moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=payment_of(document))
     disputed = object_at(resource, "dispute_amount")
     is_part = bool(disputed) and decimal_money_of(disputed.get("value"), disputed.get("currency_code")) != money
-    names_payment = _only(text_at(one, "seller_transaction_id") for one in _disputed(resource)) is not None
+    names_payment = (
+        _only(text_at(transaction, "seller_transaction_id") for transaction in _disputed(resource)) is not None
+    )
     return _of_dispute(fact) if names_payment and not is_part else fact
 
 

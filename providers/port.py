@@ -128,10 +128,10 @@ class Request:
 
         :raises SignatureInvalid: ``several``, because readers differ on which of two counts
         """
-        found = self.values(name)
-        if len(found) > 1:
+        values = self.values(name)
+        if len(values) > 1:
             raise SignatureInvalid("several")
-        return found[0] if found else None
+        return values[0] if values else None
 
     @property
     def document(self) -> strict_json.Document:

@@ -189,10 +189,10 @@ class RazorpayAdapter(JsonAdapter):
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         """Reads a captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``."""
-        found = _FEES.get(event_type)
-        if found is None:
+        fee_field = _FEES.get(event_type)
+        if fee_field is None:
             return []
-        kind, name = found
+        kind, name = fee_field
         source = _source(_entities(document), kind)
         fee = source.get(name)
         if fee in (None, 0):
@@ -206,10 +206,10 @@ class RazorpayAdapter(JsonAdapter):
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         payload = _entities(document)
-        found = _READERS[event_type](payload)
-        if found is None:
+        moved_now = _READERS[event_type](payload)
+        if moved_now is None:
             return None
-        movement, source, prefix = found
+        movement, source, prefix = moved_now
         currency = source.get("currency") or (
             self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
         )
@@ -248,8 +248,8 @@ def _header_id(request: Request) -> str | None:
 def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Returns the objects of an event by kind: ``payload.{kind}.entity``."""
     payload = object_at(document, "payload")
-    found = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
-    return {kind: entity for kind, entity in found.items() if isinstance(entity, dict)}
+    entities = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
+    return {kind: entity for kind, entity in entities.items() if isinstance(entity, dict)}
 
 
 def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
@@ -257,11 +257,11 @@ def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> t
 
     The hash in it is of the whole content, whatever `COUNTS` comes to say: a key is never made again.
     """
-    ids = [found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))]
+    ids = [object_id for kind in sorted(payload) if (object_id := text_at(payload[kind], "id"))]
     created_at = document.get("created_at")
     if not ids or type(created_at) is not int:
         return account, content_hash(document, ())
-    return account, str(created_at), ",".join(key_part(found).replace(",", "%2C") for found in ids)
+    return account, str(created_at), ",".join(key_part(object_id).replace(",", "%2C") for object_id in ids)
 
 
 def _payment(payload: _Payload, event_type: str) -> str | None:
@@ -278,9 +278,9 @@ def _payment(payload: _Payload, event_type: str) -> str | None:
         ("dispute", "payment_id"),
         ("order", "id"),
     ):
-        if found := text_at(payload.get(kind, {}), name):
-            return found
-    return next((found for kind in sorted(payload) if (found := text_at(payload[kind], "id"))), None)
+        if reference := text_at(payload.get(kind, {}), name):
+            return reference
+    return next((object_id for kind in sorted(payload) if (object_id := text_at(payload[kind], "id"))), None)
 
 
 def _is_inquiry(payload: _Payload) -> bool:

@@ -46,11 +46,11 @@ def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
     :raises SettingError: the settings of one are wrong, or are of none that is installed
     """
     adapters = {adapter.name: adapter for adapter in (adapter(settings) for adapter in ADAPTERS)}
-    own = installed(ADAPTERS_GROUP)
+    installed_adapters = installed(ADAPTERS_GROUP)
     for name in settings.own:
-        if name not in own:
+        if name not in installed_adapters:
             raise SettingError(f"providers.own.{name}", "no adapter of that name is installed")
-    for name, entry in own.items():
+    for name, entry in installed_adapters.items():
         if name in adapters:
             raise AdapterTwice(name, None, entry)
         adapters[name] = open_adapter(entry, settings)

@@ -36,9 +36,9 @@ def reread(
     """
     problem = ""
     try:
-        for whole in _requests(adapter, body, mode):
+        for request_body in _requests(adapter, body, mode):
             try:
-                events = adapter.events(Request(whole, ()), mode)
+                events = adapter.events(Request(request_body, ()), mode)
             except PayhookError as unreadable:
                 problem = problem or _reported(unreadable)
             else:

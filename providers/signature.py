@@ -163,14 +163,14 @@ def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
         raise SignatureInvalid("missing")
     if len(signatures) > SIGNATURES_MAX:
         raise SignatureInvalid("malformed")
-    found = -1
+    found_at = -1
     for index, wanted in enumerate(expected):
         for sent in signatures:
-            if hmac.compare_digest(sent, wanted) and found < 0:
-                found = index
-    if found < 0:
+            if hmac.compare_digest(sent, wanted) and found_at < 0:
+                found_at = index
+    if found_at < 0:
         raise SignatureInvalid("mismatch")
-    return found
+    return found_at
 
 
 def is_signed(key: PublicKey, signature: bytes, message: bytes) -> bool:
@@ -194,9 +194,9 @@ def verifying(keys: Iterable[PublicKey], signatures: Sequence[bytes], message: b
         raise SignatureInvalid("missing")
     if len(signatures) > SIGNATURES_MAX:
         raise SignatureInvalid("malformed")
-    made = [unbase64(signature) for signature in signatures]
+    decoded = [unbase64(signature) for signature in signatures]
     for index, key in enumerate(keys):
-        if any(is_signed(key, signature, message) for signature in made):
+        if any(is_signed(key, signature, message) for signature in decoded):
             return index
     raise SignatureInvalid("mismatch")
 

@@ -156,7 +156,10 @@ class SquareAdapter(JsonAdapter):
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
         """Source: https://developer.squareup.com/reference/square/objects/WebhookSubscription."""
         endpoints = read_documents(answer, "subscriptions")
-        return [ProviderEndpoint(text(one, "notification_url"), one.get("enabled") is not False) for one in endpoints]
+        return [
+            ProviderEndpoint(text(endpoint, "notification_url"), endpoint.get("enabled") is not False)
+            for endpoint in endpoints
+        ]
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):
@@ -225,19 +228,19 @@ def _fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
     seller (https://developer.squareup.com/reference/square/objects/Payment); of a refund it is what the application
     adds (https://developer.squareup.com/reference/square/objects/PaymentRefund).
     """
-    found: list[tuple[str, Money]] = []
+    fees: list[tuple[str, Money]] = []
     listed = source.get("processing_fee") or []
     if not isinstance(listed, list):
         raise MoneyInvalid("the 'processing_fee' isn't a list")
-    for one in listed:
-        fee = an_object(one, "a processing fee")
-        found.append((_fee_prefix(fee), _money(fee.get("amount_money"))))
-    if len({prefix for prefix, _ in found}) < len(found):
+    for listed_fee in listed:
+        fee = an_object(listed_fee, "a processing fee")
+        fees.append((_fee_prefix(fee), _money(fee.get("amount_money"))))
+    if len({prefix for prefix, _ in fees}) < len(fees):
         raise MoneyInvalid("two processing fees can't be told apart")
     if source.get("app_fee_money") is not None:
         money = _money(source["app_fee_money"])
-        found.append(("app_", replace(money, amount_minor=money.amount_minor * (1 if kind == "payment" else -1))))
-    return [(prefix, money) for prefix, money in found if money.amount_minor]
+        fees.append(("app_", replace(money, amount_minor=money.amount_minor * (1 if kind == "payment" else -1))))
+    return [(prefix, money) for prefix, money in fees if money.amount_minor]
 
 
 def _fee_prefix(fee: Mapping[str, Any]) -> str:

@@ -81,12 +81,12 @@ class StandardWebhooksAdapter(JsonAdapter):
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         at = self._settings.standardwebhooks
         # Of several rules for one type the last one counts.
-        rule = next(one for one in reversed(at.money) if one.event_type == event_type)
+        rule = next(candidate for candidate in reversed(at.money) if candidate.event_type == event_type)
         movement_id = _id_at(document, rule.id)
         if movement_id is None:
             raise MoneyInvalid(f"a {event_type} event has no id of the movement at {rule.id}")
         account = _id_at(document, at.account) or ""
-        amount, currency = (resolve(document, parse_pointer(one)) for one in (rule.amount, rule.currency))
+        amount, currency = (resolve(document, parse_pointer(pointer)) for pointer in (rule.amount, rule.currency))
         return moved(
             NAME,
             rule.movement,

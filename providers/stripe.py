@@ -143,12 +143,14 @@ class StripeAdapter(JsonAdapter):
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
         """Source: https://docs.stripe.com/api/webhook_endpoints/object#webhook_endpoint_object-status."""
         endpoints = read_documents(answer, "data")
-        return [ProviderEndpoint(text(one, "url"), text(one, "status") != "disabled") for one in endpoints]
+        return [
+            ProviderEndpoint(text(endpoint, "url"), text(endpoint, "status") != "disabled") for endpoint in endpoints
+        ]
 
     def _keys(self, credentials: Sequence[str], mode: Mode) -> tuple[str, ...]:
         for credential in credentials:
             self.check_credential(credential)
-        return tuple(key for key in credentials if (found := _CREDENTIAL.fullmatch(key)) and found[1] == mode)
+        return tuple(key for key in credentials if (match := _CREDENTIAL.fullmatch(key)) and match[1] == mode)
 
     def check_credential(self, credential: str) -> None:
         if not _CREDENTIAL.fullmatch(credential):
@@ -212,10 +214,10 @@ class StripeAdapter(JsonAdapter):
         reported = object_at(document, "data", "object")
         if not reported:
             return content_hash(event_in(document), LEFT_OUT)
-        own = {name: document[name] for name in NAMED if document.get(name) is not None}
+        event_fields = {name: document[name] for name in NAMED if document.get(name) is not None}
         amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
         what_moved = what_moved_of(document, reported, fact)
-        return content_hash({**own, "object": id_of(reported), **amounts, "moved": what_moved})
+        return content_hash({**event_fields, "object": id_of(reported), **amounts, "moved": what_moved})
 
 
 def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:

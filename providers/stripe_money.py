@@ -80,8 +80,8 @@ def payment_of(reported: Mapping[str, Any]) -> str | None:
 
 def id_of(value: object) -> str | None:
     """Reads an id, or that of the object which stands in its place when it was asked to be expanded."""
-    found = value.get("id") if isinstance(value, Mapping) else value
-    return found if isinstance(found, str) and found else None
+    value_id = value.get("id") if isinstance(value, Mapping) else value
+    return value_id if isinstance(value_id, str) and value_id else None
 
 
 def what_moved_of(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
@@ -114,36 +114,36 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     reported, previous = _as_it_was(document) if event_type.startswith(THIN) else _told(document)
     if event_type.startswith(THIN):
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
-    found = read(reported, previous)
-    if found is None:
+    moved_now = read(reported, previous)
+    if moved_now is None:
         return None
     event = event_in(document)
-    if event_type.startswith(THIN) and found.movement in _ROUNDS:
-        _check_round(reported, found.movement, time_of(event.get("created")))
-    dispute_round = None if found.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
+    if event_type.startswith(THIN) and moved_now.movement in _ROUNDS:
+        _check_round(reported, moved_now.movement, time_of(event.get("created")))
+    dispute_round = None if moved_now.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
     return moved(
         NAME,
-        found.movement,
-        dispute_round or text(found.source, "id"),
-        money_of(found.amount, reported.get("currency", found.source.get("currency")), MORE_DECIMALS),
+        moved_now.movement,
+        dispute_round or text(moved_now.source, "id"),
+        money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS),
         account=account_of(event),
         payment=payment_of(reported),
-        pair=_pair(found, reported),
+        pair=_pair(moved_now, reported),
     )
 
 
-def _pair(found: _Moved, reported: Mapping[str, Any]) -> str | None:
+def _pair(moved_now: _Moved, reported: Mapping[str, Any]) -> str | None:
     """Finds the id of what is undone, or may be. None for captures, which nothing undoes, for what gives back a part of
     a withdrawal, and for rounds of a dispute that can't be told apart by their times.
     """
-    if found.source is _BY_EVENT or found.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
+    if moved_now.source is _BY_EVENT or moved_now.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
         return None
-    if found.movement is not Movement.DISPUTE_WON:
-        return text(found.source, "id")
+    if moved_now.movement is not Movement.DISPUTE_WON:
+        return text(moved_now.source, "id")
     taken, number = _of_sign(reported, -1), len(_of_sign(reported, 1)) or 1
     if not taken:
         return text(reported, "id")
-    if number > len(taken) or taken[number - 1][0] != found.amount:
+    if number > len(taken) or taken[number - 1][0] != moved_now.amount:
         return None
     return text(reported if number == 1 else taken[number - 1][1], "id")
 
@@ -169,7 +169,10 @@ def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str,
     if moment is None or not isinstance(listed, list):
         return reported
     end_s = int((moment + timedelta(seconds=1)).timestamp())
-    return {**reported, "balance_transactions": [one for one in listed if _created(one) <= end_s]}
+    return {
+        **reported,
+        "balance_transactions": [transaction for transaction in listed if _created(transaction) <= end_s],
+    }
 
 
 def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
@@ -222,19 +225,21 @@ def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
     """
     dispute = object_of(document)
     listed = dispute.get("balance_transactions")
-    found = [an_object(one, "a balance transaction") for one in listed] if isinstance(listed, list) else []
+    transactions = (
+        [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
+    )
     account, payment = account_of(event_in(document)), payment_of(dispute)
     return [
         moved(
             NAME,
             Movement.FEE,
-            text(one, "id"),
-            money_of(one["fee"], one.get("currency", dispute.get("currency")), MORE_DECIMALS),
+            text(transaction, "id"),
+            money_of(transaction["fee"], transaction.get("currency", dispute.get("currency")), MORE_DECIMALS),
             account=account,
             payment=payment,
         )
-        for one in found
-        if one.get("fee") not in (None, 0)
+        for transaction in transactions
+        if transaction.get("fee") not in (None, 0)
     ]
 
 
@@ -418,16 +423,16 @@ def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved
     amount, transaction = mine[-1]
     if len(mine) == 1:
         return _Moved(movement, dispute, amount)
-    amounts = {amount for amount, one in mine if _created(one) == _created(transaction)}
+    amounts = {amount for amount, other in mine if _created(other) == _created(transaction)}
     if len(amounts) > 1:
         raise MovementUnknown(*_ONE_SECOND)
-    is_tied = sum(_created(one) == _created(transaction) for _, one in mine) > 1
+    is_tied = sum(_created(other) == _created(transaction) for _, other in mine) > 1
     return _Moved(movement, _BY_EVENT if is_tied else transaction, amount)
 
 
 def _of_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Lists what was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
-    return [(amount * sign, one) for amount, one in _transactions(dispute) if amount * sign > 0]
+    return [(amount * sign, transaction) for amount, transaction in _transactions(dispute) if amount * sign > 0]
 
 
 def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetime | None) -> None:
@@ -435,7 +440,7 @@ def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetim
     :raises MovementUnknown: the thin event may be about either of two rounds that followed at once
     """
     since = 0 if moment is None else int(moment.timestamp())
-    if sum(_created(one) >= since for _, one in _of_sign(dispute, _ROUNDS[movement])) > 1:
+    if sum(_created(transaction) >= since for _, transaction in _of_sign(dispute, _ROUNDS[movement])) > 1:
         raise MovementUnknown(*_UNTOLD)
 
 
@@ -445,23 +450,30 @@ def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, An
     :raises MoneyInvalid: the account settles in another currency, and only a part of what was disputed moved
     """
     listed = dispute.get("balance_transactions")
-    found = [an_object(one, "a balance transaction") for one in listed] if isinstance(listed, list) else []
-    return [(_in_its_currency(one, dispute, found), one) for one in sorted(found, key=_created)]
+    transactions = (
+        [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
+    )
+    return [
+        (_in_its_currency(transaction, dispute, transactions), transaction)
+        for transaction in sorted(transactions, key=_created)
+    ]
 
 
-def _in_its_currency(one: Mapping[str, Any], dispute: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> int:
-    amount = one.get("amount")
+def _in_its_currency(
+    transaction: Mapping[str, Any], dispute: Mapping[str, Any], every: Sequence[Mapping[str, Any]]
+) -> int:
+    amount = transaction.get("amount")
     if type(amount) is not int:
         raise MoneyInvalid("a dispute's balance transaction has no whole 'amount'")
     currency = dispute.get("currency")
-    if one.get("currency", currency) == currency:
+    if transaction.get("currency", currency) == currency:
         return amount
-    whole = max((abs(other["amount"]) for other in every if type(other.get("amount")) is int), default=0)
+    largest = max((abs(other["amount"]) for other in every if type(other.get("amount")) is int), default=0)
     disputed = dispute.get("amount")
-    if abs(amount) != whole or type(disputed) is not int:
+    if abs(amount) != largest or type(disputed) is not int:
         raise MoneyInvalid(
-            f"a part of the dispute moved in {one.get('currency')!s}, and the charge's currency is {currency!s}: "
-            "book it by hand, by Stripe's balance report"
+            f"a part of the dispute moved in {transaction.get('currency')!s}, and the charge's currency is "
+            f"{currency!s}: book it by hand, by Stripe's balance report"
         )
     return disputed if amount > 0 else -disputed
 

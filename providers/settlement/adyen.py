@@ -118,7 +118,7 @@ class AdyenSettlement:
 def _fee(row: Row) -> Money | None:
     """Reads what Adyen kept of a payment."""
     parts = [row.money(name, "net_currency") for name in _FEES if row.optional(name)]
-    kept = sum(one.amount_minor for one in parts)
+    kept = sum(part.amount_minor for part in parts)
     return Money(kept, parts[0].currency) if kept else None
 
 
@@ -137,6 +137,6 @@ def _money(row: Row, movement: Movement) -> Money:
     if bool(debit) == bool(credit):
         raise row.wrong("credit", "either the debit or the credit is wanted, and not both")
     is_credit = bool(credit)
-    found = row.money("credit" if is_credit else "debit", "currency")
+    money = row.money("credit" if is_credit else "debit", "currency")
     own_way = is_credit == (movement in TO_US)
-    return found if own_way else Money(-found.amount_minor, found.currency)
+    return money if own_way else Money(-money.amount_minor, money.currency)

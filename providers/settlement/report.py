@@ -109,10 +109,10 @@ class Row:
         """
         :raises RowUnreadable: empty, or no such column
         """
-        found = self.optional(column)
-        if not found:
+        value = self.optional(column)
+        if not value:
             raise self.wrong(column, "is empty" if self.has(column) else "isn't in the file, and this line needs it")
-        return found
+        return value
 
     def money(self, amount: str, currency: str) -> Money:
         """Reads a decimal amount in its currency, exactly.
@@ -132,28 +132,28 @@ class Row:
 
         :raises RowUnreadable: no such time
         """
-        found = self.text(column)
+        value = self.text(column)
         try:
-            moment = datetime.fromisoformat(found)
+            moment = datetime.fromisoformat(value)
         except ValueError:
-            raise self.wrong(column, f"{shown(found, TEXT_CHARS_MAX)} isn't a date and time") from None
+            raise self.wrong(column, f"{shown(value, TEXT_CHARS_MAX)} isn't a date and time") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone(timedelta(hours=_HOURS_BY_ZONE[zone])))
         try:
             return moment.astimezone(UTC)
         except OverflowError:
-            raise self.wrong(column, f"{shown(found, TEXT_CHARS_MAX)} is beyond all calendars") from None
+            raise self.wrong(column, f"{shown(value, TEXT_CHARS_MAX)} is beyond all calendars") from None
 
     def zone(self, column: str) -> str:
         """Reads the name of a time zone; UTC where there is no such column.
 
         :raises RowUnreadable: one that isn't known, or that stands for several
         """
-        found = self.optional(column).upper() or "UTC"
-        if found not in _HOURS_BY_ZONE:
-            problem = f"the time zone {shown(found, TEXT_CHARS_MAX)} isn't known here: have the report made in UTC"
+        name = self.optional(column).upper() or "UTC"
+        if name not in _HOURS_BY_ZONE:
+            problem = f"the time zone {shown(name, TEXT_CHARS_MAX)} isn't known here: have the report made in UTC"
             raise self.wrong(column, problem)
-        return found
+        return name
 
     def wrong(self, column: str, problem: str) -> RowUnreadable:
         """Makes the error to raise about a column."""
@@ -294,6 +294,6 @@ def _header(name: str, values: Sequence[str], report: SettlementReport) -> Heade
     missing = [titles[column] for column in report.columns if column in report.required and column not in at]
     if missing:
         wanted = ", ".join(repr(title) for title in missing)
-        there = shown(",".join(given), HEADER_CHARS_SHOWN)
-        raise ReportUnreadable(name, report.title, f"the columns {wanted} are missing; its first line is {there}")
+        first_line = shown(",".join(given), HEADER_CHARS_SHOWN)
+        raise ReportUnreadable(name, report.title, f"the columns {wanted} are missing; its first line is {first_line}")
     return Header(name, at, titles)
