@@ -96,11 +96,11 @@ class CatchUps:
         """
         if not has_table(str(self.path)):
             return []
-        wanted = pc.field("event_key").is_null()
+        condition = pc.field("event_key").is_null()
         if since is not None:
-            wanted &= pc.field("at") >= since
+            condition &= pc.field("at") >= since
         columns = list(ListedSpan.__dataclass_fields__)
-        rows = read_rows(open_table(str(self.path)), wanted, columns).sort_by("at").to_pylist()
+        rows = read_rows(open_table(str(self.path)), condition, columns).sort_by("at").to_pylist()
         return [ListedSpan(**row) for row in rows]
 
     def listed_until(

@@ -243,10 +243,10 @@ class HttpDirectory:
         :raises DownstreamHeld: it isn't to be asked now
         """
         key = (provider, account, tenant)
-        known = self._remembered(key)
-        if known is not None:
+        remembered = self._remembered(key)
+        if remembered is not None:
             log.info("the directory answered that a moment ago")
-            return known
+            return remembered
         log.info("asks the merchant directory %s", self._url)
         merchant = _open(self._ask(provider, account, tenant), provider, account, tenant)
         self._remember(key, merchant)

@@ -152,19 +152,19 @@ def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
 def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
     died_of = pc.field("error_class").isin([_FACT_CONFLICT, _EVENT_CONFLICT])
     repeated = pc.field("decision") == Decision.DUPLICATE_FACT.value
-    wanted = repeated | ((pc.field("decision") == Decision.DEAD.value) & died_of)
+    set_aside = repeated | ((pc.field("decision") == Decision.DEAD.value) & died_of)
     narrowed = _narrowed(provider, since)
-    return wanted if narrowed is None else wanted & narrowed
+    return set_aside if narrowed is None else set_aside & narrowed
 
 
 def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | None:
     """Returns the filter for a provider and a time; None matches everything."""
-    wanted = []
+    conditions = []
     if provider is not None:
-        wanted.append(pc.field("provider") == provider)
+        conditions.append(pc.field("provider") == provider)
     if since is not None:
-        wanted.append(pc.field("received_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
-    return reduce(and_, wanted) if wanted else None
+        conditions.append(pc.field("received_at") >= pa.scalar(since, pa.timestamp("us", tz="UTC")))
+    return reduce(and_, conditions) if conditions else None
 
 
 def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:

@@ -150,11 +150,11 @@ def uncollected(kafka: Log, topic: str, table: ReceiptsTable) -> Iterator[dict[s
             yield from _lines(partition, record)
 
 
-def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, held: tuple[int, int], since: int) -> int:
+def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, ends: tuple[int, int], since: int) -> int:
     """Finds the offset to go on from: after what was collected, or where the topic's records part from it because it
     went back.
     """
-    low, high = held
+    low, high = ends
     both = range(low, min(since, high))
 
     def differs(offset: int) -> bool:
@@ -233,9 +233,9 @@ def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[
     """
     rows: list[Mapping[str, Any]] = []
     if has_table(str(receipts)):
-        taken = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
-        taken &= (pc.field("outcome") != TEST_TRAFFIC_OFF) & (pc.field("at") >= since)
-        rows += read_rows(open_table(str(receipts)), taken, list(_ANSWERED)).to_pylist()
+        condition = (pc.field("status") >= 200) & (pc.field("status") < 300) & pc.field("event_key").is_valid()
+        condition &= (pc.field("outcome") != TEST_TRAFFIC_OFF) & (pc.field("at") >= since)
+        rows += read_rows(open_table(str(receipts)), condition, list(_ANSWERED)).to_pylist()
     rows += [{name: row[name] for name in _ANSWERED} for row in newer if _is_taken(row, since)]
     first: dict[str, Answered] = {}
     for row in sorted(rows, key=operator.itemgetter("at")):

@@ -270,15 +270,15 @@ class Reconciliations:
         One kind at a time is in memory.
         """
         for each_kind in KINDS if kind is None else (kind,):
-            wanted = (pc.field("run_id") == run_id) & (pc.field("kind") == each_kind)
-            table = self._differences_of(run_id, wanted, _DIFFERENCE_COLUMNS)
+            condition = (pc.field("run_id") == run_id) & (pc.field("kind") == each_kind)
+            table = self._differences_of(run_id, condition, _DIFFERENCE_COLUMNS)
             ordered = table.sort_by([("line", "ascending"), ("seq", "ascending")])
             for batch in ordered.slice(0, at_most).to_batches(max_chunksize=10_000):
                 yield from (Difference(**row) for row in batch.to_pylist())
 
-    def _differences_of(self, run_id: str, wanted: pc.Expression, columns: Sequence[str]) -> pa.Table:
+    def _differences_of(self, run_id: str, condition: pc.Expression, columns: Sequence[str]) -> pa.Table:
         """Reads the files that may hold differences of the run."""
-        return read_rows(open_table(self._differences), wanted, columns, [("run_id", "=", run_id)])
+        return read_rows(open_table(self._differences), condition, columns, [("run_id", "=", run_id)])
 
 
 _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]

@@ -33,18 +33,18 @@ _TIME_SLACK_S = 1.0
 
 
 def repeated_events(
-    journal: str, bodies: str, wanted: pc.Expression | None, columns: list[str]
+    journal: str, bodies: str, condition: pc.Expression | None, columns: list[str]
 ) -> list[tuple[JournalRow, JournalRow]]:
     """Finds pairs of rows: the first report, and one under another id. Events whose bodies aren't kept are left out.
 
-    :param wanted: which rows are looked at besides
+    :param condition: which rows are looked at besides
     """
     if not (has_table(journal) and has_table(bodies)):
         return []
     moves_nothing = pc.field("first") & pc.field("fact_key").is_null() & pc.field("event_key").is_valid()
     moves_nothing &= pc.field("decision").isin(pa.array(sorted(WITHOUT_EFFECT), pa.string()))
     moves_nothing &= pc.field("body_sha256").is_valid() & pc.field("entity_key").is_valid()
-    table = read_rows(open_table(journal), moves_nothing if wanted is None else moves_nothing & wanted, columns)
+    table = read_rows(open_table(journal), moves_nothing if condition is None else moves_nothing & condition, columns)
     counts = table.group_by(_ALIKE).aggregate([("seq", "count")])
     several = counts.filter(pc.greater(counts["seq_count"], 1)).select(_ALIKE)
     rows = from_arrow(table.join(several, _ALIKE, join_type="left semi").select(columns))

@@ -202,8 +202,8 @@ def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
     is_command = (pc.field("topic") == control_topic) & pc.field("first")
     acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
     rows = rows_where(journal, is_command & pc.field("event_type").isin(acts))
-    taken = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
-    newest = taken[: -PROPOSALS_MAX - 1 : -1]
+    accepted = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
+    newest = accepted[: -PROPOSALS_MAX - 1 : -1]
     approvals = [row for row in rows if row.event_type in APPROVALS and row.decision in _BOOKED]
     commands, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
     approved = {
@@ -243,11 +243,13 @@ def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
     """Reads the commands of control rows, by their seq; one whose bytes are gone is left out."""
     if not rows:
         return {}
-    kept = BodyStore(bodies, may_create=False).fetch([row.body_sha256 for row in rows if row.body_sha256 is not None])
+    stored_bodies = BodyStore(bodies, may_create=False).fetch(
+        [row.body_sha256 for row in rows if row.body_sha256 is not None]
+    )
     commands: dict[int, Command] = {}
     for row in rows:
         try:
-            commands[row.seq] = decode(kept[row.body_sha256 or ""])
+            commands[row.seq] = decode(stored_bodies[row.body_sha256 or ""])
         except (KeyError, CommandInvalid):
             continue
     return commands

@@ -191,12 +191,12 @@ def array_items(body: bytes, *path: str) -> Iterator[bytes]:
             at = _skip(body_text, at + 1)
 
 
-def _key_value(text: str, wanted: str, at: int) -> int:
+def _key_value(text: str, name: str, at: int) -> int:
     at = _skip(text, at + 1)
     while True:
         key, at = _read_value(text, at)
         at = _skip(text, _skip(text, at) + 1)
-        if key == wanted:
+        if key == name:
             return at
         _, at = _read_value(text, at)
         at = _skip(text, _skip(text, at) + 1)

@@ -241,7 +241,7 @@ def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[objec
     if kind == "payment":
         yield document, body
     left_out = () if is_booked_by_captures(document) else ("captures",)
-    for name in next((known.embedded for known in _FETCHED.values() if known.name == kind), ()):
+    for name in next((resource.embedded for resource in _FETCHED.values() if resource.name == kind), ()):
         if name not in left_out and (items := _embedded(document, name)):
             yield from zip(items, array_items(body, "_embedded", name), strict=True)
 

@@ -164,9 +164,9 @@ def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
     if len(signatures) > SIGNATURES_MAX:
         raise SignatureInvalid("malformed")
     found_at = -1
-    for index, wanted in enumerate(expected):
+    for index, signature in enumerate(expected):
         for sent in signatures:
-            if hmac.compare_digest(sent, wanted) and found_at < 0:
+            if hmac.compare_digest(sent, signature) and found_at < 0:
                 found_at = index
     if found_at < 0:
         raise SignatureInvalid("mismatch")

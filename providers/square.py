@@ -136,8 +136,8 @@ class SquareAdapter(JsonAdapter):
             self.check_credential(credential)
         created = {"start_at": rfc3339_s(span.since), "end_at": rfc3339_s(span.until)}
         query = {"filter": {"created_at": created}, "sort": {"field": "DEFAULT", "order": "ASC"}}
-        wanted = {"limit": PAGE_MAX, "query": query} | ({} if page is None else {"cursor": page})
-        content = strict_json.dumps(wanted)
+        search_request = {"limit": PAGE_MAX, "query": query} | ({} if page is None else {"cursor": page})
+        content = strict_json.dumps(search_request)
         return Wanted(f"{API_URLS[mode]}/v2/events", bearers=tuple(credentials), content=content, verified=True)
 
     def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Square was asked for the span

@@ -165,15 +165,15 @@ def rewrite(
     """
     staged = staging / "rows"
     shutil.rmtree(staged, ignore_errors=True)
-    wanted = Observation()
+    observed = Observation()
     rows = read(session, before, old) if keep is None else keep(read(session, before, old))
-    sorted_rows = rows.observe(wanted, *_checked(rows)).coalesce(1).sortWithinPartitions(*sorted_by)
+    sorted_rows = rows.observe(observed, *_checked(rows)).coalesce(1).sortWithinPartitions(*sorted_by)
     writer = sorted_rows.write.option("compression", "zstd").option("parquet.block.size", ROW_GROUP_BYTES)
     writer.parquet(str(staged))
     written = sorted(staged.glob("part-*.parquet"))
-    held = session.read.schema(rows.schema).parquet(*map(str, written)) if written else rows.limit(0)
-    _compare(before.path, wanted.get, held, None if keep is not None else sum(file.rows for file in old))
-    count = int(wanted.get["rows"])
+    written_rows = session.read.schema(rows.schema).parquet(*map(str, written)) if written else rows.limit(0)
+    _compare(before.path, observed.get, written_rows, None if keep is not None else sum(file.rows for file in old))
+    count = int(observed.get["rows"])
     return Rewritten(written if count else [], count)
 
 
@@ -188,9 +188,9 @@ def _checked(rows: DataFrame) -> tuple[Column, Column]:
     return fn.count(fn.lit(1)).alias("rows"), fn.sum(a_row).alias("sum")
 
 
-def _compare(path: Location, wanted: dict[str, object], held: DataFrame, rows: int | None) -> None:
-    sums = held.agg(*_checked(held)).collect()[0].asDict()
-    if any(sums[name] != wanted[name] for name in CHECKED):
-        raise RowsDiffer(path, wanted, sums)
+def _compare(path: Location, expected: dict[str, object], written_rows: DataFrame, rows: int | None) -> None:
+    sums = written_rows.agg(*_checked(written_rows)).collect()[0].asDict()
+    if any(sums[name] != expected[name] for name in CHECKED):
+        raise RowsDiffer(path, expected, sums)
     if rows is not None and sums["rows"] != rows:
         raise RowsDiffer(path, f"{rows} rows by the log", sums)

@@ -126,15 +126,15 @@ def redact(
     acts = [
         Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
         for stream, first_seqs in first_seqs_of
-        for sha256, seq in sorted(first_seqs.items(), key=lambda held: held[1])
+        for sha256, seq in sorted(first_seqs.items(), key=lambda hash_and_seq: hash_and_seq[1])
         if (stream.stream, sha256) not in removed
     ]
-    wanted, before = (
+    asked, before = (
         len({act.body_sha256 for act in acts}),
         _ordered_within_a_day(streams, redactions, order.actor, now),
     )
-    if acts and wanted + before > alone_max:
-        raise AnotherPersonRedacts(order.actor, wanted, before, alone_max)
+    if acts and asked + before > alone_max:
+        raise AnotherPersonRedacts(order.actor, asked, before, alone_max)
     redactions.add(acts)
     for stream in streams:
         finish(stream, redactions, clock)
@@ -232,8 +232,8 @@ def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 
 def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
-    wanted = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
-    return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=wanted))
+    condition = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
+    return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=condition))
 
 
 def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
@@ -246,8 +246,8 @@ def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path
         pq.ParquetWriter(staged, BODIES_SCHEMA, compression="zstd", store_schema=False) as writer,
     ):
         for batch in parquet.iter_batches(ROWS_PER_READ, columns=BODIES_SCHEMA.names):
-            held = pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
-            others = held.filter(pc.invert(pc.is_in(held["body_sha256"], removed)))
+            bodies = pa.Table.from_batches([batch]).cast(BODIES_SCHEMA)
+            others = bodies.filter(pc.invert(pc.is_in(bodies["body_sha256"], removed)))
             writer.write_table(others)
             rows += others.num_rows
     return [staged] if rows else []

@@ -97,8 +97,8 @@ def find_expired(session: Session, stream: StreamTables, now: datetime, days: in
     """
     before, bodies = now - timedelta(days=days), snapshot(stream.bodies)
     state = JournalReader(str(stream.journal)).state()
-    known = Retained.of(DeltaTable(str(stream.bodies)))
-    retained = Retained(before, days, state.published_upto).with_earlier(known)
+    earlier = Retained.of(DeltaTable(str(stream.bodies)))
+    retained = Retained(before, days, state.published_upto).with_earlier(earlier)
     old = [file for file in bodies.files if file.modified_ms < to_micros(before) // 1_000]
     if not old:
         return Expired(bodies, retained, (), {}, None)

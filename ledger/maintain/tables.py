@@ -122,8 +122,8 @@ def _until(journal: Location, read: str) -> int | None:
     if not DeltaTable.is_deltatable(str(journal)):
         return None
     marks = JournalReader(str(journal)).state().marks
-    taken = [offsets[0] for topic, offsets in marks.items() if topic.startswith(f"{JOURNAL_TOPIC}{read}/")]
-    return min(taken, default=None)
+    first_untaken = [offsets[0] for topic, offsets in marks.items() if topic.startswith(f"{JOURNAL_TOPIC}{read}/")]
+    return min(first_untaken, default=None)
 
 
 LOCK = "maintain.lock"

@@ -52,7 +52,7 @@ def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s
         return []
     begin = f"date_bin(INTERVAL '{step_s} seconds', decided_at)"
     # Commands of people have no provider: they are no events.
-    wanted = all_of([*decided(since, until), f"seq > {after}", "provider IS NOT NULL"])
+    where = all_of([*decided(since, until), f"seq > {after}", "provider IS NOT NULL"])
     delay = "(arrow_cast(decided_at, 'Int64') - arrow_cast(received_at, 'Int64')) / 1e6"
     is_first = "first AND received_at IS NOT NULL"
     steps = lake.ask(
@@ -60,14 +60,14 @@ def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s
         f"sum(CASE WHEN decision = {text(Decision.DEAD.value)} THEN 1 ELSE 0 END) AS dead, "
         f"approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p50_s, "
         f"approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p99_s "
-        f"FROM journal {wanted} GROUP BY 1"
+        f"FROM journal {where} GROUP BY 1"
     ).to_pylist()
     tried = ", ".join(text(decision.value) for decision in _TRIED)
     # A row's attempt counts the failures that another try followed.
     number = f"CASE WHEN decision = {text(Decision.RETRY.value)} THEN attempt ELSE attempt + 1 END"
     tries = lake.ask(
         f"SELECT {begin} AS at, least({number}, {ATTEMPT_MAX}) AS attempt, count(*) AS tries "
-        f"FROM journal {wanted} AND decision IN ({tried}) GROUP BY 1, 2"
+        f"FROM journal {where} AND decision IN ({tried}) GROUP BY 1, 2"
     ).to_pylist()
     by_step: dict[datetime, dict[int, int]] = {}
     for row in tries:

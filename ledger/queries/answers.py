@@ -47,17 +47,17 @@ def subscriber_answers(journal: Tables, since: datetime) -> dict[str, Subscriber
 def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, SubscriberAnswers]:
     if "journal" not in lake:
         return {}
-    wanted = all_of([*decided(since, None), f"seq > {after}", "event_key IS NOT NULL", "provider IS NOT NULL"])
+    where = all_of([*decided(since, None), f"seq > {after}", "event_key IS NOT NULL", "provider IS NOT NULL"])
     summed = _by_name(
         lake,
         f"SELECT {_NAME} AS name, sum(CASE WHEN {_TAKEN} THEN 1 ELSE 0 END) AS taken, "
         f"coalesce(max(CASE WHEN {_TAKEN} THEN seq END), 0) AS taken_seq, "
         f"max(CASE WHEN {_TAKEN} THEN decided_at END) AS taken_at, "
-        f"coalesce(max(CASE WHEN {_FAILED} THEN seq END), 0) AS failed_seq FROM journal {wanted} GROUP BY 1",
+        f"coalesce(max(CASE WHEN {_FAILED} THEN seq END), 0) AS failed_seq FROM journal {where} GROUP BY 1",
     )
     waiting = _by_name(
         lake,
-        f"SELECT {_NAME} AS name, count(*) AS waiting, min(due_at) AS next_try FROM journal {wanted} AND {_WAITS} "
+        f"SELECT {_NAME} AS name, count(*) AS waiting, min(due_at) AS next_try FROM journal {where} AND {_WAITS} "
         "AND seq IN (SELECT max(seq) FROM journal GROUP BY item_seq) GROUP BY 1",
     )
     failing = {name: row for name, row in summed.items() if row["failed_seq"] > row["taken_seq"]}
@@ -71,7 +71,7 @@ def _of_journal(lake: Lake, after: int, since: datetime) -> dict[str, Subscriber
     begun = " OR ".join(f"({_NAME} = {text(name)} AND seq > {row['taken_seq']})" for name, row in failing.items())
     began = _by_name(
         lake,
-        f"SELECT {_NAME} AS name, min(decided_at) AS at FROM journal {wanted} AND {_FAILED} AND ({begun or 'false'}) "
+        f"SELECT {_NAME} AS name, min(decided_at) AS at FROM journal {where} AND {_FAILED} AND ({begun or 'false'}) "
         "GROUP BY 1",
     )
     return {

@@ -142,7 +142,7 @@ def _write(
     source: Source,
     staged: Path,
     form: Form,
-    wanted: list[str],
+    conditions: list[str],
     progress: Callable[[int, int], None],
     *,
     named: bool,
@@ -152,7 +152,7 @@ def _write(
             lake,
             source,
             form,
-            [*wanted, *([f"seq > {rows.after}"] if rows.after else [])],
+            [*conditions, *([f"seq > {rows.after}"] if rows.after else [])],
             rows.stream if named else "",
         )
         for rows, lake in lakes

@@ -123,10 +123,10 @@ class LedgerJournals(Journals):
             return *self._of_row(*self.row(key.removeprefix(_BY_SEQ))), ()
         for name in ("event_key", "fact_key"):
             if holding := self._holding(f"{name} = {text(key)}"):
-                known = [
+                decided_at = [
                     (place, row.seq) for place, rows in holding if (row := self._first_row(place, rows)) is not None
                 ]
-                (at, _), *others = known or [(holding[0][0], 0)]
+                (at, _), *others = decided_at or [(holding[0][0], 0)]
                 return at, key, tuple(row_name(place.stream, seq) for place, seq in others)
         return self.first, key, ()
 

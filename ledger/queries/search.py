@@ -66,7 +66,7 @@ class Hit:
         return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
 
-def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, cursor: str | None = None) -> list[Hit]:
+def search(journal: Tables, postings: Tables, filters: Wanted, limit: int = 50, cursor: str | None = None) -> list[Hit]:
     """Finds the newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
 
     Tables of several journals come in their order, both alike.
@@ -79,7 +79,7 @@ def search(journal: Tables, postings: Tables, wanted: Wanted, limit: int = 50, c
     begin = None if cursor is None else Cursor.read(cursor, numbers=1)
     journals = tables_of(journal)
     by_journal = [
-        _newest(rows, lines, wanted, limit, _older(begin, rows, journals))
+        _newest(rows, lines, filters, limit, _older(begin, rows, journals))
         for rows, lines in zip(journals, tables_of(postings), strict=True)
     ]
     if len(by_journal) == 1:
@@ -104,12 +104,12 @@ def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[s
     return [f"decided_at < {at} OR (decided_at = {at} AND seq {sign} {seq})"]
 
 
-def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
+def _newest(journal: Rows, postings: Rows, filters: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
     lake = Lake(journal=[journal], postings=[postings])
-    booked = _of_bookings(wanted)
+    booked = _of_bookings(filters)
     if "journal" not in lake or (booked and "postings" not in lake):
         return []
-    conditions = [*_of_rows(wanted), *older]
+    conditions = [*_of_rows(filters), *older]
     if journal.after:
         conditions.append(f"seq > {journal.after}")
     if booked:
@@ -122,29 +122,29 @@ def _newest(journal: Rows, postings: Rows, wanted: Wanted, limit: int, older: Se
     return [_hit(row, journal.stream) for row in rows]
 
 
-def _of_rows(wanted: Wanted) -> list[str]:
+def _of_rows(filters: Wanted) -> list[str]:
     conditions = []
-    if wanted.event_type is not None:
-        conditions.append(one_of("event_type", spellings_of([wanted.event_type])))
-    if wanted.provider is not None:
-        conditions.append(f"provider = {text(wanted.provider)}")
-    if wanted.decision is not None:
-        conditions.append(f"decision = {text(wanted.decision.value)}")
-    if wanted.in_keys is not None:
+    if filters.event_type is not None:
+        conditions.append(one_of("event_type", spellings_of([filters.event_type])))
+    if filters.provider is not None:
+        conditions.append(f"provider = {text(filters.provider)}")
+    if filters.decision is not None:
+        conditions.append(f"decision = {text(filters.decision.value)}")
+    if filters.in_keys is not None:
         keys = ("event_key", "fact_key", "entity_key")
-        conditions.append(" OR ".join(f"strpos({key}, {text(wanted.in_keys)}) > 0" for key in keys))
-    return conditions + decided(wanted.since, wanted.until)
+        conditions.append(" OR ".join(f"strpos({key}, {text(filters.in_keys)}) > 0" for key in keys))
+    return conditions + decided(filters.since, filters.until)
 
 
-def _of_bookings(wanted: Wanted) -> list[str]:
+def _of_bookings(filters: Wanted) -> list[str]:
     conditions = []
-    if wanted.merchant is not None:
-        conditions.append(one_of("merchant", sorted({wanted.merchant, key_part(wanted.merchant)})))
-    if wanted.amount_minor is not None:
-        conditions.append(f"amount_minor = {wanted.amount_minor}")
-    if wanted.currency is not None:
-        conditions.append(f"currency = {text(wanted.currency)}")
-    return conditions + decided(wanted.since, wanted.until) if conditions else []
+    if filters.merchant is not None:
+        conditions.append(one_of("merchant", sorted({filters.merchant, key_part(filters.merchant)})))
+    if filters.amount_minor is not None:
+        conditions.append(f"amount_minor = {filters.amount_minor}")
+    if filters.currency is not None:
+        conditions.append(f"currency = {text(filters.currency)}")
+    return conditions + decided(filters.since, filters.until) if conditions else []
 
 
 def _hit(row: JournalRow, stream: str) -> Hit:

@@ -233,7 +233,7 @@ class _Pinned:
 
 def run(
     books: Books,
-    wanted: Wanted,
+    request: Wanted,
     jars: Sequence[Path],
     work_dir: Path,
     settings: LedgerSettings,
@@ -243,46 +243,46 @@ def run(
     work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
-        staged = stage(wanted.report, wanted.reader, wanted.tenant, Path(scratch) / "lines.parquet")
+        staged = stage(request.report, request.reader, request.tenant, Path(scratch) / "lines.parquet")
         rows = sum(journal.seq for journal in _pin(books)) + staged.lines
         name, memory = "payhook reconcile", settings.driver_memory
         with read_session(name, settings.master, memory, jars, work_dir, rows) as session:
-            return _compare(session, books, wanted, staged, Path(scratch), clock)
+            return _compare(session, books, request, staged, Path(scratch), clock)
 
 
-def reconcile(session: SparkSession, books: Books, wanted: Wanted, scratch: Path, clock: Clock) -> Reconciliation:
+def reconcile(session: SparkSession, books: Books, request: Wanted, scratch: Path, clock: Clock) -> Reconciliation:
     """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines and what is found.
 
     :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
     :raises ReconcileImpossible: there is no journal, or there is no period to compare
     """
-    staged = stage(wanted.report, wanted.reader, wanted.tenant, scratch / "lines.parquet")
-    return _compare(session, books, wanted, staged, scratch, clock)
+    staged = stage(request.report, request.reader, request.tenant, scratch / "lines.parquet")
+    return _compare(session, books, request, staged, scratch, clock)
 
 
 def _compare(
-    session: SparkSession, books: Books, wanted: Wanted, staged: Staged, scratch: Path, clock: Clock
+    session: SparkSession, books: Books, request: Wanted, staged: Staged, scratch: Path, clock: Clock
 ) -> Reconciliation:
     started, at = clock.monotonic(), clock.now()
-    scope, pinned = _scope(wanted, staged), _pin(books)
+    scope, pinned = _scope(request, staged), _pin(books)
     _views(session, staged, pinned)
-    kept = register(session, scope)
+    views = register(session, scope)
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         books.found.make()
-        found_files = _write(session, _stamped(differences(session), run_id, at, wanted, staged), scratch / run_id)
+        found_files = _write(session, _stamped(differences(session), run_id, at, request, staged), scratch / run_id)
         books.found.append(found_files)
         counted, sums = figures(session), _totals(totals(session), staged)
     finally:
-        for view in kept:
+        for view in views:
             view.unpersist()
     counts, (first, *others) = books.found.counts(run_id), [journal.seen for journal in pinned]
     run = Reconciliation(
         run_id=run_id,
         at=at,
-        provider=wanted.reader.provider,
-        tenant=wanted.tenant,
-        report_name=wanted.report.name,
+        provider=request.reader.provider,
+        tenant=request.tenant,
+        report_name=request.report.name,
         report_sha256=staged.sha256,
         since=scope.since,
         until=scope.until,
@@ -296,7 +296,7 @@ def _compare(
         postings_version=first.postings_version,
         seconds=round(clock.monotonic() - started, 3),
         other_shards=others,
-        account=_account(wanted, staged),
+        account=_account(request, staged),
         totals=sums,
     )
     books.found.add(run)
@@ -319,17 +319,17 @@ def _totals(rows: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal
 _SUMS = ("reported", "reported_minor", "booked", "booked_minor")
 
 
-def _scope(wanted: Wanted, staged: Staged) -> Scope:
-    period = wanted.period
+def _scope(request: Wanted, staged: Staged) -> Scope:
+    period = request.period
     if staged.first_at is None and (period.since is None or period.until is None):
         raise ReconcileImpossible(
-            f"no line of {wanted.report.name} is of a movement that is booked, so it has no period: give --from and "
+            f"no line of {request.report.name} is of a movement that is booked, so it has no period: give --from and "
             "--to"
         )
     return Scope(
-        provider=wanted.reader.provider,
-        tenant=wanted.tenant,
-        account=None if wanted.reader.names_account else wanted.account,
+        provider=request.reader.provider,
+        tenant=request.tenant,
+        account=None if request.reader.names_account else request.account,
         since=period.since or staged.first_at,
         until=period.until or staged.last_at,
         to_excluded=period.until is not None,
@@ -337,9 +337,9 @@ def _scope(wanted: Wanted, staged: Staged) -> Scope:
     )
 
 
-def _account(wanted: Wanted, staged: Staged) -> str | None:
-    named = sorted(staged.accounts) if wanted.reader.names_account else []
-    return wanted.account or ",".join(named) or None
+def _account(request: Wanted, staged: Staged) -> str | None:
+    named = sorted(staged.accounts) if request.reader.names_account else []
+    return request.account or ",".join(named) or None
 
 
 def _pin(books: Books) -> list[_Pinned]:
@@ -365,13 +365,13 @@ def _views(session: SparkSession, staged: Staged, pinned: Sequence[_Pinned]) -> 
         functools.reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
 
-def _stamped(differences: DataFrame, run_id: str, at: datetime, wanted: Wanted, staged: Staged) -> DataFrame:
+def _stamped(differences: DataFrame, run_id: str, at: datetime, request: Wanted, staged: Staged) -> DataFrame:
     of_run = {
         "run_id": fn.lit(run_id),
         "at": fn.lit(at),
-        "provider": fn.lit(wanted.reader.provider),
-        "tenant": fn.lit(wanted.tenant).cast("string"),
-        "report_name": fn.lit(wanted.report.name),
+        "provider": fn.lit(request.reader.provider),
+        "tenant": fn.lit(request.tenant).cast("string"),
+        "report_name": fn.lit(request.report.name),
         "report_sha256": fn.lit(staged.sha256),
     }
     return differences.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)

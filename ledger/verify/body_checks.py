@@ -124,12 +124,12 @@ class BodiesWhole(Invariant):
         )
 
     def _figures(self, evidence: Evidence) -> dict[str, Any]:
-        [held] = evidence.rows(
+        [totals] = evidence.rows(
             "SELECT count(*) AS bodies, CAST(coalesce(sum(octet_length(body)), 0) AS bigint) AS bytes FROM bodies"
         )
         counted = evidence.rows("SELECT status, count(*) AS count FROM bodiless GROUP BY status")
         counts = {row["status"]: row["count"] for row in counted}
-        return {**held, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
+        return {**totals, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
 
 
 def _unpublished(retained: Retained | None) -> str:

@@ -236,15 +236,15 @@ def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict
         FROM indexed_items
         """
     )
-    held = {row["kind"]: row["count"] for row in evidence.rows(_KEY_COUNTS)}
+    key_counts = {row["kind"]: row["count"] for row in evidence.rows(_KEY_COUNTS)}
     index_counts = {"open": index.open_count(), "dead": index.dead_count()}
     if index_counts == {kind: items[f"every_{kind}"] for kind in index_counts}:
         index_counts = {kind: items[kind] for kind in index_counts}
     journal = {**keys, "open": items["open"], "dead": items["dead"]}
-    counted = {"event": held.get("event", 0), **index_counts}
+    counted = {"event": key_counts.get("event", 0), **index_counts}
     other = [
         {"problem": f"the index holds another number of {kind} keys or items", "index": count, "journal": journal[kind]}
-        for kind, count in (*counted.items(), ("fact", held.get("fact", 0)))
+        for kind, count in (*counted.items(), ("fact", key_counts.get("fact", 0)))
         if journal[kind] != count
     ]
     return counted, other

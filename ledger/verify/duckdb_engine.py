@@ -193,10 +193,10 @@ def schema_of(columns: str) -> pa.Schema:
 @contextlib.contextmanager
 def duckdb_engine(data_dir: Path, memory: str) -> Iterator[DuckDb]:
     """Opens an engine with a folder of its own in the data folder, which its owner alone may read."""
-    for left in data_dir.glob(f"{FOLDER}*"):
-        process = left.name.removeprefix(FOLDER).partition("-")[0]
+    for folder_left in data_dir.glob(f"{FOLDER}*"):
+        process = folder_left.name.removeprefix(FOLDER).partition("-")[0]
         if process.isdigit() and not psutil.pid_exists(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(folder_left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-", dir=data_dir) as folder:
         engine = DuckDb(Path(folder), memory)
         try:

@@ -252,8 +252,8 @@ class Evidence:
             if head is not None:
                 for commit in self._commits:
                     head = extend(head, commit.digest)
-            known = [] if head is None else [{"computed": head, "recorded": self.state.chain or GENESIS}]
-            self.add_rows("chain_heads", pa.schema([("computed", pa.string()), ("recorded", pa.string())]), known)
+            heads = [] if head is None else [{"computed": head, "recorded": self.state.chain or GENESIS}]
+            self.add_rows("chain_heads", pa.schema([("computed", pa.string()), ("recorded", pa.string())]), heads)
         return self._commits
 
     def taken_back(self) -> int:

@@ -71,7 +71,7 @@ def gather(
     sources, ends = _sources(engine, lake, [topic for topic in state.marks if is_sparse(topic)])
     every_end = kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
     ends |= {
-        topic: {number: held for number, held in partitions.items() if reads(lake, shard, topic, number)}
+        topic: {number: bounds for number, bounds in partitions.items() if reads(lake, shard, topic, number)}
         for topic, partitions in every_end.items()
     }
     columns = engine.add_delta("whole_rows", lake.journal, state.version)

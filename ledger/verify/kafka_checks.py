@@ -48,16 +48,16 @@ class OffsetsAccounted(PromiseInvariant):
 def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Describes the problem of a promise's row; once for each offset of a gap."""
     about = {name: row[name] for name in ("problem", "topic", "partition")}
-    held = None if row["high"] is None else [row["low"], row["high"]]
+    bounds = None if row["high"] is None else [row["low"], row["high"]]
     match row["problem"]:
         case "rows beyond the marks":
-            yield about | {"marks": [row["start_offset"], row["until_offset"]], "rows": held}
+            yield about | {"marks": [row["start_offset"], row["until_offset"]], "rows": bounds}
         case "an offset with several first rows":
             yield about | {"offset": row["at_offset"]}
         case "an offset with no first row":
             yield from (about | {"offset": offset} for offset in range(row["at_offset"], row["until_offset"]))
         case "decided offsets that Kafka never had":
-            yield about | {"until": row["until_offset"], "kafka": held}
+            yield about | {"until": row["until_offset"], "kafka": bounds}
         case _:
             yield about
 

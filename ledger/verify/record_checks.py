@@ -252,7 +252,7 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
     doubtful: list[JournalRow] = []
     for topic in sorted({stretch.topic for stretch in stretches}):
         evidence.engine.add_table("held_records", _records(evidence, topic), _RECORDS)
-        held = " OR ".join(
+        in_stretches = " OR ".join(
             f"(coalesce(history, {FIRST}) = {stretch.history} AND journal.partition = {stretch.partition} "
             f"AND kafka_offset >= {stretch.low} AND kafka_offset < {stretch.high})"
             for stretch in stretches
@@ -263,7 +263,7 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
             SELECT {_COLUMNS}
             FROM journal LEFT JOIN held_records
             ON held_records.partition = journal.partition AND at_offset = kafka_offset
-            WHERE first AND offset_until IS NULL AND journal.topic = '{topic}' AND ({held})
+            WHERE first AND offset_until IS NULL AND journal.topic = '{topic}' AND ({in_stretches})
                   AND (at_offset IS NULL OR value_sha256 <> coalesce(body_sha256, original_sha256)
                        OR said_key <> journal.event_key
                        OR (said_received AND NOT coalesce(said_received_at = journal.received_at,

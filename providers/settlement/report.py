@@ -293,7 +293,9 @@ def _header(name: str, values: Sequence[str], report: SettlementReport) -> Heade
             titles[column] = given[at[column]]
     missing = [titles[column] for column in report.columns if column in report.required and column not in at]
     if missing:
-        wanted = ", ".join(repr(title) for title in missing)
+        missing_titles = ", ".join(repr(title) for title in missing)
         first_line = shown(",".join(given), HEADER_CHARS_SHOWN)
-        raise ReportUnreadable(name, report.title, f"the columns {wanted} are missing; its first line is {first_line}")
+        raise ReportUnreadable(
+            name, report.title, f"the columns {missing_titles} are missing; its first line is {first_line}"
+        )
     return Header(name, at, titles)
