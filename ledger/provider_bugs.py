@@ -128,7 +128,7 @@ def all_provider_bugs(
     provider: str | None = None,
     since: datetime | None = None,
 ) -> list[ProviderBug]:
-    """Finds the cases of all journals (`provider_bugs`), the oldest first."""
+    """Finds the cases of all journals (`find_provider_bugs`), the oldest first."""
     bugs = [
         bug
         for at in ledger.places

@@ -65,7 +65,7 @@ class Rebuilt:
 def run(
     journal: Location, postings: Location, jars: Sequence[Path], work_dir: Path, settings: LedgerSettings
 ) -> Rebuilt:
-    """Runs `rebuild` with a Spark session of its own."""
+    """Runs `rebuild_postings` with a Spark session of its own."""
     rows = JournalReader(str(journal)).last_seq
     name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
     with read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:

@@ -228,7 +228,7 @@ class Answered:
 def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[str, Any]] = ()) -> list[Answered]:
     """Reads the first receipt of each event that was answered 2xx since a moment, by time.
 
-    :param newer: rows that the table doesn't have yet, as `uncollected` finds them
+    :param newer: rows that the table doesn't have yet, as `read_uncollected` finds them
     :raises TableUnreadable: its log or a file can't be read
     """
     rows: list[Mapping[str, Any]] = []
@@ -247,7 +247,7 @@ _ANSWERED = tuple(column.name for column in fields(Answered))
 
 
 def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
-    """Whether an event was answered 2xx since a moment: what `answered_since` asks of the table."""
+    """Whether an event was answered 2xx since a moment: what `read_answered_since` asks of the table."""
     is_event = row["outcome"] not in (UNREADABLE, TEST_TRAFFIC_OFF) and row["event_key"] is not None
     return is_event and 200 <= row["status"] < 300 and row["at"] >= since
 

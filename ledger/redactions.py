@@ -1,7 +1,7 @@
 """The record of removed bodies: an append-only table of chained rows that say who removed which, and why; and what
 became of each body.
 
-How far retention has gone, the commits that drop bodies say (`Retained`), whatever is set since.
+How far retention has gone, the commits that drop bodies say (`RetentionState`), whatever is set since.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Redactions:
         return [(act, last if last is not None and last.number > act.number else None) for act, last in ordered]
 
     def last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
-        """Finds the last order of each body, by its hash, as `orders` has it: the stream's own, or where that has none,
-        another one's.
+        """Finds the last order of each body, by its hash, as `list_orders` has it: the stream's own, or where that has
+        none, another one's.
 
         What another stream had removed may be here. But what is missing here may have gone by its order, before this
         journal began as a copy of that one.

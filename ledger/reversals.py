@@ -150,7 +150,7 @@ class Proposed:
 
 
 def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
-    """Reads the proposals of all journals (`proposals`), newest first."""
+    """Reads the proposals of all journals (`read_proposals`), newest first."""
     if not ledger.is_divided:
         return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
     every = [proposal for at in ledger.places for proposal in _own_proposals(ledger, at, control_topic)]
@@ -186,7 +186,7 @@ def proposed_at(ledger: LedgerJournals, control_topic: str, command_id: str) -> 
 
 
 def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Proposed:
-    """Finds a proposal (`proposal`) in whichever journal it is for.
+    """Finds a proposal (`find_proposal`) in whichever journal it is for.
 
     :raises ProposalUnknown: see there; or its entity is decided in another one now
     """

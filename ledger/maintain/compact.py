@@ -98,7 +98,7 @@ CONF = {
 
 
 class Session:
-    """A session for as long as a ``with`` lasts; `get` opens it."""
+    """A session for as long as a ``with`` lasts; `get_session` opens it."""
 
     def __init__(self, open_session: Callable[[], SparkSession]) -> None:
         self._open = open_session

@@ -111,7 +111,7 @@ class Job:
 def maintain(streams: Iterable[StreamTables], job: Job, others: Iterable[LakeTable] = ()) -> Report:
     """Compacts, makes checkpoints, and takes old files off the disk, table by table; ``others`` are no stream's.
 
-    The caller holds `sole_maintenance`. May be ended at any moment: what isn't committed isn't part of any table.
+    The caller holds `hold_maintenance_lock`. May be ended at any moment: what isn't committed isn't part of any table.
     """
     began_s = job.clock.monotonic()
     tables = [_maintained(table, job, stream) for stream in streams for table in stream.tables()]

@@ -110,7 +110,7 @@ def redact(
     replayed under another entity.
 
     ``streams``: those of one stream that have a journal. ``alone_max``: bodies that one person may have removed within
-    24 hours. The caller holds `sole_maintenance`. What a crash leaves undone `finish` does.
+    24 hours. The caller holds `hold_maintenance_lock`. What a crash leaves undone `finish_redactions` does.
 
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it

@@ -53,7 +53,7 @@ def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
 
 
 def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
-    """Deletes what is `expired`; returns what that was, with the sizes.
+    """Deletes what `find_expired_files` finds, and returns it, with the sizes.
 
     By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
     replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).

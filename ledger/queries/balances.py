@@ -118,7 +118,7 @@ class Owed:
 
 
 def owed(balances: Sequence[Balance]) -> list[Owed]:
-    """Sums `balances` by merchant and currency."""
+    """Adds up balances by merchant and currency."""
     parts: dict[tuple[str, str], dict[str, int]] = {}
     for balance in balances:
         if (merchant := merchant_of(balance.account)) is not None:

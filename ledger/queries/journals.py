@@ -82,8 +82,8 @@ class LedgerJournals(Journals):
         return self.postings() if source == "postings" else self.journals()
 
     def after_row(self, named: str) -> AsOf:
-        """Returns the moment after a row, which is named as `row` reads it; after the last one where the journal ends
-        before.
+        """Returns the moment after a row, which is named as `parse_row_name` reads it; after the last one where the
+        journal ends before.
 
         :raises RowUnreadable, StreamUnknown: it names none
         :raises LedgerUnreadable: a journal is damaged
@@ -133,7 +133,7 @@ class LedgerJournals(Journals):
     def by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
         """Groups keys of events by the journal that has their rows.
 
-        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `of_event`
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`
         """
         keys_by_place: dict[StreamLayout, list[str]] = {}
         for key in keys:
@@ -144,7 +144,7 @@ class LedgerJournals(Journals):
     def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
         """Reads the whole story of an event, and what became of its bodies.
 
-        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `of_event` and `event_story`
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and `read_event_story`
         """
         at, named, others = self.of_event(key)
         receipts = str(self.shared("receipts"))

@@ -54,7 +54,7 @@ class PostingLine:
 
     @property
     def cursor(self) -> str:
-        """The cursor of the page behind this line, for `postings`."""
+        """The cursor of the page behind this line, for `read_postings_page`."""
         return Cursor(self.decided_at, (self.seq, self.line), self.stream).text
 
     @property
@@ -87,8 +87,8 @@ def postings(
     cursor: str | None = None,
     limit: int = 100,
 ) -> PostingsPage:
-    """Reads a page of the postings that `balances` sums for the account: with the same ``merchant`` and ``as_of`` they
-    come to the same.
+    """Reads a page of the postings that `sum_balances` sums for the account: with the same ``merchant`` and ``as_of``
+    they come to the same.
 
     :param tables: the path of the postings table, or those of several journals
     :param cursor: ``next`` of the page before

@@ -62,7 +62,7 @@ class Hit:
 
     @property
     def cursor(self) -> str:
-        """The cursor of the page behind this decision, for `search`."""
+        """The cursor of the page behind this decision, for `search_decisions`."""
         return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
 

@@ -201,7 +201,7 @@ def _other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
 
 
 def _hex(number: int) -> str:
-    """Formats half a hash as it was before ``hash_number`` or `_signed` read it."""
+    """Formats half a hash as it was before ``hash_number`` or `_to_signed_numbers` read it."""
     return f"{number + int(_SIGN):016x}"
 
 

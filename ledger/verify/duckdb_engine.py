@@ -54,9 +54,7 @@ class EngineStoodStill(EngineFailed):
 
 
 class DuckDb:
-    """Implements `Engine` by a child process. It is started again, with all that was named, after it was killed or has
-    died.
-    """
+    """Implements `SqlEngine` by a child process, which is started again, with all that was named, after it has died."""
 
     joined = "string_agg(row_hash, '' ORDER BY seq)"
     portion_rows = 500_000
@@ -107,7 +105,7 @@ class DuckDb:
         self._make(name, "add_result", name, sql)
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
-        """Does what `Engine.add_read` says, in this process."""
+        """Does what `SqlEngine.add_read` says, in this process."""
         source = self._new_file()
         self._do("write", source, sql)
         with pq.ParquetFile(source) as rows:

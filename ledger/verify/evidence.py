@@ -152,7 +152,7 @@ _NAMELESS = """
 class Evidence:
     """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
-    The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.journal_sql`), and
+    The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.build_journal_sql`), and
     ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``postings``;
     ``receipts`` where they are collected; ``every_row`` and ``every_line``, the rows and the postings of all shards,
     each once (`journal.shards`); ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this

@@ -16,7 +16,7 @@ from ledger.verify.engine import Read, prelude
 
 
 class Spark:
-    """Implements `Engine` by a session that is passed in."""
+    """Implements `SqlEngine` by a session that is passed in."""
 
     joined = "listagg(row_hash, '') WITHIN GROUP (ORDER BY seq)"
     portion_rows = sys.maxsize
