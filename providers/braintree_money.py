@@ -168,7 +168,7 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
 def fees_of(root: Element, kind: str) -> list[MoneyFact]:
     """Reads the fee that the marketplace takes of a sale by a sub-merchant.
 
-    :raises MoneyInvalid, MovementUnknown: as `fact_of`
+    :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
     read, subject = _READERS.get(kind), subject_of(root)
     transaction = None if subject is None or read not in (_captured, _declined) else _transaction(subject, kind)

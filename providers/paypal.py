@@ -122,7 +122,7 @@ COUNTS = fields_of(
     resource.invoice: id status
     """
 )
-"""Its names and money, since content version 2; what its links name as well (`_related`)."""
+"""Its names and money, since content version 2; what its links name as well (`_list_related`)."""
 _RELATIONS = frozenset({"self", "up"})
 """Links by which a resource says what it is, and what it is of."""
 

@@ -103,7 +103,7 @@ def unowned_public_key() -> str:
 
 
 def sent(request: Request, header: bytes) -> list[bytes]:
-    """Returns the only signature that a header holds, for `matching`.
+    """Returns the only signature that a header holds, for `find_matching`.
 
     :raises SignatureInvalid: ``missing`` or ``several``
     """

@@ -212,7 +212,7 @@ def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
 def fees_of(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
     """
     :param event_type: without `THIN`
-    :raises MoneyInvalid, MovementUnknown: as `fact_of`
+    :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
     if event_type.startswith("charge.dispute."):
         return _dispute_fees(document)
