@@ -41,8 +41,6 @@ OUTSIDE = "outside"
 
 
 class Role(StrEnum):
-    """An account of the chart, of any owner."""
-
     CLEARING = "clearing"
     PAYABLE = "payable"
     REFUNDS = "refunds"

@@ -66,8 +66,6 @@ class ListedSpan:
 
 @dataclass(frozen=True, slots=True)
 class FetchedEvent:
-    """An event that came in by its provider's list."""
-
     event_key: str
     event_type: str
     occurred_at: datetime | None

@@ -147,7 +147,6 @@ class FileDirectory:
 
 
 def _parse(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
-    """Returns merchants by section, then by account."""
     try:
         tree = tomllib.loads(text)
     except ValueError as wrong:
@@ -284,7 +283,6 @@ class HttpDirectory:
             raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
     def _body(self, response: httpx2.Response) -> bytes:
-        """Reads the answer's body; the whole must be short and come in time."""
         timeout_s = self._client.timeout.read or TIMEOUT_S
         body, in_time = b"", Deadline(self._clock, timeout_s)
         for part in response.iter_bytes():

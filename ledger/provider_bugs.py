@@ -176,7 +176,6 @@ def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
 
 
 def _holders(again: Sequence[JournalRow]) -> pc.Expression:
-    """Matches the bookings of the rows' facts, and the first rows of their event keys."""
     events = {_held(row) for row in again if _kind(row) == "event_conflict"}
     facts = {_held(row) for row in again if _kind(row) != "event_conflict"}
     booked = (pc.field("decision") == Decision.APPLIED.value) & pc.field("fact_key").isin(_texts(facts))

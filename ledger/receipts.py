@@ -172,7 +172,6 @@ def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, ends: t
 
 
 def _portions(partition: int, records: Iterator[Record], rows_per_commit: int) -> Iterator[tuple[pa.Table, int]]:
-    """Yields rows of whole records, and the offset after them."""
     lines: list[dict[str, Any]] = []
     until = 0
     for record in records:

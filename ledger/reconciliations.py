@@ -98,8 +98,6 @@ _CONFIGURATION = {"delta.appendOnly": "true", "delta.checkpointInterval": "100"}
 
 
 class UnknownRun(PayhookError):
-    """No reconciliation has this id."""
-
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         super().__init__(f"there is no reconciliation {run_id!r}; `payhook ledger reconciliations` lists them")
@@ -209,7 +207,6 @@ class Reconciliation:
 
     @property
     def clean(self) -> bool:
-        """Whether report and ledger agree in everything that was compared."""
         return not any(self.counts.values())
 
 
@@ -277,7 +274,6 @@ class Reconciliations:
                 yield from (Difference(**row) for row in batch.to_pylist())
 
     def _differences_of(self, run_id: str, condition: pc.Expression, columns: Sequence[str]) -> pa.Table:
-        """Reads the files that may hold differences of the run."""
         return read_rows(open_table(self._differences), condition, columns, [("run_id", "=", run_id)])
 
 

@@ -27,8 +27,6 @@ from ledger.queries import LedgerJournals
 
 
 class NotReversible(PayhookError):
-    """Nothing was sent."""
-
     def __init__(self, key: str, problem: str) -> None:
         self.key = key
         self.problem = problem
@@ -66,8 +64,6 @@ _CHUNK_BYTES = 1 << 20
 
 
 class EntryUnfit(PayhookError):
-    """Nothing was sent."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"{problem}; nothing was sent")
@@ -117,8 +113,6 @@ PROPOSALS_MAX = 1_000
 
 
 class ProposalUnknown(PayhookError):
-    """There is no such proposal to approve."""
-
     def __init__(self, command_id: str, problem: str) -> None:
         self.command_id = command_id
         self.problem = problem
@@ -158,7 +152,6 @@ def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
 
 
 def _own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[Proposed]:
-    """Reads the proposals that one journal itself took down."""
     own_after = ledger.own_after(at)
     own = [
         proposal

@@ -80,5 +80,4 @@ class LedgerSettings(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether the ledger's batch jobs run on this machine, and not on a cluster."""
         return self.master.startswith("local")

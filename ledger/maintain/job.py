@@ -173,7 +173,6 @@ def _removed_bodies(stream: StreamTables, job: Job) -> int:
 
 
 def compact(table: LakeTable, before: Snapshot, job: Job) -> None:
-    """Puts small files together until no group of them is left."""
     rewriter = Rewriter(before)
     files = {file.name: file for file in before.files}
     by_day = table.kind == "bodies"

@@ -47,8 +47,6 @@ class EventUnknown(PayhookError):
 
 
 class EventOpen(PayhookError):
-    """Something still waits for the body."""
-
     def __init__(self, event_key: str, item_seq: int, decision: str) -> None:
         self.event_key = event_key
         self.item_seq = item_seq
@@ -173,7 +171,6 @@ def _ordered_within_a_day(streams: Sequence[StreamTables], redactions: Redaction
 
 
 def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
-    """Finds the orders by which bodies were removed that haven't come again since."""
     last = {act.body_sha256: (act, done) for act, done in redactions.orders(stream.stream)}
     removed = [act for act, done in last.values() if done is not None and act.body_sha256 in hashes]
     again = BodyStore(str(stream.bodies)).held(act.body_sha256 for act in removed) if removed else set()

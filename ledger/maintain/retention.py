@@ -44,8 +44,8 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
 
 
 def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
-    """Finds files that were replaced before ``since``, and files that no version names and that were written before it,
-    with their sizes. delta-rs finds them, from the log and a listing; nothing is changed.
+    """Finds files that were replaced before ``since``, and files that no version names and that are older, with their
+    sizes. delta-rs finds them, from the log and a listing; nothing is changed.
     """
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))

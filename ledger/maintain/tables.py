@@ -130,8 +130,6 @@ LOCK = "maintain.lock"
 
 
 class MaintenanceRunning(PayhookError):
-    """Another process maintains this data folder."""
-
     def __init__(self, run_dir: Path, holder: str) -> None:
         self.run_dir = run_dir
         self.holder = holder

@@ -15,8 +15,6 @@ _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,8})?", re.ASCII)
 
 
 class AmountInvalid(PayhookError):
-    """A text that isn't an amount of its currency."""
-
     def __init__(self, text: str, currency: str, problem: str) -> None:
         self.text = text
         self.currency = currency

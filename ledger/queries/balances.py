@@ -118,7 +118,6 @@ class Owed:
 
 
 def owed(balances: Sequence[Balance]) -> list[Owed]:
-    """Adds up balances by merchant and currency."""
     parts: dict[tuple[str, str], dict[str, int]] = {}
     for balance in balances:
         if (merchant := merchant_of(balance.account)) is not None:
@@ -139,7 +138,6 @@ def owed_parts(owed: Sequence[Owed]) -> list[str]:
 
 
 def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
-    """Returns the SQL conditions that a line must meet to count."""
     conditions = []
     if merchant is not None:
         conditions.append(one_of("merchant", sorted({merchant, key_part(merchant)})))

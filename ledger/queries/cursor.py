@@ -16,8 +16,6 @@ _MICROS_MAX = 253_402_300_800_000_000
 
 
 class CursorInvalid(PayhookError):
-    """A text that isn't the ``next`` of a page."""
-
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
         super().__init__("the cursor isn't one that a page gave as `next`: begin without one")

@@ -61,16 +61,12 @@ _ORDER = {"postings": "seq, line", "journal": "seq"}
 
 
 class NothingBooked(PayhookError):
-    """There is no such table yet."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(f"there is no table at {path}: nothing has been decided yet, or --data names another folder")
 
 
 class OutExists(PayhookError):
-    """A file stands where an export would go."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__(f"{path} exists and is left as it is; name another file, or replace it with --overwrite")
@@ -183,7 +179,6 @@ class _Table:
     stream: str
 
     def span(self) -> tuple[int, int, int]:
-        """Counts the rows, and finds their least and last seq."""
         [span] = self.lake.ask(
             f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
         ).to_pylist()

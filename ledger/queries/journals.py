@@ -43,8 +43,6 @@ class RowAmbiguous(PayhookError):
 
 
 class RowUnreadable(PayhookError):
-    """A text that names no row."""
-
     def __init__(self, named: str) -> None:
         self.named = named
         super().__init__(f"{named!r} names no row: 123 is wanted, or ledger.1:123 for another shard's")
@@ -198,7 +196,6 @@ class LedgerJournals(Journals):
         return holding
 
     def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
-        """Finds the first row that was decided in a journal."""
         own_rows = (row for row in rows if self._decided(places, row))
         return min(own_rows, key=lambda row: row.seq, default=None)
 

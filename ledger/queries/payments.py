@@ -270,7 +270,6 @@ def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
 
 
 def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str]:
-    """Matches rows whose bodies have the order id."""
     hashes: list[str] = []
     for at in ledger.places if order_field else ():
         lake = Lake(bodies=str(at.bodies))

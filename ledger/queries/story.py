@@ -126,8 +126,7 @@ class EventStory:
 def event_story(
     journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None, stream: str = ""
 ) -> EventStory:
-    """Reads the story of an event key; where no event has it, of a fact key; by ``seq:N`` of the event that a row is
-    about.
+    """Reads the story of an event key, else of a fact key; by ``seq:N`` that of a row's event.
 
     Whether bodies are kept, and what was answered, is shown if the paths of these tables are given. A key that nothing
     is known of has no rows.
@@ -194,7 +193,6 @@ def _by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
 
 
 def _source(first: JournalRow) -> str | None:
-    """Reads the receiver's path from the record's headers."""
     headers = orjson.loads(first.headers) if first.headers else {}
     source = headers.get("ce_source") if isinstance(headers, dict) else None
     return source if isinstance(source, str) else None

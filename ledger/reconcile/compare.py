@@ -92,7 +92,6 @@ def figures(session: SparkSession) -> dict[str, int]:
 
 
 def totals(session: SparkSession) -> list[dict[str, Any]]:
-    """Sums the report's lines and the ledger's facts by account of the chart and currency."""
     sums: list[dict[str, Any]] = session.sql(_TOTALS).toArrow().to_pylist()
     return sums
 

@@ -47,8 +47,6 @@ class NotAcknowledged(Unconfirmed):
 
 
 class Producer(Protocol):
-    """The part of confluent-kafka's producer that is called."""
-
     def produce(self, topic: str, value: bytes, **more: Any) -> None: ...
     def poll(self, timeout: float) -> int: ...
     def flush(self, timeout: float) -> int: ...
@@ -66,16 +64,12 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An event that is to be sent, and where it comes from."""
-
     event: Event
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is missing here and isn't sent, and why."""
-
     difference: Difference
     why: str
 

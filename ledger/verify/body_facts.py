@@ -44,7 +44,6 @@ class BodyFact(NamedTuple):
 
 
 def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) -> Iterator[pa.RecordBatch]:
-    """Turns rows of `COLUMNS` into rows of `FACTS`."""
     adapters = build_adapters(settings)
     for batch in batches:
         rows = batch.to_pylist()

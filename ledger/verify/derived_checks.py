@@ -54,7 +54,7 @@ def _other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
 
 
 class IndexEqualsJournal(PromiseInvariant):
-    """Open items that another shard goes on with are forgotten when a processor opens the index (`Index.keep`): it has
+    """A processor that opens the index forgets open items that another shard goes on with (`Index.keep`). The index has
     none of them, or all where none has opened it since the journal was divided.
     """
 
@@ -133,7 +133,6 @@ def pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
 
 
 def _key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
-    """Returns both halves of each key's hash."""
     return _signed(_fixed(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
 
 
@@ -221,7 +220,6 @@ _OTHER_PAIRS = """
 
 
 def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Counts the keys and items of the index, and finds counts that aren't the journal's."""
     [keys] = evidence.rows(
         """
         SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) - count(*) FILTER (WHERE releases) AS event,
@@ -274,7 +272,6 @@ class DlqEqualsOpenDead(PromiseInvariant):
 
 
 def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
-    """Reads the topic of dead letters."""
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         return
     given_up = list(cuts(evidence.state.notes))

@@ -183,7 +183,6 @@ class DuckDb:
 
 
 def schema_of(columns: str) -> pa.Schema:
-    """Parses columns such as ``seq bigint, problem string``."""
     types = {"bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(", "))])
 

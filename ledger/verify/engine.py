@@ -49,7 +49,6 @@ class Engine(Protocol):
 
 
 def prelude(engine: str) -> list[str]:
-    """Reads the statements that make an engine understand the promises."""
     text = (HERE / "preludes" / f"{engine}.sql").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [statement for statement in "\n".join(lines).split(";") if statement.strip()]

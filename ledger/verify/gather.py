@@ -32,8 +32,6 @@ from providers.settings import ProvidersSettings
 
 
 class VerifyImpossible(PayhookError):
-    """There is nothing to verify."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"can't verify: {problem}")
@@ -191,7 +189,6 @@ class OtherShard:
 
 
 def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
-    """Finds the shards beside one, without those that have no journal yet."""
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
     begun = [other for other in lakes if has_table(str(other.journal))]
     return [OtherShard(other, JournalReader(str(other.journal)).state(), _postings(other)) for other in begun]

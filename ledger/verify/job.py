@@ -172,7 +172,6 @@ def run(
 def open_engine(
     settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: Watch
 ) -> Iterator[Engine]:
-    """Opens the engine for a journal of so many rows."""
     if settings.is_local:
         with duckdb_engine(data_dir, settings.verify.memory) as engine:
             engine.progress = watch.gets_on
@@ -250,7 +249,6 @@ def invariant_types() -> dict[str, type[Invariant]]:
 
 
 def _left_out(evidence: Evidence) -> frozenset[str]:
-    """Finds the invariants that this stream isn't asked about."""
     shard = evidence.shard
     of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
     alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()

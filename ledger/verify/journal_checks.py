@@ -38,7 +38,7 @@ class OneEffectPerFactKey(PromiseInvariant):
 
 class OneEffectInAllShards(PromiseInvariant):
     """Each journal by itself shows that nothing took effect twice in it. A key that one holds from before it was
-    divided is in the rows of those that began as its copies, so the rows after these are held against each other.
+    divided is in the rows of its copies too. So the rows after these are compared.
     """
 
     name = "one_effect_in_all_shards"

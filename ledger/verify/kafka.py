@@ -33,8 +33,6 @@ class KafkaUnreachable(PayhookError):
 
 
 class Kafka(Protocol):
-    """The part of Kafka that a verification reads."""
-
     def ends(self, topics: Sequence[str]) -> Ends:
         """Returns the ends of each topic; a topic that doesn't exist is left out."""
 

@@ -29,7 +29,6 @@ class OffsetsAccounted(PromiseInvariant):
         return self.finding(evidence, offenders, {"offsets": accounted, **self._lost(evidence)}, unknown)
 
     def _lost(self, evidence: Evidence) -> dict[str, Any]:
-        """Counts offsets that a person accepted as lost, and lost events that were decided later."""
         if all(not history.ended for history in evidence.state.histories.values()):
             return {}
         [figures] = evidence.rows(

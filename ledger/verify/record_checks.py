@@ -158,7 +158,6 @@ def _is_of(source: str, stretch: Stretch) -> bool:
 
 
 def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
-    """Chooses the offsets that are compared, with the history that decided each."""
     points = {
         (stretch.topic, stretch.partition, offset): stretch.history
         for stretch in stretches

@@ -160,9 +160,9 @@ def base_before(
     anchors: Iterable[tuple[int, bytes]],
     keys: AnchorKeys,
 ) -> Base:
-    """Finds the row before the first one that is looked at: the last one that an anchor names before ``since``, so that
-    the chain is known from there on. Without such an anchor it is the end of a commit. For a ``since`` beyond the
-    journal's last row it is that row.
+    """Finds the row before the first one that is looked at: the last one that an anchor names before ``since``. The
+    chain is known from there on. Without such an anchor it is the end of a commit. For a ``since`` beyond the journal's
+    last row it is that row.
 
     :param engine: with the view ``whole``
     :param since: a seq, or when a row was decided
