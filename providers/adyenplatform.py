@@ -190,7 +190,6 @@ class AdyenPlatformAdapter(JsonAdapter):
 
 
 def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
-    """Names the object that an event is about, and which of its events it is."""
     within = (data.get(name) for name in _NAMED_WITHIN)
     ids = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
     subject = next(filter(None, ids), None) or optional_text(data, "pspReference") or _balance_account(data)

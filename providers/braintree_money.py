@@ -243,7 +243,6 @@ def _listed(subject: Element, event_type: str) -> _Moved | None:
 
 
 def _captured(subject: Element, kind: str) -> _Moved | None:
-    """Reads a sale, or the refund of one."""
     transaction = _transaction_of(subject, kind)
     status = text_of(transaction, "status")
     if status in _NOT_TAKEN:

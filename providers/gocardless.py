@@ -221,7 +221,6 @@ class GoCardlessAdapter(JsonAdapter):
         return [event for item, body in kept for event in self.read_or_poison(item, body, request, mode)]
 
     def _with_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
-        """Joins an event and what was fetched for it, if anything was."""
         view = request.views.get(self._address(item, request.mode) or "")
         return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, joined(body, view))
 

@@ -30,8 +30,6 @@ class AdapterUnusable(PayhookError):
 
 
 class AdapterTwice(PayhookError):
-    """Two adapters have one name."""
-
     def __init__(self, name: str, first: EntryPoint | None, second: EntryPoint) -> None:
         self.name = name
         known = "payhook's own" if first is None else _described(first)

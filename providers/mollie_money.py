@@ -142,7 +142,6 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
 
 
 def _outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
-    """Returns how much of it Mollie doesn't settle, and who does."""
     kind = resource.get("resource")
     if money.amount_minor <= 0:
         return None

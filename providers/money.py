@@ -154,8 +154,8 @@ def types_of(event_type: str) -> tuple[str, str]:
 
 
 def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
-    """Returns what ``read`` gives for a type. For a type of `WITHHELD` it is the debit that came before the loss, under
-    the fact key of the dispute's opening: whichever of the two comes second books nothing.
+    """Returns what ``read`` gives for a type. For a type of `WITHHELD` it is the debit before the loss, under the fact
+    key of the dispute's opening. Whichever of the two comes second books nothing.
 
     The loss is of the opening's pair. What was given back before can't be lost without being taken again, which nobody
     told: such a loss is unknown, as a win after a loss is.
@@ -171,7 +171,6 @@ def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyF
 
 
 def fee_types(event_type: str, count: int) -> Iterator[str]:
-    """Yields the types of the events that a notification makes for so many fees."""
     yield from (event_type + FEE + (str(number) if number > 1 else "") for number in range(1, count + 1))
 
 

@@ -21,7 +21,6 @@ NOT_FETCHED = "not fetched"
 
 
 def joined(event: bytes, fetched: bytes) -> bytes:
-    """Joins an event and what was fetched for it into one body."""
     return b'{"%b":%b,"%b":%b}' % (EVENT.encode(), event, FETCHED.encode(), fetched)
 
 

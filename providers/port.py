@@ -344,8 +344,6 @@ class ListingAdapter(Adapter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """An address to which a provider sends webhooks, as its API says."""
-
     url: str
     is_enabled: bool
 

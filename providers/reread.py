@@ -19,8 +19,6 @@ from providers.reconciled import reader_of
 
 
 class Reader(Protocol):
-    """The part of an adapter that reads an event's money."""
-
     def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 

@@ -56,8 +56,6 @@ class StandardWebhooksSettings(Section):
 
 
 class StripeSettings(Section):
-    """The subscriptions of an endpoint at Stripe."""
-
     refund_events: bool = Field(
         False,
         description="The endpoint takes refund.created, refund.updated and refund.failed, and they book refunds; "
@@ -75,8 +73,6 @@ CaptureMode = Literal["immediate", "delayed", "manual"]
 
 
 class AdyenSettings(Section):
-    """Facts that Adyen's notifications don't have."""
-
     capture: dict[str, CaptureMode] = Field(
         {},
         description="When a merchant account captures, as its 'Capture delay' in Adyen's Customer Area: 'immediate' "
@@ -92,8 +88,6 @@ class AdyenSettings(Section):
 
 
 class RazorpaySettings(Section):
-    """Facts that Razorpay's events don't have."""
-
     settlement_currency: str = Field(
         "INR",
         pattern="^[A-Z]{3}$",
@@ -102,8 +96,6 @@ class RazorpaySettings(Section):
 
 
 class SquareSettings(Section):
-    """The URLs that Square signs beside the body."""
-
     notification_urls: dict[str, NotificationUrl] = Field(
         {},
         description="By endpoint ('default' without one): the notification URL, exactly as in Square's console; "
@@ -112,16 +104,12 @@ class SquareSettings(Section):
 
 
 class CheckoutSettings(Section):
-    """Places of facts that only some of Checkout.com's events have."""
-
     account: Pointer | Literal[""] = Field(
         "", description="JSON pointer to the merchant account, if all events have one; empty: one account, unnamed"
     )
 
 
 class MollieSettings(Section):
-    """The subscriptions of Mollie's next-gen webhook."""
-
     capture_events: bool = Field(
         False,
         description="The next-gen webhook takes capture.succeeded: the captures of payments that are captured by hand, "
@@ -130,8 +118,6 @@ class MollieSettings(Section):
 
 
 class PayPalSettings(Section):
-    """Facts that PayPal's v1 events don't have."""
-
     merchant_id: str = Field(
         "",
         pattern=r"^[A-Za-z0-9]{0,20}$",
@@ -147,8 +133,6 @@ ApiUrl = Annotated[
 
 
 class ProvidersSettings(Section):
-    """Settings of all providers' adapters."""
-
     api_urls: dict[str, ApiUrl] = Field(
         {},
         description="Where a provider's API is asked instead: a proxy by https, or a simulator on this machine. By the "

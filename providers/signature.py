@@ -46,7 +46,6 @@ def hex_mac(key: bytes, message: bytes) -> bytes:
 
 
 def base64_mac(key: bytes, message: bytes) -> bytes:
-    """Makes the HMAC-SHA256 in base64."""
     return base64.b64encode(sha256_mac(key, message))
 
 

@@ -297,7 +297,7 @@ def _state(source: Mapping[str, Any], name: str) -> str:
 
 
 def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
-    """Whether it is; ``before``: the states in which no money has moved."""
+    """Returns whether it is completed; ``before``: the states in which no money has moved."""
     status = _state(source, "status")
     if status != "COMPLETED" and status not in before:
         raise MovementUnknown("status", status)

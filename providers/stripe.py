@@ -237,6 +237,5 @@ def _entity(document: Mapping[str, Any], event_id: str) -> str:
 
 
 def _is_paypal(reported: Mapping[str, Any]) -> bool:
-    """Whether a charge, a refund or a dispute is of a payment by PayPal."""
     ways = (object_at(reported, name).get("type") for name in ("payment_method_details", "destination_details"))
     return PAYPAL in ways

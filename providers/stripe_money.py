@@ -133,8 +133,8 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
 
 
 def _pair(moved_now: _Moved, reported: Mapping[str, Any]) -> str | None:
-    """Finds the id of what is undone, or may be. None for captures, which nothing undoes, for what gives back a part of
-    a withdrawal, and for rounds of a dispute that can't be told apart by their times.
+    """Finds the id of what is undone, or may be. It is None for captures, which nothing undoes, and for what gives back
+    a part of a withdrawal. So it is for rounds of a dispute that can't be told apart by their times.
     """
     if moved_now.source is _BY_EVENT or moved_now.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
         return None

@@ -195,7 +195,6 @@ NOTHING_THIN = types_of_objects(
 
 
 def thin(types: frozenset[str]) -> frozenset[str]:
-    """Returns the same types as thin events name them."""
     return frozenset(THIN + event_type for event_type in types)
 
 

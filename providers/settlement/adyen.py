@@ -116,7 +116,6 @@ class AdyenSettlement:
 
 
 def _fee(row: Row) -> Money | None:
-    """Reads what Adyen kept of a payment."""
     parts = [row.money(name, "net_currency") for name in _FEES if row.optional(name)]
     kept = sum(part.amount_minor for part in parts)
     return Money(kept, parts[0].currency) if kept else None

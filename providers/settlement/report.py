@@ -156,7 +156,6 @@ class Row:
         return name
 
     def wrong(self, column: str, problem: str) -> RowUnreadable:
-        """Makes the error to raise about a column."""
         return RowUnreadable(self._header.name, self.line, self._header.titles[column], problem)
 
 
@@ -215,8 +214,6 @@ class SettlementReport(Protocol):
 
 
 class Digest(Protocol):
-    """The part of a `hashlib` hash that is used."""
-
     def update(self, part: bytes, /) -> None: ...
 
 
