@@ -4,7 +4,7 @@ Off unless OpenTelemetry's own variables name a collector (``OTEL_EXPORTER_OTLP_
 imported then. A trace's context travels as ``traceparent`` (W3C), in Kafka's headers and in requests to subscribers.
 
 Each event that is traced has a span of its own wherever it is decided, and `TRACES_PER_S_MAX` bounds how many are
-traced: so traces cost the same at any load (docs/decisions/0080). Spans are sent by a thread of
+traced: so traces cost the same at any load (docs/decisions/0030). Spans are sent by a thread of
 OpenTelemetry's; what its queue doesn't take, and what a collector doesn't, is dropped.
 """
 

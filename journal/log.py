@@ -1,7 +1,7 @@
 """A Delta table's log, and the one way in which this code commits to it.
 
 Appends, rewrites and replacements put their entry here: where none is yet (`journal.storage`), after looking at every
-entry that came in between (docs/decisions/0018 and 0021).
+entry that came in between (docs/decisions/0001 and 0021).
 """
 
 from __future__ import annotations

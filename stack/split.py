@@ -1,4 +1,4 @@
-"""Divides the journals among more shards (docs/decisions/0095), while no processor runs."""
+"""Divides the journals among more shards (docs/decisions/0004), while no processor runs."""
 
 from __future__ import annotations
 

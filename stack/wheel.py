@@ -1,4 +1,4 @@
-"""Refuses to make a wheel, for setuptools: see docs/decisions/0097-no-wheel.md. Imports nothing else of payhook."""
+"""Refuses to make a wheel, for setuptools: see docs/decisions/0047. Imports nothing else of payhook."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_an_older_copy_of_the_record_is_found_by_its_anchor_and_what_it_holds_is
 
 
 def test_an_end_that_no_anchor_covers_can_be_cut_off_unseen(look: Look, acts: Path) -> None:
-    """The limit of it, as docs/decisions/0025 says: what was recorded within seconds before."""
+    """The limit of it, as docs/decisions/0022 says: what was recorded within seconds before."""
     rewrite(acts, lambda rows: rows.__delitem__(slice(4, None)))
     assert look().ok
 
