@@ -1,4 +1,4 @@
-"""What an order would do to each of its items: the one place that says so.
+"""Judges what an order would do to each of its items. Nothing else says so.
 
 The processor decides by it with its own index; a dry run predicts by it from the dead-letter index and the journal
 (`dlq.selection.facts`). The prediction comes true or the item is refused: between the two lie only the rows that were
@@ -25,7 +25,7 @@ ENTITY_ITEMS_MAX = 10_000
 
 
 class Lookup(Protocol):
-    """What is asked of what is known of a stream: `journal.index.Index`, or `dlq.selection.facts.Known`."""
+    """Looks up what is known of a stream; `journal.index.Index` and `dlq.selection.facts.Known` do."""
 
     def open_item(self, item_seq: int) -> OpenItem | None: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
@@ -51,8 +51,6 @@ NONE_IGNORED = IgnoredEvents()
 
 
 class ReplayOrder(Protocol):
-    """What of a replay's command is judged."""
-
     @property
     def targets(self) -> Sequence[Target]: ...
     @property
@@ -63,7 +61,7 @@ class ReplayOrder(Protocol):
 
 @dataclass(slots=True)
 class Meanwhile:
-    """What the batch itself has decided before the order: the index doesn't know it yet.
+    """Decisions of the batch before the order, which the index doesn't know yet.
 
     ``moved`` are items with a row in it; ``applied`` the highest applied item by entity; ``died`` items by entity;
     ``replayed`` items; ``freed`` event keys whose holder was purged, ``taken`` those that another content took over,
@@ -91,7 +89,7 @@ class Meanwhile:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Of one target. ``refusal``: why nothing would happen to it; None: it would be done.
+    """The judgement on one target. ``refusal``: why nothing would happen to it; None: it would be done.
 
     ``in_place``: a replay would run before all that came later of its entity; else behind what was applied since.
     """
@@ -109,7 +107,7 @@ def judge_replay(
     meanwhile: Meanwhile | None = None,
     ignored: IgnoredEvents = NONE_IGNORED,
 ) -> list[Judged]:
-    """What a replay would come to, in the order in which its items would run: heads before their followers.
+    """Predicts a replay's result for each item, in the order in which they would run: heads before their followers.
 
     :param replays_max: see `DlqSettings`
     :param meanwhile: takes in what is accepted
@@ -125,7 +123,7 @@ def judge_replay(
 def judge_closing(
     command: Command, index: Lookup, meanwhile: Meanwhile | None = None, unknown: IgnoredEvents = NONE_IGNORED
 ) -> list[Judged]:
-    """What a purge, a resolve or a release would come to, approved or not. Changes nothing of ``meanwhile``.
+    """Predicts the result of a purge, a resolve or a release, approved or not. Changes nothing of ``meanwhile``.
 
     :param unknown: those of the targets that aren't open; what nobody knows the meaning of may be closed
     """
@@ -152,7 +150,7 @@ def _judge_one_closing(
 
 
 def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | None:
-    """The first dead event before it that holds back its entity and isn't replayed; None: there is none."""
+    """Finds the first dead event before it that holds back its entity and isn't replayed."""
     for before in index.queue(item.row.entity_key or ""):
         seq = before.row.item_seq
         if seq >= item.row.item_seq:
@@ -164,8 +162,8 @@ def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | N
 
 
 def _not_to_be_closed(row: JournalRow) -> Refusal | None:
-    """A person closes what failed: dead, or tried in vain and waiting for its next try. Anything else may yet succeed
-    by itself. Where the whole stream is blocked, a try in vain spends no attempt."""
+    """Lets a person close what failed: dead, or tried in vain and waiting for its next try. Anything else may yet
+    succeed by itself. Where the whole stream is blocked, a try in vain spends no attempt."""
     failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
     if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
         return None
@@ -184,7 +182,7 @@ def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -
 
 
 def _not_ended_as_seen(target: Target, row: JournalRow, index: Lookup, meanwhile: Meanwhile) -> Refusal | None:
-    """Of an event that had ended without an effect when it was seen, in this row."""
+    """Refuses an event that had ended without an effect when it was seen, unless this row is still its last one."""
     number = target.item_seq
     if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
         return Refusal(Ground.NOT_OPEN, number)
@@ -204,7 +202,6 @@ class _ReplayJudge:
     ignored: IgnoredEvents
 
     def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
-        """Of each entity all targets or none."""
         groups: dict[str, list[Target]] = {}
         for target in targets:
             found = self.index.open_item(target.item_seq)
@@ -228,7 +225,7 @@ class _ReplayJudge:
         return [Judged(one.target, one.item, one.refusal or _not_whole(one, because)) for one in reported]
 
     def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> Refusal | None:
-        """What is dead of the entity after the first target, and isn't named."""
+        """Finds dead events of the entity behind the first target that the order doesn't name."""
         first, named = targets[0].item_seq, {target.item_seq for target in targets}
         left_out = [seq for seq in self.meanwhile.died.get(entity, ()) if seq > first and seq not in named]
         seqs = list(islice(self.index.of_entity(entity), ENTITY_ITEMS_MAX + 1))
@@ -261,8 +258,8 @@ class _ReplayJudge:
         return Judged(target, found, self._refusal(found), in_place)
 
     def _judge_ignored(self, target: Target, found: OpenItem) -> Judged:
-        """An event that no handler took or knew, as it was seen then. Its place is in its entity's order as far as
-        that still holds: before all that came later and waits, behind what was applied since."""
+        """Judges an event that no handler took or knew, as it was seen then. It keeps its place in its entity's order
+        as far as that still holds: before all that came later and waits, behind what was applied since."""
         row, number = found.row, target.item_seq
         refusal = _not_ended_as_seen(target, row, self.index, self.meanwhile)
         if refusal is None and row.fact_key is not None and row.decision is Decision.UNKNOWN:
@@ -292,7 +289,7 @@ class _ReplayJudge:
         return None if event_key in self.meanwhile.freed or known.purged else Ground.KEY_HELD
 
     def _is_passed(self, row: JournalRow) -> bool:
-        """Whether a later event of its entity was applied since it died: its old place is gone."""
+        """Tells whether a later event of its entity was applied since it died: its old place is gone."""
         entity = row.entity_key or ""
         line = self.index.line(entity)
         applied = max(line.applied_upto if line is not None else 0, self.meanwhile.applied.get(entity, 0))

@@ -1,4 +1,4 @@
-"""What to do next about dead events, by the class and the kind of their error."""
+"""Advises what to do next about dead events, by the class and the kind of their error."""
 
 from __future__ import annotations
 

@@ -83,8 +83,6 @@ AUDIT_SCHEMA = pa.schema(
 
 
 class Outcome(StrEnum):
-    """What became of an act."""
-
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
@@ -92,7 +90,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """What somebody did or wanted to do. ``at`` is UTC.
+    """An act that somebody did or tried to do. ``at`` is UTC.
 
     ``actor``: a user's name, or with ``channel`` ``cli`` the account of the machine; other channels are ``page`` and
     ``api``. ``action`` is a verb (``replay``, ``sign_in``), ``what`` its object. ``before`` and ``after``: what it
@@ -112,19 +110,18 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEntry(AuditEntry):
-    """An entry in its place. ``chain`` is the head after it; ``act_id`` is random."""
+    """An entry in its place in the chain. ``chain`` is the head after it; ``act_id`` is random."""
 
     number: int
     act_id: str
     chain: str
 
     def as_row(self) -> dict[str, Any]:
-        """By the columns of `AUDIT_SCHEMA`."""
         return {**asdict(self), "outcome": self.outcome.value}
 
 
 def chained(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedEntry:
-    """The entry as the row that follows a head; texts are cut to what a row holds."""
+    """Makes the row of an entry that follows a head; texts are cut to what a row holds."""
     texts = {name: getattr(entry, name) for name in _CHARS_MAX}
     cut = {name: None if text is None else _cut(text, _CHARS_MAX[name]) for name, text in texts.items()}
     place = {"at": from_micros(to_micros(entry.at)), "number": number, "act_id": act_id, "chain": ""}
@@ -152,7 +149,7 @@ class ChainWalk:
         self.number = 0
 
     def offenders(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """After an offender the walk goes on from what is there: each change is named once."""
+        """Yields each row that breaks the chain, once: the walk goes on from what is there."""
         head = GENESIS
         for row in rows:
             number = row["number"]
@@ -198,8 +195,6 @@ class AuditLogUnwritable(PayhookError):
 
 
 class AuditLogBroken(PayhookError):
-    """The table's last row isn't there: somebody took it out."""
-
     def __init__(self, path: str, number: int) -> None:
         self.path = path
         self.number = number
@@ -232,7 +227,7 @@ class AuditLog:
                 raise AuditLogUnwritable(str(self._path), str(failed)) from failed
 
     def read(self, limit: int, before: int | None = None) -> list[RecordedEntry]:
-        """At most ``limit`` entries, the newest first; of those before a number, if one is given."""
+        """Reads at most ``limit`` entries, the newest first; of those before a number, if one is given."""
         if not has_table(str(self._path)):
             return []
         table = open_table(str(self._path))
@@ -242,7 +237,7 @@ class AuditLog:
         return [recorded(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
 
     def head(self) -> Head:
-        """Where the chain stands now, by the last row's number; 0: there is none. A record has no epochs.
+        """Returns where the chain stands now, by the last row's number; 0: there is none. The audit log has no epochs.
 
         :raises AuditLogBroken: see there
         """
@@ -251,7 +246,7 @@ class AuditLog:
         return self._head(open_table(str(self._path)))
 
     def stamp(self) -> int:
-        """Another number after each commit: whether there is anything new costs less than what it is."""
+        """Returns another number after each commit; it costs less than `head`."""
         if not isinstance(self._path, Path):
             return last_number(open_storage(self._path)) + 1
         try:
@@ -302,7 +297,7 @@ def _last(table: DeltaTable) -> int:
 
 
 class AuditAnchors:
-    """Follows the record in a thread of its own until it is closed."""
+    """Anchors the audit log's head in a thread of its own until it is closed."""
 
     def __init__(self, audit_log: AuditLog, anchoring: Anchoring) -> None:
         self._log = audit_log
@@ -322,7 +317,7 @@ class AuditAnchors:
         self._anchoring.close(CLOSE_S_MAX)
 
     def look(self) -> None:
-        """Anchors the head if it is new, and it is time."""
+        """Anchors the head if it is new and it is time."""
         try:
             self._see()
         except (PayhookError, DeltaError, OSError) as failed:

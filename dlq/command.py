@@ -1,4 +1,4 @@
-"""What operators may order: the actions, how large an order may be, and a command's parts."""
+"""Commands of operators: their actions, how large an order may be, and their parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class CommandInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One item, and its last row that the operator saw: its seq and the first `HASH_CHARS` of its hash."""
+    """An item and its last row that the operator saw: that row's seq and the first `HASH_CHARS` of its hash."""
 
     item_seq: int
     seen_seq: int
@@ -95,33 +95,29 @@ class Target:
 
     @classmethod
     def of(cls, row: JournalRow) -> Target:
-        """The row's item, as it is after the row."""
+        """Makes a target of the row's item, as it is after the row."""
         return cls(row.item_seq, row.seq, hash_head(row.row_hash))
 
     @property
     def text(self) -> str:
-        """In one word, for a form's field; `dlq.command_fields.target_of_text` reads it."""
+        """The target in one word, for a form's field; `dlq.command_fields.target_of_text` reads it."""
         return f"{self.item_seq}.{self.seen_seq}.{self.seen_hash}"
 
     def is_row(self, row: JournalRow) -> bool:
-        """Whether the row of the seen seq is the one that was seen."""
         return hash_head(row.row_hash) == self.seen_hash
 
 
 def hash_head(row_hash: str) -> str:
-    """What a target holds of a row's hash."""
     return row_hash[:HASH_CHARS]
 
 
 def new_command_id() -> str:
-    """Of an order that nobody gives twice. One that may be repeated has the id of its request
+    """Makes an id for an order that nobody gives twice. An order that may be repeated has the id of its request
     (`ingest.idempotency.store.Run.request_id`) or of its selection (`dlq.run.command_id_of`)."""
     return uuid.uuid4().hex
 
 
 class ReplayMode(StrEnum):
-    """What a replay's targets are to each other."""
-
     ALONE = "alone"
     """Each for itself."""
     WITH_FOLLOWERS = "with_followers"
@@ -130,7 +126,7 @@ class ReplayMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Who asked for what a second person approves, and why; its targets and its entry are the approval's."""
+    """The proposal that a command approves: who made it, why and when. Its targets and its entry are the approval's."""
 
     command_id: str
     actor: str
@@ -140,7 +136,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One act of an operator on items of one stream. ``command_id`` makes copies of it harmless.
+    """An operator's act on items of one stream. ``command_id`` makes copies of it harmless.
 
     ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
     is carried out. An approval has its proposal's.
@@ -175,7 +171,6 @@ class Command:
     def new(
         cls, stream: str, lineage: str, action: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
     ) -> Command:
-        """With an id of its own."""
         return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
 
     @property
@@ -194,8 +189,8 @@ class Command:
         )
 
     def portion(self, targets: Sequence[Target]) -> Portion:
-        """Of a run: what is done with some of its items. At a rate they are due one after another; with followers all
-        at once, so that no entity is held for as long as its length takes at that rate."""
+        """Makes the command for some items of a run. At a rate they are due one after another; with followers all at
+        once, so that no entity is held for as long as its length takes at that rate."""
         spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
         return Portion(
             **{one.name: getattr(self, one.name) for one in fields(Command) if one.name not in _OF_A_RUN},
@@ -212,8 +207,8 @@ _OF_A_RUN = frozenset({"action", "targets", "interval_us", "selection", "act", "
 
 @dataclass(frozen=True, slots=True)
 class Portion(Command):
-    """Some items of a run. It is never sent: the processor makes it of the command that began the ``run``, which is
-    also what a second person approved."""
+    """A command for some items of a run. It is never sent: the processor makes it of the command that began the
+    ``run``, which is also what a second person approved."""
 
     run: Command | None = None
 
@@ -227,7 +222,7 @@ def propose_entry(
     at: datetime,
     command_id: str | None = None,
 ) -> Command:
-    """A command that asks for a booking by hand; nothing is booked before a second person approves it.
+    """Makes a command that asks for a booking by hand; nothing is booked before a second person approves it.
 
     ``command_id``: None is a new one.
     """
@@ -236,7 +231,7 @@ def propose_entry(
 
 
 def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id: str | None = None) -> Command:
-    """A command that does what was proposed, as it was given. ``command_id``: None is a new one.
+    """Makes the command that does what was proposed. ``command_id``: None is a new one.
 
     :raises CommandInvalid: it is no proposal
     """

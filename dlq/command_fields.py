@@ -35,7 +35,7 @@ def time_of(tree: Mapping[str, Any], name: str) -> datetime:
 
 
 def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | None:
-    """None where there is no such field."""
+    """Reads a word; None if the field is missing."""
     if name not in tree:
         return None
     try:
@@ -45,7 +45,7 @@ def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | Non
 
 
 def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
-    """0 where there is no such field."""
+    """Reads a whole number; 0 if the field is missing."""
     value = tree.get(name, 0)
     if type(value) is not int or not 0 <= value <= most:
         raise CommandInvalid(f"{name}: a whole number from 0 to {most} is wanted")
@@ -53,7 +53,7 @@ def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
 
 
 def flag_of(tree: Mapping[str, Any], name: str) -> bool:
-    """False where there is no such field."""
+    """Reads true or false; False if the field is missing."""
     value = tree.get(name, False)
     if type(value) is not bool:
         raise CommandInvalid(f"{name}: true or false is wanted")
@@ -61,7 +61,6 @@ def flag_of(tree: Mapping[str, Any], name: str) -> bool:
 
 
 def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[Target, ...]:
-    """Items, each named once with its row that was seen."""
     value = tree[name]
     if not isinstance(value, list) or not 0 < len(value) <= most:
         raise CommandInvalid(f"{name}: a list of 1 to {most} targets is wanted")

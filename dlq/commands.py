@@ -52,15 +52,13 @@ class CommandNotSent(Unconfirmed):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where Kafka holds a command."""
-
     topic: str
     partition: int
     offset: int
 
 
 class Producer(Protocol):
-    """What sending asks of a Kafka producer (confluent_kafka's)."""
+    """The part of a Kafka producer (confluent_kafka's) that sending needs."""
 
     @property
     def produce(self) -> Callable[..., None]: ...
@@ -79,7 +77,7 @@ def encode(command: Command) -> bytes:
 
 
 def command_tree(command: Command) -> dict[str, Any]:
-    """A command as plain JSON holds it; `command_of` reads it."""
+    """Returns a command as plain JSON holds it; `command_of` reads it."""
     tree: dict[str, Any] = {
         "command_id": command.command_id,
         "stream": command.stream,
@@ -215,7 +213,6 @@ def _tree(raw: bytes) -> dict[str, Any]:
 
 
 def _check_fields(tree: dict[str, Any], action: str) -> None:
-    """Each action has its own: what an action doesn't know is refused, never passed over."""
     wanted = _FIELDS | {_SUBJECTS.get(action, "targets")}
     wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
     wanted |= {"act"} if action in (RUN, PROPOSE_RUN) else set()

@@ -1,4 +1,4 @@
-"""What each account did within a day without a second person: read from the rows of commands."""
+"""Sums what each account did within a day without a second person, from the rows of commands."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What one command did."""
-
     account: str
     at: datetime
     kind: Kind
@@ -33,7 +31,8 @@ class _Done:
 
 
 class DoneAlone:
-    """What was done alone within the last day, read from a journal when first asked for. Not thread-safe.
+    """The acts that needed no second person within the last day, read from a journal when first asked for. Not
+    thread-safe.
 
     The journal's writer adds its own (`add`), so that no order reads the journal again while the stream waits.
     """
@@ -43,7 +42,6 @@ class DoneAlone:
         self._done: list[_Done] | None = None
 
     def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
-        """Returns what the actor's account did within the day before ``now``."""
         if self._done is None:
             self._done = list(_of_rows(self._given_since(now - DAY)))
         self._done = [one for one in self._done if one.at >= now - DAY]
@@ -52,7 +50,7 @@ class DoneAlone:
         return sum(volumes, Volume())
 
     def add(self, row: JournalRow) -> None:
-        """A command's row that is decided and about to be committed, once `of` was asked."""
+        """Adds a command's row that is decided and about to be committed, once `of` was asked."""
         assert self._done is not None
         self._done += _of_rows([row])
 
@@ -68,7 +66,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
 
 
 def given_since(journal: Location | str, control_topic: str, since: datetime) -> list[JournalRow]:
-    """The rows of commands that a journal decided at a moment or later, those of runs' portions among them; none of a
-    journal that hasn't begun."""
+    """Reads the rows of commands that a journal decided at a moment or later, those of runs' portions among them; none
+    of a journal that hasn't begun."""
     # By the topic first: statistics pass over every file and row group that holds no command.
     return rows_where(journal, (pc.field("topic") == control_topic) & (pc.field("decided_at") >= since))

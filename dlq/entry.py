@@ -25,7 +25,7 @@ _LINE_FIELDS = frozenset({"account", "side", "amount_minor", "currency"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is booked, of which payment (``entity_key``), and when the money moved.
+    """A booking by hand: its postings, its payment (``entity_key``), and when the money moved.
 
     ``evidence_sha256``: hex, of the document that shows it. The document itself is kept elsewhere.
     """
@@ -37,7 +37,6 @@ class Entry:
 
     @property
     def postings_json(self) -> str:
-        """As the journal holds them."""
         return postings_to_json(self.postings) or ""
 
     @property
@@ -47,7 +46,6 @@ class Entry:
 
 
 def entry_to_tree(entry: Entry) -> dict[str, Any]:
-    """As JSON holds it; `entry_of_tree` is the inverse."""
     return {
         "entity_key": entry.entity_key,
         "occurred_at": to_rfc3339(entry.occurred_at),

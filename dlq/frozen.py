@@ -44,8 +44,6 @@ SCHEMA = pa.schema(
 
 
 class SelectionUnknown(PayhookError):
-    """No selection has this number, or this digest."""
-
     def __init__(self, name: int | str) -> None:
         self.name = name
         reported = f"s{name}" if isinstance(name, int) else name
@@ -87,7 +85,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """As the command line has it: ``s3``, which no item is called."""
+        """The name on the command line: ``s3``, which no item is called."""
         return f"s{self.number}"
 
     def to_json(self) -> bytes:
@@ -120,8 +118,8 @@ class Frozen:
     table: pa.Table
 
     def to_bytes(self) -> bytes:
-        """A file of it, which no other is like: each freezing is run by itself. The digest isn't in it, nor the number,
-        which is given later."""
+        """Makes the selection's file, which no other is like: each freezing is run by itself. It holds neither the
+        digest nor the number, which is given later."""
         header = {_HEADER: replace(self.selection, number=0, digest="").to_json(), _NONCE: uuid.uuid4().bytes}
         sink = pa.BufferOutputStream()
         pq.write_table(self.table.replace_schema_metadata(header), sink)
@@ -129,7 +127,7 @@ class Frozen:
 
     @classmethod
     def of_bytes(cls, raw: bytes, digest: str) -> Frozen:
-        """Columns, and fields of the header, that newer code adds are passed over.
+        """Reads a file; columns and header fields that newer code adds are passed over.
 
         :raises SelectionBroken: it isn't the file of this digest, or can't be read
         """
@@ -152,7 +150,6 @@ class Frozen:
         return found
 
     def targets(self, places: Sequence[int] | np.ndarray) -> list[Target]:
-        """The items at these places."""
         columns = self.table.take(pa.array(places, pa.int64())).select(SCHEMA.names[:3])
         rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
         return [Target(item_seq, seen_seq, f"{head:0{HASH_CHARS}x}") for item_seq, seen_seq, head in rows]
@@ -179,8 +176,8 @@ class Turns:
         return len(self.places)
 
     def end(self, begin: int, count: int) -> int:
-        """Where a portion of about ``count`` items from a turn on ends: an entity's are never parted, unless they are
-        more than are looked through for followers: each part is refused then."""
+        """Finds where a portion of about ``count`` items ends. An entity's items are never parted, unless they are more
+        than are looked through for followers: then each part is refused."""
         end = min(begin + count, self.count)
         if self._seen is not None:
             seen = self._seen[self.places[begin:end]]
@@ -194,7 +191,6 @@ class Turns:
         return min(int(np.searchsorted(self._lines, line, "right")), begin + ENTITY_ITEMS_MAX)
 
     def targets(self, begin: int, end: int) -> list[Target]:
-        """Those of some turns."""
         return self._frozen.targets(self.places[begin:end])
 
     def item_seq(self, turn: int) -> int:
@@ -202,8 +198,6 @@ class Turns:
 
 
 class SelectionFiles:
-    """One stream's selections, at a place in the lake."""
-
     def __init__(self, place: Location) -> None:
         self._place = str(place)
 
@@ -229,12 +223,11 @@ class SelectionFiles:
         raise OSError(f"{self._place}: {TRIES_MAX} numbers were taken meanwhile")
 
     def numbers(self) -> list[int]:
-        """Of those that are kept, in no order."""
         names = (one.name.removesuffix(".json") for one in self._storage.files() if one.name.endswith(".json"))
         return [int(name) for name in names if name.isdigit()]
 
     def newest(self, before: int, limit: int) -> list[Selection]:
-        """Those with smaller numbers than ``before``, the newest first."""
+        """Lists the selections with smaller numbers than ``before``, the newest first."""
         numbers = sorted((number for number in self.numbers() if number < before), reverse=True)
         return [self.get(number) for number in numbers[:limit]]
 
@@ -260,7 +253,7 @@ class SelectionFiles:
         return Frozen.of_bytes(raw, digest)
 
     def drop(self, selection: Selection) -> None:
-        """Forgets it: what was decided stays in the journal."""
+        """Deletes the selection's files: what was decided stays in the journal."""
         self._storage.delete([_name(selection.number), f"{selection.digest}.parquet"])
 
     @property
@@ -273,7 +266,7 @@ ReadSelection = Callable[[str], Frozen]
 
 
 def nothing_frozen(digest: str) -> Frozen:
-    """`ReadSelection` where there are none."""
+    """Refuses every digest: a `ReadSelection` without selections."""
     raise SelectionUnknown(digest)
 
 
@@ -282,7 +275,7 @@ def _name(number: int) -> str:
 
 
 def each_line(entities: Iterable[str | None]) -> Iterator[int]:
-    """Of each item, in their order, the place of the first one of its entity; one without an entity stands alone."""
+    """Yields for each item the place of the first item of its entity; an item without an entity stands alone."""
     firsts: dict[str, int] = {}
     for place, entity in enumerate(entities):
         yield place if entity is None else firsts.setdefault(entity, place)

@@ -1,4 +1,4 @@
-"""What one account may do alone in a day; beyond it another account must approve."""
+"""Limits of what one account may do alone in a day; beyond them another account must approve."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ class Kind(StrEnum):
 
 
 def kind_of(action: str) -> Kind:
-    """Of an act that one person may do alone."""
     return Kind.REPLAYED if action == REPLAY else Kind.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
 class AloneLimits:
-    """What one person does alone within 24 hours.
+    """Limits of what one person does alone within 24 hours.
 
     ``items_max``: items that are purged and resolved; ``amounts_minor_max``: the money of all of them, in minor units
     by currency; `EVERY_CURRENCY` is for those that aren't named, and without it those have no limit.
@@ -43,7 +42,7 @@ class AloneLimits:
     replay_amounts_minor_max: Mapping[str, int] = field(default_factory=dict)
 
     def of_each(self, shards: int) -> AloneLimits:
-        """What each of so many shards, which count by themselves, may allow: together no more than this."""
+        """Divides the limits among shards, which count by themselves: together they allow no more than this."""
 
         def parts(amounts: Mapping[str, int]) -> dict[str, int]:
             return {currency: amount // shards for currency, amount in amounts.items()}
@@ -56,12 +55,11 @@ class AloneLimits:
         )
 
     def amount_minor_max(self, kind: Kind, currency: str) -> int | None:
-        """None: as much as it may be."""
         amounts = self.amounts_minor_max if kind is Kind.CLOSED else self.replay_amounts_minor_max
         return amounts.get(currency, amounts.get(EVERY_CURRENCY))
 
     def beyond(self, kind: Kind, wanted: Volume, before: Volume) -> str | None:
-        """Why this takes a second person, after what was done within a day; None: it doesn't."""
+        """Says why this takes a second person, after what was done within a day; None: it doesn't."""
         items_max = self.items_max if kind is Kind.CLOSED else self.replay_items_max
         also = f" with the {before.items:,} of the last 24 hours" if before.items else ""
         if wanted.items + before.items > items_max:
@@ -79,7 +77,7 @@ class AloneLimits:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """How many items, and their money by currency, as far as it is known."""
+    """A number of items, and their money by currency, as far as it is known."""
 
     items: int = 0
     amounts_minor: Counter[str] = field(default_factory=Counter)
@@ -88,7 +86,6 @@ class Volume:
         return Volume(self.items + other.items, self.amounts_minor + other.amounts_minor)
 
     def to_json(self, kind: Kind) -> str:
-        """As the ``headers`` of a command's row hold it."""
         done: dict[str, Any] = {"items": self.items, "amounts_minor": dict(sorted(self.amounts_minor.items()))}
         return json.dumps({kind.value: done}, separators=(",", ":"))
 

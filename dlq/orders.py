@@ -43,7 +43,7 @@ class OrderRefused(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One item. ``seen``: with its last row that the operator saw; None: whatever it is now."""
+    """An ordered item. ``seen``: with its last row that the operator saw; None: whatever it is now."""
 
     item_seq: int
     seen: Target | None = None
@@ -62,27 +62,24 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Where an order's command is in Kafka, and what the processor decided of it, where it has done so already."""
+    """A placed order: where its command is in Kafka, and the processor's decision, if there is one already."""
 
     control: Sent
     decided: JournalRow | None
 
 
 class DeltaView:
-    """The journal as it is now, on Delta. One that isn't begun yet holds nothing. Items that another journal
-    goes on with aren't in it.
-    """
+    """The journal on Delta as it is now; empty if it isn't begun yet. Items that another journal goes on with aren't in
+    it."""
 
     def __init__(self, journal: Location, control_topic: str) -> None:
         self._path = str(journal)
         self._control_topic = control_topic
 
     def lineage(self) -> str:
-        """The journal's; empty where none was begun."""
         return lineage_of(self._path)
 
     def last_rows(self, item_seqs: Collection[int]) -> dict[int, JournalRow]:
-        """The last row of each item that is there."""
         last = {row.item_seq: row for row in rows_where(self._path, pc.field("item_seq").isin(sorted(item_seqs)))}
         if not last:
             return {}
@@ -90,7 +87,7 @@ class DeltaView:
         return {item_seq: row for item_seq, row in last.items() if is_own(row)}
 
     def command_row(self, command_id: str) -> JournalRow | None:
-        """The decision of a command; of its copies the first one's."""
+        """Finds the decision of a command; of its copies the first one's."""
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
         names = pa.array([join_key("payhook", command_id, action) for action in sorted(ACTIONS)], pa.string())
@@ -125,12 +122,12 @@ class Orders:
             return giving.send(command)
 
     def refusals(self, actor: str, action: str, what: str, reason: str) -> AbstractContextManager[None]:
-        """For the length of a ``with`` that checks what is ordered: what it raises is in the audit log."""
+        """Records in the audit log what a ``with`` raises that checks an order."""
         return self._recorder.refusals(actor, action, what, reason)
 
     @contextmanager
     def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
-        """For the length of a ``with`` that checks what is ordered and sends its commands: one act of the audit log."""
+        """Records one act in the audit log: the ``with`` checks what is ordered and sends its commands."""
         with self._recorder.act(actor, action, what, reason) as changes:
             self._check_actor(actor)
             yield Giving(self._producer, self._control_topic, changes)
@@ -138,7 +135,7 @@ class Orders:
 
 @dataclass(slots=True)
 class Giving:
-    """One act's commands; those that were sent are in the audit log by their ids."""
+    """The commands of one act; the audit log names the ids of those that were sent."""
 
     producer: Callable[[], Producer]
     control_topic: str
@@ -179,8 +176,8 @@ class OrderService:
             return Given(giving.send(self._command(order)), None)
 
     def command(self, order: Order) -> Command:
-        """The order's command, checked and not sent yet: orders on several streams are all checked before the first
-        goes out. A refusal is recorded.
+        """Makes the order's command and checks it, without sending it: orders on several streams are all checked before
+        the first goes out. A refusal is recorded.
 
         :raises OrderRefused: as `give`
         """
@@ -212,12 +209,11 @@ class OrderService:
         return f"{self._stream} items {', '.join(str(one.item_seq) for one in items)}"
 
     def decision(self, command_id: str) -> JournalRow | None:
-        """What the processor decided of a command, if it has."""
         return self._journal.command_row(command_id)
 
 
 def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Target, ...]:
-    """The items as a command names them.
+    """Makes the targets of a command.
 
     :raises OrderRefused: says of each item that can't be one why
     """
@@ -238,10 +234,9 @@ def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Ta
 
 
 def command_entity(command_id: str) -> str:
-    """The entity key of a command's row."""
     return join_key("payhook", command_id)
 
 
 def is_command_entity(entity_key: str | None) -> bool:
-    """Whether a row's entity key is a command's own: no provider's begins so."""
+    """Tells whether a row's entity key is a command's own: no provider's begins so."""
     return entity_key is not None and entity_key.startswith(command_entity(""))

@@ -1,4 +1,4 @@
-"""The dead letters that another program keeps on a topic, in KIP-1191's form: read, and brought back to their source.
+"""Reads dead letters that another program keeps on a topic, in KIP-1191's form, and brings them back to their source.
 
 A letter's headers say where the original is. Its own key, value and other headers are the original's, if it was copied;
 without a copy the original is read where the headers say.
@@ -26,8 +26,6 @@ LETTERS_MAX = 1_000
 
 
 class LetterUnusable(PayhookError):
-    """A dead letter can't be brought back."""
-
     def __init__(self, letter: str, problem: str) -> None:
         self.letter = letter
         self.problem = problem
@@ -36,7 +34,7 @@ class LetterUnusable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class OthersLetter:
-    """A record of such a topic. ``origin`` is None where its headers don't say it; ``problem`` says why.
+    """A dead letter of another program. ``origin``: None if its headers don't say it; ``problem`` says why.
 
     ``is_copy``: it holds the original, or some of it.
     """
@@ -51,7 +49,7 @@ class OthersLetter:
 
     @property
     def name(self) -> str:
-        """As commands take it: partition and offset in its topic."""
+        """Partition and offset in its topic, as commands take it."""
         return f"{self.partition}:{self.record.offset}"
 
     @property
@@ -60,7 +58,7 @@ class OthersLetter:
 
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
-        """The original's, as far as they were copied."""
+        """The original's headers, as far as they were copied."""
         return [one for one in self.record.headers if not one[0].startswith(KIP_1191)]
 
     @property
@@ -73,7 +71,7 @@ class OthersLetter:
 
 
 def letter_of(topic: str, partition: int, record: Record) -> OthersLetter:
-    """What a record's headers say; the last one of a name counts."""
+    """Reads a record's headers; the last one of a name counts."""
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
     origin, problem = _origin(texts)
     group, deliveries = texts.get(GROUP_HEADER), texts.get(DELIVERIES_HEADER)
@@ -92,7 +90,7 @@ def _origin(texts: Mapping[str, str]) -> tuple[Point | None, str | None]:
 
 
 class OthersTopic:
-    """Such a topic on a Kafka. It joins no group and commits nothing."""
+    """Another program's dead-letter topic on a Kafka. It joins no group and commits nothing."""
 
     def __init__(
         self, topic: str, log_factory: Callable[[], KafkaLog], producer_factory: Callable[[], Producer]
@@ -102,7 +100,7 @@ class OthersTopic:
         self._producer_factory = producer_factory
 
     def letters(self, limit: int) -> list[OthersLetter]:
-        """Its oldest letters, at most so many, in the order of their times.
+        """Reads its oldest letters, at most ``limit``, in the order of their times.
 
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
         """
@@ -116,7 +114,7 @@ class OthersTopic:
             yield [letter_of(self._topic, partition, one) for one in log.records(self._topic, partition, low, until)]
 
     def named(self, names: Sequence[str]) -> list[OthersLetter]:
-        """The letters of these names.
+        """Reads the letters with these names.
 
         :raises LetterUnusable: there is none of a name
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
@@ -162,7 +160,6 @@ class OthersTopic:
         return placed
 
     def _originals(self, letters: Sequence[OthersLetter]) -> list[Record]:
-        """Those that were copied are the letters; the others are read where they came from."""
         wanted = {one.origin for one in letters if one.origin is not None and not one.is_copy}
         with contextlib.closing(self._log_factory()) as log:
             log.held(sorted({one.origin[0] for one in letters if one.origin is not None}))

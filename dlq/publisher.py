@@ -32,14 +32,14 @@ IN_MEMORY_MAX = 2_000
 
 
 class Producer(anchors.Producer, Protocol):
-    """What publishing asks of a Kafka producer (confluent_kafka's)."""
+    """The part of a Kafka producer (confluent_kafka's) that publishing needs."""
 
     @property
     def purge(self) -> Callable[[], None]: ...
 
 
 class Watcher(Protocol):
-    """Is called for each dead row on its way. Called on the publisher's thread; raises nothing, and returns at once.
+    """Hooks for each dead row on its way, called on the publisher's thread. They raise nothing, and return at once.
 
     What it ``holds`` isn't produced yet; `settle` waits for so long until it holds nothing.
     """
@@ -54,7 +54,7 @@ class Watcher(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """What publishing did. It may outlive a publisher, so that what is counted only grows.
+    """Counts of what publishing did. A tally may outlive a publisher, so that its counts only grow.
 
     ``requests``: records handed to Kafka's client; ``failed``: those that weren't acknowledged, and are tried again.
     """
@@ -112,12 +112,11 @@ class DlqPublisher:
 
     @property
     def unacknowledged(self) -> int:
-        """Dead letters held in memory until Kafka acknowledges them."""
         return len(self._unacknowledged)
 
     @property
     def waiting_s(self) -> float:
-        """How long the oldest unacknowledged letter has been held; 0 when there is none."""
+        """The time that the oldest unacknowledged letter has been held; 0 when there is none."""
         oldest = next(iter(self._unacknowledged.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest.taken_at
 
@@ -146,7 +145,7 @@ class DlqPublisher:
         self._pump()
 
     def passed(self, seq: int) -> None:
-        """Every dead row up to ``seq`` was given to `publish`."""
+        """Takes note that every dead row up to ``seq`` was given to `publish`."""
         self._passed = max(self._passed, seq)
         if not self._behind:
             self._taken_upto = self._passed
@@ -196,7 +195,7 @@ class DlqPublisher:
             log.warning("%s: %d dead letters wait; more are left in the journal", self._topic.name, self.unacknowledged)
 
     def _read_on(self, source: CatchUp) -> None:
-        """Reads where there is room for half of what memory holds: each reading scans the bodies."""
+        """Reads on once there is room for half of what memory holds: each reading scans the bodies."""
         read = source.finished()
         if read is not None:
             self._take_read(read)
@@ -271,7 +270,8 @@ class DlqPublisher:
         )
 
     def _renew(self) -> None:
-        """After a fatal error an idempotent producer takes nothing more: what it holds comes back, refused."""
+        """Drops the producer after a fatal error: an idempotent one takes nothing more. What it holds comes back,
+        refused."""
         if self._producer is not None:
             self._producer.purge()
             self._producer.poll(0)
@@ -280,20 +280,16 @@ class DlqPublisher:
 
 
 class Rows(Protocol):
-    """A journal that can be read by seq (`journal.reader.JournalReader`)."""
-
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]: ...
 
 
 class Bodies(Protocol):
-    """A store of bodies by hash (`journal.bodies.BodyStore`)."""
-
     def fetch(self, hashes: Sequence[str]) -> Mapping[str, bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Dead rows with bodies; every dead row up to ``upto`` is among them or came before.
+    """Dead rows with their bodies. Every dead row up to ``upto`` is among them or came before.
 
     ``whole``: the journal had no more.
     """
@@ -328,7 +324,6 @@ class CatchUp:
         return future.result()
 
     def read(self, reader: Rows, after: int, letters_max: int) -> Read:
-        """The next dead rows after ``after``, at most so many."""
         dead: list[JournalRow] = []
         upto, whole = after, True
         for rows in reader.rows_after(after):

@@ -14,7 +14,8 @@ HOURS_SHOWN_MAX = 72
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One window up to now: events that died first in it, and that had died and were closed in it.
+    """The dead events of one window up to now: those that died first in it, and those that had died and were closed in
+    it.
 
     ``time_to_clear_s``: what the dead ones take at this rate; None: they don't become fewer.
     """
@@ -26,7 +27,6 @@ class Rate:
 
     @classmethod
     def of(cls, window_s: int, inflow: int, outflow: int, depth: int) -> Rate:
-        """``depth``: how many are dead now."""
         net = outflow - inflow
         clear_s = 0.0 if depth == 0 else depth / net * window_s if net > 0 else None
         return cls(window_s, inflow, outflow, clear_s)
@@ -53,7 +53,7 @@ class Rate:
 
 
 def sum_rates(rates: Iterable[Sequence[Rate]], depth: int) -> tuple[Rate, ...]:
-    """The rates of several journals as one, where ``depth`` are dead in all."""
+    """Sums the rates of several journals, where ``depth`` are dead in all."""
     return tuple(
         Rate.of(together[0].window_s, sum(one.inflow for one in together), sum(one.outflow for one in together), depth)
         for together in zip(*rates, strict=True)

@@ -46,7 +46,7 @@ _COLUMNS_AS_HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class DlqRecord:
-    """What is produced for the dead row ``seq``. ``partition`` is that of the origin."""
+    """The record of the dead row ``seq``. ``partition`` is that of the origin."""
 
     seq: int
     key: bytes | None
@@ -64,14 +64,13 @@ class DeadLetterTopic:
     copy_record: bool = True
 
     def record(self, row: JournalRow, body: bytes, *, by_reference: bool) -> DlqRecord:
-        """A dead row as the topic holds it."""
         return build_record(row, body, self.group, by_reference=by_reference, copy_record=self.copy_record)
 
 
 def build_record(
     row: JournalRow, body: bytes, group: str, *, by_reference: bool = False, copy_record: bool = True
 ) -> DlqRecord:
-    """The record of a dead row.
+    """Makes the record of a dead row.
 
     By reference (asked for, or because ``body`` isn't the row's body) it has no value: its headers name the topic,
     partition and offset it came from, the topic's history, and the hash that the record there must have.
@@ -97,7 +96,7 @@ def build_record(
 
 
 def _bounded(text: str, *, keep_end: bool) -> bytes:
-    """UTF-8, cut between two characters."""
+    """Encodes as UTF-8, cut between two characters."""
     value = text.encode("utf-8", "replace")
     if len(value) <= HEADER_BYTES_MAX:
         return value
@@ -106,7 +105,7 @@ def _bounded(text: str, *, keep_end: bool) -> bytes:
 
 
 def _origin_headers(row: JournalRow) -> dict[str, str]:
-    """The event's headers as received; a row after the first has them in its columns only."""
+    """Returns the event's headers as received; a row after the first has them in its columns only."""
     received: dict[str, str] = json.loads(row.headers) if row.headers is not None else {}
     headers = {name: text for name, text in received.items() if not name.casefold().startswith(_RESERVED)}
     for name in _COLUMNS_AS_HEADERS:

@@ -17,14 +17,12 @@ READ_PAYLOAD, EXPORT, RECONCILE = "read_payload", "export", "reconcile"
 
 
 class Log(Protocol):
-    """What is asked of `dlq.audit_log.AuditLog`."""
-
     def record(self, entry: AuditEntry, /) -> object: ...
 
 
 @dataclass(slots=True)
 class Changes:
-    """What an act changed, as JSON or text; who does it fills this in."""
+    """The changes of an act, as JSON or text; whoever does it fills them in."""
 
     before: str | None = None
     after: str | None = None
@@ -32,7 +30,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """``channel``: ``page``, ``api`` or ``cli``."""
+    """Records acts. ``channel``: ``page``, ``api`` or ``cli``."""
 
     log: Log
     clock: Clock

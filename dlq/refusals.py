@@ -1,4 +1,4 @@
-"""Why an order does nothing to one of its items: a code with fields, and the sentence that is made of them."""
+"""Reasons why an order does nothing to an item: a code with fields, and the sentence that is made of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from dlq.command import Target
 
 
 class Ground(StrEnum):
-    """What stands against an item."""
-
     NOT_OPEN = "not_open"
     MOVED = "moved"
     """It has another row than the one that was seen."""
@@ -72,7 +70,7 @@ _SENTENCES: Mapping[Ground, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Of the item ``item_seq``. ``about``: what the sentence names beside it, plain JSON."""
+    """The refusal of the item ``item_seq``. ``about``: what the sentence names beside it, plain JSON."""
 
     ground: Ground
     item_seq: int
@@ -80,35 +78,34 @@ class Refusal:
 
     @property
     def why(self) -> str:
-        """In a sentence that names the item and says what to do."""
+        """A sentence that names the item and says what to do."""
         about = dict(self.about)
         if "because" in about:
             about["because"] = refusal_of_json(about["because"]).why
         return _SENTENCES[self.ground].format(item=self.item_seq, **about)
 
     def to_json(self) -> list[Any]:
-        """As rows hold it; `refusal_of_json` reads it."""
         return [self.item_seq, self.ground.value, dict(self.about)]
 
 
 def refusal_of_json(reported: list[Any]) -> Refusal:
-    """The inverse of `Refusal.to_json`."""
+    """Reads what `Refusal.to_json` wrote."""
     item_seq, ground, about = reported
     return Refusal(Ground(ground), item_seq, about)
 
 
 def restored(target: Target) -> Refusal:
-    """Of a target whose row isn't the one that was seen."""
+    """Refuses a target whose row isn't the one that was seen."""
     return Refusal(Ground.RESTORED, target.item_seq, {"row": target.seen_seq})
 
 
 def older_than_restore(seen: str, now: str) -> str | None:
-    """Why nothing of a command is done that was given to a journal of the lineage ``seen``; None: it is this one's."""
+    """Says why a command is void that was given to a journal of the lineage ``seen``; None: it is this one's."""
     if seen == now:
         return None
     return f"the journal was restored since it was given (lineage {seen}, now {now}); look again"
 
 
 def worn_out(item_seq: int, replays: int, replays_max: int) -> Refusal | None:
-    """Why the loop guard refuses a dead item; None: it doesn't."""
+    """Says why the loop guard refuses a dead item; None: it doesn't."""
     return None if replays < replays_max else Refusal(Ground.WORN_OUT, item_seq, {"replays": replays})

@@ -1,4 +1,4 @@
-"""A run as journal rows report it: the states that it goes through, and what each portion of it came to."""
+"""The journal's rows about a run: the states that it goes through, and the result of each portion."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ COMMAND_ID_CHARS = 32
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
-
     PROPOSED = "proposed"
     """Waits for a second person."""
     RUNNING = "running"
@@ -29,36 +27,35 @@ class RunState(StrEnum):
 
 
 class Ended(StrEnum):
-    """Why a run ended before all of its items were taken up, though no person cancelled it."""
+    """The cause why a run ended before all of its items were taken up, though no person cancelled it."""
 
     RESTORED = "restored"
     BROKEN = "broken"
 
 
 def command_id_of(digest: str) -> str:
-    """Of the command that begins a selection's run, of its proposal, and of its cancellation: each comes once."""
+    """Makes the id of the command that begins a selection's run, of its proposal, and of its cancellation: each comes
+    once."""
     return digest[:COMMAND_ID_CHARS]
 
 
 def run_entity(digest: str) -> str:
-    """The entity of all commands about one selection."""
     return join_key("payhook", digest)
 
 
 def command_headers(command: Command) -> str:
-    """The ``headers`` of the row of a command about a run: the command itself."""
+    """Writes the command itself into the ``headers`` of its row."""
     return json.dumps({"run": command_tree(command)}, sort_keys=True, separators=(",", ":"))
 
 
 def command_of_row(row: JournalRow) -> Command:
-    """The inverse."""
     return command_of(json.loads(row.headers or "{}")["run"])
 
 
 @dataclass(frozen=True, slots=True)
 class PortionResult:
-    """How a run stands after a portion. ``upto``: the first turn that wasn't taken. ``over``: nothing more comes of any
-    of its items. ``ended``: why it doesn't go on, where no person said so."""
+    """The state of a run after a portion. ``upto``: the first place that wasn't taken. ``over``: nothing more comes of
+    any of its items. ``ended``: why it doesn't go on, where no person said so."""
 
     upto: int
     state: RunState
@@ -67,7 +64,7 @@ class PortionResult:
     ended: Ended | None = None
 
     def headers(self, before: str | None) -> str:
-        """The ``headers`` of its row: beside what is there ``before``."""
+        """Makes the ``headers`` of its row, with what is there ``before``."""
         reported = {
             "upto": self.upto,
             "state": self.state.value,
@@ -80,7 +77,6 @@ class PortionResult:
 
     @classmethod
     def of_headers(cls, headers: str | None) -> PortionResult:
-        """The inverse."""
         reported = json.loads(headers or "{}")["portion"]
         return cls(
             reported["upto"],

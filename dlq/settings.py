@@ -17,7 +17,7 @@ DLQ_PREFIX = "dlq."
 
 
 class DlqSettings(BaseModel):
-    """Where a stream's dead letters go, and how. Times in seconds."""
+    """The place of a stream's dead letters, and limits on operators' acts. Times in seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,7 +85,6 @@ class DlqSettings(BaseModel):
 
     @property
     def alone(self) -> AloneLimits:
-        """What one person may do by themselves in the whole stream."""
         return AloneLimits(
             self.alone_items_max,
             self.alone_amounts_minor_max,

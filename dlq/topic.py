@@ -41,7 +41,7 @@ class DlqTopicRefused(PayhookError):
 
 
 class DlqTopics:
-    """What a broker knows of dead-letter topics. ``kafka`` is for the commands in errors."""
+    """The dead-letter topics of a broker. ``kafka`` is for the commands in errors."""
 
     def __init__(self, client: AdminClient, kafka: KafkaSettings) -> None:
         self._client = client
@@ -94,7 +94,7 @@ class DlqTopics:
         return known is not None
 
     def _await_mark(self, topic: str) -> None:
-        """The controller has it first; a broker that is asked right afterwards may not know of it yet."""
+        """Waits until the asked broker knows the mark: the controller has it first."""
         for _ in range(KNOWN_TRIES_MAX):
             if self._mark(topic) != "false":
                 return
@@ -105,7 +105,7 @@ class DlqTopics:
         return len(known[topic].partitions) if topic in known else None
 
     def _mark(self, topic: str) -> str | None:
-        """The mark's value in the topic's configuration; None where the broker doesn't know the mark."""
+        """Reads the mark in the topic's configuration; None if the broker doesn't know the mark."""
         entries = described(self._client, topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
 

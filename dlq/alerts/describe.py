@@ -1,4 +1,4 @@
-"""What a notice says beside its rule's text: the most frequent cause, the amount, and the page that shows more."""
+"""Adds to a notice the most frequent cause, the amount, and the page that shows more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ Amounts = Mapping[str, int]
 
 
 def page_of_alert(rule: str, subject: str) -> str:
-    """Returns the path of the page that shows what an alert is about."""
     if rule in OF_DEAD:
         return f"/dlq?stream={quote(subject)}"
     if rule == "unknown":

@@ -22,8 +22,6 @@ CLEAR_S = 120.0
 
 
 class Kind(StrEnum):
-    """What a notice says of its alert."""
-
     FIRING = "firing"
     REPEAT = "repeat"
     RECOVERED = "recovered"
@@ -69,7 +67,7 @@ class Notice:
         return self.severity is Severity.CRITICAL
 
     def as_tree(self) -> dict[str, Any]:
-        """As receivers and the state file have it; times are RFC 3339 in UTC."""
+        """Returns the form that receivers and the state file have; times are RFC 3339 in UTC."""
         return {"id": self.notice_id, **tree_of(self)}
 
     def as_json(self) -> bytes:
@@ -87,7 +85,7 @@ class Notice:
 
 
 def tree_of(one: DataclassInstance) -> dict[str, Any]:
-    """A notice or an alert by its fields' names; times are RFC 3339 in UTC."""
+    """Returns a notice or an alert by its fields' names; times are RFC 3339 in UTC."""
     return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(one).items()}
 
 
@@ -101,7 +99,7 @@ def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str
 
 
 class State(StrEnum):
-    """Where an alert stands. What is fine is in no state: it isn't kept."""
+    """The state of an alert. A subject that is fine has no alert."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -109,7 +107,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Alert:
-    """One rule's alert on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
+    """An alert of one rule on one subject, from its condition's beginning to its end. Times are the wall's, UTC.
 
     ``clear_since``: since when its value has been low enough for it to be over. ``unknown``: the last look couldn't
     tell, and changes nothing. ``name`` is for receivers; ``text``, ``cause``, ``count`` and ``amounts`` are what its
@@ -137,7 +135,7 @@ class Alert:
 
 
 class Engine:
-    """All alerts. ``alerts`` are those that a state file remembers."""
+    """Keeps all alerts, and makes notices of readings. ``alerts`` are those that a state file remembers."""
 
     def __init__(self, rules: Mapping[str, Rule], alerts: Iterable[Alert] = ()) -> None:
         self._rules = rules
@@ -145,13 +143,12 @@ class Engine:
 
     @property
     def alerts(self) -> list[Alert]:
-        """Pending and firing ones, by rule and subject."""
+        """The pending and firing ones, by rule and subject."""
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
-        """The notices that these readings ask for. Of a subject that isn't read any more, because the settings don't
-        name it, nobody knows whether it is over.
-        """
+        """Makes the notices that these readings ask for. A subject that isn't read any more, because the settings don't
+        name it, ends as unwatched: nobody knows whether it is over."""
         notices: list[Notice] = []
         read: set[tuple[str, str]] = set()
         for reading in readings:
@@ -162,7 +159,6 @@ class Engine:
         return notices
 
     def describe(self, notice: Notice) -> None:
-        """Keeps what a notice says of its alert, for whoever looks at that."""
         alert = self._alerts.get((notice.rule, notice.subject))
         if alert is not None:
             alert.cause, alert.count, alert.amounts = notice.cause, notice.count, notice.amounts
@@ -196,7 +192,7 @@ class Engine:
         return [self._notice(alert, rule, Kind.FIRING, now, reading)]
 
     def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
-        """What can't be seen isn't reported as well."""
+        """Keeps an alert whose value can't be read, and repeats it; a subject without an alert gets none."""
         if alert is None:
             return []
         alert.unknown, alert.clear_since = True, None
@@ -208,7 +204,7 @@ class Engine:
         return [self._notice(alert, rule, Kind.REPEAT, now, reading)]
 
     def _unwatch(self, alert: Alert, now: datetime) -> list[Notice]:
-        """Of an alert that nobody was told of nobody is told that it isn't watched."""
+        """Ends an alert that isn't watched any more; one that never fired ends without a notice."""
         if alert.state is State.PENDING:
             return []
         return [self._notice(alert, self._rules[alert.rule], Kind.UNWATCHED, now)]
@@ -267,7 +263,7 @@ def _name(rule: str, subject: str, since: datetime) -> str:
 
 
 def _not_ahead(alert: Alert, now: datetime) -> None:
-    """After a clock that ran ahead was set back, nothing waits for it to get there again."""
+    """Moves times back to now after a clock that ran ahead was set back."""
     alert.since = min(alert.since, now)
     alert.sent_at = min(alert.sent_at, now) if alert.sent_at is not None else None
     alert.clear_since = min(alert.clear_since, now) if alert.clear_since is not None else None

@@ -56,17 +56,15 @@ UNKNOWN_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class LeftByRound:
-    """``report``: the file that the last round of a schedule left. ``every_s``: seconds from one round to the next; 0
-    where none is made by schedule.
-    """
+    """The report that a scheduled round leaves. ``every_s``: seconds from one round to the next; 0 if none is
+    scheduled."""
 
     report: Path
     every_s: float
 
     def done_at(self, now: datetime) -> datetime | None:
-        """When the last round that was done ended: its report names it (``since``), or is that round's own
-        (``ended_at``). None where that isn't known.
-        """
+        """Returns when the last round that was done ended: its report names it (``since``), or is that round's own
+        (``ended_at``). None if that isn't known."""
         said = read_said(self.report) or {}
         if "since" in said:
             return past_moment_of(said, "since", now)
@@ -75,7 +73,8 @@ class LeftByRound:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What is looked at. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its page's URL.
+    """The places that are observed. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its
+    page's URL.
 
     ``ready_url``: the receiver's readiness; empty: it isn't asked. ``rounds``: those that may be made by schedule, by
     the rule that watches each. ``disks``: places whose disks could fill up, by name. ``caught_up``: what providers' own
@@ -98,7 +97,7 @@ class Places:
 
 
 class Looking:
-    """One look after another. ``done_at``: of rounds by schedule, as the looks before a restart knew it."""
+    """Observes the stack again and again. ``done_at``: times of scheduled rounds that were known before a restart."""
 
     def __init__(
         self, places: Places, client: httpx2.Client, clock: Clock, done_at: Mapping[str, datetime] | None = None
@@ -111,7 +110,7 @@ class Looking:
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
     def look(self) -> Seen:
-        """What there is to see now; whatever fails is None in it, or missing."""
+        """Observes everything now; whatever fails is None in it, or missing."""
         now = self._clock.now()
         rounds = self._rounds(now)
         return Seen(
@@ -134,7 +133,7 @@ class Looking:
         )
 
     def _caught_up(self) -> Mapping[str, Mapping[str, Any]]:
-        """By source; nothing where no list was ever read, or another version wrote it down."""
+        """Reads the catch-up of each source; empty if no list was ever read, or another version wrote it."""
         said = None if self._places.caught_up is None else read_said(self._places.caught_up)
         sources = None if said is None else said.get("sources")
         if not isinstance(sources, dict):
@@ -142,7 +141,7 @@ class Looking:
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
-        """By file; a processor that runs where this process reads no files is asked."""
+        """Reads status files, and asks processors whose files this process can't read."""
         found = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
         for url in self._places.status_urls:
             wanted = [stream for stream, one in found.items() if one is None or one.get("state") == STANDBY]
@@ -151,7 +150,7 @@ class Looking:
         return found
 
     def _said_by(self, url: str) -> Mapping[str, Any]:
-        """What a processor says of its streams; nothing where it doesn't answer."""
+        """Asks a processor for the statuses of its streams; empty if it doesn't answer."""
         try:
             streams = self._client.get(url, timeout=ASK_TIMEOUT_S).raise_for_status().json()["streams"]
         except (httpx2.HTTPError, ValueError, KeyError, TypeError):
@@ -159,7 +158,7 @@ class Looking:
         return streams if isinstance(streams, dict) else {}
 
     def _rounds(self, now: datetime) -> dict[str, float | None]:
-        """Of those that are made: an alert on one that isn't made any more is over."""
+        """Measures the age of each scheduled round: an alert on a round that isn't scheduled any more is over."""
         return {
             rule: self._age_s(rule, left.done_at(now), now) / left.every_s
             for rule, left in self._places.rounds.items()
@@ -167,14 +166,12 @@ class Looking:
         }
 
     def _age_s(self, rule: str, done_at: datetime | None, now: datetime) -> float:
-        """Since the last round that was done, or since this began to look. None says nothing: the round failed, or its
-        report can't be read, or a clock that ran ahead wrote it.
-        """
+        """Measures the time since the last round that was done, or since observing began. ``done_at`` is None if the
+        round failed, its report can't be read, or a clock that ran ahead wrote it."""
         self._done_at[rule] = min(done_at or self._done_at[rule], now)
         return (now - self._done_at[rule]).total_seconds()
 
     def _broken(self) -> Mapping[str, int]:
-        """As last read: a file that can't be read says nothing of what was found."""
         said = None if self._places.verified is None else read_said(self._places.verified)
         if said is not None:
             with suppress(KeyError, TypeError):
@@ -200,7 +197,7 @@ class Looking:
 
 
 def disk_used(path: Path) -> float | None:
-    """The share of its disk that isn't free for a process that isn't root's; None where it can't be seen."""
+    """Returns the used share of its disk, without what only root may use; None if it can't be read."""
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -218,7 +215,8 @@ def _dead(stream: str, items: DeadItems) -> Dead | None:
 
 @dataclass(frozen=True, slots=True)
 class UnknownItem:
-    """``what`` isn't known of it. An undo has a ``pair``, without its sign, and is of ``entity_key``."""
+    """An unknown event. ``what`` isn't known of it. An undo has a ``pair``, without its sign, and is of
+    ``entity_key``."""
 
     decided_us: int
     what: str
@@ -238,7 +236,6 @@ class UnknownItems:
         """By the item's number."""
 
     def take(self, rows: pa.Table, part: Shard) -> None:
-        """The next rows."""
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
         came = pc.and_(pc.is_valid(rows["reason"]), pc.starts_with(pc.fill_null(rows["pair"], ""), "+"))
         # One that is unknown in these rows may be taken up again in them.
@@ -258,7 +255,6 @@ class UnknownItems:
                 self._settle(row["pair"][1:])
 
     def counts(self, now_us: int) -> dict[str, int]:
-        """By what isn't known."""
         day_us = 24 * 60 * MINUTE_US
         self._items = {
             item: one for item, one in self._items.items() if one.pair is not None or now_us - one.decided_us < day_us
@@ -308,7 +304,7 @@ class DeadItems(JournalFollower):
         self._unknown = UnknownItems()
 
     def read(self) -> Dead | None:
-        """As the journal is now; None while there is more of it to read than one look takes.
+        """Reads the journal as it is now; None while there is more of it than one look takes.
 
         :raises JournalBroken, DeltaError, OSError: it can't be read
         """
@@ -360,7 +356,8 @@ class DeadItems(JournalFollower):
                 del self._lives[item]
 
     def _rates(self, depth: int) -> tuple[Rate, ...]:
-        """Of whole minutes, the one of now included: a window is up to a minute longer than it says."""
+        """Computes rates over whole minutes, the current one included: a window is up to a minute longer than it
+        says."""
         now = self._clock.now()
         first = {window_s: to_micros(now - timedelta(seconds=window_s)) // MINUTE_US for window_s in WINDOWS}
         for counts in (self._died, self._closed):
@@ -377,7 +374,7 @@ def _sum_since(counts: Mapping[int, int], minute: int) -> int:
 
 
 class ReplicaWatch:
-    """Asks with each look. A topic's ``min.insync.replicas`` is asked for once: it changes by a person's hand."""
+    """Asks Kafka with each look. A topic's ``min.insync.replicas`` is asked for once: only people change it."""
 
     def __init__(self, client: AdminClient, topics: Collection[str]) -> None:
         self._client = client
@@ -385,7 +382,7 @@ class ReplicaWatch:
         self._min: dict[str, int] = {}
 
     def look(self) -> Replicas | None:
-        """None where Kafka doesn't say."""
+        """Counts the replicas; None if Kafka doesn't answer."""
         try:
             known = self._client.list_topics(timeout=ASK_TIMEOUT_S).topics
             there = {topic: known[topic].partitions for topic in self._topics if topic in known}

@@ -1,4 +1,4 @@
-"""Prometheus' rules, written from the table in `dlq.alerts.rules`: ``python -m dlq.alerts.prometheus`` (`make docs`).
+"""Writes Prometheus' rules from the table in `dlq.alerts.rules`: ``python -m dlq.alerts.prometheus`` (`make docs`).
 
 Beside the conditions that payhook looks at by itself there are some that only Prometheus can see.
 """
@@ -39,7 +39,7 @@ MISSED = 'payhook_sli_events_total{outcome=~"late|failed|unknown"}'
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What several rules and the dashboard ask for. Names: level:metric:operation."""
+    """A recording rule, for several rules and the dashboard. Names: level:metric:operation."""
 
     name: str
     expr: str
@@ -48,7 +48,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """One alert as the file has it. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
+    """An alerting rule. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
 
     group: str = OTHER_GROUP
     alert: str
@@ -62,7 +62,8 @@ class Alerting:
 
 
 def _share(some: str, every: str, by: str, window: str) -> str:
-    """``> 0`` leaves out what has no traffic: 0 / 0 is NaN, which no comparison meets and every plot breaks at."""
+    """Divides two rates; ``> 0`` leaves out what has no traffic: 0 / 0 is NaN, which no comparison meets and every plot
+    breaks at."""
     return f"{by}(rate({some}[{window}])) / ({by}(rate({every}[{window}])) > 0)"
 
 
@@ -210,7 +211,6 @@ ONLY_HERE = (
 
 
 def file_of(settings: AlertsSettings) -> str:
-    """Prometheus' rules file with the thresholds of these settings."""
     alerts = sorted([*map(alerting, rules(settings).values()), *ONLY_HERE], key=lambda one: one.group)
     lines = ["  - name: payhook-recording", "    rules:", *(line for one in RECORDED for line in _recorded(one))]
     for group, of_it in groupby(alerts, key=lambda one: one.group):
@@ -219,7 +219,6 @@ def file_of(settings: AlertsSettings) -> str:
 
 
 def alerting(rule: Rule) -> Alerting:
-    """A built-in rule as Prometheus has it."""
     also = f" and {rule.also}" if rule.also else ""
     return Alerting(
         group=GROUP_OF.get(rule.name, OTHER_GROUP),
@@ -263,7 +262,6 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """As YAML takes it whatever is in it."""
     return "'" + text.replace("'", "''") + "'"
 
 

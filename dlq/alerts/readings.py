@@ -1,4 +1,5 @@
-"""From what was seen to the rules' values. What can't be seen now is None: no news is neither good nor bad."""
+"""Turns observations into the rules' values. A value that can't be read now is None: no news is neither good nor
+bad."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ TRIES = ("applied", "ignored", "unknown", "retry", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """``oldest_at``: when the one that has been open for longest first died; a replay that fails doesn't reset it.
-    ``rates``: how fast they come and go, by window. ``unknown``: how many events are unknown (undos, and
-    others of the last day), by what of them isn't known."""
+    """The dead events of a journal. ``oldest_at``: when the one that has been open for longest first died; a replay
+    that fails doesn't reset it. ``rates``: how fast they come and go, by window. ``unknown``: how many events are
+    unknown (undos, and others of the last day), by what of them isn't known."""
 
     depth: int
     oldest_at: datetime | None
@@ -60,14 +61,18 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look. ``statuses``: each stream's word, None where it is missing or old; ``dead``: None where the journal
-    can't be read; ``samples``: of every process whose metrics answered; ``rounds``: what those that are made left,
-    by rule, None where that can't be read: of the newest good ``backup``, of the last ``maintenance`` and of the last
-    ``verification`` that was done the age, in times of what lies between two;
-    ``done_at``: when these were done last, as far as is known;
-    ``disks``: used share by place; ``memory``: used share here; ``subscribers``: of each that events are sent to, when
-    it answered 410, None where it didn't; ``caught_up``: what providers' own lists came to, by source; ``broken``:
-    invariants by stream that didn't hold when last looked at.
+    """An observation of the stack.
+
+    - ``statuses``: each stream's word, None where it is missing or old.
+    - ``dead``: None where the journal can't be read.
+    - ``samples``: of every process whose metrics answered.
+    - ``rounds``: by rule, the age of the newest good ``backup``, of the last ``maintenance`` and of the last
+      ``verification`` that was done, as a multiple of its interval; None where a report can't be read.
+    - ``done_at``: when these were done last, as far as is known.
+    - ``disks``: used share by place; ``memory``: used share here.
+    - ``broken``: invariants by stream that didn't hold when last verified.
+    - ``subscribers``: when each answered 410, None where it didn't.
+    - ``caught_up``: what providers' own lists came to, by source.
     """
 
     receiver_ready: bool | None = None
@@ -85,7 +90,7 @@ class Seen:
 
 
 def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
-    """Those of a process's metrics page that are wanted, by their names; each with the process as a label.
+    """Picks samples from a process's metrics page by their names; each gets the process as a label.
 
     :raises ValueError: it is no such page
     """
@@ -144,7 +149,6 @@ class Readings:
         self._silence = silence
 
     def of(self, seen: Seen, now: datetime, now_s: float) -> list[Reading]:
-        """Every rule's value on each of its subjects."""
         lags = {_lag_of(name): lag for name, status in seen.statuses.items() if (lag := _lag(status)) is not None}
         self._window.read(now_s, {**seen.samples, **lags})
         events = [*_dead(seen, now), *self._unknown(seen, now_s), *self._ready(seen), *self._streams(seen)]
@@ -152,7 +156,8 @@ class Readings:
         return [*events, self._redis(seen), *_of_the_house(seen), *self._at_the_door(seen)]
 
     def _unknown(self, seen: Seen, now_s: float) -> Iterator[Reading]:
-        """By what isn't known; None where a journal that can't be read may count it, 0 where none does any more."""
+        """Counts unknown events by what isn't known; None if an unreadable journal may count some, 0 if none does any
+        more."""
         counts = Counter[str]()
         for dead in seen.dead.values():
             counts.update({} if dead is None else dead.unknown)
@@ -171,7 +176,7 @@ class Readings:
                 yield Reading("unknown", what, 0.0)
 
     def _quiet(self, seen: Seen, now: datetime) -> Iterator[Reading]:
-        """Endpoints that take less than ever; None of all that are known while no receiver's page is there."""
+        """Finds endpoints that take less than ever; None for all known ones while no receiver's page is there."""
         if self._silence is None:
             return
         counters = _series(seen, "payhook_ingest_verified_total")
@@ -207,9 +212,8 @@ class Readings:
             yield Reading("slo_burn", stream, self._missed_share(seen, stream))
 
     def _waits(self, seen: Seen, now: datetime) -> Iterator[Reading]:
-        """Of each stream's downstreams, how long they have been down and have failed; None while the stream doesn't
-        say. What a status names no more is as usual again: a process that begins forgets those at rest.
-        """
+        """Measures how long each stream's downstreams have been down and have failed; None while the stream doesn't
+        say. A downstream that a status names no more is as usual again: a process that begins forgets those at rest."""
         for stream, status in seen.statuses.items():
             said = None if status is None else status.get("downstreams")
             known = self._downstreams.setdefault(stream, set())
@@ -230,7 +234,7 @@ class Readings:
             yield Reading("subscriber_failing", f"{SUBSCRIBER}{name}", lasted_s, "" if at is None else note)
 
     def _growing_lag(self, stream: str, lag: float | None) -> float | None:
-        """0 where the backlog shrinks: that is being dealt with."""
+        """Returns 0 if the backlog shrinks: that is being dealt with."""
         before = self._window.before(_lag_of(stream), self._window_s)
         if lag is None:
             return None
@@ -242,7 +246,8 @@ class Readings:
         return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
-        """What is missed now and over the last hour, whichever is less: a short dip has no one called.
+        """Compares the missed shares of now and of the last hour, and returns the smaller: a short dip has no one
+        called.
 
         The hour decides whether there are events enough, as in Prometheus' rule: few come in five minutes of a night.
         """
@@ -253,7 +258,7 @@ class Readings:
         return None if None in shares else min(share for share in shares if share is not None)
 
     def _redis(self, seen: Seen) -> Reading:
-        """The share of the claims that took longer than the bound, which is an edge of the histogram."""
+        """Measures the share of the claims that took longer than the bound, which is an edge of the histogram."""
         name = "payhook_redis_claim_seconds"
         claims = _series(seen, f"{name}_count")
         quick = [one for one in _series(seen, f"{name}_bucket") if float(_label(one, "le") or "nan") == SLOW_S]
@@ -267,9 +272,8 @@ class Readings:
         return Reading("redis_slow", "", 0.0 if is_known else None)
 
     def _at_the_door(self, seen: Seen) -> Iterator[Reading]:
-        """Of each provider's requests, those that were refused for their signature, and those about what its own API
-        doesn't know; 0 where they are few, None while no receiver's page is there to name providers.
-        """
+        """Measures for each provider the share of requests with a refused signature, and of those about what its own
+        API doesn't know; 0 where they are few, None while no receiver's page is there to name providers."""
         answers = _series(seen, "payhook_ingest_answers_total")
         self._providers |= {name for one in answers if (name := _label(one, "provider")) is not None}
         for provider in sorted(self._providers):
@@ -293,7 +297,7 @@ class Readings:
         *,
         counted_min: int = COUNTED_MIN,
     ) -> float | None:
-        """What was counted of ``some``; 0 where too little was counted, None where that isn't known."""
+        """Returns the share of ``some`` in ``every``; 0 if too little was counted, None if that isn't known."""
         over_s = self._window_s if seconds is None else seconds
         if not every:
             return None
@@ -304,7 +308,7 @@ class Readings:
 
 
 def _head_of_line(stream: str, status: Mapping[str, Any] | None) -> Reading:
-    """Whether a few events hold back most others, and the one that holds back most of them."""
+    """Tells whether a few events hold back most others, and names the one that holds back most of them."""
     heads = (status or {}).get("heads")
     if not isinstance(heads, Mapping):
         return Reading("head_of_line", stream, None)
@@ -313,7 +317,6 @@ def _head_of_line(stream: str, status: Mapping[str, Any] | None) -> Reading:
 
 
 def _why_not_ready(status: Mapping[str, Any] | None) -> str:
-    """What a stream's processor says itself, in its own words."""
     if status is None:
         return "its processor doesn't say how it is"
     return next((str(status[name]) for name in ("blocked", "why", "last_failure") if status.get(name)), "")
@@ -330,7 +333,6 @@ def _dead(seen: Seen, now: datetime) -> Iterator[Reading]:
 
 
 def _caught_up(seen: Seen, now: datetime) -> Iterator[Reading]:
-    """What providers' own lists of events came to, by source."""
     for source, said in seen.caught_up.items():
         since = moment_of(said, "since") if said.get("problem") else None
         problem = str(said.get("problem") or "")
@@ -340,7 +342,6 @@ def _caught_up(seen: Seen, now: datetime) -> Iterator[Reading]:
 
 
 def _of_the_house(seen: Seen) -> Iterator[Reading]:
-    """Disks, memory, what `payhook verify` found, what rounds by schedule left, Kafka's replicas."""
     for place, used in seen.disks.items():
         yield Reading("disk", place, used)
     everywhere = [value for (name, _), value in seen.samples.items() if name == "payhook_memory_used_ratio"]
@@ -362,23 +363,22 @@ class Window:
         self._readings: deque[tuple[float, Mapping[Series, float]]] = deque()
 
     def read(self, at_s: float, values: Mapping[Series, float]) -> None:
-        """One reading; a series that it lacks wasn't exposed this time."""
+        """Adds one reading; a series that it lacks wasn't exposed this time."""
         self._readings.append((at_s, values))
         while len(self._readings) > 2 and self._readings[1][0] <= at_s - self._seconds:
             self._readings.popleft()
 
     def spans(self, seconds: float) -> bool:
-        """Whether there are readings over so long."""
         return bool(self._readings) and self._readings[-1][0] - self._readings[0][0] >= seconds
 
     def covered(self, seconds: float) -> float:
-        """Seconds that `gained` of so long is over: less where there are no older readings."""
+        """Measures over how many seconds `gained` counts: fewer where there are no older readings."""
         since = self._readings[-1][0] - seconds if self._readings else 0.0
         begins = [at for at, _ in self._readings if at <= since] or [at for at, _ in self._readings]
         return self._readings[-1][0] - (begins[-1] if begins[-1] <= since else begins[0]) if begins else 0.0
 
     def gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
-        """What counters gained in the last ``seconds``, all of them together.
+        """Sums what counters gained in the last ``seconds``.
 
         :param among: their whole family: a reading that has any of it would have had a counter that isn't in it,
             so that a label that comes up late is counted from 0 on
@@ -387,27 +387,26 @@ class Window:
         return sum(_gained([values.get(one) for values in readings]) for one in some)
 
     def before(self, series: Series, seconds: float) -> float | None:
-        """A series' value so long ago; None where that isn't known."""
+        """Finds a series' value so long ago; None if it isn't known."""
         since = self._readings[-1][0] - seconds
         found = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
         return next(found, None)
 
     def _last(self, seconds: float) -> Iterator[Mapping[Series, float]]:
-        """The readings of so long, and the one before them."""
+        """Yields the readings of so long, and the one before them."""
         since = self._readings[-1][0] - seconds
         first = next((n for n, (at, _) in enumerate(self._readings) if at > since), len(self._readings) - 1)
         return (values for _, values in itertools.islice(self._readings, max(0, first - 1), None))
 
 
 def _gained(values: list[float | None]) -> float:
-    """Of one counter; one that began again is counted from 0 on."""
     known = [0.0 if value is None and not any(values[:at]) else value for at, value in enumerate(values)]
     steps = itertools.pairwise(value for value in known if value is not None)
     return sum(later - earlier if later >= earlier else later for earlier, later in steps)
 
 
 def _by_stream(values: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The sums over each stream's journals, by the stream's name; None where that of one isn't known.
+    """Sums the values of each stream's journals, by the stream's name; None if one journal's isn't known.
 
     What people have to do, and what is waiting, doesn't depend on how many journals there are.
     """
@@ -420,12 +419,11 @@ def _by_stream(values: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _stream_of(name: str) -> str:
-    """Returns the stream whose journal this is."""
     return stream_of(base_of(name), mode_of(name))
 
 
 def _rates_note(seen: Seen, stream: str, depth: int) -> str:
-    """How fast the dead events of all of a stream's journals come and go."""
+    """Says how fast the dead events of all of a stream's journals come and go."""
     rates = [dead.rates for name, dead in seen.dead.items() if dead is not None and _stream_of(name) == stream]
     return ", ".join(rate.sentence for rate in sum_rates(rates, depth))
 
@@ -439,7 +437,7 @@ def _age(at: datetime, now: datetime) -> float:
 
 
 def _lasted_s(downstream: Mapping[str, Any] | None, since: str, now: datetime) -> float | None:
-    """How long what a status says of a downstream has lasted; None where it says nothing."""
+    """Measures how long a downstream's state has lasted; None if the status says nothing."""
     if downstream is None:
         return None
     at = moment_of(downstream, since)
@@ -457,7 +455,7 @@ def _lag(status: Mapping[str, Any] | None) -> float | None:
 
 
 def _number(said: object) -> float | None:
-    """What a status says, where a number is wanted; None where it is something else."""
+    """Reads a number; None if the status has something else."""
     return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
 
 
@@ -466,7 +464,6 @@ def _lag_of(stream: str) -> Series:
 
 
 def _series(seen: Seen, name: str, **labels: str) -> list[Series]:
-    """Of all processes, those of a name that have these labels."""
     return [one for one in seen.samples if one[0] == name and labels.items() <= dict(one[1]).items()]
 
 

@@ -1,4 +1,5 @@
-"""Who gets notices: a webhook, or a command. Each is tried once and within its time; `dlq.alerts.watch` tries again."""
+"""Receivers of notices: webhooks and commands. Each is tried once and within its time; `dlq.alerts.watch` tries
+again."""
 
 from __future__ import annotations
 
@@ -30,8 +31,6 @@ STDERR_BYTES_MAX = 4_096
 
 
 class NotDelivered(PayhookError):
-    """A receiver didn't take a notice; it is tried again."""
-
     def __init__(self, receiver: str, problem: str) -> None:
         self.receiver = receiver
         self.problem = problem
@@ -39,11 +38,9 @@ class NotDelivered(PayhookError):
 
 
 class Receiver(Protocol):
-    """Somebody who gets notices."""
-
     @property
     def shown(self) -> str:
-        """Where it is, for people to read: without secrets."""
+        """The receiver's place, for people to read: without secrets."""
 
     def deliver(self, notice: Notice) -> None:
         """
@@ -130,7 +127,7 @@ class Command:
             raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
 
     def _run(self, notice: Notice) -> tuple[int, str]:
-        """Its exit code, and the first of its words.
+        """Runs the command; returns its exit code, and the first of its words.
 
         :raises OSError: it can't be started, or there is no room for its words
         """
@@ -157,7 +154,6 @@ class Command:
 
 
 def receivers(settings: AlertsSettings) -> dict[str, Receiver]:
-    """Everyone who gets notices, by name."""
     deliveries, tls = Deliveries(SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
         name: Webhook(name, one, deliveries, tls) if one.url else Command(name, one)
@@ -166,7 +162,7 @@ def receivers(settings: AlertsSettings) -> dict[str, Receiver]:
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    """The session that the command leads: it isn't waited for yet, so that the number is still its own."""
+    """Kills the session that the command leads: it isn't waited for yet, so that the number is still its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdin is not None:
@@ -176,5 +172,4 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 def _printable(text: str) -> str:
-    """One line of what another program said."""
     return "".join(one if one.isprintable() else " " for one in text)[:SAID_CHARS_MAX].strip()

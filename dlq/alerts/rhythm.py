@@ -1,4 +1,4 @@
-"""When a source of webhooks is quieter than it ever was at such an hour of the week.
+"""Finds sources of webhooks that are quieter than they ever were at such an hour of the week.
 
 A source's own past says what to expect: the counts of the same hours of earlier weeks. The least of them counts, also
 of an hour earlier or later, where clocks are changed twice a year. So a night, a weekend and a launch that is over are
@@ -28,7 +28,8 @@ SHARE_LEFT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """``since_slot``: the window's first slot. ``came`` of at least ``expected`` events that such a window has."""
+    """A window in which too little came. ``since_slot``: its first slot. ``came`` of at least ``expected`` events that
+    such a window has."""
 
     since_slot: int
     came: int
@@ -55,20 +56,18 @@ class Rhythm:
         return rhythm
 
     def add(self, slot: int, count: int) -> None:
-        """Counts events that came in a slot."""
         self.counts[slot] = self.counts.get(slot, 0) + count
         hour = slot // SLOTS_AN_HOUR
         self._sums[hour] = self._sums.get(hour, 0) + count
 
     def forget(self, now_slot: int) -> None:
-        """Drops what is older than the weeks that are compared."""
         oldest = now_slot - (WEEKS_MAX + 1) * WEEK - 2 * SLOTS_AN_HOUR
         self.counts = {slot: count for slot, count in self.counts.items() if slot >= oldest}
         self._sums = {hour: count for hour, count in self._sums.items() if hour >= oldest // SLOTS_AN_HOUR}
         self.begun = max(self.begun, oldest)
 
     def quiet(self, now_slot: int) -> Quiet | None:
-        """The shortest window before ``now_slot`` in which too little came; None where there is none."""
+        """Finds the shortest window before ``now_slot`` in which too little came."""
         for window in WINDOWS:
             since = now_slot - window
             expected = self._expected(since, window)
@@ -80,14 +79,14 @@ class Rhythm:
         return None
 
     def _expected(self, since: int, window: int) -> float | None:
-        """The least that such a window had in earlier weeks; None where fewer than two are known."""
+        """Finds the least that such a window had in earlier weeks; None if fewer than two are known."""
         weeks = [week for week in range(1, WEEKS_MAX + 1) if since - week * WEEK - SLOTS_AN_HOUR >= self.begun]
         if len(weeks) < WEEKS_MIN:
             return None
         return min(self._came(since - week * WEEK + shift, window) for week in weeks for shift in SHIFTS)
 
     def _came(self, since: int, window: int) -> int:
-        """Whole hours by their sums, what is before and after them by slots."""
+        """Sums whole hours by their sums, and what is before and after them by slots."""
         until = since + window
         first, last = -(-since // SLOTS_AN_HOUR), until // SLOTS_AN_HOUR
         if first >= last:
@@ -99,7 +98,7 @@ class Rhythm:
 
 
 def _poisson_cdf(count: int, mean: float) -> float:
-    """The chance of at most so many events where ``mean`` are expected; without a loop over large counts."""
+    """Returns the chance of at most so many events where ``mean`` are expected; without a loop over large counts."""
     if mean > 200:
         return 0.5 * math.erfc((mean - count - 0.5) / math.sqrt(2 * mean))
     term = total = math.exp(-mean)

@@ -68,7 +68,7 @@ DAY_S = 24 * 3_600.0
 
 
 class Severity(StrEnum):
-    """How much it matters: a receiver may want the critical ones alone."""
+    """The weight of an alert: a receiver may want the critical ones alone."""
 
     WARNING = "warning"
     CRITICAL = "critical"
@@ -76,7 +76,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a value is shown to people: by ``shown`` here, by a filter of Prometheus' there."""
+    """How a value is shown to people: by ``shown`` here, by a filter in Prometheus."""
 
     shown: Callable[[float], str]
     filter: str = "humanize"
@@ -90,7 +90,7 @@ DURATION = Unit(lambda s: f"{s / HOUR_S:,.1f} h" if s >= HOUR_S else f"{s:,.0f} 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
+    """A condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
     It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`). While
     it lasts it is told again every ``repeat_s``.
@@ -118,7 +118,6 @@ class Rule:
 
     @property
     def anchor(self) -> str:
-        """Its place in docs/runbook.md."""
         return f"alert-{self.name}"
 
     @property
@@ -130,16 +129,15 @@ class Rule:
 
 
 def sum_by_stream(expr: str) -> str:
-    """An expression by stream, of which each journal has a name of its own (``ledger.1``), summed over them."""
+    """Sums an expression over a stream's journals, which have names of their own (``ledger.1``)."""
     by_whole = f'sum by (whole) (label_replace({expr}, "whole", "$1", "stream", "([^.]+).*"))'
     return f'sum by (stream) (label_replace({by_whole}, "stream", "$1", "whole", "(.+)"))'
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a rule's value is now. ``subject`` is a stream's name, or empty; None: it can't be known now. ``note``: what
-    a notice says behind the rule's text. ``cause``: why it is so, as far as that was seen.
-    """
+    """A rule's value now. ``subject`` is a stream's name, or empty; ``value`` None: it can't be known now. ``note``:
+    what a notice adds to the rule's text. ``cause``: why it is so, as far as that was seen."""
 
     rule: str
     subject: str
@@ -149,7 +147,6 @@ class Reading:
 
 
 def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
-    """Every rule by its name, with its thresholds as they are set."""
     late = BURN_FAST * ALLOWED_SHARE
     every = (
         Rule(
@@ -323,7 +320,6 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
 
 
 def _of_providers() -> tuple[Rule, ...]:
-    """What providers generate and don't deliver."""
     return (
         Rule(
             name="quiet",
@@ -367,7 +363,6 @@ def _of_providers() -> tuple[Rule, ...]:
 
 
 def _of_the_house() -> tuple[Rule, ...]:
-    """What surrounds the events: machines, Kafka's brokers, the rounds over the lake, and who knocks at the door."""
     return (
         Rule(
             name="disk",

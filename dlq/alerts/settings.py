@@ -13,7 +13,8 @@ RECEIVERS_MAX = 16
 
 
 class ReceiverSettings(Allowance):
-    """One receiver: a webhook (``url``), and what it may be that others may not; or a command. Never both."""
+    """Settings of one receiver: a webhook (``url``), and what it may be that others may not; or a command. Never
+    both."""
 
     url: str = Field("", description="webhook that gets each notice as a JSON POST; https unless http is set")
     command: tuple[str, ...] = Field(
@@ -33,7 +34,7 @@ class ReceiverSettings(Allowance):
         return self
 
     def _check_url(self) -> None:
-        """What can be seen before anything is sent; where it leads is checked with each request."""
+        """Checks what a URL shows before anything is sent; each request checks its address."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("https", *(["http"] if self.http else [])) or not parts.hostname:
             raise ValueError("url: https://HOST/… is wanted, or http://HOST/… where http is set")

@@ -1,4 +1,5 @@
-"""Which sources of webhooks have fallen silent: counts what receivers' counters gain, and keeps it over restarts."""
+"""Notices sources of webhooks that have fallen silent: counts what receivers' counters gain, and keeps it over
+restarts."""
 
 from __future__ import annotations
 
@@ -30,11 +31,10 @@ class Silence:
 
     @property
     def sources(self) -> list[str]:
-        """All that are known."""
         return sorted(self._rhythms)
 
     def look(self, gained: Mapping[str, Mapping[object, float]], now: datetime) -> dict[str, Quiet | None]:
-        """Takes the counters as they are now; what each known source lacks, None where nothing is unusual.
+        """Takes the counters as they are now; returns what each known source lacks, None if nothing is unusual.
 
         :param gained: by source, each receiver's counter
         """
@@ -67,7 +67,7 @@ class Silence:
 
 
 def _read(file: Path) -> dict[str, Rhythm]:
-    """What was kept; nothing where another version wrote it, or nothing can be read."""
+    """Reads the kept counts; empty if another version wrote them, or they can't be read."""
     said = read_said(file)
     if said is None or said.get("slot_s") != SLOT_S:
         return {}

@@ -1,4 +1,4 @@
-"""What fires now, and whether anybody looks: read from what the alerts' process remembers."""
+"""Shows what fires now, and whether the alerts' process still looks: read from what that process remembers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STALE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class FiringAlert:
-    """One alert that fires. ``id`` stays the same for as long as it does; ``unknown``: its value can't be seen now.
+    """A firing alert. ``id`` stays the same for as long as it fires; ``unknown``: its value can't be seen now.
 
     ``cause``, ``count`` and ``amounts`` (by currency, in minor units) are those of its last notice. ``page``: the path
     of the page that shows more.
@@ -45,9 +45,8 @@ class FiringAlert:
 
 @dataclass(frozen=True, slots=True)
 class AlertsStanding:
-    """``looks``: the alerts' process has looked lately; else ``firing`` is as of ``looked_at``. ``is_off``: the
-    settings ask for no look. Critical alerts come first, then the oldest.
-    """
+    """The alerts that fire. ``looks``: the alerts' process has looked lately; else ``firing`` is as of ``looked_at``.
+    ``is_off``: the settings ask for no look. Critical alerts come first, then the oldest."""
 
     looks: bool = False
     looked_at: datetime | None = None
@@ -56,7 +55,7 @@ class AlertsStanding:
 
 
 def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsStanding:
-    """As `run/alerts.json` has it; nothing where that isn't there or can't be read."""
+    """Reads `run/alerts.json`; empty if it isn't there or can't be read."""
     known, every = read_state(file), rules(settings)
     firing = [
         FiringAlert(
@@ -83,7 +82,6 @@ def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsS
 
 
 def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> bool:
-    """Whether the alerts' process has looked lately."""
     if known.at is None:
         return False
     return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)

@@ -1,5 +1,5 @@
-"""The loop: looks, decides which notices go out, remembers and delivers them, and shows all of it in metrics. It runs
-whatever else is down.
+"""The alerts' loop: looks, decides which notices go out, remembers and delivers them, and shows all of it in metrics.
+It runs whatever else is down.
 
 What it remembers over a restart is one JSON file, replaced whole, which only the alerts' own process writes. Notices on
 their way wait in a queue for each receiver, bounded however long it is down; each has a thread of its own at a time.
@@ -42,7 +42,7 @@ RETRY_S_MAX = 300.0
 
 
 class Watch:
-    """All alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
+    """The alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
 
     ``under_way``: the delivery to each receiver, or its last one. No look and no other receiver waits for one.
     """
@@ -87,9 +87,8 @@ class Watch:
         self.under_way: dict[str, Future[None]] = {}
 
     def step(self) -> None:
-        """One look, and the notices that it asks for, which are on their way when this returns. A notice is on disk
-        before it is delivered: none is lost, one may come twice, under the same id.
-        """
+        """Looks once, and begins to deliver the notices that the look asks for. A notice is on disk before it is
+        delivered: none is lost, one may come twice, under the same id."""
         now = self._clock.now()
         seen = self._look()
         with self._lock:
@@ -109,12 +108,13 @@ class Watch:
         return described
 
     def close(self) -> None:
-        """Waits for the notices that are being delivered; what is behind them stays in the file."""
+        """Waits for the notices that are being delivered; the others stay in the file."""
         self._closing.set()
         self._pool.shutdown(wait=True)
 
     def _begin_deliveries(self) -> None:
-        """One a receiver, which takes up whatever comes while it is under way. A receiver's bug is raised here."""
+        """Begins a delivery to each receiver that has none under way; a delivery takes up whatever comes meanwhile. A
+        receiver's bug is raised here."""
         for name in self.queues:
             before = self.under_way.get(name)
             if before is not None and not before.done():
@@ -124,7 +124,6 @@ class Watch:
             self.under_way[name] = self._pool.submit(self._deliver, name)
 
     def _deliver(self, name: str) -> None:
-        """Tells a receiver what is due, until it refuses one."""
         while not self._closing.is_set():
             with self._lock:
                 due = self.queues[name].due(self._clock.monotonic())
@@ -166,7 +165,7 @@ class Watch:
 
 @dataclass(slots=True)
 class Queue:
-    """What one receiver is still to get: of each rule and subject the newest notice, which replaces an older one.
+    """The notices that wait for one receiver: for each rule and subject the newest, which replaces an older one.
 
     ``only_critical``: it gets no others. ``failures`` in a row; nothing is tried before ``next_at`` (monotonic
     seconds). ``problem``: why the last try failed.
@@ -179,7 +178,6 @@ class Queue:
     problem: str | None = None
 
     def add(self, notices: Iterable[Notice]) -> None:
-        """Those of them that are for this receiver."""
         for notice in notices:
             if notice.is_critical or not self.only_critical:
                 key = (notice.rule, notice.subject)
@@ -189,18 +187,18 @@ class Queue:
                     del self.waiting[next(iter(self.waiting))]
 
     def due(self, now_s: float) -> list[Notice]:
-        """Oldest first; nothing while it is being left alone."""
+        """Lists waiting notices, the oldest first; none before ``next_at``."""
         return list(self.waiting.values()) if now_s >= self.next_at else []
 
     def taken(self, notice: Notice) -> None:
-        """The receiver has it; a newer word that came meanwhile stays."""
+        """Removes a notice that the receiver has; a newer one that came meanwhile stays."""
         key = (notice.rule, notice.subject)
         if self.waiting.get(key) == notice:
             del self.waiting[key]
         self.failures, self.next_at, self.problem = 0, 0.0, None
 
     def refused(self, problem: str, now_s: float) -> None:
-        """The receiver didn't take one: the others wait too."""
+        """Puts off all notices after the receiver didn't take one."""
         self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
         self.failures += 1
         self.problem = problem
@@ -208,9 +206,8 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """``at``: when it was written, None where there is nothing. ``problems``: by receiver, why its last try failed.
-    ``done_at``: as `Seen` has it.
-    """
+    """The alerts' state over a restart. ``at``: when it was written, None where there is nothing. ``problems``: by
+    receiver, why its last try failed. ``done_at``: as `Seen` has it."""
 
     at: datetime | None = None
     alerts: Sequence[Alert] = ()
@@ -221,7 +218,7 @@ class Remembered:
 
 
 def read_state(file: Path) -> Remembered:
-    """What was remembered; nothing where the file isn't there or can't be read: alerts then begin again."""
+    """Reads the remembered state; empty if the file isn't there or can't be read: alerts then begin again."""
     try:
         tree = json.loads(file.read_text("utf-8"))
         if tree["version"] != VERSION:
@@ -301,8 +298,6 @@ is gone, isn't a number (``NaN > 0`` is false), or is 0. What was never seen is 
 
 
 class AlertMetrics:
-    """One set a process, in a registry of its own."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.registry = CollectorRegistry()
@@ -314,7 +309,6 @@ class AlertMetrics:
         add_process(self.registry)
 
     def update(self, watch: Watch) -> None:
-        """After each look."""
         self._gauges["payhook_alerts_looked_timestamp_seconds"].set((self._clock.now() - EPOCH).total_seconds())
         known = {alert.key: alert.value for alert in watch.engine.alerts}
         for reading in watch.last:
@@ -332,7 +326,7 @@ class AlertMetrics:
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
 
     def _fire(self, firing: set[tuple[str, str]]) -> None:
-        """What goes on firing is never gone from the page, whenever that is read."""
+        """Shows the firing alerts; one that goes on firing is never gone from the page."""
         shown = self._gauges["payhook_alert_firing"]
         for alert in firing:
             shown.labels(*alert).set(1)

@@ -40,9 +40,8 @@ class _Unpriced(NamedTuple):
 
 
 class Prices:
-    """Gives items that died their amounts, the oldest first, each once. They are read from bodies: a row that booked
-    nothing has none.
-    """
+    """Fills in the amounts of items that died, the oldest first, each once. They are read from bodies: a row that
+    booked nothing has none."""
 
     def __init__(self, file: IndexFile, payloads: Payloads, amounts: Amounts) -> None:
         self._file = file
@@ -50,7 +49,7 @@ class Prices:
         self._amounts = amounts
 
     def fill(self) -> None:
-        """Some that have none yet.
+        """Fills in amounts of some items that have none yet.
 
         :raises JournalBroken: the bodies can't be read
         :raises DeadLetterIndexUnreadable: the index's file can't be written
@@ -116,7 +115,7 @@ class DeadLetterIndex:
         self._context = Context(Path(journal).name, self._file, str(journal), payloads)
 
     def follow(self) -> Followed:
-        """Takes in what the journal has gained since; an index that isn't of this journal's history begins again.
+        """Takes in what the journal has gained; an index that isn't of this journal's history begins again.
 
         Of one that began again amounts come some thousands a call (`Prices`).
 
@@ -129,41 +128,39 @@ class DeadLetterIndex:
         return followed
 
     def page(self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST) -> Page:
-        """Some items; ``cursor`` is `Page.next` of the page before.
+        """Lists some items; ``cursor`` is `Page.next` of the page before.
 
         :raises FilterInvalid: cursor or limit can't be one
         """
         return read_page(self._file, wanted, cursor, limit, sort)
 
     def seen(self, wanted: Filter) -> Iterator[Seen]:
-        """Number and last row of every item that matches, as of one moment: what a selection freezes.
+        """Yields number and last row of every item that matches, as of one moment, for a selection to freeze.
 
         Made for ``executemany`` of another file. Take it to its end, or close it.
         """
         return read_seen(self._file, wanted)
 
     def stats(self, wanted: Filter | None = None) -> Stats:
-        """What the items come to now."""
         with self._file.reading() as connection:
             return read_stats(connection, wanted or Filter(), self._clock.now(), self.ages)
 
     def rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
-        """How fast the items come and go now: a small part of `stats`."""
+        """Computes how fast the items come and go now: a small part of `stats`."""
         with self._file.reading() as connection:
             return read_rates(connection, wanted or Filter(), self._clock.now())
 
     def amounts(self) -> dict[str, int]:
-        """What open items come to by currency, in minor units, as far as their amounts are known."""
+        """Sums open items by currency, in minor units, as far as their amounts are known."""
         with self._file.reading() as connection:
             return read_amounts(connection)
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[Group]:
-        """Items by their error's fingerprint, the largest group first."""
         with self._file.reading() as connection:
             return read_groups(connection, wanted or Filter(), limit)
 
     def item(self, item_seq: int) -> ItemStory:
-        """One item with its whole context, whether it is open or not.
+        """Reads an item with its whole context, whether it is open or not.
 
         :raises ItemUnknown: no row has this number
         :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies

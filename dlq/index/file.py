@@ -59,8 +59,6 @@ TABLES = (
 
 
 class DeadLetterIndexUnreadable(PayhookError):
-    """The index's file can't be used now."""
-
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
@@ -68,7 +66,7 @@ class DeadLetterIndexUnreadable(PayhookError):
 
 
 class IndexFile:
-    """Where the tables are. ``folder`` holds nothing else, and may be deleted at any time."""
+    """The file with the tables. ``folder`` holds nothing else, and may be deleted at any time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -76,7 +74,7 @@ class IndexFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One moment of the index: what others write meanwhile isn't seen.
+        """Opens a reading transaction: what others write meanwhile isn't seen.
 
         :raises DeadLetterIndexUnreadable: it can't be read
         """
@@ -89,7 +87,7 @@ class IndexFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """All of it, or nothing; others wait.
+        """Opens a writing transaction; others wait.
 
         :raises DeadLetterIndexUnreadable: it can't be written
         """
@@ -103,7 +101,6 @@ class IndexFile:
             connection.commit()
 
     def remove(self) -> None:
-        """Takes a damaged file away, with what belongs to it."""
         with self._alone():
             for suffix in ("", "-wal", "-shm", "-journal"):
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
@@ -148,7 +145,7 @@ class IndexFile:
             connection.commit()
 
     def _make(self) -> None:
-        """A file without tables. What a deleted one left behind would be taken for its own."""
+        """Makes a file without tables. The remains of a deleted one would be taken for its own."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
             if not self.path.exists():
@@ -172,7 +169,6 @@ class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
 
 
 def entries(connection: sqlite3.Connection, rest: str = "", values: Sequence[object] = ()) -> Iterator[Entry]:
-    """The items that the rest of a query picks, in its order."""
     return (Entry(*one) for one in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
 
 
@@ -191,7 +187,6 @@ def _layout_of(connection: sqlite3.Connection) -> int:
 
 
 def is_damage(failed: sqlite3.DatabaseError) -> bool:
-    """Whether the file's content is wrong, and not what is around it."""
     code = getattr(failed, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _CORRUPT
 

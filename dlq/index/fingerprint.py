@@ -1,4 +1,5 @@
-"""Which errors have one cause: an error's class, code, message without what differs from event to event, and place.
+"""Tells which errors have one cause, by an error's class, code, place, and message without what differs from event to
+event.
 
 A message is masked from its clearest parts to its least clear ones. What has a digit in it is taken for an id or a
 number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
@@ -89,7 +90,7 @@ _SWITCHES_SHARE = 0.27
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What errors of one fingerprint have in common. ``shape``: the message with ``<id>`` and the like in it.
+    """The cause of all errors with one fingerprint. ``shape``: the message with ``<id>`` and the like in it.
 
     ``place``: file and function of the innermost frame that isn't a library's; None where there is no stack.
     """
@@ -102,14 +103,13 @@ class Cause:
 
 
 def cause_of(error_class: str, error_code: str | None, message: str | None, stack: str | None) -> Cause:
-    """The cause of an error as the journal keeps it."""
     shape = shape_of(message or "", names_code=error_class in CODE_NAMING)
     place = place_of(stack) if stack else None
     return _cause(error_class, error_code, shape, place)
 
 
 def shape_of(message: str, *, names_code: bool = False) -> str:
-    """A message with what differs from event to event masked, cut to `SHAPE_CHARS_MAX`."""
+    """Masks what differs from event to event in a message, and cuts it to `SHAPE_CHARS_MAX`."""
     text = " ".join(message[:READ_CHARS_MAX].replace(_KEPT, " ").split())
     if "://" in text:
         text = _URL.sub(r"<url \2>", text)
@@ -126,7 +126,7 @@ def shape_of(message: str, *, names_code: bool = False) -> str:
 
 
 def place_of(stack: str) -> str | None:
-    """File and function of the innermost own frame of the last error in a printed stack."""
+    """Finds file and function of the innermost own frame of the last error in a printed stack."""
     frames = _FRAME.findall(stack, max(stack.rfind(_TRACEBACK), 0))
     own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
     if not (own or frames):
@@ -143,7 +143,7 @@ def _cause(error_class: str, error_code: str | None, shape: str, place: str | No
 
 
 def _take_names(text: str) -> tuple[str, Iterator[str]]:
-    """The text with a mark in place of each name that stays, and the names in their order."""
+    """Puts a mark in place of each name that stays; returns the text, and the names in their order."""
     names: list[tuple[int, int, str]] = []
     for found in _NAMED.finditer(text):
         group = "quoted" if found["name"] is None else "name"
@@ -160,7 +160,6 @@ def _take_names(text: str) -> tuple[str, Iterator[str]]:
 
 
 def _name_kept(name: str, noun: str) -> str | None:
-    """A name as it stays; None where it is masked like any other word."""
     is_quoted = _QUOTE.match(name) is not None
     if not is_quoted and not _DIGIT.search(name):
         return None
@@ -177,7 +176,6 @@ def _code_name(found: re.Match[str]) -> str:
 
 
 def _outside_of_masks(text: str, mask: Callable[[str], str]) -> str:
-    """Masks what no earlier step has masked."""
     parts, at = [], 0
     for found in re.finditer(r"<(?:url [^>]*|[a-z]+)>", text):
         parts += [mask(text[at : found.start()]), found[0]]
@@ -215,7 +213,7 @@ def _mask_word(found: re.Match[str]) -> str:
 
 
 def _is_random(word: str) -> bool:
-    """Whether it is an id without a digit: hex, ``cus_QwErTyUiOp``, or long with many changes of case."""
+    """Tells whether a word is an id without a digit: hex, ``cus_QwErTyUiOp``, or long with many changes of case."""
     if prefixed := _PREFIXED.fullmatch(word):
         return _SWITCH.search(prefixed[1]) is not None
     if not _RANDOM.fullmatch(word):

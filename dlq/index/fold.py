@@ -1,4 +1,4 @@
-"""An item's rows, one after the other, become what the index says of it."""
+"""Folds an item's rows, one after the other, into its entry in the index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, De
 
 
 class Row(OfEntity, Protocol):
-    """A journal row as `ROW_COLUMNS` tell it."""
+    """A journal row with the columns `ROW_COLUMNS`."""
 
     def __getattr__(self, name: str) -> Any: ...
 
@@ -45,12 +45,13 @@ class Folded:
 
 
 def is_command(row: Row) -> bool:
-    """Whether it is a command's own row: no item."""
+    """Tells whether it is a command's own row: no item."""
     return bool(row.first) and row.decision in _COMMANDS
 
 
 def fold(before: Entry | None, row: Row) -> Folded:
-    """The item after ``row``; ``before`` is None where nothing is known of it. Rows come in the order of their seq."""
+    """Folds ``row`` into its item; ``before`` is None if nothing is known of it. Rows come in the order of their
+    seq."""
     entry = _begun(row) if before is None else Entry(*values(before))
     decision = Decision(row.decision)
     life = life_after(None if before is None else _life_of(before), decision, row.decided_at)
@@ -85,7 +86,7 @@ def _begun(row: Row) -> Entry:
 
 
 def _name(entry: Entry, row: Row) -> None:
-    """Poison that a mended adapter can read has its real identity from then on."""
+    """Takes the row's identity: poison that a mended adapter can read has its real one from then on."""
     entry.event_key, entry.entity_key, entry.event_type = row.event_key, row.entity_key, row.event_type
     entry.account = row.account
     if row.event_type == POISON_TYPE or row.event_key is None:
@@ -106,7 +107,7 @@ def _take_error(entry: Entry, row: Row) -> Cause:
 
 
 def _take_amount(entry: Entry, postings: str) -> None:
-    """The amount of its booking: each line of one has the same."""
+    """Takes the amount of its booking: each line of one has the same."""
     lines = postings_from_json(postings)
     if lines:
         money = lines[0].money
@@ -122,7 +123,7 @@ _CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
 
 
 def _life_of(entry: Entry) -> Life[int]:
-    """Of what closed an item only what people ordered is distinguished."""
+    """Makes the life of an entry. Among the causes that closed an item it distinguishes only people's acts."""
     return Life(
         decision=Decision(entry.decision),
         is_open=entry.state in OPEN_STATES,

@@ -1,4 +1,4 @@
-"""The index follows its stream's journal by seq: a window of rows a transaction, from its own mark.
+"""Follows a stream's journal by seq: takes a window of rows in a transaction, from the index's own mark on.
 
 Any number of processes may follow at once: a window is read without a lock, and counts only if the mark is
 still where it was when reading began.
@@ -49,7 +49,7 @@ _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 
 class _Mark(NamedTuple):
-    """Up to which row of which journal the index goes, and whose items it holds (`core.routing.Shard`)."""
+    """The last row of a journal that the index reflects, and the part whose items it holds (`core.routing.Shard`)."""
 
     table_id: str | None
     seq: int
@@ -60,7 +60,7 @@ class _Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """``rows``: of the journal that this call took in; ``seq``: the last one that the index reflects."""
+    """The result of following. ``rows``: how many this call took in; ``seq``: the last row that the index reflects."""
 
     rows: int
     seq: int
@@ -174,7 +174,8 @@ class FollowingIndex(JournalFollower):
 
 
 def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
-    """The rows that leave something open or end it, some at a time, and up to which row the index goes with them.
+    """Picks the rows that leave something open or end it, some at a time; says up to which row the index goes with
+    them.
 
     Those that settle their event at once are nothing to the index.
     """
@@ -216,12 +217,10 @@ def _begins(row: Row) -> bool:
 
 
 def _keep(connection: sqlite3.Connection, part: Shard) -> None:
-    """Takes the items out that aren't of this part, within the transaction."""
     _change(connection, [entry for entry in entries(connection) if not decides(part, entry)], [])
 
 
 def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
-    """The items that are there, in no order."""
     seqs = list(item_seqs)
     for begin in range(0, len(seqs), SEQS_PER_QUERY):
         some = seqs[begin : begin + SEQS_PER_QUERY]
@@ -234,7 +233,6 @@ _OPENING = frozenset({Decision.DEAD, Decision.RETRY, Decision.PARKED, Decision.R
 
 
 def cube_place(entry: Entry) -> tuple[Any, ...]:
-    """Where the item is counted: `CUBE_COLUMNS`."""
     return (
         str(entry.state),
         int(entry.first_dead_at is not None),
@@ -250,7 +248,6 @@ def cube_place(entry: Entry) -> tuple[Any, ...]:
 
 
 def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequence[Entry]) -> None:
-    """Puts items in the place of what was there, and counts them."""
     kept = {entry.item_seq for entry in after}
     gone = [(entry.item_seq,) for entry in before if entry.item_seq not in kept]
     connection.executemany("DELETE FROM items WHERE item_seq = ?", gone)
@@ -269,7 +266,6 @@ def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequ
 
 
 def records(table: pa.Table) -> Iterator[Row]:
-    """Rows of a table of `ROW_COLUMNS`."""
     columns = [_plain(table[name]) for name in ROW_COLUMNS]
     return (_Record(*values) for values in zip(*columns, strict=True))
 

@@ -1,4 +1,4 @@
-"""A dead or waiting item: one row of the index's table, and what the API, the pages and the command line show."""
+"""Dead and waiting items: rows of the index's table, and what the API, the pages and the command line show."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from dlq.command import Target
 
 
 class ItemState(StrEnum):
-    """Where an item stands."""
-
     OPEN = "open"
     """Dead: it waits for a person."""
     WAITING = "waiting"
@@ -42,7 +40,7 @@ NOT_HELD_STATES = frozenset({ItemState.IGNORED, ItemState.UNKNOWN, ItemState.SET
 
 
 class Mark(StrEnum):
-    """What can't simply be tried again."""
+    """A mark on an item that can't simply be tried again."""
 
     POISON = "poison"
     """Its bytes can't be read, so that it has no identity."""
@@ -52,7 +50,7 @@ class Mark(StrEnum):
 
 @dataclass(slots=True)
 class Entry:
-    """One row of the table ``items``, column by column; times in microseconds since 1970, UTC."""
+    """A row of the table ``items``, column by column; times in microseconds since 1970, UTC."""
 
     item_seq: int
     seen_seq: int
@@ -99,7 +97,7 @@ values: Callable[[Entry], tuple[Any, ...]] = attrgetter(*COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One dead or waiting item. Times are UTC. These fields are its JSON too: more are added, none is renamed.
+    """A dead or waiting item. Times are UTC. These fields are its JSON too: more are added, none is renamed.
 
     ``seen_seq`` is the seq of its last row and ``seen_hash`` the beginning of that row's hash: a command names both.
     ``attempts``: tries in its latest round. ``since``: when it died first; while it never died, when it was first
@@ -147,12 +145,10 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What people and commands call it."""
         return str(self.item_seq)
 
     @property
     def target(self) -> Target:
-        """The item as it was seen: what a command names."""
         return Target(self.item_seq, self.seen_seq, self.seen_hash)
 
     @property
@@ -173,7 +169,6 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def item_of(entry: Entry) -> Item:
-    """The item of a row of the table."""
     found: dict[str, Any] = {"decimals": None if entry.currency is None else decimals_of(entry.currency)}
     for field in fields(Item):
         if field.name not in found:
@@ -184,7 +179,7 @@ def item_of(entry: Entry) -> Item:
 
 
 class Seen(NamedTuple):
-    """What a frozen selection keeps of an item. The amount is in minor units."""
+    """An item as a frozen selection keeps it. The amount is in minor units."""
 
     item_seq: int
     seen_seq: int

@@ -1,4 +1,4 @@
-"""Several journals' lists of dead items as one: each item is in one of the lists (`dlq.index.follow`)."""
+"""Joins several journals' lists of dead items: each item is in one of the lists (`dlq.index.follow`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ STREAM_MARK = ":"
 
 
 def name_in(stream: str, item_seq: int) -> str:
-    """An item's name where several journals are looked at."""
     return f"{stream}{STREAM_MARK}{item_seq}"
 
 
@@ -49,7 +48,7 @@ class JoinedGroup(Group):
 
 @dataclass(frozen=True, slots=True)
 class JoinedPage:
-    """As `dlq.index.Page`, of all lists. ``seqs``: by stream, the journal's row up to which its index goes."""
+    """A page of all lists, as `dlq.index.Page`. ``seqs``: by stream, the journal's row up to which its index goes."""
 
     items: tuple[JoinedItem, ...]
     next: str | None
@@ -66,7 +65,7 @@ class JoinedIndex:
     def page(
         self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST
     ) -> JoinedPage:
-        """Some items in their order. A cursor is the indexes' own, one after the other.
+        """Lists some items in their order. A cursor is the indexes' own, one after the other.
 
         :raises FilterInvalid: cursor or limit can't be one
         """
@@ -85,7 +84,7 @@ class JoinedIndex:
         )
 
     def stats(self, wanted: Filter | None = None) -> Stats:
-        """What the items come to now. ``seq`` is the sum of all; of ``by_*`` each index names its largest."""
+        """Sums the indexes' statistics. ``seq`` is the sum of all; for ``by_*`` each index names its largest."""
         every = [one.stats(wanted) for one in self._indexes.values()]
         sums: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMMED}
         listed: dict[str, Any] = {name: _summed(getattr(one, name) for one in every) for name in _LISTED}
@@ -102,14 +101,13 @@ class JoinedIndex:
         )
 
     def amounts(self) -> dict[str, int]:
-        """What all open items come to by currency, in minor units, as far as their amounts are known."""
         found = Counter[str]()
         for one in self._indexes.values():
             found.update(one.amounts())
         return dict(sorted(found.items()))
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[JoinedGroup]:
-        """Items by their error's fingerprint, the largest group first; each index names its largest."""
+        """Groups items by their error's fingerprint, the largest group first; each index names its largest."""
         found: dict[str, JoinedGroup] = {}
         for name, index in self._indexes.items():
             for group in index.groups(wanted):
@@ -152,7 +150,7 @@ def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
 
 
 def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
-    """Those of the first: another one may have begun when the next index was asked."""
+    """Sums the hours of the first index: another one may have begun when the next index was asked."""
     died, closed = Counter[datetime](), Counter[datetime]()
     for hour in (hour for stats in every for hour in stats.hours):
         died[hour.at] += hour.died
@@ -161,7 +159,7 @@ def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
 
 
 def _together(one: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
-    """Both as one group, with the newest one's sample."""
+    """Joins two groups, with the newest one's sample."""
     newer = max(one, other, key=lambda group: group.newest)
     return replace(
         newer,

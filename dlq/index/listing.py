@@ -1,4 +1,4 @@
-"""What an item must be like (`Filter`), as a value and as SQL, and pages of such items in a stable order."""
+"""Filters items, as a value and as SQL, and lists pages of them in a stable order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ TEXT_CHARS_MAX = 200
 
 
 class FilterInvalid(PayhookError):
-    """A filter, or the place where a page goes on, that can't be one."""
-
     def __init__(self, what: str, problem: str) -> None:
         self.what = what
         self.problem = problem
@@ -47,8 +45,8 @@ _NOT_EMPTY = ("classes", "providers", "types", "entity", "fingerprint", "account
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is wanted; a field that has no value wants nothing. Of several values in one field any will do. An empty
-    text is no value, so items that have nothing in a field can't be asked for.
+    """Selects items; a field without a value selects all. Of several values in one field any will do. An empty text is
+    no value, so items that have nothing in a field can't be selected.
 
     ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
     ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
@@ -94,26 +92,23 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition and its values."""
-
     sql: str
     values: tuple[Any, ...] = ()
 
 
 def in_cube(wanted: Filter) -> bool:
-    """Whether the table of counts can answer: it knows nothing of single items, nor of moments within an hour."""
+    """Tells whether the table of counts can answer: it knows nothing of single items, nor of moments within an hour."""
     return not (wanted.entity or wanted.text or wanted.since or wanted.until or wanted.items) and not (
         wanted.accounts or wanted.tenants or wanted.receiver or wanted.amount_minor is not None
     )
 
 
 def counted_in(wanted: Filter) -> tuple[str, str]:
-    """The table in which items are counted, and their sum."""
     return ("cube", "sum(n)") if in_cube(wanted) else ("items", "count(*)")
 
 
 def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
-    """The filter as a condition on ``items``, or on ``cube`` where `in_cube`; ``states`` in place of its own."""
+    """Makes a condition on ``items``, or on ``cube`` if `in_cube`; ``states`` replaces the filter's own."""
     parts = [_one_of("state", wanted.wanted_states if states is None else states)]
     for column, listed in (
         ("kind", wanted.kinds),
@@ -197,7 +192,7 @@ _ORDERS = {
 
 
 def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, sort: Sort) -> Page:
-    """The next ``limit`` items. What arrives or leaves meanwhile moves no other item to another page.
+    """Reads the next ``limit`` items. What arrives or leaves meanwhile moves no other item to another page.
 
     :raises FilterInvalid: cursor or limit can't be one
     """
@@ -217,7 +212,7 @@ def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, s
 
 
 def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
-    """All that match, as of one moment, in the order of their numbers; none is held in memory.
+    """Yields all that match, as of one moment, in the order of their numbers; none is held in memory.
 
     Take it to its end or close it: until then it holds on to that moment.
     """
@@ -232,7 +227,6 @@ def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
 
 
 def count(connection: sqlite3.Connection, wanted: Filter) -> int:
-    """Items that match."""
     condition = where(wanted)
     source, counted = counted_in(wanted)
     found = connection.execute(f"SELECT coalesce({counted}, 0) FROM {source} WHERE {condition.sql}", condition.values)
@@ -240,7 +234,6 @@ def count(connection: sqlite3.Connection, wanted: Filter) -> int:
 
 
 def seq_of(connection: sqlite3.Connection) -> int:
-    """The journal's row up to which the index goes."""
     found = connection.execute("SELECT seq FROM mark").fetchone()
     return int(found[0]) if found is not None else 0
 
@@ -248,7 +241,7 @@ def seq_of(connection: sqlite3.Connection) -> int:
 def _entries(
     connection: sqlite3.Connection, wanted: Filter, order: _Order, after: tuple[int, int] | None, limit: int
 ) -> list[Entry]:
-    """A list a state, each by an index in its order, merged: an index over several states isn't in that order."""
+    """Merges one list a state, each by an index in its order: an index over several states isn't in that order."""
     lists = [_of_state(connection, wanted, state, order, after, limit) for state in wanted.wanted_states]
     merged = merge(*lists, key=attrgetter(order.key, "item_seq"), reverse=order.descending)
     return list(islice(merged, limit))
@@ -276,27 +269,25 @@ def _of_state(
 
 
 def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:
-    """Where an item stands in an order: of two items the one with the lesser place comes first."""
+    """Returns an item's place in an order: of two items the one with the lesser place comes first."""
     number, key = _stretch_of(item, sort)
     sign = -1 if _ORDERS[sort][number].descending else 1
     return number, sign * key, sign * item.item_seq
 
 
 def cursor_after(item: Item, sort: Sort) -> str:
-    """The cursor of the page that begins behind an item."""
     number, key = _stretch_of(item, sort)
     return f"{sort}.{number}.{key}.{item.item_seq}"
 
 
 def _stretch_of(item: Item, sort: Sort) -> tuple[int, int]:
-    """The number of its stretch in the order, and its key there."""
+    """Returns the number of its stretch in the order, and its key there."""
     if sort is Sort.LARGEST:
         return (0, item.amount_minor) if item.amount_minor is not None else (1, to_micros(item.since))
     return 0, to_micros(item.since)
 
 
 def _place(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
-    """In which stretch a page begins, and after which place of it."""
     if cursor is None:
         return 0, None
     problem = FilterInvalid("cursor", "it isn't one of this list in this order; begin with its first page")

@@ -1,4 +1,4 @@
-"""An event's bytes as people read them: from their store, or by reference from Kafka."""
+"""Reads an event's bytes for people: from their store, or by reference from Kafka."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ READ_S_MAX = 10.0
 
 
 class OriginUnreadable(PayhookError):
-    """Kafka didn't hand the record over."""
-
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
         self.problem = problem
@@ -87,7 +85,7 @@ Source: TypeAlias = Literal["bodies", "kafka"]
 
 
 class BodyStatus(Protocol):
-    """What became of a body (`ledger.redactions.BodyStatus`): kept, redacted or dropped; its text says why."""
+    """The status of a body (`ledger.redactions.BodyStatus`): kept, redacted or dropped; its text says why."""
 
     @property
     def status(self) -> str: ...
@@ -101,7 +99,8 @@ Origin: TypeAlias = Callable[[str, int, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """``raw``: the exact bytes, card numbers masked as they are kept; None: they can't be had, ``note`` says why.
+    """The bytes of an event. ``raw``: the exact ones, card numbers masked as they are kept; None: they can't be had,
+    ``note`` says why.
 
     ``pretty``: the same, indented, where they are JSON; numbers and order as they came. ``source``: who held them.
     """
@@ -113,7 +112,7 @@ class Payload:
 
 
 class Payloads:
-    """Finds bodies: in the table of them, or by reference in Kafka.
+    """Finds bodies: in the table of bodies, or by reference in Kafka.
 
     ``statuses`` says which were removed by order (`ledger.redactions.body_statuses`). Those are never read from Kafka,
     whatever it still has.
@@ -125,7 +124,7 @@ class Payloads:
         self._origin = origin
 
     def of(self, first: JournalRow) -> Payload:
-        """The bytes of an item; ``first`` is its first row.
+        """Finds the bytes of an item; ``first`` is its first row.
 
         :raises JournalBroken: the store of bodies can't be read
         """
@@ -144,7 +143,7 @@ class Payloads:
         return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: {why}")
 
     def kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
-        """Those that the table of bodies holds, by their hashes.
+        """Reads the bodies that the table of bodies holds, by their hashes.
 
         :raises JournalBroken: it can't be read
         """
@@ -166,7 +165,7 @@ class Payloads:
 
 
 def pretty(raw: bytes) -> str | None:
-    """JSON, indented; None of what isn't, or is too long. No number is read and written again: 1.10 stays 1.10."""
+    """Indents JSON; None if it isn't JSON, or is too long. No number is read and written again: 1.10 stays 1.10."""
     if len(raw) > PRETTY_BYTES_MAX:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the dead items come to: how many, how old, of which kind, and how fast they come and go."""
+"""Statistics of the dead items: how many, how old, of which kind, and how fast they come and go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HELD = (
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Open items that have one value; None: they have none."""
+    """A count of open items that have one value; None: they have none."""
 
     value: str | None
     items: int
@@ -36,7 +36,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """One hour from ``at`` on: items that died first in it, and items that had died and were closed in it."""
+    """An hour from ``at`` on: items that died first in it, and items that had died and were closed in it."""
 
     at: datetime
     died: int
@@ -45,7 +45,8 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Of what a filter wants, whatever its states, as of ``at``; ``seq``: the journal's row up to which it goes.
+    """Statistics of the items that a filter selects, whatever its states, as of ``at``; ``seq``: the journal's row up
+    to which they go.
 
     ``open``: dead; ``waiting``: for a try. ``oldest``: since when the oldest open one is dead. ``over_24h``: open ones
     that are older than ``age_h_max``, 24 h unless it is set; ``over_48h``: older than ``escalate_h``.
@@ -73,7 +74,6 @@ class Stats:
 
 
 def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ages: AlertsSettings) -> Stats:
-    """The statistics, within a reading transaction."""
     is_open = where(wanted, (ItemState.OPEN,))
     counted = _Counted(connection, wanted)
     of_state = dict(counted.sums("state", (ItemState.OPEN, ItemState.WAITING)))
@@ -102,7 +102,7 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ag
 
 
 def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
-    """What open items come to by currency, in minor units, as far as their amounts are known; within a transaction."""
+    """Sums open items by currency, in minor units, as far as their amounts are known; within a transaction."""
     condition = where(Filter())
     found = connection.execute(
         f"SELECT currency, sum(amount_minor) FROM items WHERE {condition.sql} AND amount_minor IS NOT NULL"
@@ -113,7 +113,6 @@ def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
-    """Only the rates, within a reading transaction."""
     depth = count(connection, replace(wanted, states=(ItemState.OPEN,)))
     hours = _hours(_Counted(connection, wanted), now) if in_cube(wanted) else ()
     return _rates(connection, wanted, hours, now, depth)
@@ -122,9 +121,8 @@ def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
 def _rates(
     connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
 ) -> tuple[Rate, ...]:
-    """Takes whole hours from ``hours`` where the table of counts made them, and what a window has before the first of
-    them from the items. Other filters go over the items anyway: once for all windows.
-    """
+    """Computes the rates: takes whole hours from ``hours`` if the table of counts made them, and what a window has
+    before the first of them from the items. Other filters go over the items anyway: once for all windows."""
     since = [now - timedelta(seconds=window_s) for window_s in WINDOWS]
     if in_cube(wanted):
         counts = [[_count_by_hour(connection, wanted, column, one, hours) for one in since] for column in _HELD_AT]
@@ -167,7 +165,7 @@ def _count_since(
 
 
 class _Counted:
-    """Sums over one column: from the table of counts where it knows enough, else from the items."""
+    """Sums over one column: from the table of counts if it knows enough, else from the items."""
 
     def __init__(self, connection: sqlite3.Connection, wanted: Filter) -> None:
         self._connection = connection
@@ -217,7 +215,7 @@ def _hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
 
 
 def _first(connection: sqlite3.Connection, condition: Where, since: datetime | None = None) -> datetime | None:
-    """Since when the first one is open; of those from ``since`` on."""
+    """Reads since when the first item is open; of those from ``since`` on."""
     more, values = ("", ()) if since is None else (" AND since_at >= ?", (to_micros(since),))
     found = connection.execute(
         f"SELECT since_at FROM items WHERE {condition.sql}{more} ORDER BY since_at LIMIT 1",
@@ -240,6 +238,9 @@ PROVIDERS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Group:
     """Items with one fingerprint. ``fingerprint`` is None for those that never failed (they wait behind others).
+    ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
+    when the first and the last one are what they are. ``sample``: the number of the newest one. ``advice``: what to do
+    next.
 
     ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
     when the first and the last one are what they are. ``sample``: the number of the newest one. ``advice``: what to do
@@ -261,12 +262,11 @@ class Group:
 
     @property
     def sample_name(self) -> str:
-        """As `dlq.index.Item.name`."""
         return str(self.sample)
 
 
 def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Group]:
-    """The largest groups first, `GROUPS_MAX` at most; of as many, the one with the smaller fingerprint."""
+    """Reads the largest groups first, `GROUPS_MAX` at most; of as many, the one with the smaller fingerprint."""
     counts, kinds, providers = _counted(connection, wanted)
     order = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[: min(limit, GROUPS_MAX)]
     return [
@@ -320,7 +320,7 @@ def _group(
 
 
 def _end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
-    """The first or last item of a group that matches: each state has an index in this order."""
+    """Reads the first or last item of a group that matches: each state has an index in this order."""
     is_it = Where("fingerprint = ?", (cause,)) if cause else Where("fingerprint IS NULL")
     found = []
     for state in wanted.wanted_states:

@@ -1,6 +1,5 @@
-"""Everything that is known of one item, for an operator who decides about it: its rows and its entity's events from the
-journal, what is like it from the index.
-"""
+"""Reads everything that is known of one item, for an operator who decides about it: its rows and its entity's events
+from the journal, similar items from the index."""
 
 from __future__ import annotations
 
@@ -29,8 +28,6 @@ ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decisi
 
 
 class ItemUnknown(PayhookError):
-    """No journal row has this item's number."""
-
     def __init__(self, item_seq: int) -> None:
         self.item_seq = item_seq
         super().__init__(f"there is no item {item_seq}; `payhook dlq list` shows the open ones")
@@ -38,7 +35,7 @@ class ItemUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try, with how it ended. ``number`` counts all of them from 1; the error's fields are None where it went well.
+    """A try, with how it ended. ``number`` counts all of them from 1; the error's fields are None if it went well.
 
     ``log_lines``: the last lines that were logged during it.
     """
@@ -58,7 +55,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a person did to the item. ``cause_seq``: the row of the command that did it."""
+    """An act of a person on the item. ``cause_seq``: the row of the command that did it."""
 
     seq: int
     at: datetime
@@ -70,8 +67,6 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another event of the same entity, with what was decided of it last."""
-
     item_seq: int
     seq: int
     event_key: str | None
@@ -86,7 +81,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ItemStory:
-    """One item with its whole context. Its JSON has the same fields, but for the payload (`console.as_json.story`).
+    """An item with its whole context. Its JSON has the same fields, but for the payload (`console.as_json.story`).
 
     ``item``: where it stands. ``rows``: every decision, oldest first (``rows_cut``: the first and the last of more).
     ``headers``: as they were received. ``before``, ``after``: events of its entity around it, in Kafka's order.
@@ -120,7 +115,7 @@ class ItemStory:
 
 
 def _attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
-    """The rows that tell of a try: it failed, or a handler answered."""
+    """Picks the rows about a try: it failed, or a handler answered."""
     tried = [row for row in rows if row.error_class is not None or row.handler_version is not None]
     tried = [row for row in tried if row.decision not in ACTED]
     return tuple(
@@ -142,7 +137,6 @@ def _attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
 
 
 def _acts(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
-    """What people did, oldest first."""
     return tuple(
         Act(row.seq, row.decided_at, row.decision, row.actor, row.reason, row.cause_seq)
         for row in rows
@@ -151,7 +145,6 @@ def _acts(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
 
 
 def _headers(first: JournalRow) -> dict[str, str]:
-    """The record's headers as they were received."""
     headers = json.loads(first.headers) if first.headers else {}
     return {str(name): str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
 
@@ -168,8 +161,6 @@ _NEIGHBOUR_COLUMNS = (
 
 
 class Context:
-    """Reads stories of one stream's items."""
-
     def __init__(self, stream: str, file: IndexFile, journal: str, payloads: Payloads) -> None:
         self._stream = stream
         self._file = file
@@ -177,7 +168,7 @@ class Context:
         self._payloads = payloads
 
     def story(self, item_seq: int) -> ItemStory:
-        """One item's story, whether the index holds it or not.
+        """Reads an item's story, whether the index holds it or not.
 
         :raises ItemUnknown: no row has this number, or another journal goes on with the item
         :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
@@ -216,7 +207,7 @@ class Context:
         return rows
 
     def _item(self, item_seq: int, rows: Sequence[JournalRow]) -> Item:
-        """As the rows tell it, which may be more than the index knows yet; the amount is the index's."""
+        """Folds the rows, which may be more than the index knows yet; the amount is the index's."""
         entry: Entry | None = None
         for record in records(to_arrow(rows).select(ROW_COLUMNS)):
             entry = fold(entry, record).entry
@@ -230,7 +221,7 @@ class Context:
         return item_of(entry)
 
     def _neighbours(self, item_seq: int, entity_key: str | None) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
-        """Events of its entity: the last before it and the first after it."""
+        """Finds events of its entity: the last before it and the first after it."""
         if entity_key is None:
             return (), ()
         is_its = pc.field("entity_key") == entity_key
@@ -260,7 +251,7 @@ def _neighbour(row: JournalRow) -> Neighbour:
 
 
 def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tuple[tuple[Item, ...], int]:
-    """Later events of its entity that wait behind it, or that its death took along."""
+    """Finds later events of its entity that wait behind it, or that its death took along."""
     if item.entity_key is None or not item.is_open:
         return (), 0
     causes = sorted(seqs)[-ROWS_MAX:]
@@ -271,7 +262,7 @@ def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tu
 
 
 def _alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...], int]:
-    """Earlier items with the same fingerprint that the index still holds, the latest first."""
+    """Finds earlier items with the same fingerprint that the index still holds, the latest first."""
     if item.fingerprint is None:
         return (), 0
     states = [state.value for state in ItemState if state != ItemState.SETTLED]
@@ -282,7 +273,6 @@ def _alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...]
 def _some(
     connection: sqlite3.Connection, condition: str, values: Sequence[object], order: str
 ) -> tuple[tuple[Item, ...], int]:
-    """The first of the items that match, and how many do."""
     total = connection.execute(f"SELECT count(*) FROM items WHERE {condition}", values).fetchone()[0]
     found = entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
     return tuple(map(item_of, found)), int(total)

@@ -1,6 +1,5 @@
-"""A dry run: what a replay would do with each item of a selection, by the processor's own judge, and what would come of
-it, by its adapter and its handler. It is remembered, so that it can be paged through.
-"""
+"""Makes dry runs: what a replay would do with each item of a selection, by the processor's own judge, its adapter and
+its handler. The latest are remembered, so that they can be paged through."""
 
 from __future__ import annotations
 
@@ -34,8 +33,6 @@ KEPT_MAX = 3
 
 
 class Verdict(StrEnum):
-    """What would become of an item."""
-
     IN_PLACE = "in_place"
     """It runs before every later event of its entity."""
     BEHIND = "behind"
@@ -87,8 +84,8 @@ IN_PLACE_TEXT = "before every later event of its entity"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How the replay is meant. ``dead_head``: what followers of a dead event do in this stream, `continue` or `wait`.
-    ``replays_max``: of the loop guard."""
+    """The replay that a dry run predicts. ``dead_head``: what followers of a dead event do in this stream, `continue`
+    or `wait`. ``replays_max``: of the loop guard."""
 
     mode: ReplayMode = ReplayMode.ALONE
     dead_head: str = "wait"
@@ -98,7 +95,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``followers`` run after it by themselves."""
+    """The forecast for an item. ``followers`` run after it by themselves."""
 
     target: Target
     verdict: Verdict
@@ -114,7 +111,7 @@ class _Order:
 
 
 def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: Meanwhile) -> list[Forecast]:
-    """What the processor would decide of each, in their order, if this were one command.
+    """Predicts the processor's decision on each item, in their order, if this were one command.
 
     ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
     """
@@ -134,7 +131,7 @@ def _forecast(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> 
 
 
 def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
-    """The processor's words; of what moved on, where to."""
+    """Gives the processor's words; for an item that moved on, where it moved."""
     refusal = one.refusal or Refusal(Ground.NOT_OPEN, one.target.item_seq)
     if entry is None:
         return Verdict.DONE, "it isn't open any more"
@@ -147,7 +144,6 @@ def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
 
 
 def _ignored(one: Judged, facts: Facts) -> tuple[Verdict, str]:
-    """What comes of an event that was ignored, or unknown."""
     if one.refusal is not None:
         return _REFUSED[one.refusal.ground], one.refusal.why
     if one.in_place or one.item is None:
@@ -161,7 +157,6 @@ def _ignored(one: Judged, facts: Facts) -> tuple[Verdict, str]:
 def _accepted(
     one: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
 ) -> tuple[Verdict, str]:
-    """What comes of an item that the processor takes."""
     if not facts.has_body(entry):
         return Verdict.NO_BODY, f"body {entry.body_sha256} is gone: put it back from a backup, or resolve or discard it"
     if is_conflict(item.row) and not is_other_content(item.row):
@@ -179,7 +174,7 @@ def _accepted(
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a replay would do, as of row ``journal_seq``. ``counts``: items by verdict; ``followers`` run after them.
+    """The result of a dry run, as of row ``journal_seq``. ``counts``: items by verdict; ``followers`` run after them.
 
     ``applied``: items of which the handler says so. ``unasked``: items that would run, of which nobody says what comes;
     ``limits``: why.
@@ -195,7 +190,7 @@ class DryRun:
 
     @property
     def runs(self) -> int:
-        """Items that would run, and don't die as far as is known."""
+        """The number of items that would run, and don't die as far as is known."""
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
 
     @property
@@ -205,7 +200,7 @@ class DryRun:
 
 @dataclass(slots=True)
 class _Reported:
-    """Of each item of a selection, by its place."""
+    """The forecasts of a selection's items, each by its item's place."""
 
     frozen: Frozen
     verdicts: np.ndarray
@@ -220,7 +215,6 @@ class _Reported:
         self.whys[place] = self.texts.setdefault(one.why, one.why)
 
     def runs(self) -> list[int]:
-        """The places of the items that would run."""
         found: list[int] = np.flatnonzero(np.isin(self.verdicts, [_VERDICTS.index(one) for one in RUNS])).tolist()
         return found
 
@@ -287,7 +281,7 @@ class DryRuns:
         return reported.made
 
     def _ask(self, reported: _Reported) -> tuple[int, str]:
-        """How many of the items that would run would be applied, and why others weren't asked about."""
+        """Asks how many of the items that would run would be applied; says why others weren't asked about."""
         places = reported.runs()
         if self._rehearsal is None or not places:
             return 0, ""
@@ -299,7 +293,7 @@ class DryRuns:
         return applied, "; ".join(one for one in (asked.left_out, asked.problem) if one)
 
     def kept(self, number: int) -> DryRun | None:
-        """The latest one; None: none is remembered.
+        """Returns the latest dry run; None: none is remembered.
 
         :raises SelectionUnknown: there is no such selection
         """
@@ -310,7 +304,7 @@ class DryRuns:
     def page(
         self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
     ) -> list[Forecast]:
-        """Items behind ``after_seq``, in item order, as the latest dry run has them."""
+        """Lists items behind ``after_seq``, in item order, as the latest dry run has them."""
         reported = self._kept.get(number)
         if reported is None:
             return []
@@ -320,7 +314,6 @@ class DryRuns:
         return reported.at(places.tolist())
 
     def each(self, number: int) -> Iterator[Forecast]:
-        """All of them, page by page."""
         after = 0
         while page := self.page(number, after_seq=after, limit=1_000):
             yield from page

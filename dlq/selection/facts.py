@@ -1,6 +1,5 @@
-"""Gathers what a dry run rests on: the dead-letter index for what is open, the journal for what was applied,
-the bodies. It answers what the processor's judge asks of the index.
-"""
+"""Gathers the facts of a dry run: from the dead-letter index what is open, from the journal what was applied, and the
+bodies. It answers what the processor's judge asks of the index."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Standing(NamedTuple):
-    """What of an open item an order is judged by; columns of the index's items."""
+    """The columns of an open item by which an order is judged."""
 
     item_seq: int
     seen_seq: int
@@ -53,7 +52,7 @@ class Standing(NamedTuple):
 
     @property
     def item(self) -> OpenItem:
-        """As the index would give it, without what decides nothing: place in Kafka, times, body."""
+        """The item as the index would give it, without what decides nothing: place in Kafka, times, body."""
         row = JournalRow(
             seq=self.seen_seq,
             item_seq=self.item_seq,
@@ -78,7 +77,7 @@ class Standing(NamedTuple):
 
 @dataclass(slots=True)
 class _Entity:
-    """One entity's open items by number, lowest first. ``queue``: those that hold later ones back."""
+    """The open items of an entity by number, lowest first. ``queue``: those that hold later ones back."""
 
     every: list[int] = field(default_factory=list)
     queue: list[int] = field(default_factory=list)
@@ -135,7 +134,6 @@ class Known:
         return self._last_rows.get(item_seq)
 
     def followers(self, item: OpenItem) -> int:
-        """How many wait behind it."""
         if not item.row.blocking:
             return 0
         waiting = self._entity(item.row.entity_key or "").waiting
@@ -146,7 +144,7 @@ class Known:
 
 
 def holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
-    """Who holds each event key after all of its rows, which come in their order."""
+    """Finds who holds each event key after all of its rows, which come in their order."""
     held: dict[str, KnownEvent] = {}
     last: dict[int, JournalRow] = {}
     for row in rows:
@@ -180,7 +178,7 @@ HOLDER_COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of some items. ``entries``: as the index has them, by number; what it doesn't hold is left out.
+    """The facts about some items. ``entries``: as the index has them, by number; what it doesn't hold is left out.
 
     ``bodies``: hashes of the bodies that are kept. ``ignored``: of items that were ignored or unknown, with `HELD` for
     a body that is kept.
@@ -207,11 +205,9 @@ class FactFinder:
         self._bodies = str(bodies)
 
     def lineage(self) -> str:
-        """The journal's as it is now; empty where none was begun."""
         return lineage_of(self._journal)
 
     def facts(self, targets: Sequence[Target]) -> Facts:
-        """Of these items, and of what is open of their entities."""
         with self._index.reading() as connection:
             entries = {entry.item_seq: entry for entry in read_entries(connection, [t.item_seq for t in targets])}
             keys = sorted({entry.entity_key for entry in entries.values() if entry.entity_key is not None})
@@ -224,7 +220,8 @@ class FactFinder:
         return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
 
     def events(self, seqs: Sequence[int]) -> dict[int, tuple[JournalRow, bytes]]:
-        """The rows with these seqs, each with its first row's headers and its body; without a body it isn't there."""
+        """Reads the rows with these seqs, each with its first row's headers and its body; a row without a body is left
+        out."""
         reader = JournalReader(self._journal)
         rows = {row.seq: row for row in reader.rows_of(sorted(seqs))}
         firsts = {row.seq: row.headers for row in reader.rows_of(sorted({row.item_seq for row in rows.values()}))}
@@ -238,7 +235,8 @@ class FactFinder:
         }
 
     def _ignored(self, targets: Sequence[Target], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
-        """Those of the targets that were ignored or unknown when they were seen; the seqs of their items' last rows."""
+        """Finds the targets that were ignored or unknown when they were seen, and the seqs of their items' last
+        rows."""
         seqs = pa.array([target.seen_seq for target in targets], pa.int64())
         wanted = pc.field("seq").isin(seqs) & pc.field("decision").isin(pa.array(sorted(WITHOUT_EFFECT), pa.string()))
         rows = rows_where(self._journal, wanted) if targets else []
@@ -254,13 +252,12 @@ class FactFinder:
         return IgnoredEvents(by_row, self._applied(entities, after)), last_rows
 
     def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
-        """By entity: its latest applied event behind ``after``."""
         if not has_table(self._journal):
             return {}
         return JournalReader(self._journal).applied_upto(dict.fromkeys(keys, after))
 
     def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
-        """Who holds the keys of other content: that may be long closed, so the journal is asked."""
+        """Finds the holders of the keys of other content: they may be long closed, so the journal is asked."""
         others = (one for one in standing if one.mark == Mark.CONFLICT and is_other_content(one.item.row))
         keys = sorted({one.event_key for one in others if one.event_key is not None})
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
@@ -273,7 +270,6 @@ class FactFinder:
 
 
 def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
-    """Every open item of the entities."""
     rows = connection.execute(
         f"SELECT {', '.join(Standing._fields)}"  # noqa: S608 - names of our own
         " FROM items WHERE state IN ('open', 'waiting') AND entity_key IN (SELECT value FROM json_each(?))",
@@ -283,7 +279,7 @@ def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[S
 
 
 def _alone(entries: Iterable[Entry]) -> Iterator[Standing]:
-    """Those behind which no event can wait: they have no entity."""
+    """Yields the items without an entity: no event can wait behind them."""
     for entry in entries:
         if entry.entity_key is None and entry.state in OPEN_STATES:
             yield Standing(*(getattr(entry, name) for name in Standing._fields))

@@ -1,4 +1,4 @@
-"""Ignored, or unknown, events that may be selected: an event is so where its last decision says so."""
+"""Finds ignored, or unknown, events that may be selected: an event is so if its last decision says so."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Row(NamedTuple):
 
 
 class IgnoredEventFinder:
-    """Finds them in one stream's journal. ``bodies``: those of some hashes that are kept."""
+    """Finds ignored or unknown events in one stream's journal. ``bodies``: those of some hashes that are kept."""
 
     def __init__(
         self, journal: Location, bodies: Callable[[Collection[str]], Mapping[str, bytes]], amounts: Amounts | None
@@ -57,8 +57,8 @@ class IgnoredEventFinder:
         self._amounts = amounts
 
     def find(self, wanted: Filter) -> Iterator[Seen]:
-        """Those that match, in item order, one more than `IGNORED_MAX` at most. ``wanted`` has one state: ignored, or
-        unknown.
+        """Finds the events that match, in item order, one more than `IGNORED_MAX` at most. ``wanted`` has one state:
+        ignored, or unknown.
 
         :raises FilterInvalid: it asks for what only a dead event has
         """
@@ -98,7 +98,7 @@ class IgnoredEventFinder:
 
 
 def _condition(wanted: Filter) -> pc.Expression:
-    """Of a row that ended an event of a provider's in the wanted state, which has its decision's name."""
+    """Makes the condition on a row that ended a provider's event in the wanted state, which has its decision's name."""
     parts = [
         pc.field("decision") == wanted.states[0].value,
         pc.field("event_key").is_valid(),

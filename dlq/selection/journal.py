@@ -1,4 +1,4 @@
-"""What the journal says of runs: how each stands, and what became of each item of one; and what a run waits for."""
+"""Reads from the journal how each run stands, what became of each of its items, and what a run waits for."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _TAKEN = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decis
 
 @dataclass(slots=True)
 class RunProgress:
-    """A selection's run, folded from the rows of its commands. ``proposed`` and ``begun``: those commands, once they
-    were accepted. ``portions``: the seqs of the rows that caused its items'. ``given``: the last decision of every kind
-    of command about it."""
+    """The progress of a selection's run, folded from the rows of its commands. ``proposed`` and ``begun``: those
+    commands, once they were accepted. ``portions``: the seqs of the rows that caused its items'. ``given``: the last
+    decision of every kind of command about it."""
 
     proposed: Command | None = None
     begun: Command | None = None
@@ -65,7 +65,6 @@ class RunProgress:
     given: dict[str, JournalRow] = field(default_factory=dict)
 
     def take(self, row: JournalRow) -> None:
-        """Takes in the next row."""
         if row.decision is Decision.PORTION:
             self._advance(row, PortionResult.of_headers(row.headers))
             return
@@ -84,7 +83,6 @@ class RunProgress:
                 self.finished_at = row.decided_at
 
     def was_given(self, action: str, command_id: str | None) -> bool:
-        """Whether the last command of a kind was this one, and was accepted."""
         last = self.given.get(action)
         return last is not None and command_id is not None and last.event_key == join_key("payhook", command_id, action)
 
@@ -96,7 +94,7 @@ class RunProgress:
             self.finished_at = row.decided_at
 
     def kept(self, number: int) -> RunKept | None:
-        """As people see it; None: nothing was begun."""
+        """Describes the run as people see it; None: nothing was begun."""
         first = self.proposed or self.begun
         if first is None:
             return None
@@ -121,7 +119,6 @@ CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN:
 
 
 def run_of(command: Command) -> Run:
-    """What the command that begins or proposes a run asks for."""
     return Run(
         command.act,
         command.reason,
@@ -148,11 +145,10 @@ class RunLog(JournalFollower):
         self.ordered: dict[str, RunKept] = {}
 
     def lineage(self) -> str:
-        """The journal's as it is now; empty where none was begun."""
         return lineage_of(self._path)
 
     def follow(self) -> JournalReader | None:
-        """Takes in what the journal has gained, and returns it as it is now; None where none was begun."""
+        """Takes in what the journal has gained, and returns it as it is now; None if none was begun."""
         if not has_table(self._path):
             return None
         with self._lock:
@@ -177,19 +173,19 @@ class RunLog(JournalFollower):
             yield
 
     def of(self, digest: str) -> RunProgress:
-        """A selection's run, as far as the journal was followed."""
+        """Returns a selection's run, as far as the journal was followed."""
         with self._lock:
             return self._runs.get(run_entity(digest)) or RunProgress()
 
     def kept(self, selection: Selection) -> RunKept | None:
-        """As the journal has it; before it is decided, as it was ordered here. None: nothing was begun."""
+        """Returns the run as the journal has it; before it is decided, as it was ordered here. None: nothing was
+        begun."""
         kept = self.of(selection.digest).kept(selection.number)
         if kept is not None:
             self.ordered.pop(selection.digest, None)
         return kept or self.ordered.get(selection.digest)
 
     def commands_since(self, since: datetime) -> list[JournalRow]:
-        """As `dlq.done_alone.given_since`."""
         return given_since(self._path, self._control_topic, since)
 
     def _rows(self, version: int, after: int) -> list[JournalRow]:
@@ -200,8 +196,8 @@ class RunLog(JournalFollower):
 
 
 class RunItems:
-    """What became of each item of one run: an item begins by a portion of this run, and moves on until it ends; what
-    comes after that is another story."""
+    """The states of a run's items: an item begins by a portion of this run, and moves on until it ends; what comes
+    after that is another story."""
 
     def __init__(self, frozen: Frozen, reported: RunProgress) -> None:
         self.reported = reported
@@ -214,7 +210,7 @@ class RunItems:
         self._ended_at: deque[int] = deque()
 
     def follow(self, reader: JournalReader | None) -> None:
-        """Up to the journal's end; the run's own rows were followed as far or further."""
+        """Reads on to the journal's end; the run's own rows were followed as far or further."""
         if reader is None or self.reported.begun is None:
             return
         for table in reader.tables_after(self._upto or self.reported.first_seq, _COLUMNS):
@@ -235,7 +231,6 @@ class RunItems:
         self._refused += len(fresh)
 
     def _places(self, seqs: np.ndarray) -> np.ndarray:
-        """Where items are, if they are among those of the selection."""
         found: np.ndarray = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
         return found
 
@@ -250,19 +245,18 @@ class RunItems:
             self._ended_at.append(decided_at)
 
     def counts(self) -> dict[RunItemState, int]:
-        """Items by state, without those that there are none of."""
         counted = Counter(dict(enumerate(np.bincount(self._states, minlength=len(_STATES)).tolist())))
         return {_STATES[number]: count for number, count in sorted(counted.items()) if count}
 
     def per_s(self, now: datetime) -> float | None:
-        """Items that ended in a second, of late."""
+        """Computes how many items ended in a second, of late."""
         since = to_micros(now) - SPEED_S * 1_000_000
         while self._ended_at and self._ended_at[0] < since:
             self._ended_at.popleft()
         return len(self._ended_at) / SPEED_S if self._ended_at else None
 
     def shown(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
-        """The items at these places, each with the reason that its row gives."""
+        """Describes the items at these places, each with the reason that its row gives."""
         seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.reported.portions)
         reasons = {} if reader is None else {row.seq: row.reason for row in reader.rows_of(seqs)}
         targets = self._frozen.targets(places)
@@ -275,13 +269,12 @@ class RunItems:
         return ItemShown(place, target, state, seq, reason)
 
     def places(self, states: Sequence[RunItemState]) -> np.ndarray:
-        """Of the items that are in one of the states, in the frozen order."""
         found: np.ndarray = np.flatnonzero(np.isin(self._states, [_NUMBER[state] for state in states]))
         return found
 
 
 def why_slow(status: Path, now: datetime) -> str | None:
-    """Why a run that is under way doesn't go on as fast as it could; None: it does."""
+    """Says why a run that is under way doesn't go on as fast as it could; None: it does."""
     said = read_said(status)
     if said is None or moment_of(said, "at") is None:
         return "waits: the processor isn't running"
@@ -296,7 +289,7 @@ def why_slow(status: Path, now: datetime) -> str | None:
 
 
 def _behind_s(said: Mapping[str, Any]) -> float:
-    """A batch under way, and what stands before the next one."""
+    """Adds up the time of a batch under way, and of what stands before the next one."""
     catch_up = said.get("catch_up", {})
     waiting = float(catch_up.get("recover_s") or 0.0) if catch_up.get("behind") else 0.0
     return float(said.get("batch_s", 0.0)) + waiting

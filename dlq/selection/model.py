@@ -17,8 +17,6 @@ UNFINISHED = frozenset({RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED})
 
 
 class RunItemState(StrEnum):
-    """What became of one item of a run, by the journal."""
-
     UNSENT = "unsent"
     REFUSED = "refused"
     REPLAYED = "replayed"
@@ -47,7 +45,7 @@ STATE_OF: Mapping[Decision, RunItemState] = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is asked for: replay, purge, resolve or release.
+    """A run's request: replay, purge, resolve or release.
 
     Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: also what the loop
     guard would refuse. ``propose``: two people even below the limits (of items whose money the processor alone knows).
@@ -62,7 +60,7 @@ class Run:
 
     @property
     def said(self) -> str:
-        """How it is done, where it isn't done as usual, for people: ``, with_followers, 50 a second``."""
+        """The options that aren't the usual ones, for people: ``, with_followers, 50 a second``."""
         how = [
             *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
             *([f"{self.per_s:g} a second"] if self.per_s is not None else []),
@@ -74,8 +72,6 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Who approved a run, why, when."""
-
     actor: str
     reason: str
     at: datetime
@@ -102,7 +98,7 @@ class RunKept:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """``again``: this very run was begun before; nothing was added to it."""
+    """The result of starting a run. ``again``: this very run was begun before; nothing was added to it."""
 
     run: RunKept
     again: bool
@@ -110,8 +106,6 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A selection, and its run where one was begun."""
-
     selection: Selection
     run: RunKept | None
 
@@ -130,7 +124,7 @@ class Progress:
 
     @property
     def ended(self) -> int:
-        """Items with nothing more to come. What a cancelled run never took up is among them."""
+        """The number of items with nothing more to come. What a cancelled run never took up is among them."""
         waiting = ON_THEIR_WAY if self.run.state is RunState.CANCELLED else {*ON_THEIR_WAY, RunItemState.UNSENT}
         return self.selection.count - sum(self.counts.get(state, 0) for state in waiting)
 
@@ -145,7 +139,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ItemShown:
-    """One item of a selection. ``place`` counts from 0 in the frozen order; ``row_seq`` is the row that says so."""
+    """An item of a selection. ``place`` counts from 0 in the frozen order; ``row_seq`` is the row that says so."""
 
     place: int
     target: Target
@@ -155,23 +149,17 @@ class ItemShown:
 
 
 class SelectionEmpty(PayhookError):
-    """The filter matches nothing."""
-
     def __init__(self) -> None:
         super().__init__("nothing matches the filter now; nothing was frozen")
 
 
 class SelectionTooLarge(PayhookError):
-    """More items match than one selection takes."""
-
     def __init__(self, items_max: int) -> None:
         self.items_max = items_max
         super().__init__(f"more than {items_max:,} items match; narrow the filter, such as by time or by provider")
 
 
 class SelectionsFull(PayhookError):
-    """All that are kept are still under way."""
-
     def __init__(self, kept: int) -> None:
         self.kept = kept
         super().__init__(f"{kept} selections are kept and each has an unfinished run; let one end, or cancel it")
@@ -187,7 +175,7 @@ class RunRefused(PayhookError):
 
 
 class SecondPersonWanted(RunRefused):
-    """Who proposed a run can't approve it."""
+    """The person who proposed a run can't approve it."""
 
     def __init__(self, number: int, actor: str) -> None:
         self.actor = actor
@@ -195,7 +183,7 @@ class SecondPersonWanted(RunRefused):
 
 
 def check_lineage(selection: Selection, lineage: str) -> None:
-    """``lineage``: the journal's as it is now; empty where it isn't known, and then the processor decides.
+    """Checks the journal's lineage as it is now; empty if it isn't known, and then the processor decides.
 
     :raises RunRefused: it was frozen before the journal was restored
     """

@@ -16,8 +16,6 @@ EVENTS_PER_LOOK = 200
 
 
 class Expected(StrEnum):
-    """What would come of an event that runs."""
-
     APPLIED = "applied"
     DIES = "dies"
     IGNORED = "ignored"
@@ -26,7 +24,7 @@ class Expected(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one event's adapter and handler say now. ``why``: of what isn't applied, the error or the reason."""
+    """The answer of an event's adapter and handler now. ``why``: of what isn't applied, the error or the reason."""
 
     expected: Expected
     why: str = ""
@@ -41,7 +39,7 @@ class Rehearsal(Protocol):
     @property
     def left_out(self) -> str: ...
     def answer(self, row: JournalRow, body: bytes) -> Answer | None:
-        """None: nobody may be asked about this event."""
+        """Asks about an event; None: nobody may be asked about it."""
 
 
 OpenRehearsal: TypeAlias = Callable[[], Rehearsal]
@@ -51,7 +49,7 @@ ReadEvents: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[JournalRow,
 
 @dataclass(slots=True)
 class Asked:
-    """What was asked. ``answers``: by the seq of the row. ``problem``: why it ended before all were asked."""
+    """The answers of a rehearsal, by the seq of the row. ``problem``: why it ended before all were asked."""
 
     answers: dict[int, Answer] = field(default_factory=dict)
     left_out: str = ""

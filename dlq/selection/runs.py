@@ -1,4 +1,4 @@
-"""What operators order about selections: run, approve, pause, resume, cancel. The processor carries a run out."""
+"""Orders about selections: run, approve, pause, resume, cancel. The processor carries a run out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Runs:
         self._sleep = sleep
 
     def why_two_people(self, number: int, run: Run, actor: str) -> str | None:
-        """Why this run of a person would need another's approval; None: it needn't."""
+        """Says why this run of a person would need another's approval; None: it needn't."""
         return self._why_two_people(self._selections.files.get(number), run, actor)
 
     def start(self, number: int, run: Run, actor: str) -> Started:
@@ -120,29 +120,29 @@ class Runs:
             return self._as_ordered(selection, run, approved)
 
     def pause(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
-        """Nothing more is taken up; what is on its way goes on. ``command_id``: the same order, given again, has the
-        same one, and isn't carried out again; None: it isn't given again.
+        """Stops taking up items; those on their way go on. ``command_id``: the same order, given again, has the same
+        one, and isn't carried out again; None: it isn't given again.
 
         :raises RunRefused: it doesn't run
         """
         return self._change(number, actor, PAUSE_RUN, command_id or new_command_id())
 
     def resume(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
-        """``command_id``: as of `pause`.
+        """Takes up items again. ``command_id``: as of `pause`.
 
         :raises RunRefused: it isn't paused
         """
         return self._change(number, actor, RESUME_RUN, command_id or new_command_id())
 
     def cancel(self, number: int, actor: str) -> RunKept:
-        """For good: what isn't taken up stays dead as it is. A proposal is taken back so, too.
+        """Ends the run for good: what isn't taken up stays dead as it is. A proposal is taken back so, too.
 
         :raises RunRefused: everything is taken up
         """
         return self._change(number, actor, CANCEL_RUN)
 
     def _change(self, number: int, actor: str, action: str, command_id: str | None = None) -> RunKept:
-        """``command_id``: None is the selection's. A proposal can only be cancelled."""
+        """Changes a run's state. ``command_id``: None is the selection's. A proposal can only be cancelled."""
         verb, after = action.removesuffix("_run"), CHANGES[action]
         with self._orders.giving(actor, verb, self._name(number), "") as giving:
             selection, run = self._selections.begun(number)
@@ -157,7 +157,6 @@ class Runs:
             return replace(self._as_ordered(selection, run, replace(run, state=after)), changed_by=actor)
 
     def _why_two_people(self, selection: Selection, run: Run, actor: str) -> str | None:
-        """As the processor will say it."""
         before = DoneAlone(self._log.commands_since).of(actor, kind_of(run.action), self._clock.now())
         return why_two_people(selection, run, self._limits, before)
 
@@ -200,7 +199,7 @@ class Runs:
             self._sleep(LOOK_S)
 
     def _as_ordered(self, selection: Selection, run: RunKept, ordered: RunKept) -> RunKept:
-        """As it is by the journal once that has decided; before, as it was ordered."""
+        """Returns the run as the journal has it once that has decided; before, as it was ordered."""
         now = self._log.kept(selection)
         if now is not None and now.state is not run.state:
             return now
@@ -213,8 +212,8 @@ class Runs:
 
 
 def why_two_people(selection: Selection, run: Run, limits: AloneLimits, before: Volume) -> str | None:
-    """Why another person must approve a run; None: none need. ``before``: what its actor did
-    alone within a day."""
+    """Says why another person must approve a run; None: none need. ``before``: what its actor did alone within a
+    day."""
     if run.propose:
         return "it was asked for a second person's approval"
     if run.action in APPROVED_ALWAYS:

@@ -1,4 +1,4 @@
-"""What operators see of selections: freeze them, list them, and look at what became of their runs."""
+"""Freezes and lists selections, and shows what became of their runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FOLLOWED_MAX = 4
 
 
 class Selections:
-    """One stream's selections. Its methods block; threads may share it."""
+    """The selections of one stream. Its methods block; threads may share it."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Selections:
         self.files = SelectionFiles(places.selections)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
-        """What is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from here on
-        nothing changes it.
+        """Freezes what is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from
+        here on nothing changes it.
 
         ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
         order is refused.
@@ -99,7 +99,7 @@ class Selections:
             return made
 
     def freeze_ignored(self, items: Sequence[int], actor: str, note: str = "") -> list[Selection]:
-        """Those of the items that are ignored still, under as many numbers as their count takes.
+        """Freezes the items that are ignored still, under as many numbers as their count takes.
 
         :raises SelectionsFull: there is no room
         """
@@ -111,7 +111,8 @@ class Selections:
         return frozen
 
     def _leaving(self, coming: int) -> list[Selection]:
-        """The oldest that nothing is under way of, as many as make room for another one of so many items.
+        """Finds the oldest selections that nothing is under way of, as many as make room for another one of so many
+        items.
 
         :raises SelectionsFull: every one that is kept is still under way
         """
@@ -127,14 +128,14 @@ class Selections:
         return leaving
 
     def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
-        """The newest with smaller numbers than ``before``."""
+        """Lists the newest with smaller numbers than ``before``."""
         found = self.files.newest(before, limit)
         if found:
             self.log.follow()
         return [Kept(one, self.log.kept(one)) for one in found]
 
     def proposals(self) -> list[Kept]:
-        """What waits for a second person, oldest first."""
+        """Lists proposals that wait for a second person, oldest first."""
         waiting = [one for one in self.kept(limit=KEPT_MAX) if one.run and one.run.state is RunState.PROPOSED]
         return waiting[::-1]
 
@@ -161,7 +162,7 @@ class Selections:
     def items(
         self, number: int, states: Iterable[RunItemState] | None = None, after_place: int = -1, limit: int = 100
     ) -> list[ItemShown]:
-        """Items and what became of them, behind ``after_place``.
+        """Lists items and what became of them, behind ``after_place``.
 
         :raises SelectionUnknown: it isn't there
         """
@@ -171,7 +172,7 @@ class Selections:
             return items.shown(places[places > after_place][:limit].tolist(), reader)
 
     def progress(self, number: int) -> Progress:
-        """The run as it stands.
+        """Reads the run as it stands.
 
         :raises SelectionUnknown, RunRefused: there is no such run
         """
@@ -187,7 +188,6 @@ class Selections:
         return replace(progress, run=replace(run, problem=why_slow(self._status, now)), eta_s=eta_s)
 
     def _follow(self, selection: Selection) -> tuple[RunItems, JournalReader | None]:
-        """A selection's items, as a journal has them; None where none was begun."""
         reader = self.log.follow()
         reported = self.log.of(selection.digest)
         with self._lock:
@@ -204,8 +204,8 @@ class Selections:
 def gather(
     seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]
 ) -> tuple[pa.Table, Mapping[str, int], int]:
-    """What a filter matched, each item with its last row, as a selection's file holds it; the amounts of all, in minor
-    units by currency; and how many items have none.
+    """Makes the table of a selection's file of what a filter matched, each item with its last row; sums the amounts, in
+    minor units by currency; and counts the items that have none.
 
     ``as_seen``: items as they were shown before. One that has another row by now is refused when it is decided.
 
@@ -236,7 +236,6 @@ def gather(
 
 
 def filter_text(wanted: Filter) -> str:
-    """The filter as JSON, without what it doesn't ask for."""
     reported = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
     return json.dumps(reported, default=_plain, sort_keys=True)
 
