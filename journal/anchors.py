@@ -38,8 +38,6 @@ _CHAIN = re.compile(r"[0-9a-f]{64}")
 
 
 class AnchorInvalid(PayhookError):
-    """A record on the anchors' topic that isn't an anchor, or that no known key signed."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"not an anchor: {problem}")
@@ -68,7 +66,7 @@ class AnchorKeys:
 
     @classmethod
     def read(cls, file: Path) -> AnchorKeys:
-        """One key a line, the newest first.
+        """Reads a file with one key a line, the newest first.
 
         :raises SettingError: the file can't be read, holds none, or a short one
         """
@@ -82,7 +80,6 @@ class AnchorKeys:
         return cls(keys)
 
     def encode(self, anchor: Anchor) -> bytes:
-        """The record of an anchor: JSON with its MAC."""
         fields = _fields(anchor)
         return _canonical({**fields, "mac": _mac(self._keys[0], fields)})
 
@@ -108,7 +105,6 @@ class AnchorKeys:
 
 
 def new_key() -> str:
-    """A random key, hexadecimal."""
     return secrets.token_hex(32)
 
 
@@ -149,7 +145,7 @@ ANCHORED_NOTE = "anchored"
 
 
 class Producer(Protocol):
-    """What anchoring asks of a Kafka producer (confluent_kafka's)."""
+    """The part of a Kafka producer (confluent_kafka's) that anchoring needs."""
 
     @property
     def produce(self) -> Callable[..., None]: ...
@@ -161,7 +157,7 @@ class Producer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a journal stands: its writer's epoch, its last row, its chain's head; and its lineage, if it has one."""
+    """The end of a journal: its writer's epoch, its last row, its chain's head; and its lineage, if it has one."""
 
     epoch: int
     seq: int
@@ -170,8 +166,8 @@ class Head:
 
 
 class Anchoring:
-    """One writer's anchors: its first head at once, then the newest at most every `ANCHOR_EVERY_S`, and the last at the
-    end.
+    """Writes the anchors of one writer: its first head at once, then the newest at most every `ANCHOR_EVERY_S`, and the
+    last at the end.
 
     Belongs to one thread.
     """
@@ -196,7 +192,7 @@ class Anchoring:
         self.failed = 0
 
     def committed(self, head: Head) -> None:
-        """The journal's newest commit ends here."""
+        """Takes the head of the journal's newest commit."""
         if head.seq > self.anchored_seq:
             self._head = head
             self.poll()
@@ -210,7 +206,6 @@ class Anchoring:
             self._write(self._head)
 
     def notes(self) -> dict[str, str]:
-        """What the journal's next commit remembers."""
         return {ANCHORED_NOTE: str(self.anchored_seq)} if self.anchored_seq else {}
 
     def close(self, timeout_s: float) -> None:
@@ -251,8 +246,6 @@ class Anchoring:
 
 
 class Unanchored:
-    """For a journal without anchors."""
-
     anchored_seq = 0
 
     def committed(self, head: Head) -> None: ...
@@ -261,5 +254,5 @@ class Unanchored:
 
 
 def anchored_before(notes: Mapping[str, str]) -> int:
-    """The last seq that the journal knows to be anchored; 0 if it knows none."""
+    """Reads the last seq that the journal knows to be anchored; 0 if it knows none."""
     return int(notes.get(ANCHORED_NOTE, 0))

@@ -55,8 +55,6 @@ Check = Callable[[pa.Table], Any]
 
 
 class TableUnfit(TableError):
-    """The table asks of its writers what isn't done here."""
-
     remedy = ". Nothing was written; undo that change, or take code that knows it."
 
 
@@ -66,7 +64,7 @@ class RowsRefused(TableError):
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a table demands of rows, and the columns whose ranges its log names."""
+    """The demands of a table on its rows, and the columns whose ranges its log names."""
 
     types: Mapping[str, Any]
     never_null: tuple[str, ...]
@@ -99,7 +97,7 @@ def demands_of(path: str, table: DeltaTable) -> Demands:
 
 @dataclass(slots=True)
 class Appender:
-    """One writer's appends to a Delta table.
+    """Appends to a Delta table as its one writer.
 
     Its log isn't refreshed: whatever was committed after its version is looked at by the next `append`, one entry after
     the other, and stepped over only if it leaves the table and the application id alone (maintenance). Not thread-safe.
@@ -121,7 +119,7 @@ class Appender:
         checks: Mapping[str, Check] | None = None,
         elapsed_s: Callable[[], float] = since_boot_s,
     ) -> Appender:
-        """At ``version``, or at the latest. ``checks`` are the constraints that the table may have, by name.
+        """Opens the table at ``version``, or at the latest. ``checks`` are the constraints that it may have, by name.
 
         :raises TableUnfit: see there
         :raises DeltaError, OSError: no table can be read there
@@ -135,7 +133,6 @@ class Appender:
 
     @property
     def version(self) -> int:
-        """The last commit that it knows."""
         return self.log.version
 
     def append(
@@ -206,7 +203,7 @@ class Appender:
         return number
 
     def _check_file(self, staged: Path) -> dict[str, Any]:
-        """The statistics of a file of rows that may be part of the table."""
+        """Returns the statistics of a file of rows that may be part of the table."""
         if self.demands.constraints:
             raise RowsRefused(self.path, f"it has constraints, by which no row of {staged.name} was looked at")
         self._check_types(pq.read_schema(staged))
@@ -253,7 +250,8 @@ _LAST_MILLISECOND = datetime.max.replace(tzinfo=UTC) - _WITHIN_A_MILLISECOND
 
 
 def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
-    """What readers skip files by: of each column the range, and how many are NULL.
+    """Computes the statistics by which readers skip files: the range of each column, and how many of its values are
+    NULL.
 
     Every column that can have a range must be named: deltalake 1.6.6 takes one that is left out for one without values,
     and skips the file.
@@ -272,7 +270,7 @@ def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
 
 
 def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
-    """As `statistics`, of a file: a row group at a time."""
+    """Computes `statistics` of a file, a row group at a time."""
     with pq.ParquetFile(file) as parquet:
         ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
         groups = [
@@ -312,7 +310,8 @@ def _range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _at_least(text: str) -> str:
-    """The text, or a short one that comes after it: its beginning, with the last character that has a next one."""
+    """Returns the text, or a short one that comes after it: its beginning, with the last character that has a next
+    one."""
     if len(text) <= TEXT_CHARS:
         return text
     beginning = text[:TEXT_CHARS].rstrip(chr(sys.maxunicode))
@@ -323,7 +322,7 @@ def _at_least(text: str) -> str:
 
 
 def _milliseconds(at: datetime, *, up: bool) -> str:
-    """The log's times have milliseconds: the least is rounded down, the greatest up.
+    """Rounds to the log's milliseconds: the least down, the greatest up.
 
     The last millisecond of the year 9999 has none after it. Readers take it, as every one, for its whole length.
     """

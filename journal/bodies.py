@@ -38,14 +38,15 @@ Fragment: TypeAlias = ds.ParquetFileFragment
 
 @dataclass(frozen=True, slots=True)
 class FoundBodies:
-    """What a search found. ``lost``: files that are gone or damaged, any of which may hold what wasn't found."""
+    """The bodies that a search found. ``lost``: files that are gone or damaged, any of which may hold what wasn't
+    found."""
 
     hashes: Set[str] = frozenset()
     bodies: Mapping[str, bytes] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
 
     def lost_names(self) -> str:
-        """The first of ``lost`` as one text; empty where none is."""
+        """Returns the first of ``lost`` as one text; empty if none is."""
         more = len(self.lost) - LOST_SHOWN_MAX
         return ", ".join(self.lost[:LOST_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -82,21 +83,21 @@ class BodyStore:
             raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
-        """The bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.
+        """Reads the bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
         return dict(self.look(hashes).bodies)
 
     def held(self, hashes: Iterable[str]) -> Set[str]:
-        """Those whose bodies are there; no body is read for it.
+        """Finds the hashes whose bodies are there; no body is read for it.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
         return self.look(hashes, only_hashes=True).hashes
 
     def look(self, hashes: Iterable[str], *, only_hashes: bool = False) -> FoundBodies:
-        """As `fetch`, with the files that are gone or damaged, where not each body was found before them.
+        """Searches as `fetch`; also returns the files that are gone or damaged, if not each body was found before them.
 
         A redaction deletes files that may be being read: the table is then read again as it is afterwards.
 
@@ -107,7 +108,7 @@ class BodyStore:
         return self._search(wanted, only_hashes) if found.lost else found
 
     def lost_files(self) -> list[str]:
-        """The files of the table that are gone or damaged, each with why; opens every one.
+        """Lists the files of the table that are gone or damaged, each with why; opens every one.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
@@ -134,7 +135,7 @@ class BodyStore:
     def _parts(
         self, some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None, lost: list[str]
     ) -> list[pa.Table]:
-        """The rows of files, together; where one can't be read of each by itself, and it is ``lost``."""
+        """Reads the rows of files together; if one can't be read, each file by itself, and adds it to ``lost``."""
         try:
             return [_read(some, columns, wanted)]
         except _UNREADABLE as unreadable:
@@ -144,7 +145,7 @@ class BodyStore:
         return [part for fragment in some for part in self._parts([fragment], columns, wanted, lost)]
 
     def _lost(self, fragment: Fragment, unreadable: Exception) -> str:
-        """A file and why it never will be read again.
+        """Names a file, and why it never will be read again.
 
         :raises JournalBroken: the disk or the store doesn't answer now
         """
@@ -166,7 +167,6 @@ def _read(some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expressio
 
 
 def _newest_first(table: DeltaTable) -> Iterator[Fragment]:
-    """The table's files."""
     actions = pa.table(table.get_add_actions(flatten=True)).sort_by([("modification_time", "descending")])
     fragments = {fragment.path: fragment for fragment in dataset_of(table).get_fragments()}
     return (fragments[path] for path in actions["path"].to_pylist())

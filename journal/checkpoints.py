@@ -36,7 +36,7 @@ CODE = Path(__file__).parents[1]
 
 
 class Checkpoints:
-    """When one table gets its next checkpoint; `committed` is called after every commit."""
+    """Decides when one table gets its next checkpoint; `committed` is called after every commit."""
 
     def __init__(self, path: str, version: int) -> None:
         self.path = path
@@ -46,7 +46,6 @@ class Checkpoints:
         self._made.set()
 
     def committed(self, version: int) -> None:
-        """Begins one if it is time."""
         busy = not self._made.is_set()
         if busy or version // COMMITS == self._last // COMMITS or time.monotonic() < self._not_before_s:
             return
@@ -55,11 +54,10 @@ class Checkpoints:
         _maker.ask(self)
 
     def wait(self, seconds: float) -> None:
-        """For one that is being made."""
         self._made.wait(seconds)
 
     def made(self, seconds: float) -> None:
-        """It was made, or couldn't be, in so many seconds."""
+        """Takes note that the checkpoint was made, or couldn't be, in so many seconds."""
         self._not_before_s = time.monotonic() + seconds / SHARE_MAX
         self._made.set()
 
@@ -111,7 +109,7 @@ def _have_made(paths: list[str]) -> None:
 
 
 def _said(process: subprocess.Popen[str]) -> list[str]:
-    """What it wrote before it ended, if it failed."""
+    """Waits for the process; returns what it wrote before it ended, if it failed."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:

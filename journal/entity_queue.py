@@ -1,4 +1,4 @@
-"""What waits of one entity, read from the index beside its writer."""
+"""Reads the open events of an entity from the index, beside its writer."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class EntityQueue:
 
     @property
     def previous_dead(self) -> bool:
-        """Whether an event that arrives now would see that one before it died and was passed over."""
+        """True if an event that arrives now would see that one before it died and was passed over."""
         return any(item.died for item in self.items)
 
     def place(self, item: OpenItem) -> str:
-        """``head``, ``waits`` behind it, or ``beside``: it holds nothing back."""
+        """Returns ``head``, ``waits`` behind it, or ``beside``: it holds nothing back."""
         if not item.row.blocking:
             return "beside"
         return "head" if item.row.item_seq == self.head else "waits"
 
     def held_by(self) -> OpenItem | None:
-        """The head where it is dead: nothing behind it moves until a person acts on it."""
+        """Returns the head if it is dead: nothing behind it moves until a person acts on it."""
         return next(
             (item for item in self.items if item.row.item_seq == self.head and item.row.decision is Decision.DEAD), None
         )
 
 
 def read_entity(root: Path, entity_key: str) -> EntityQueue:
-    """One entity's open events; ``root`` is the stream's index folder.
+    """Reads an entity's open events; ``root`` is the stream's index folder.
 
     :raises IndexUnreadable: there is no index yet, or it is of another version
     """
@@ -70,7 +70,7 @@ def read_entity(root: Path, entity_key: str) -> EntityQueue:
 
 
 def read_item(root: Path, item_seq: int) -> EntityQueue | None:
-    """One open event with its entity's head; None where it isn't open. ``root`` is the stream's index folder.
+    """Reads an open event with its entity's head; None if it isn't open. ``root`` is the stream's index folder.
 
     :raises IndexUnreadable: there is no index yet, or it is of another version
     """
@@ -87,7 +87,7 @@ def read_item(root: Path, item_seq: int) -> EntityQueue | None:
 
 
 def open_beside_its_writer(root: Path) -> Index:
-    """The index as it is now. Its writer may drop a file while it is being opened: then it is opened again.
+    """Opens the index as it is now. Its writer may drop a file while it is being opened: then it is opened again.
 
     :raises IndexUnreadable: there is no index yet, or it is of another version
     """

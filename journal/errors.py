@@ -1,4 +1,4 @@
-"""What can go wrong with a journal."""
+"""Errors of a journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN_STACK = re.compile(r"\n\s*0: .*", re.DOTALL)
 
 
 def problem_of(failed: Exception) -> str:
-    """What a library's error says, in one bounded line."""
+    """Shortens a library's error to one bounded line."""
     words = _OWN_STACK.sub("", _COLOURS.sub("", str(failed))).split()
     return " ".join(words)[:PROBLEM_CHARS_MAX]
 
@@ -67,8 +67,6 @@ class StorageDown(PayhookError):
 
 
 class JournalBroken(PayhookError):
-    """The journal on disk contradicts itself or can't be read."""
-
     remedy = "Nothing is skipped: restore it before going on."
 
     def __init__(self, path: str, problem: str) -> None:
@@ -116,8 +114,6 @@ class RowsOutOfOrder(PayhookError):
 
 
 class IndexHeld(PayhookError):
-    """A living process owns the folder of this writer's epoch."""
-
     def __init__(self, folder: str) -> None:
         self.folder = folder
         super().__init__(f"index {folder} belongs to a living process; give each journal a folder of its own")
@@ -133,8 +129,6 @@ class IndexUnreadable(PayhookError):
 
 
 class IndexBroken(PayhookError):
-    """The index on disk can't be read or written."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, folder: str, problem: str) -> None:

@@ -55,11 +55,10 @@ class History:
     ended: tuple[Ended, ...] = field(default=())
 
     def of_row(self) -> int | None:
-        """What a first row's ``history`` says: NULL in the first one."""
+        """Returns a first row's ``history``: NULL in the first one."""
         return None if self.number == FIRST else self.number
 
     def next(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> History:
-        """The history after this one, which went from ``start`` to ``end``."""
         over = Ended(self.number, self.topic_id, dict(start), dict(end))
         return History(self.number + 1, topic_id, (*self.ended, over)[-HISTORIES_MAX:])
 
@@ -69,12 +68,13 @@ Histories = Mapping[str, History]
 
 
 def life_of(topic: str, number: int) -> str:
-    """A topic's history in one word: its name in the first one, and with the number (``payments.events#2``) later."""
+    """Names a topic's history in one word: its name in the first one, and with the number (``payments.events#2``)
+    later."""
     return topic if number == FIRST else f"{topic}#{number}"
 
 
 def with_ids(histories: Histories, topic_ids: Mapping[str, str]) -> dict[str, History]:
-    """``histories`` with the ids of topics that had none yet."""
+    """Adds to ``histories`` the ids of topics that had none yet."""
     known = {topic: histories.get(topic, History()) for topic in {**histories, **topic_ids}}
     return {
         topic: replace(history, topic_id=topic_ids.get(topic, "")) if not history.topic_id else history
@@ -109,12 +109,10 @@ def _history(tree: Mapping[str, Any]) -> History:
 
 
 def to_texts(partitions: Mapping[int, int]) -> dict[str, int]:
-    """Offsets by partition as JSON has them."""
     return {str(number): offset for number, offset in sorted(partitions.items())}
 
 
 def to_numbers(partitions: Mapping[str, int]) -> dict[int, int]:
-    """The inverse of `to_texts`."""
     return {int(number): offset for number, offset in partitions.items()}
 
 
@@ -141,13 +139,13 @@ class Abandoned:
 
 
 def abandoned(notes: Mapping[str, str]) -> tuple[Abandoned, ...]:
-    """What the journal's notes say of lineages before its own, oldest first."""
+    """Reads from the journal's notes the lineages before its own, oldest first."""
     fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
     return tuple(Abandoned(one["lineage"], one["after"], from_rfc3339(one["at"]), one["reason"]) for one in fields)
 
 
 def to_note(lineages: Sequence[Abandoned]) -> str:
-    """The inverse of `abandoned`; of more than `LINEAGES_MAX` the newest."""
+    """Writes what `abandoned` reads; of more than `LINEAGES_MAX` the newest."""
     fields = [
         {"lineage": one.lineage, "after": one.after, "at": to_rfc3339(one.at), "reason": one.reason[:REASON_CHARS_MAX]}
         for one in lineages[-LINEAGES_MAX:]
@@ -156,12 +154,13 @@ def to_note(lineages: Sequence[Abandoned]) -> str:
 
 
 def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
-    """Whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
+    """Tells whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
     return any(one.lineage == lineage and seq > one.after for one in abandoned(notes))
 
 
 def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
-    """Each time that the journal went on from an older row: rows after that, decided before then, are given up."""
+    """Lists each time that the journal went on from an older row: rows after that, decided before then, are given
+    up."""
     last: dict[datetime, int] = {}
     for one in abandoned(notes):
         last[one.at] = max(one.after, last.get(one.at, 0))
@@ -203,7 +202,7 @@ class JournalOlder(Refused):
 
 
 def follows(what: str, position: Position, journal: JournalReader) -> bool:
-    """Whether ``what`` may go on from its position; if not, it is of another journal and is made again.
+    """Tells whether ``what`` may go on from its position; if not, it is of another journal and is made again.
 
     A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.
 
@@ -219,7 +218,7 @@ def follows(what: str, position: Position, journal: JournalReader) -> bool:
 
 
 def common_rows(one: JournalReader, other: JournalReader) -> int:
-    """With how many same rows two copies of a journal begin; their hashes say so, as in `follows`.
+    """Counts the equal rows with which two copies of a journal begin; their hashes say so, as in `follows`.
 
     :raises JournalBroken: a row of one can't be read
     """

@@ -46,7 +46,7 @@ Entries = tuple[list[bytes], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class KnownEvent:
-    """Who holds an event key: the first 8 bytes of its content hash, and the version of that hash.
+    """The holder of an event key: the first 8 bytes of its content hash, and the version of that hash.
 
     ``purged``: a person closed the holder without effect.
     """
@@ -58,7 +58,7 @@ class KnownEvent:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of an index: of which table and in which form (`table_name`), as of which row, and its files."""
+    """A copy of an index: its table and form (`table_name`), the row that it reflects, and its files."""
 
     table: bytes
     position: Position
@@ -97,7 +97,7 @@ class Index(JournalFollower):
 
     @classmethod
     def read_only(cls, root: Path) -> Index:
-        """The newest index as it is now, beside its writer.
+        """Opens the newest index as it is now, beside its writer.
 
         :raises ValueError: there is none
         :raises IndexUnreadable: it is of another version
@@ -111,72 +111,64 @@ class Index(JournalFollower):
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
         return self._store.folder
 
     @property
     def seq(self) -> int:
-        """The last row that is reflected."""
         return self._seq
 
     @property
     def position(self) -> Position:
-        """The last row that is reflected, and of which journal."""
         return Position((self._store.get(layout.LINEAGE) or b"").decode(), self._seq, self._last_hash.hex())
 
     def open_count(self) -> int:
-        """Events that wait or are dead."""
         return self._open
 
     def dead_count(self) -> int:
-        """Events that are dead and wait for a person."""
         return self._dead
 
     def memory_bytes(self) -> int:
-        """What its store holds in memory."""
         return self._store.memory_bytes()
 
     def known_event(self, event_key: str) -> KnownEvent | None:
         return _known_event(self._store.get(layout.EVENT + hash16(event_key)))
 
     def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]:
-        """`known_event` of each."""
         found = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
         return [_known_event(value) for value in found]
 
     def unknown_hashes(self, hashes: Sequence[bytes]) -> list[bytes]:
-        """Those of event keys' hashes (`core.keys.hash16`) that no event holds."""
+        """Returns the hashes of event keys (`core.keys.hash16`) that no event holds."""
         found = self._store.get_many([layout.EVENT + one for one in hashes])
         return [one for one, known in zip(hashes, found, strict=True) if known is None]
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
-        """Whether it is other content than the holder's, that died or was purged under the same key."""
+        """Tells whether it is other content than the holder's, that died or was purged under the same key."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == b""
 
     def known_original(self, event_key: str, content_sha256: str) -> bool:
-        """Whether it is the holder's content as it was sent, of which what is stored is masked."""
+        """Tells whether it is the holder's content as it was sent, of which what is stored is masked."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == layout.ORIGINAL
 
     def known_fact(self, fact_key: str) -> bytes | None:
-        """The first 8 bytes of the hash of a fact that was taken."""
+        """Returns the first 8 bytes of the hash of a fact that was taken."""
         return self._store.get(layout.FACT + hash16(fact_key))
 
     def known_facts(self, fact_keys: Sequence[str]) -> list[bytes | None]:
-        """`known_fact` of each."""
         return self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
 
     def booked_of(self, pairs: Sequence[str]) -> dict[str, int]:
-        """Of each pair that has any: its movements less its undos. Below zero, undos came before what they undo."""
+        """Counts for each pair that has any its movements less its undos. Below zero, undos came before what they
+        undo."""
         found = self._store.get_many([layout.PAIR + hash16(pair) for pair in pairs])
         return {pair: read_count(value) for pair, value in zip(pairs, found, strict=True) if value is not None}
 
     def is_reversed(self, item_seq: int) -> bool:
-        """Whether the item's booking was taken back."""
         return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
 
     def reopened_at(self, item_seq: int) -> int | None:
-        """Of an item that was taken up again after it was ignored or unknown: the row that did so, or the last one
-        that ended it so since. None: it never was, and the row that ended it is its last one."""
+        """Finds the row that took an ignored or unknown item up again, or the last one that ended it so since. None: it
+        never was taken up again, and the row that ended it is its last one."""
         found = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
         return None if found is None else int(layout.SEQ.unpack(found)[0])
 
@@ -184,41 +176,40 @@ class Index(JournalFollower):
         return read_item(self._store, item_seq)
 
     def open_items(self) -> Iterator[OpenItem]:
-        """All of them, in item order."""
         return self._items(self._store.keys(layout.ITEM))
 
     def queue(self, entity_key: str) -> Iterator[OpenItem]:
-        """The entity's open events that hold later ones back, head first."""
+        """Yields the entity's open events that hold later ones back, head first."""
         return self._items(self._queued(entity_key))
 
     def places(self, since: bytes = b"") -> Iterator[tuple[bytes, int]]:
-        """Every open event that holds later ones back: its entity's hash and its item seq. Entity by entity, in the
-        order of the hashes from ``since`` on, heads first; reads keys only."""
+        """Yields for every open event that holds later ones back its entity's hash and its item seq. Entity by entity,
+        in the order of the hashes from ``since`` on, heads first; reads keys only."""
         begin = len(layout.QUEUE)
         return ((key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.keys(layout.QUEUE, since))
 
     def died(self, entity_key: str) -> Iterator[int]:
-        """Items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
+        """Yields items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
         if self.line(entity_key) is None:
             return iter(())
         return (layout.seq_of(key) for key in self._store.keys(layout.DIED + hash16(entity_key)))
 
     def closed_heads(self, entity_key: str) -> list[ClosedHead]:
-        """Items of the entity that held later ones back until a person closed them."""
         keys = list(self._store.keys(layout.CLOSED + hash16(entity_key)))
         return [ClosedHead(layout.seq_of(key), *orjson.loads(self._store.get(key) or b"")) for key in keys]
 
     def line(self, entity_key: str) -> Line | None:
-        """What was applied past the entity's open items; None where none could have been passed."""
+        """Reads what was applied past the entity's open items; None if none could have been passed."""
         return read_line(self._store, entity_key) if self._any_line else None
 
     def of_entity(self, entity_key: str) -> Iterator[int]:
-        """The seqs of the entity's open items, those that hold nothing back too, lowest first."""
+        """Yields the seqs of the entity's open items, those that hold nothing back too, lowest first."""
         places = (layout.QUEUE, layout.BESIDE, layout.DIED)
         return merge(*(map(layout.seq_of, self._store.keys(place + hash16(entity_key))) for place in places))
 
     def due(self, now: datetime, limit: int, bytes_max: float = math.inf) -> list[OpenItem]:
-        """Waiting events whose time has come, earliest first: ``limit`` at most, none after bodies of ``bytes_max``."""
+        """Lists waiting events whose time has come, earliest first: ``limit`` at most, none after bodies of
+        ``bytes_max``."""
         found: list[OpenItem] = []
         size = 0
         for item in islice(self._items(self._due_keys(now)), limit):
@@ -229,15 +220,16 @@ class Index(JournalFollower):
         return found
 
     def event_entries(self) -> Iterator[Entries]:
-        """Every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
+        """Yields every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
         return self._store.items(layout.EVENT, ENTRIES_AT_ONCE)
 
     def fact_entries(self) -> Iterator[Entries]:
-        """Every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
+        """Yields every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
         return self._store.items(layout.FACT, ENTRIES_AT_ONCE)
 
     def pair_entries(self) -> Iterator[Entries]:
-        """Every pair of which a row was counted, by `layout.PAIR` and its 16-byte hash, and its count (`booked_of`)."""
+        """Yields every pair of which a row was counted, by `layout.PAIR` and its 16-byte hash, and its count
+        (`booked_of`)."""
         return self._store.items(layout.PAIR, ENTRIES_AT_ONCE)
 
     def apply(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
@@ -258,7 +250,7 @@ class Index(JournalFollower):
         self._end(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
     def put_off(self, waits: Sequence[tuple[OpenItem, datetime, str | None]]) -> None:
-        """Open items, each with when it is due and why it waits: that changes without a row.
+        """Puts open items off, each with when it is due and why it waits: that changes without a row.
 
         An index that is made again from the journal has them due at their rows' times.
         """
@@ -282,7 +274,7 @@ class Index(JournalFollower):
         self._fetch_bodies(bodies)
 
     def copy(self, folder: Path) -> Copy:
-        """A copy as of now, without bodies, for `begin_with`."""
+        """Copies the index as of now, without bodies, for `begin_with`."""
         copied = self._store.copy(folder)
         index = Index(copied)
         table, position = index._table(), index.position
@@ -311,14 +303,13 @@ class Index(JournalFollower):
             self._end(changes, self._seq, self._last_hash)
 
     def reflects(self, reader: JournalReader) -> bool:
-        """Whether `catch_up` goes on from what is here, or starts over.
+        """Tells whether `catch_up` goes on from what is here, or starts over.
 
         :raises JournalOlder: as `catch_up`
         """
         return self._seq > 0 and self.is_of(reader)
 
     def close(self) -> None:
-        """Lets the next writer take the folder over."""
         self._store.close()
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
@@ -328,7 +319,7 @@ class Index(JournalFollower):
             yield
 
     def _follow(self, table: pa.Table, reader: JournalReader) -> None:
-        """As `apply`; of rows that settle their event at once, by far the most, no row is made."""
+        """Reflects rows as `apply`; for rows that settle their event at once, by far the most, no row is made."""
         changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
         changes.reflect_table(table, reader)
         seq, last_hash = table["seq"][-1].as_py(), bytes.fromhex(table["row_hash"][-1].as_py())
@@ -342,7 +333,6 @@ class Index(JournalFollower):
             self._queues.change(changes.queued)
 
     def _note_bodiless(self) -> None:
-        """Of a copy: whose bodies are to be fetched."""
         batch = WriteBatch(raw_mode=True)
         for item in self.open_items():
             if item.row.body_sha256 not in (None, EMPTY_SHA256):
@@ -403,7 +393,6 @@ class Index(JournalFollower):
             yield key
 
     def _items(self, keys: Iterator[bytes]) -> Iterator[OpenItem]:
-        """The open items that keys end with."""
         for key in keys:
             item = self.open_item(layout.seq_of(key))
             if item is not None:
@@ -418,5 +407,4 @@ def _known_event(found: bytes | None) -> KnownEvent | None:
 
 
 def table_name(reader: JournalReader) -> bytes:
-    """The journal's table, and the form of an index of it."""
     return layout.TABLE_PREFIX + reader.table_id.encode()

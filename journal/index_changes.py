@@ -1,4 +1,4 @@
-"""One atomic write of the index in the making: what rows, in their order, change."""
+"""Collects what rows, in their order, change in the index, for one atomic write."""
 
 from __future__ import annotations
 
@@ -52,12 +52,10 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 def read_count(kept: bytes | None) -> int:
-    """Of a pair (`layout.PAIR`)."""
     return 0 if kept is None else int(layout.COUNT.unpack(kept)[0])
 
 
 def read_item(store: RocksDbStore, item_seq: int) -> OpenItem | None:
-    """An open item with its body."""
     key = layout.ITEM + layout.SEQ.pack(item_seq)
     found = store.get(key)
     return None if found is None else unpack(found, store.get_apart(key) or b"")
@@ -72,14 +70,15 @@ class Line:
 
 
 def read_line(store: RocksDbStore, entity_key: str | None) -> Line | None:
-    """None while every open item of the entity holds later ones back, or none is open."""
+    """Reads an entity's line; None while every open item of the entity holds later ones back, or none is open."""
     found = store.get(layout.line_key(entity_key))
     return None if found is None else Line(*layout.LINE_VALUE.unpack(found))
 
 
 @dataclass(slots=True)
 class Changes:
-    """``items`` and lines are readable before they are written. ``any_line``: the store may hold lines at all.
+    """The changes of one write. ``items`` and lines are readable before they are written. ``any_line``: the store may
+    hold lines at all.
 
     ``queued``: by entity hash, how many more events of it hold later ones back than before.
     """
@@ -98,7 +97,6 @@ class Changes:
     _pairs: dict[str, int] = field(default_factory=dict)
 
     def reflect(self, row: JournalRow) -> None:
-        """Takes in the next row."""
         self._reflect_keys(row)
         if not row.first or leaves_open(row):
             self._reflect_item(row)
@@ -106,9 +104,8 @@ class Changes:
             self._pass_line(row.entity_key or "", row.item_seq)
 
     def reflect_table(self, table: pa.Table, reader: JournalReader) -> None:
-        """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`. A whole row is read where it leaves
-        something open, or ends what an earlier one left: the others need no more than their keys.
-        """
+        """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`. A whole row is read if it leaves
+        something open, or ends what an earlier one left: the others need no more than their keys."""
         settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
         others = iter(reader.rows_of(table["seq"].filter(pc.invert(settled)).to_pylist()))
         for is_settled, row in zip(settled.to_pylist(), _values_of(table), strict=True):
@@ -130,7 +127,7 @@ class Changes:
         fact: str | None,
         pair: str | None,
     ) -> None:
-        """As `reflect` of a first row that leaves nothing open."""
+        """Takes in a first row that leaves nothing open, as `reflect`."""
         if event_key is not None and decision != _DUPLICATE:
             if original is not None:
                 self._hold_original(event_key, original)
@@ -143,17 +140,17 @@ class Changes:
             self._pass_line(entity_key or "", item_seq)
 
     def _hold_original(self, event_key: str, content_sha256: str) -> None:
-        """The content of a key's holder as it was sent; its row has that of the masked bytes."""
+        """Keeps the content of a key's holder as it was sent; its row has that of the masked bytes."""
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
     def forget(self, item: OpenItem) -> None:
-        """As if the open item weren't there; what it holds stays held."""
+        """Removes the open item; what it holds stays held."""
         self._forget(item)
         self._items[item.row.item_seq] = None
         self._count_beside(item, None)
 
     def put_off(self, item: OpenItem, due_at: datetime, reason: str | None) -> None:
-        """The open item waits until then, as is known now without a row; nothing where it got one meanwhile.
+        """Puts the open item off until then, as is known now without a row; does nothing if it got one meanwhile.
 
         It has waited since its last row was decided.
         """
@@ -168,7 +165,6 @@ class Changes:
         self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(due_at)) + seq, b"")
 
     def whole(self, mark: bytes) -> WriteBatch:
-        """All changes and the index's new mark."""
         for entity_key, line in self._lines.items():
             if line is None:
                 self.batch.delete(layout.line_key(entity_key))
@@ -197,7 +193,7 @@ class Changes:
             self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")
 
     def _reflect_person(self, row: JournalRow, before: OpenItem) -> None:
-        """What a person's act on an item that was open means for its keys and for those behind it."""
+        """Takes in a person's act on an item that was open: what it means for its keys and for those behind it."""
         if row.decision in _CLOSES and before.row.blocking:
             closed = orjson.dumps([row.seq, row.event_key or "", row.decision.value, before.row.retry_policy])
             self.batch.put(layout.place_key(layout.CLOSED, row.entity_key, row.item_seq), closed)
@@ -215,9 +211,8 @@ class Changes:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """An item that had ended is taken up again, or closed by a person; or one that was taken up again is ignored,
-        or unknown, once more.
-        """
+        """Notes an item that had ended and is taken up again, or closed by a person; or one that was taken up again and
+        is ignored, or unknown, once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = not is_open and (row.decision is Decision.REPLAYED or row.decision in _CLOSES)
         is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None
@@ -236,7 +231,7 @@ class Changes:
         self.batch.put(layout.EVENT + hash16(event_key), held)
 
     def _release_event(self, event_key: str, content_sha256: str, original: str | None) -> None:
-        """Nothing is known of the key any more, but what died beside its holder."""
+        """Forgets what is known of the key, but for what died beside its holder."""
         self.batch.delete(layout.EVENT + hash16(event_key))
         for content in (content_sha256, original):
             if content is not None:
@@ -272,7 +267,7 @@ class Changes:
             self._lines[entity_key] = Line(line.beside, item_seq)
 
     def _count_beside(self, before: OpenItem | None, after: OpenItem | None) -> None:
-        """A line begins with the first item that stands beside it and ends with the last."""
+        """Counts items beside the line: it begins with the first item that stands beside it and ends with the last."""
         change: Counter[str] = Counter()
         for item, step in ((before, -1), (after, 1)):
             if item is not None and not item.row.blocking:
@@ -346,5 +341,4 @@ def _place(item: OpenItem) -> bytes:
 
 
 def _values_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """`_SETTLED_VALUES` row by row."""
     return zip(*(table[name].to_pylist() for name in _SETTLED_VALUES), strict=True)

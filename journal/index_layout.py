@@ -1,4 +1,4 @@
-"""Which keys the index keeps, and what their values say; and which entities surely have none under `QUEUE`."""
+"""The keys that the index keeps, and their values; and a table of entities that surely have none under `QUEUE`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ it the content is another one's that died or was purged."""
 
 
 def content8(sha256: str) -> bytes:
-    """What is kept of a content's hash."""
     return bytes.fromhex(sha256[: 2 * CONTENT_BYTES]).ljust(CONTENT_BYTES, b"\0")
 
 
@@ -69,7 +68,7 @@ def conflict_key(event_key: str, content_sha256: str) -> bytes:
 
 
 def place_key(place: bytes, entity_key: str | None, item_seq: int) -> bytes:
-    """Where an open item stands in its entity: ``place`` is `QUEUE`, `BESIDE` or `DIED`."""
+    """Makes the key of an open item's place in its entity: ``place`` is `QUEUE`, `BESIDE` or `DIED`."""
     return place + hash16(entity_key or "") + SEQ.pack(item_seq)
 
 
@@ -78,7 +77,6 @@ def line_key(entity_key: str | None) -> bytes:
 
 
 def seq_of(key: bytes) -> int:
-    """The item seq that a key ends with."""
     return int(SEQ.unpack_from(key, len(key) - SEQ.size)[0])
 
 
@@ -87,7 +85,7 @@ BITS = 20
 
 
 class Queues:
-    """How many keys stand under `QUEUE`, by the first `BITS` of their entity's hash.
+    """Counts the keys under `QUEUE`, by the first `BITS` of their entity's hash.
 
     Zero says that an entity's queue is empty. Nearly every new event's is, and to ask the store for it (an iterator and
     a seek) takes longer than all other look-ups of the event together.
@@ -101,7 +99,8 @@ class Queues:
             self._counts[_place(key[at:])] += 1
 
     def is_empty(self, entity: bytes) -> bool:
-        """False where it isn't known: another entity's events may be counted at the same place."""
+        """Tells whether an entity has no keys; False if it isn't known: another entity's events may be counted at the
+        same place."""
         return self._counts[_place(entity)] == 0
 
     def change(self, steps: Mapping[bytes, int]) -> None:

@@ -16,8 +16,6 @@ from journal.shards import OfEntity, check_shard, check_shards, decides, own_row
 
 
 class StreamUnknown(PayhookError):
-    """A stream was named that isn't one of these journals'."""
-
     def __init__(self, stream: str, streams: Sequence[str]) -> None:
         self.stream = stream
         self.streams = list(streams)
@@ -40,15 +38,12 @@ class Journals:
 
     @property
     def is_divided(self) -> bool:
-        """Whether there are several."""
         return len(self.places) > 1
 
     def shared(self, table: str) -> Location:
-        """A table that all of them have together."""
         return self.first.shared(table)
 
     def begun(self) -> list[StreamLayout]:
-        """Those that are there."""
         return [place for place in self.places if has_table(str(place.journal))]
 
     def named(self, stream: str) -> StreamLayout:
@@ -61,38 +56,35 @@ class Journals:
         return found
 
     def own_after(self, place: StreamLayout) -> int:
-        """The last row that a journal has from another one; the first one never was a copy."""
+        """Returns the last row that a journal has from another one; the first one never was a copy."""
         return own_rows_after(place.journal) if place != self.first else 0
 
     def of_entity(self, entity_key: str) -> StreamLayout:
-        """Whose journal has an entity's rows, all of them."""
+        """Finds the journal that has an entity's rows, all of them."""
         return next(place for place in self.places if self.decides_entity(place, entity_key))
 
     def decides_entity(self, place: StreamLayout, entity_key: str) -> bool:
-        """Whether an entity's events are decided in this journal."""
         return self.shard(place).decides(entity_key)
 
     def decides(self, place: StreamLayout, row: OfEntity) -> bool:
-        """Whether an item is decided in this journal, by any of its rows."""
+        """Tells whether an item is decided in this journal, by any of its rows."""
         return decides(self.shard(place), row)
 
     def reads(self, place: StreamLayout, partition: int) -> bool:
-        """Whether a partition of the events is read for this journal."""
         return self.shard(place).reads(partition)
 
     def shard(self, place: StreamLayout) -> Shard:
-        """The part of the events that is decided in a journal."""
         return Shard(self.places.index(place), len(self.places))
 
     def check(self) -> None:
-        """Compares them with how many their notes say there are, before something is done to the whole stream.
+        """Compares the journals with how many their notes say there are, before something is done to the whole stream.
 
         :raises IncompleteJournals: some would be left out
         """
         check_shards(self.first.stream, [place.journal for place in self.places])
 
     def check_one(self, place: StreamLayout) -> None:
-        """As `check`, of one of them, which is looked at alone, and of the first, which a division marks.
+        """Checks one journal that is looked at alone, and the first, which a division marks.
 
         :raises IncompleteJournals: one says another number of them, or they are being divided
         :raises ShardMisplaced: at its place is another one's

@@ -1,4 +1,4 @@
-"""Kafka's topics as they are now: their ids, the offsets that they hold, and single records."""
+"""Reads Kafka's topics as they are now: their ids, the offsets that they hold, and single records."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class KafkaSilent(PayhookError):
 
 
 class Log(Protocol):
-    """What a check of positions asks of Kafka."""
+    """The part of Kafka that a check of positions needs."""
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Kafka's own id of each topic: a topic that was deleted and created again has another one.
+        """Reads Kafka's own id of each topic: a topic that was deleted and created again has another one.
 
         :raises TopicMissing, KafkaSilent: see there
         """
@@ -79,13 +79,13 @@ class Log(Protocol):
         """
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
-        """The record at each offset; a point that Kafka holds no record for is left out.
+        """Reads the record at each offset; a point that Kafka holds no record for is left out.
 
         :raises KafkaSilent: see there
         """
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
-        """Of each point that Kafka can be asked for the offset of the first record at or after it, if there is one.
+        """Finds for each point the offset of the first record at or after it; a point without one is left out.
 
         :raises KafkaSilent: see there
         """
@@ -94,7 +94,8 @@ class Log(Protocol):
 
 
 class KafkaLog:
-    """`Log` of a real Kafka. Clients are made when they are first needed; `close` ends them. Belongs to one thread.
+    """Reads a real Kafka (`Log`). Clients are made when they are first needed; `close` ends them. Belongs to one
+    thread.
 
     :param reads: whether a topic's partition is looked at; `held` leaves the others out
     """
@@ -144,7 +145,8 @@ class KafkaLog:
         return held
 
     def offsets_at(self, topic: str, ends: Mapping[int, tuple[int, int]], moment: datetime) -> dict[int, int]:
-        """Of each partition the offset of the first record that was published at ``moment`` or later, else its end.
+        """Finds for each partition the offset of the first record that was published at ``moment`` or later, else its
+        end.
 
         :raises KafkaSilent: see there
         """
@@ -161,8 +163,8 @@ class KafkaLog:
         return {point: record.offset for point, record in self.first_records(points).items()}
 
     def first_records(self, points: Iterable[Point]) -> dict[Point, Record]:
-        """Of each point the first record at or after it, if there is one. One round asks for a point of each partition
-        at once.
+        """Reads for each point the first record at or after it, if there is one. One round asks for a point of each
+        partition at once.
 
         :raises KafkaSilent: see there
         """
@@ -177,7 +179,7 @@ class KafkaLog:
         return found
 
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
-        """Records from ``since`` to before ``until``, in order.
+        """Yields records from ``since`` to before ``until``, in order.
 
         :raises KafkaSilent: see there
         """
@@ -196,7 +198,6 @@ class KafkaLog:
             consumer.unassign()
 
     def _first_at(self, offsets: Mapping[tuple[str, int], int]) -> Iterator[tuple[tuple[str, int], Record]]:
-        """Of each partition the first record at or after an offset, where there is one."""
         consumer = self._consumer(POINT_BYTES)
         consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
         seen: set[tuple[str, int]] = set()
@@ -235,7 +236,8 @@ class KafkaLog:
 
 
 def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First offset held and next offset to come. A broker that has just started leads nothing for a moment."""
+    """Reads the first offset held and the next one to come. A broker that has just started leads nothing for a
+    moment."""
     until = time.monotonic() + READ_S_MAX
     while True:
         try:
@@ -247,7 +249,7 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 
 def _messages(consumer: Consumer) -> Iterator[Message]:
-    """Records as they come; a message with an error says that its partition has no more of them.
+    """Yields records as they come; a message with an error says that its partition has no more of them.
 
     :raises KafkaSilent: nothing comes for `READ_S_MAX`
     """

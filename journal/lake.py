@@ -32,8 +32,6 @@ class TableUnreadable(PayhookError, DeltaError):
 
 
 class TableOutdated(PayhookError, DeltaError):
-    """The table is of a form that no release wrote."""
-
     def __init__(self, path: str, lacks: str) -> None:
         self.path = path
         self.lacks = lacks
@@ -49,7 +47,7 @@ and tries again by itself; a person who waits for an answer would rather have it
 
 
 def options(path: str) -> dict[str, str] | None:
-    """How delta-rs asks the store of a table; the store's address and keys are the process's own variables."""
+    """Makes delta-rs's options for a table's store; the store's address and keys are the process's own variables."""
     return {**STORE_OPTIONS, **options_of(path)} if is_url(path) else None
 
 
@@ -82,13 +80,12 @@ def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
 
 
 def missing_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
-    """Columns of the schema that the table lacks."""
     there = {field.name for field in table.schema().fields}
     return [name for name in schema.names if name not in there]
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:
-    """A table at ``version``, or at the latest.
+    """Opens a table at ``version``, or at the latest.
 
     :raises TableUnreadable, OSError: none can be read there
     """
@@ -99,7 +96,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
 
 def has_table(path: str) -> bool:
-    """Whether a table is there.
+    """Tells whether a table is there.
 
     :raises OSError: the place can't be reached
     """

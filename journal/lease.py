@@ -43,7 +43,7 @@ WHAT = "the lease"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who took a lease, on which host, and when by that host's clock (to be shown, not compared).
+    """The holder of a lease, its host, and when it took it by that host's clock (to be shown, not compared).
 
     ``released``: it gave the lease up. ``here``: it lives and works on this very data folder.
     """
@@ -56,7 +56,7 @@ class Holder:
 
 
 class Lease:
-    """One process's part in the lease of a stream.
+    """A process's part in the lease of a stream.
 
     ``place`` is the lease's folder in the lake. ``lock`` is a file on this machine that the holder keeps locked: a
     process on the same data folder knows by it at once that the holder is dead, and needn't wait.
@@ -76,7 +76,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it is this process's, as far as it knows."""
+        """True if it is this process's, as far as it knows."""
         return self._held is not None
 
     def take(self) -> bool:
@@ -95,7 +95,7 @@ class Lease:
             raise StorageDown(WHAT, self._place, problem_of(failed)) from failed
 
     def renew(self) -> bool:
-        """Whether the lease is still this process's; another one may have taken it.
+        """Renews the lease; returns whether it is still this process's: another one may have taken it.
 
         :raises StorageDown: the place can't be reached
         """
@@ -159,7 +159,7 @@ class Lease:
         return False
 
     def _put(self, said: Holder) -> bool:
-        """Puts the next number; whether the newest one is this process's afterwards.
+        """Puts the next number; returns whether the newest one is this process's afterwards.
 
         A name that was taken and removed since can be put again by a process that slept: only the newest counts.
         """
@@ -243,7 +243,7 @@ class _Lock:
             return False
 
     def is_of_the_dead(self, owner: str) -> bool:
-        """Whether the owner worked on this data folder and lives no more; the file is this process's then."""
+        """Tells whether the owner worked on this data folder and lives no more; the file is this process's then."""
         if not self.names(owner) or not self._lock():
             return False
         if self.names(owner):

@@ -1,4 +1,4 @@
-"""What an item's rows, one after the other, make of it: open or closed, since when it is dead, how often replayed.
+"""Folds an item's rows into its life: open or closed, since when it is dead, how often replayed.
 
 All that follows items folds their rows with `life_after`; only `ledger.verify` has its own, to check the others by.
 """
@@ -15,7 +15,7 @@ Moment = TypeVar("Moment", int, datetime)
 
 
 class Life(NamedTuple, Generic[Moment]):
-    """One item after its last row.
+    """The life of an item after its last row.
 
     ``passed_over``: it died and is open, and holds later events of its entity back no more. ``deaths``: all of them.
     ``replays``: since it was last closed. ``first_died_at``: its first death; ``died_at``: the first since it was last
@@ -41,7 +41,8 @@ class Life(NamedTuple, Generic[Moment]):
 def life_after(
     before: Life[Moment] | None, decision: Decision, at: Moment, *, blocking: bool = False, conflict: bool = False
 ) -> Life[Moment]:
-    """The item after its next row. ``before``: None where nothing is known of it. A command's own row is no item's.
+    """Returns the life after the item's next row. ``before``: None if nothing is known of it. A command's own row is no
+    item's.
 
     :param blocking: the row's `JournalRow.blocking`
     :param conflict: `is_conflict` of the row: such an item has no place in its entity's order that others could pass

@@ -69,7 +69,7 @@ class OutcomeUnknown(CommitFailed, Unconfirmed):
 
 @dataclass(frozen=True, slots=True)
 class AppTransaction:
-    """What Delta's log calls ``txn``: an application's id and how far it is."""
+    """An application's id and how far it is; Delta's log calls it ``txn``."""
 
     app_id: str
     version: int
@@ -77,7 +77,7 @@ class AppTransaction:
 
 @dataclass(slots=True)
 class Log:
-    """One writer's view of a table's log: ``version`` is the last commit that it knows, and moves only with its own
+    """A writer's view of a table's log: ``version`` is the last commit that it knows, and moves only with its own
     commits. Not thread-safe.
 
     ``elapsed_s``: seconds that also pass while the machine sleeps.
@@ -146,7 +146,8 @@ class Log:
         raise NotCommitted(self.path, f"others committed {TRIES_MAX} times before this commit could be made")
 
     def _is_there(self, number: int, data: bytes | None, conflict: Callable[[Action], str | None]) -> bool:
-        """Whether the commit that is there is this one, whose success wasn't reported. If not, it may be stepped over.
+        """Tells whether the commit that is there is this one, whose success wasn't reported. If not, it may be stepped
+        over.
 
         :param data: the entry that was to be put there; None: entries of this number may have been removed
         :raises Overtaken, NotCommitted, OutcomeUnknown: it may not
@@ -185,7 +186,7 @@ def entry_of(
     *,
     blind_append: bool = False,
 ) -> bytes:
-    """An entry of the log. ``about``: what the commit says of itself beside Delta's own fields."""
+    """Writes an entry of the log. ``about``: what the commit says of itself beside Delta's own fields."""
     info = {
         "timestamp": at_ms,
         "operation": operation,
@@ -204,7 +205,6 @@ def txn(transaction: AppTransaction) -> Action:
 
 
 def new_file_name() -> str:
-    """A data file's name, which no other file has."""
     return f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
 
 
@@ -237,12 +237,10 @@ def remove(name: str, size: int, at_ms: int, *, data_change: bool = True) -> Act
 
 
 def now_ms() -> int:
-    """The wall time as Delta's log has it."""
     return time.time_ns() // 1_000_000
 
 
 def since_boot_s() -> float:
-    """Seconds that also pass while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -250,7 +248,6 @@ def since_boot_s() -> float:
 
 
 def entry_name(number: int) -> str:
-    """Where a commit's entry is, in the table's folder."""
     return f"{LOG}/{numbered(number)}"
 
 
@@ -262,12 +259,12 @@ def actions_of(entry: bytes) -> list[Action]:
 
 
 def numbers(storage: Storage, since: int = 0) -> list[int]:
-    """The commits from ``since`` on whose entries are there, in order."""
+    """Lists the commits from ``since`` on whose entries are there, in order."""
     return numbers_in(storage, LOG, numbered(since - 1) if since > 0 else "")
 
 
 def last_checkpoint(storage: Storage) -> int:
-    """The version of the last checkpoint; entries before it may be gone. -1: there is none.
+    """Reads the version of the last checkpoint; entries before it may be gone. -1: there is none.
 
     :raises ValueError: the file that names it can't be read
     :raises OSError: the place can't be reached
@@ -281,7 +278,7 @@ def last_checkpoint(storage: Storage) -> int:
 
 
 def last_number(storage: Storage) -> int:
-    """The last commit's number; -1 where no table is.
+    """Reads the last commit's number; -1 if no table is there.
 
     :raises OSError: the place can't be reached
     """

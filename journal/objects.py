@@ -1,4 +1,4 @@
-"""Tables on an object store: S3 and what speaks it, and Azure's.
+"""Stores tables on an object store: S3 and what speaks it, and Azure's.
 
 Address and credentials are those that delta-rs, Spark and every other reader of the table in this process goes by
 (`core.store`).
@@ -112,7 +112,7 @@ class ObjectStorage:
             return bytes(self._store.get(name).bytes())
 
     def delete(self, names: Sequence[str]) -> None:
-        """A thousand a request."""
+        """Deletes a thousand files a request."""
         with self._asked(""), contextlib.suppress(FileNotFoundError):
             self._store.delete(list(names))
 
@@ -126,18 +126,15 @@ class ObjectStorage:
                     yield StoredFile(name, one["size"], one["last_modified"].astimezone(UTC))
 
     def folders(self) -> list[str]:
-        """The names of the folders right in this one."""
         with self._asked(""):
             return [str(one).rpartition("/")[2] for one in self._store.list_with_delimiter()["common_prefixes"]]
 
     def tree(self, folder: str = "") -> Iterator[str]:
-        """The names of all files under a folder."""
         with self._asked(folder):
             for page in self._store.list(f"{folder}/" if folder else None, chunk_size=1_000):
                 yield from (one["path"] for one in page)
 
     def has(self, name: str) -> bool:
-        """Whether a file is there."""
         try:
             with self._asked(name, may_miss=True):
                 self._store.head(name)
@@ -179,7 +176,7 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def _asked(self, name: str, *, may_miss: bool = False) -> Iterator[None]:
-        """What goes wrong within is the store's. ``may_miss``: the file may not be there; else the bucket isn't.
+        """Turns the store's errors into ours. ``may_miss``: the file may not be there; else the bucket isn't.
 
         :raises FileNotFoundError: where it may miss, it does
         :raises StoreFailed: see there

@@ -48,7 +48,6 @@ class ClosedHead:
     route: str | None
 
     def held_back(self, item_seq: int) -> bool:
-        """Whether it was an item's head until it was closed."""
         return self.item_seq < item_seq < self.closed_at
 
     def as_previous(self) -> PreviousEvent:
@@ -56,13 +55,13 @@ class ClosedHead:
 
 
 def as_previous(item: OpenItem) -> PreviousEvent:
-    """A dead item as its followers see it."""
+    """Returns a dead item as its followers see it."""
     row = item.row
     return PreviousEvent(row.event_key or "", Decision.DEAD.value, row.retry_policy, item.last_seq)
 
 
 def leaves_open(row: JournalRow) -> bool:
-    """Whether the row's item waits after it. A command's own row isn't an item that could."""
+    """Tells whether the row's item waits after it. A command's own row isn't an item that could."""
     return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
 
 
@@ -70,36 +69,36 @@ DELAYED = "the stream's delay isn't over"
 
 
 def is_delayed(row: JournalRow) -> bool:
-    """Whether an open item waits for its first try on purpose."""
+    """Tells whether an open item waits for its first try on purpose."""
     return row.decision is Decision.PARKED and row.reason == DELAYED
 
 
 def has_failed(row: JournalRow) -> bool:
-    """Whether an open item waits because its last try failed. Where it goes on waiting for something else, its reason
-    says for what (`journal.index.Index.put_off`).
-    """
+    """Tells whether an open item waits because its last try failed. If it goes on waiting for something else, its
+    reason says for what (`journal.index.Index.put_off`)."""
     return row.decision is Decision.RETRY and (row.reason or "").startswith(f"{row.error_class}: ")
 
 
 def is_conflict(row: JournalRow) -> bool:
-    """Whether a dead row is one of other content for a key, or a fact, that is held: it dies beside its entity."""
+    """Tells whether a dead row is one of other content for a key, or a fact, that is held: it dies beside its
+    entity."""
     return row.decision is Decision.DEAD and row.error_class in CONFLICT_CLASSES and row.handler_version is None
 
 
 def is_other_content(row: JournalRow) -> bool:
-    """Whether a dead row is one of other content for an event key that is held: it holds no key itself."""
+    """Tells whether a dead row is one of other content for an event key that is held: it holds no key itself."""
     return is_conflict(row) and row.error_class == CONFLICT_CLASS
 
 
 def holds_key(row: JournalRow) -> bool:
-    """Whether an item holds its event key from this row on: by being the first of its key."""
+    """Tells whether an item holds its event key from this row on: by being the first of its key."""
     return (
         row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE and not is_other_content(row)
     )
 
 
 def frees_key(row: JournalRow, before: JournalRow) -> bool:
-    """Whether the row frees its event key for a replay of other content: a person purged the key's holder.
+    """Tells whether the row frees its event key for a replay of other content: a person purged the key's holder.
 
     ``before`` is the item's row before it. The key stays held against everything else; that of an unknown event also
     against other content.
@@ -109,24 +108,23 @@ def frees_key(row: JournalRow, before: JournalRow) -> bool:
 
 
 def releases_key(row: JournalRow, before: JournalRow) -> bool:
-    """Whether nothing holds the row's event key after it: two people let the event come again."""
+    """Tells whether nothing holds the row's event key after it: two people let the event come again."""
     return row.decision is Decision.RELEASED and row.event_key is not None and not is_other_content(before)
 
 
 def takes_key(row: JournalRow, before: JournalRow) -> bool:
-    """Whether the row takes its event key over, if that is free: a person replayed other content."""
+    """Tells whether the row takes its event key over, if that is free: a person replayed other content."""
     return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)
 
 
 def pack(item: OpenItem) -> bytes:
-    """Last seq, whether it died, replays, the row as JSON without its NULLs. The body is kept apart."""
+    """Packs last seq, whether it died, replays, and the row as JSON without its NULLs. The body is kept apart."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
     return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX)) + text
 
 
 def unpack(raw: bytes, body: bytes) -> OpenItem:
-    """The inverse of `pack`."""
     last_seq, died, replays = _HEAD.unpack_from(raw)
     row: dict[str, Any] = orjson.loads(raw[_HEAD.size :])
     for name in _TIMES:

@@ -42,7 +42,7 @@ _UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 
 
 def check_complete(path: str, table: DeltaTable) -> None:
-    """Sees that a journal's table has every column.
+    """Checks that a journal's table has every column.
 
     :raises JournalOutdated: it lacks some
     """
@@ -51,7 +51,7 @@ def check_complete(path: str, table: DeltaTable) -> None:
 
 
 def lineage_of(path: str) -> str:
-    """The lineage of the journal as it is now; empty where none was begun.
+    """Reads the lineage of the journal as it is now; empty if none was begun.
 
     :raises JournalBroken: the log or the rows contradict themselves
     """
@@ -59,7 +59,7 @@ def lineage_of(path: str) -> str:
 
 
 def rows_where(path: Location | str, wanted: pc.Expression, columns: Sequence[str] | None = None) -> list[JournalRow]:
-    """The rows of the journal as it is now that satisfy a condition, in seq order; none where there is no journal.
+    """Reads the rows of the journal as it is now that satisfy a condition, in seq order; none if there is no journal.
 
     :raises TableUnreadable, OSError: its log or a file can't be read
     """
@@ -99,18 +99,17 @@ class JournalReader:
 
     @property
     def last_seq(self) -> int:
-        """The seq of the last row; 0 if there is none."""
         return last_seq(self._table)
 
     def state(self) -> JournalState:
-        """Epoch, marks and chain at this version.
+        """Reads epoch, marks and chain at this version.
 
         For those who only read: a writer gets its state from `JournalWriter.begin_epoch`, and from nowhere else.
         """
         return read_state(self._path, self.version)
 
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]:
-        """Rows with a greater seq, in seq order, in chunks.
+        """Yields rows with a greater seq, in seq order, in chunks.
 
         ``columns`` must name those without a default: all others may be left out.
         """
@@ -119,27 +118,26 @@ class JournalReader:
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
     def tables_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """As `rows_after`, as tables, of whole rows or of a few short columns: for reading every row of a long
-        journal.
-        """
+        """Yields tables as `rows_after` yields rows, of whole rows or of a few short columns: for reading every row of
+        a long journal."""
         width = ROWS_PER_WINDOW if columns is None else ROWS_PER_WIDE_WINDOW
         for window in scan(self._table, seq, columns, width):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
                 yield window.slice(at, ROWS_PER_TABLE)
 
     def rows_of(self, seqs: Sequence[int]) -> list[JournalRow]:
-        """Whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another."""
+        """Reads whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another."""
         return from_arrow(self._pick(seqs)) if seqs else []
 
     def tables_of(self, seqs: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Some columns of rows by their seq, as `rows_of`."""
+        """Reads some columns of rows by their seq, as `rows_of`."""
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
         return self._pick(seqs, columns)
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
-        """The seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of each,
-        and none of an offset without a row.
+        """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of
+        each, and none for an offset without a row.
 
         Looks through a few columns of the whole journal.
         """
@@ -153,7 +151,8 @@ class JournalReader:
         )
 
     def offsets_of(self, topic: str, history: int) -> pa.Table:
-        """``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset each."""
+        """Reads ``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset
+        each."""
         there = {field.name for field in self._table.schema().fields}
         wanted = pc.field("first") & (pc.field("topic") == topic)
         if "history" in there:
@@ -163,7 +162,8 @@ class JournalReader:
         return self._search(["partition", "offset", "seq"], wanted)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
-        """Of each entity the last item that was applied and came after the one that is named; none where none was.
+        """Finds for each entity the last item that was applied and came after the one that is named; an entity without
+        one is left out.
 
         Looks through a few columns of all rows from the first of those items on.
         """
@@ -178,12 +178,11 @@ class JournalReader:
         return {entity: item for entity, item in last.items() if item > after[entity]}
 
     def row_hash_at(self, seq: int) -> str | None:
-        """The hash of one row: by it a derived state knows whether it follows this history."""
+        """Reads the hash of one row: by it a derived state knows whether it follows this history."""
         window = next(scan(self._table, seq - 1, ["row_hash"]), None)
         return None if window is None else str(window["row_hash"][0].as_py())
 
     def _pick(self, seqs: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of ascending ``seqs``, in that order; whole ones unless ``columns`` are named."""
         wanted = pa.array(seqs, pa.int64())
         named = None if columns is None else list(dict.fromkeys(["seq", *columns]))
         within = f"seq >= {seqs[0]} AND seq <= {seqs[-1]}"
@@ -193,13 +192,13 @@ class JournalReader:
         return rows
 
     def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:
-        """``within``: a condition by which files are left out."""
         with _readable(self._table.table_uri):
             return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
-    """The rows of any table at the version it is open at; of the files only that the predicate doesn't rule out.
+    """Opens the rows of any table at the version it is open at; of the files only those that the predicate doesn't rule
+    out.
 
     delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and go on while a process ends:
     one that then enters the interpreter brings the process down by a signal, whatever its work has come to.
@@ -218,7 +217,7 @@ def read_rows(
     columns: Sequence[str] | None = None,
     files: FilePruningPredicateType | None = None,
 ) -> pa.Table:
-    """The rows of any table that satisfy a condition, whole ones unless ``columns`` are named.
+    """Reads the rows of any table that satisfy a condition, whole ones unless ``columns`` are named.
 
     :param files: as `dataset_of` has it
     :raises TableUnreadable: a file is missing or damaged
@@ -232,7 +231,7 @@ def read_rows(
 def scan(
     table: DeltaTable, after: int, columns: Sequence[str] | None = None, rows_per_window: int = ROWS_PER_WINDOW
 ) -> Iterator[pa.Table]:
-    """Rows with a greater seq than ``after``, in seq order, a window a table.
+    """Yields rows with a greater seq than ``after``, in seq order, a window a table.
 
     A large file is decoded once for every window that it reaches into: few columns bear wider windows.
 
@@ -250,7 +249,7 @@ def scan(
 
 
 def last_seq(table: DeltaTable) -> int:
-    """The greatest seq in the table, from the files' statistics; 0 if it is empty."""
+    """Reads the greatest seq in the table, from the files' statistics; 0 if it is empty."""
     actions = pa.table(table.get_add_actions(flatten=True))
     if actions.num_rows == 0:
         return 0
@@ -277,7 +276,7 @@ def _readable(table: str) -> Iterator[None]:
 
 
 def read_state(path: str, version: int) -> JournalState:
-    """The state at ``version``.
+    """Reads the state at ``version``.
 
     The log's entries are read as files: in deltalake 1.6.6 ``history()`` of a table at an older version hands out later
     commits too, under wrong numbers. Maintenance commits say nothing of a journal's state and are passed over.
@@ -295,7 +294,7 @@ def read_state(path: str, version: int) -> JournalState:
 
 
 def _from_rows(table: DeltaTable, version: int) -> JournalState:
-    """The state from the rows alone, when the log's commits are gone: dead letters are published again.
+    """Makes the state from the rows alone, when the log's commits are gone: dead letters are published again.
 
     Lineage, generation and the topics' ids are not in the rows.
     """

@@ -44,7 +44,7 @@ KIND = "rewrite"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One of a table's files: ``first`` and ``last`` are the ends of its range in the column that was asked for."""
+    """A file of a table: ``first`` and ``last`` are the ends of its range in the column that was asked for."""
 
     name: str
     size: int
@@ -167,7 +167,7 @@ class Rewriter:
         return files
 
     def _data_file(self, staged: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
-        """A staged file under the name that it gets among the table's.
+        """Names a staged file as it is called among the table's.
 
         It is as old as the youngest of its rows: readers of bodies begin with the newest files.
         """
@@ -175,7 +175,7 @@ class Rewriter:
         return DataFile(new_file_name(), staged.stat().st_size, stats["numRecords"], at_ms, *ends)
 
     def _last_state(self, version: int) -> dict[str, str]:
-        """The state in the last commit that has one, as far as the log goes back."""
+        """Reads the state in the last commit that has one, as far as the log goes back."""
         for number in range(version, -1, -1):
             try:
                 actions = actions_of(self._log.storage.read(entry_name(number)))

@@ -78,7 +78,6 @@ class RocksDbStore:
 
     @property
     def folder(self) -> Path:
-        """Where its files are, until another epoch begins."""
         return self._folder
 
     @classmethod
@@ -104,7 +103,7 @@ class RocksDbStore:
 
     @classmethod
     def read_only(cls, root: Path) -> RocksDbStore:
-        """The newest folder as it is now, beside its owner.
+        """Opens the newest folder as it is now, beside its owner.
 
         :raises ValueError: there is none
         """
@@ -120,7 +119,6 @@ class RocksDbStore:
         return found
 
     def get_apart(self, key: bytes) -> bytes | None:
-        """What is kept apart under a key."""
         try:
             found: bytes | None = self._apart.get(key)
         except Exception as failed:
@@ -128,7 +126,6 @@ class RocksDbStore:
         return found
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """As `get` of each, in one call."""
         try:
             found: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type, assignment]
         except Exception as failed:
@@ -136,14 +133,14 @@ class RocksDbStore:
         return found
 
     def write(self, batch: WriteBatch) -> None:
-        """All of it or nothing."""
+        """Writes all of the batch or nothing."""
         try:
             self._db.write(batch)
         except Exception as failed:
             raise self._broken(failed) from failed
 
     def keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
-        """The keys that begin with ``prefix``, in order; ``since``: those alone whose rest isn't before it."""
+        """Yields the keys that begin with ``prefix``, in order; ``since``: those alone whose rest isn't before it."""
         try:
             cursor = self._db.iter()
             cursor.seek(prefix + since)
@@ -158,7 +155,7 @@ class RocksDbStore:
             raise self._broken(failed) from failed
 
     def items(self, prefix: bytes, at_once: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """The keys that begin with ``prefix`` and their values, in order, so many at a time."""
+        """Yields the keys that begin with ``prefix`` and their values, in order, so many at a time."""
         try:
             # No pair outlives its turn: the collector would look through millions of them again and again.
             found: Iterator[bytes] = chain.from_iterable(self._db.items(from_key=prefix))  # type: ignore[arg-type]
@@ -173,7 +170,8 @@ class RocksDbStore:
             raise self._broken(failed) from failed
 
     def memory_bytes(self) -> int:
-        """What it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write buffers."""
+        """Measures what it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write
+        buffers."""
         return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
     def begin_again(
@@ -200,7 +198,7 @@ class RocksDbStore:
             raise
 
     def copy(self, folder: Path) -> RocksDbStore:
-        """A copy as of now without what is kept apart, in a folder that isn't there yet; its files are links.
+        """Copies the store as of now without what is kept apart, to a folder that isn't there yet; its files are links.
 
         The folder must be no other's. `files` of the copy, once closed, are what a store can begin with.
         """
@@ -214,7 +212,7 @@ class RocksDbStore:
         return copied
 
     def files(self) -> list[Path]:
-        """What a copy that is closed consists of; those whose names end in ``.sst`` never change."""
+        """Lists the files of a copy that is closed; those whose names end in ``.sst`` never change."""
         manifest = (self._folder / CURRENT).read_text("utf-8").strip()
         return [self._folder / name for name in (*self._with_keys, manifest, CURRENT, "rocksdict-config.json")]
 
@@ -253,7 +251,6 @@ class RocksDbStore:
 
 
 def is_held(root: Path) -> bool:
-    """Whether a living process owns a folder of the store."""
     folders = list(root.glob("epoch-*"))
     free = _ownerless(root)
     for _, descriptor in free:
@@ -262,13 +259,13 @@ def is_held(root: Path) -> bool:
 
 
 def _ownerless(root: Path) -> list[tuple[Path, int]]:
-    """Folders whose owner is dead, newest first, each locked by its descriptor."""
+    """Locks the folders whose owner is dead; returns them newest first, each with its descriptor."""
     locked = ((folder, _lock(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))
     return [(folder, descriptor) for folder, descriptor in locked if descriptor is not None]
 
 
 def _begin(root: Path) -> tuple[Path, int]:
-    """A folder that is owned before it gets the name under which others look for ownerless ones."""
+    """Makes a folder that is owned before it gets the name under which others look for ownerless ones."""
     folder = root / f"new-{uuid.uuid4().hex}"
     folder.mkdir()
     descriptor = _lock(folder)
@@ -312,7 +309,6 @@ def _open_or_begin(folder: Path) -> Rdict:
 
 
 def _begun(folder: Path) -> Rdict:
-    """An empty one."""
     _wipe(folder)
     begun = _opened(folder)
     (folder / _BROKEN).unlink(missing_ok=True)
@@ -320,7 +316,8 @@ def _begun(folder: Path) -> Rdict:
 
 
 def _wipe(folder: Path) -> None:
-    """Everything but the owner's file, which holds the lock, and the mark: who is killed meanwhile leaves that."""
+    """Deletes everything but the owner's file, which holds the lock, and the mark: who is killed meanwhile leaves
+    that."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -331,8 +328,8 @@ def _wipe(folder: Path) -> None:
 def _opened(
     folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None, *, compacts: bool = True
 ) -> Rdict:
-    """Options are given for the column family too: of a store that is there already, its family's would be RocksDB's
-    own, with a cache of 8 MiB and no filters.
+    """Opens the store. Options are given for the column family too: of a store that is there already, its family's
+    would be RocksDB's own, with a cache of 8 MiB and no filters.
 
     :raises IndexBroken: it can't be opened
     """

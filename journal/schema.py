@@ -25,7 +25,7 @@ Int32: TypeAlias = int
 
 @dataclass(slots=True, kw_only=True)
 class JournalRow:
-    """One decision; its fields are the journal's columns, in their order.
+    """A decision; its fields are the journal's columns, in their order.
 
     Times are UTC; ``postings`` and ``headers`` are canonical JSON.
 
@@ -90,8 +90,8 @@ class JournalRow:
 
 
 def is_elsewhere(row: JournalRow) -> bool:
-    """Whether a row stands for offsets of a batch that aren't the stream's (`core.where`). ``headers`` say what it
-    takes."""
+    """Tells whether a row stands for offsets of a batch that aren't the stream's (`core.where`). ``headers`` say what
+    it takes."""
     return row.event_type == ELSEWHERE_TYPE and row.offset_until is not None
 
 
@@ -123,12 +123,12 @@ MOVES, UNDOES = "+", "-"
 
 
 def pair_of(pair: str, *, undoes: bool) -> str:
-    """As a row keeps a pair (`core.work.Applied`): with its sign before it, for a movement or an undo."""
+    """Signs a pair (`core.work.Applied`) as a row keeps it, for a movement or an undo."""
     return (UNDOES if undoes else MOVES) + pair
 
 
 def row_hashes(table: pa.Table) -> list[str]:
-    """Of each row of a table of `JOURNAL_SCHEMA` the hex SHA-256 over every other column as text joined by U+001F:
+    """Hashes each row of a table of `JOURNAL_SCHEMA`: the hex SHA-256 over every other column as text joined by U+001F:
     `HASHED_COLUMNS`, then `LATER_COLUMNS`.
 
     NULL is U+0000, booleans are ``true``/``false``, timestamps are microseconds since 1970; a later column is
@@ -143,7 +143,6 @@ def row_hashes(table: pa.Table) -> list[str]:
 
 
 def to_arrow(rows: Sequence[JournalRow]) -> pa.Table:
-    """The rows as one table of `JOURNAL_SCHEMA`."""
     if not rows:
         return JOURNAL_SCHEMA.empty_table()
     columns = zip(*map(_values, rows), strict=True)
@@ -196,17 +195,16 @@ GENESIS = "0" * 64
 
 
 def commit_digest(row_hashes: Iterable[str]) -> str:
-    """Hex SHA-256 over a commit's row hashes, joined in seq order."""
+    """Returns the hex SHA-256 over a commit's row hashes, joined in seq order."""
     return hashlib.sha256("".join(row_hashes).encode("ascii")).hexdigest()
 
 
 def extend(head: str, digest: str) -> str:
-    """The chain's head after one more commit."""
     return hashlib.sha256((head + digest).encode("ascii")).hexdigest()
 
 
 class ChainHead:
-    """The chain's head after rows that come in seq order, whatever portions they are read in."""
+    """Computes the chain's head after rows that come in seq order, whatever portions they are read in."""
 
     def __init__(self) -> None:
         self._head = GENESIS
@@ -214,7 +212,7 @@ class ChainHead:
         self._digest = hashlib.sha256()
 
     def add(self, batch_seq: int, row_hash: str) -> None:
-        """One more row; a new ``batch_seq`` begins the next commit."""
+        """Adds a row; a new ``batch_seq`` begins the next commit."""
         if batch_seq != self._batch_seq:
             self._head = self.head
             self._batch_seq, self._digest = batch_seq, hashlib.sha256()
@@ -245,13 +243,13 @@ class Record:
 
 
 def record_sha256(row: JournalRow) -> str | None:
-    """The hash of the record's value: of the body that was kept, or of what couldn't be read.
-    None: it is no row of a record."""
+    """Returns the hash of the record's value: of the body that was kept, or of what couldn't be read. None: it is no
+    row of a record."""
     return row.body_sha256 or row.original_sha256
 
 
 def same_record(row: JournalRow, record: Record) -> bool:
-    """Whether a first row was decided from this record: offset, body, and where the record says them key and time.
+    """Tells whether a first row was decided from this record: offset, body, and if the record says them key and time.
 
     A row without a body's hash was decided from a record that isn't an event; of it only the offset is known. What
     another program's record says under these names is no key and no time of ours.

@@ -1,4 +1,4 @@
-"""Which part of the events a journal decides, where several shards divide them (`core.routing.Shard`).
+"""Tells which part of the events a journal decides, when several shards divide them (`core.routing.Shard`).
 
 A shard that came later began with a copy of another one's journal: it knows every key, every fact and every open item
 of the entities that it has from there. So there are two ways to read several journals as one ledger:
@@ -55,8 +55,6 @@ class ShardsChanged(IncompleteJournals):
 
 
 class ShardMissing(IncompleteJournals):
-    """A shard of a stream has no journal, and another one has."""
-
     def __init__(self, stream: str, shard: Shard) -> None:
         self.stream = stream
         self.shard = shard
@@ -67,8 +65,6 @@ class ShardMissing(IncompleteJournals):
 
 
 class ShardMisplaced(Refused):
-    """At a shard's place is the journal of another one."""
-
     def __init__(self, journal: Location, found: Shard, wanted: Shard) -> None:
         self.journal = journal
         self.found = found
@@ -80,37 +76,34 @@ class ShardMisplaced(Refused):
 
 
 def shard_in(notes: Mapping[str, str]) -> Shard:
-    """The part of the events that a journal with these notes decides."""
     return Shard.read(notes[SHARD_NOTE]) if SHARD_NOTE in notes else WHOLE
 
 
 def shard_at(journal: Location | str) -> Shard:
-    """`shard_in` of the journal at a location; all events where there is none."""
+    """Reads `shard_in` of the journal at a location; all events if there is none."""
     return shard_in(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else WHOLE
 
 
 def shard_note(shard: Shard) -> dict[str, str]:
-    """The inverse of `shard_in`."""
     return {SHARD_NOTE: str(shard)} if shard.count > 1 else {}
 
 
 def dividing(notes: Mapping[str, str]) -> int | None:
-    """Among how many shards a stream is being divided, by the notes of its first shard's journal."""
+    """Reads among how many shards a stream is being divided, from the notes of its first shard's journal."""
     return int(notes[DIVIDING_NOTE]) if DIVIDING_NOTE in notes else None
 
 
 def own_after(notes: Mapping[str, str]) -> int:
-    """The last row that a journal with these notes has from another one; 0 where it never was a copy."""
+    """Reads the last row that a journal with these notes has from another one; 0 if it never was a copy."""
     return int(notes.get(OWN_AFTER_NOTE, 0))
 
 
 def own_rows_after(journal: Location | str) -> int:
-    """`own_after` of the journal at a location; 0 where there is none."""
     return own_after(JournalReader(str(journal)).state().notes) if has_table(str(journal)) else 0
 
 
 def check_shard(stream: str, shard: Shard, first: Location, own: Location, others: Sequence[Location] = ()) -> None:
-    """Looks at the first shard's journal, which a division marks first and changes last, and at the shard's own.
+    """Checks the first shard's journal, which a division marks first and changes last, and the shard's own.
 
     :param others: every place where a shard's journal may be: looked at where the shard has none of its own yet
     :raises ShardsChanged: one of them was divided among another number of shards
@@ -124,8 +117,8 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location, other
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:
-    """Looks at the journals of all shards of a stream, in their order, before something is done to the whole of it:
-    no other shard would be left out. A stream without any journal is whole too.
+    """Checks the journals of all shards of a stream, in their order, before something is done to the whole of it: no
+    other shard would be left out. A stream without any journal is whole too.
 
     :raises ShardsChanged: one of them was divided among another number of shards, or they are being divided
     :raises ShardMissing: one isn't there
@@ -156,7 +149,7 @@ def check_count(stream: str, count: int, journal: Location) -> None:
 
 
 class OfEntity(Protocol):
-    """What of an item says whose it is: a journal row has it, and what is derived from one."""
+    """The part of a row, or of what is derived from one, that says which shard's an item is."""
 
     @property
     def entity_key(self) -> str | None: ...
@@ -165,7 +158,6 @@ class OfEntity(Protocol):
 
 
 def decides(shard: Shard, row: OfEntity) -> bool:
-    """Whether an item is the shard's, by any of its rows."""
     return is_of(shard, row.entity_key, row.partition)
 
 
@@ -175,5 +167,5 @@ def own_items(journal: Location | str) -> Callable[[OfEntity], bool]:
 
 
 def is_of(shard: Shard, entity_key: str | None, partition: int) -> bool:
-    """As `decides`, of what a row says of it: one without an entity goes by its record's partition."""
+    """Tells it as `decides`, from the columns: a row without an entity goes by its record's partition."""
     return shard.decides(entity_key) if entity_key is not None else shard.reads(partition)

@@ -57,7 +57,6 @@ class Manifest:
     files: Mapping[str, str]
 
     def unfit(self, reader: JournalReader) -> str | None:
-        """Why it is no index of this journal; None where it is one."""
         if self.table != table_name(reader).decode():
             return "it is of another table, or of another version"
         if self.lineage != reader.lineage:
@@ -117,7 +116,7 @@ def copy_for(place: str, other: str, lineage: str) -> None:
 
 
 class Going:
-    """Whether a snapshot may go on. Who ends it waits only until the index isn't read any more."""
+    """A signal that ends a snapshot under way. Who ends it waits only until the index isn't read any more."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -183,14 +182,14 @@ def _encoded(manifest: Manifest) -> bytes:
 
 
 def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
-    """The row of the newest snapshot, where that is of the index's own journal."""
+    """Returns the row of the newest snapshot, if that is of the index's own journal."""
     if not known or known[0][1].lineage != index.position.lineage or known[0][1].seq > index.seq:
         return 0
     return known[0][1].seq
 
 
 def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
-    """Old manifests go first: none that is there names a file that is gone."""
+    """Deletes old manifests first: none that is there names a file that is gone."""
     manifests, storage, until = open_storage(place), open_storage(_files(place)), clock.now() - GRACE
     old = {one.name for one in manifests.files() if one.at < until}
     gone = [name for number in numbers_in(manifests) if (name := numbered(number)) in old][:-KEPT]
@@ -200,7 +199,6 @@ def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> N
 
 
 def _manifests(place: str) -> list[tuple[int, Manifest]]:
-    """Those that can be read, the newest first."""
     found = []
     try:
         storage = open_storage(place)
@@ -241,7 +239,7 @@ def _hash_of(file: Path) -> str:
 
 
 def _write_hashes(file: Path, files: Mapping[str, str]) -> None:
-    """Of the files that never change: a store gives none of their names twice."""
+    """Writes the hashes of the files that never change: a store gives none of their names twice."""
     file.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What a start looks at before it decides anything: is the journal all there?"""
+"""Checks at a start, before anything is decided, that the journal is all there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def check_index(root: Path, path: str) -> None:
-    """Looks, before an epoch begins, whether the index that is there knows more than the journal at ``path``.
+    """Checks, before an epoch begins, whether the index that is there knows more than the journal at ``path``.
 
     :raises JournalOlder: it does
     """
@@ -36,7 +36,8 @@ def check_index(root: Path, path: str) -> None:
 
 
 def check_whole(path: str, reader: JournalReader, state: JournalState, index_seq: int) -> None:
-    """``reader`` stands at the version of ``state``; ``index_seq`` is the last row that the index reflects.
+    """Checks that rows and commits end alike. ``reader`` stands at the version of ``state``; ``index_seq`` is the last
+    row that the index reflects.
 
     :raises JournalBroken: the rows end elsewhere than the commits say, the last of them can't be read, or a journal
         without rows stands where the index knows one

@@ -1,4 +1,4 @@
-"""Where a journal stands: its marks, and its whole state at one version."""
+"""The state of a journal: its marks, and all of it at one version."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def marks_from_json(text: str) -> Marks:
 
 
 def with_starts(marks: Marks, starts: Marks) -> Marks:
-    """``marks`` plus a start for each partition that they don't know yet."""
+    """Adds to ``marks`` a start for each partition that they don't know yet."""
     return {topic: {**starts.get(topic, {}), **marks.get(topic, {})} for topic in {**marks, **starts}}
 
 
 def lasts_after(lasts: Marks, rows: Sequence[JournalRow]) -> Marks:
-    """The seq of the row that decided each partition's last offset, after ``rows``, which are in seq order."""
+    """Returns the seq of the row that decided each partition's last offset, after ``rows``, which are in seq order."""
     after = {topic: dict(partitions) for topic, partitions in lasts.items()}
     highest: dict[tuple[str, int], int] = {}
     for row in rows:
@@ -47,8 +47,9 @@ def lasts_after(lasts: Marks, rows: Sequence[JournalRow]) -> Marks:
 
 
 def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> None:
-    """Of a sparse topic (`core.routing.is_sparse`) the mark goes with the last of its offsets, whatever lies between.
-    What isn't the stream's is named by one row a partition, between whose offsets others have first rows.
+    """Checks that first rows and the marks' movement name the same offsets. Of a sparse topic
+    (`core.routing.is_sparse`) the mark goes with the last of its offsets, whatever lies between. What isn't the
+    stream's is named by one row a partition, between whose offsets others have first rows.
 
     :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
     """
@@ -75,7 +76,8 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
 
 
 def _filled(own: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
-    """The spans of first rows, and between them what is elsewhere; what lies outside of the movement stays as it is."""
+    """Fills the gaps between the spans of first rows with what is elsewhere; what lies outside of the movement stays as
+    it is."""
     if not others:
         return list(own)
     [(low, high)] = others
@@ -91,12 +93,13 @@ def _filled(own: Sequence[Span], others: Sequence[Span], since: int, until: int)
 
 
 def _span(row: JournalRow) -> Span:
-    """The offsets that a first row decides: from the first of them to the one after the last."""
+    """Returns the offsets that a first row decides: from the first of them to the one after the last."""
     return row.offset, row.offset + 1 if row.offset_until is None else row.offset_until
 
 
 def _is_movement(spans: Sequence[Span], since: int, until: int, *, gaps: bool) -> bool:
-    """Whether spans follow one another from ``since`` to ``until``, each offset once; ``gaps``: with some between."""
+    """Tells whether spans follow one another from ``since`` to ``until``, each offset once; ``gaps``: with some
+    between."""
     at = since
     for start, end in spans:
         if start < at or end <= start or (start > at and not gaps):
@@ -145,12 +148,11 @@ class JournalState:
     lasts: Marks = field(default_factory=dict)
 
     def history(self, topic: str) -> History:
-        """The topic's current history."""
         return self.histories.get(topic, History())
 
 
 def check_log_end(path: str) -> None:
-    """Looks at the log's last entry before anything else does: Delta takes an empty file for a commit of nothing.
+    """Checks the log's last entry before anything else reads it: Delta takes an empty file for a commit of nothing.
 
     :raises JournalBroken: it isn't whole
     """
@@ -164,7 +166,7 @@ def check_log_end(path: str) -> None:
 
 
 def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | None:
-    """What a commit says of itself; None when the log no longer has it.
+    """Reads what a commit says of itself; None when the log no longer has it.
 
     :raises JournalBroken: the entry isn't whole: it must not be passed over, because it may hold rows
     """
@@ -202,14 +204,14 @@ def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One Delta commit, and when its writer made it (UTC, milliseconds)."""
+    """A Delta commit, and when its writer made it (UTC, milliseconds)."""
 
     version: int
     committed_at: datetime
 
 
 def commits_of(path: str, batch_seqs: Collection[int]) -> dict[int, Commit]:
-    """The commits by their ``batch_seq``; without those whose entries were cleaned up.
+    """Finds the commits by their ``batch_seq``; without those whose entries were cleaned up.
 
     A log of an hour has thousands of entries: the right one is found by halves, because seqs grow with versions.
 
@@ -241,7 +243,7 @@ class _Entries:
         return Commit(self._versions[place], at)
 
     def _last_seq(self, place: int) -> int:
-        """The journal's last seq after an entry; maintenance's entries don't name it, and change none."""
+        """Finds the journal's last seq after an entry; maintenance's entries don't name it, and change none."""
         for before in range(place, -1, -1):
             seq = self._info(before).get("payhook.seq")
             if seq is not None:
@@ -249,7 +251,7 @@ class _Entries:
         return -1
 
     def _info(self, place: int) -> dict[str, Any]:
-        """What an entry says of itself; nothing of one that has gone meanwhile."""
+        """Reads what an entry says of itself; nothing if it has gone meanwhile."""
         version = self._versions[place]
         if version not in self._read:
             self._read[version] = commit_info(self._path, self._storage, version) or {}

@@ -1,4 +1,4 @@
-"""What a table asks of the place where its files are: the same of a local disk and of an object store."""
+"""Stores a table's files: on a local disk and on an object store alike."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ class StoredFile:
 
 
 class StoreFailed(PayhookError, OSError):
-    """An object store refused a request, or didn't answer it."""
-
     def __init__(self, place: str, problem: str) -> None:
         self.place = place
         self.problem = problem
@@ -47,7 +45,7 @@ class StoreFailed(PayhookError, OSError):
 
 
 class Storage(Protocol):
-    """One table's files; names are relative to its folder, with ``/`` between their parts.
+    """The files of one table; names are relative to its folder, with ``/`` between their parts.
 
     Every method raises `OSError` where the place can't be reached, refuses, or doesn't answer in time.
     """
@@ -117,7 +115,7 @@ class DiskStorage:
         sync(self._folder)
 
     def _copy(self, staged: Path, name: str) -> None:
-        """From another disk: whole under another name first."""
+        """Copies from another disk: whole under another name first."""
         copied = self._folder / f".{name}.{uuid.uuid4()}.tmp"
         try:
             shutil.copyfile(staged, copied)
@@ -149,7 +147,8 @@ class DiskStorage:
 
 
 def _stat(one: os.DirEntry[str]) -> os.stat_result | None:
-    """None of a folder, and of a file that went since it was listed: a writer that was overtaken removes its own."""
+    """Reads a file's status; None for a folder, and for a file that went since it was listed: a writer that was
+    overtaken removes its own."""
     try:
         return one.stat() if one.is_file() else None
     except FileNotFoundError:
@@ -157,7 +156,7 @@ def _stat(one: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _write(file: Path, data: bytes | pa.Buffer) -> None:
-    """A file of a new name, which is on disk on return.
+    """Writes a file of a new name, which is on disk on return.
 
     :raises FileExistsError: one is there
     """
@@ -177,7 +176,6 @@ def sync(place: Path) -> None:
 
 
 def open_storage(place: Location | str) -> Storage:
-    """The files of the table at a place."""
     text = str(place)
     if not is_url(text):
         return DiskStorage(Path(text))
@@ -188,18 +186,17 @@ def open_storage(place: Location | str) -> Storage:
 
 
 def numbered(number: int) -> str:
-    """The name of a file among numbered ones: names are in the order of their numbers."""
     return f"{number:020}.json"
 
 
 def numbers_in(storage: Storage, folder: str = "", after: str = "") -> list[int]:
-    """The numbers of the files right in a folder whose names come after ``after``, in order."""
+    """Lists the numbers of the files right in a folder whose names come after ``after``, in order."""
     found = (_NUMBERED.fullmatch(one.name) for one in storage.files(folder, after))
     return sorted(int(name[1]) for name in found if name)
 
 
 def file_system(place: Location | str) -> FileSystem:
-    """The same files for Arrow, which reads parts of them."""
+    """Opens the same files for Arrow, which reads parts of them."""
     text = str(place)
     if is_url(text):
         return PyFileSystem(DeltaStorageHandler(text, {**options_of(text)}))
@@ -213,7 +210,8 @@ RACE_WAIT_S_MAX = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Whether a place gives each name to one writer only, which every commit of the lake rests on.
+    """The result of `race`: whether a place gives each name to one writer only, which every commit of the lake rests
+    on.
 
     ``winners``: how many names each writer was given. ``twice``: names that were given to several, or that hold another
     writer's file; ``nobody``: names that all were refused. ``listed``: whether a listing that begins after a name has

@@ -1,4 +1,4 @@
-"""The journal's Delta table as it is made and kept up: append-only, with what every row must satisfy."""
+"""Makes and keeps up the journal's Delta table: append-only, with what every row must satisfy."""
 
 from __future__ import annotations
 

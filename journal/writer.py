@@ -1,4 +1,4 @@
-"""The journal's one writer: it begins an epoch, then commits batches, until someone else begins one."""
+"""Writes the journal, as its one writer: begins an epoch, then commits batches, until someone else begins one."""
 
 from __future__ import annotations
 
@@ -59,15 +59,14 @@ _NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
 
 @dataclass(slots=True)
 class Tenure:
-    """One process's hold on a journal, from writer to writer. ``owner`` tells it from every other process; ``epoch`` is
-    the last one that it began.
-    """
+    """The hold of one process on a journal, from writer to writer. ``owner`` tells it from every other process;
+    ``epoch`` is the last one that it began."""
 
     owner: str
     epoch: int = 0
 
     def follow(self, path: str) -> None:
-        """The next epoch may follow the journal's last one, whichever process began it.
+        """Lets the next epoch follow the journal's last one, whichever process began it.
 
         For a process that has taken the lease, and renews it once more afterwards: what a later holder begins isn't
         followed then.
@@ -93,8 +92,6 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One commit: its Delta version, the rows in it, and the chain's head after it."""
-
     version: int
     first_seq: int
     last_seq: int
@@ -136,7 +133,7 @@ class JournalWriter:
 
     @classmethod
     def create_or_open(cls, path: str, stream: str, tenure: Tenure | None = None) -> JournalWriter:
-        """A writer that hasn't begun yet; makes the table where there is none.
+        """Opens a writer that hasn't begun yet; makes the table if there is none.
 
         A process whose ``tenure`` has begun never makes it: its journal is gone, not new.
 
@@ -394,9 +391,8 @@ class JournalWriter:
 
 
 def _lasts_at(before: JournalState, marks: Marks) -> Marks:
-    """The rows of the last offsets of partitions that go on from where they were, in whatever history: what is there
-    is still held against them.
-    """
+    """Keeps the rows of the last offsets of partitions that go on from where they were, in whatever history: what is
+    there is still held against them."""
     return {
         topic: {number: seq for number, seq in lasts.items() if marks[topic].get(number) == before.marks[topic][number]}
         for topic, lasts in before.lasts.items()
@@ -425,7 +421,7 @@ def _check_turn(turn: Turn, before: JournalState) -> None:
 
 
 def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[Abandoned]:
-    """The lineages that a journal gives up when it goes on from ``before``, oldest first."""
+    """Lists the lineages that a journal gives up when it goes on from ``before``, oldest first."""
     own = abandoned(before.notes)
     known = {before.lineage, *(one.lineage for one in own)}
     others: dict[str, None] = {}
@@ -436,7 +432,8 @@ def _given_up(before: JournalState, replaced: JournalState | None, at: datetime,
 
 
 def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
-    """The state of a journal that goes on from another one's: the rows so far are published and anchored there."""
+    """Makes the state of a journal that goes on from another one's: the rows so far are published and anchored
+    there."""
     seq = state.next_seq - 1
     lineages = _given_up(state, None, at, f"shard {part}")
     notes = {**state.notes, OWN_AFTER_NOTE: str(seq), LINEAGES_NOTE: to_note(lineages)}
