@@ -1,4 +1,4 @@
-"""Where requests may go: only to public addresses, unless the subscriber is allowed more (no SSRF).
+"""Checks where requests may go: only to public addresses, unless the subscriber is allowed more (no SSRF).
 
 The lists are IANA's special-purpose address registries (RFC 6890 and its updates), and the addresses under which
 clouds hand out credentials.
@@ -44,18 +44,14 @@ UNREADABLE = "(no readable url)"
 
 
 class Resolver(Protocol):
-    """Names to addresses."""
-
     def addresses(self, host: str, port: int) -> Sequence[str]:
-        """All addresses of a name, the best first. It may block.
+        """Returns all addresses of a name, the best first. It may block.
 
         :raises OSError: there are none, or no name server answers
         """
 
 
 class SystemResolver:
-    """The machine's own."""
-
     def addresses(self, host: str, port: int) -> Sequence[str]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -101,7 +97,8 @@ def place_of(text: str, allowance: Allowance) -> Place:
 
 
 def shown_url(text: str, *, path_is_secret: bool = False) -> str:
-    """Scheme, host, port and path of a URL for people to read: no user or password, nor a query, where tokens stand.
+    """Returns scheme, host, port and path of a URL for people to read: no user or password, nor a query, where tokens
+    stand.
 
     The path is left out where it is a secret by itself, as with chat systems, and where it may be the end of a password
     that holds a slash.
@@ -119,7 +116,6 @@ def shown_url(text: str, *, path_is_secret: bool = False) -> str:
 
 
 def holds_credentials(text: str) -> bool:
-    """Whether a URL names a user or a password."""
     try:
         return bool(httpx2.URL(text).userinfo)
     except httpx2.InvalidURL:
@@ -127,7 +123,7 @@ def holds_credentials(text: str) -> bool:
 
 
 def refusal(text: str, allowed: Sequence[Network]) -> str | None:
-    """Why no request may go to an address; None when it may."""
+    """Says why no request may go to an address; None when it may."""
     try:
         address = _meant(ip_address(text))
     except ValueError:
@@ -144,7 +140,6 @@ def refusal(text: str, allowed: Sequence[Network]) -> str | None:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a URL's host is an address by itself."""
     try:
         ip_address(host)
     except ValueError:
@@ -157,7 +152,7 @@ def in_url(address: str) -> str:
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address within an IPv6 one that only stands for it (mapped, NAT64, 6to4)."""
+    """Returns the IPv4 address within an IPv6 one that only stands for it (mapped, NAT64, 6to4)."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""One request to one subscriber, within limits: time, size, and the addresses that were checked.
+"""Sends one request to one subscriber, within limits: time, size, and the addresses that were checked.
 
 An event loop on a thread of its own does the work of every caller: there a request ends when its time is over, whatever
 it waits for, and one subscriber's connections are kept for its next request. The name is resolved here, all of its
@@ -61,7 +61,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``said``: the beginning of the body as text; ``retry_after``: the header as it came."""
+    """The answer of a subscriber. ``said``: the beginning of the body as text; ``retry_after``: the header as it
+    came."""
 
     status: int
     retry_after: str | None
@@ -69,7 +70,7 @@ class Answer:
 
 
 class _Line:
-    """One subscriber's client and its checked addresses; lives on the loop."""
+    """The client of one subscriber and its checked addresses; lives on the loop."""
 
     def __init__(self, target: Target) -> None:
         no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
@@ -87,7 +88,7 @@ class _Line:
 
 
 class Deliveries:
-    """Posts for any thread. The caller closes it."""
+    """Posts requests for any thread. The caller closes it."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
@@ -154,7 +155,7 @@ class Deliveries:
         return line
 
     async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
-        """The answer's head, from the first address that a connection can be made to."""
+        """Reads the answer's head, from the first address that a connection can be made to."""
         failure: Unreachable | None = None
         for address in (await self._addresses(line))[:ADDRESSES_TRIED_MAX]:
             try:
@@ -170,7 +171,7 @@ class Deliveries:
         raise failure or Unreachable(line.target.name, "its name has no address")
 
     async def _addresses(self, line: _Line) -> list[str]:
-        """Checked addresses; one look-up for all requests that wait for it."""
+        """Returns checked addresses; makes one look-up for all requests that wait for it."""
         if asyncio.get_running_loop().time() >= line.good_until:
             if line.lookup is None or line.lookup.done():
                 line.lookup = asyncio.create_task(self._look_up(line))
@@ -215,7 +216,7 @@ async def _send(line: _Line, address: str, headers: Mapping[str, str], body: byt
 
 
 async def _beginning(response: httpx2.Response, ends: float) -> str:
-    """The body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
+    """Reads the body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
     read = bytearray()
     try:
         async with asyncio.timeout_at(ends):

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a subscriber. Each error says by its ``kind`` what that means for the event."""
+"""Errors on the way to a subscriber. Each error says by its ``kind`` what that means for the event."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ class SubscribersUnreadable(PayhookError):
 
 
 class SubscriberUnknown(PayhookError):
-    """A person named a subscriber that isn't there."""
-
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known

@@ -1,5 +1,5 @@
-"""What a subscriber is sent of a journal row that changed the books: a small, versioned envelope, never bodies nor card
-data.
+"""Makes a subscriber's message of a journal row that changed the books: a small, versioned envelope, never bodies nor
+card data.
 
 ::
 
@@ -57,7 +57,7 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the handler reads of an envelope: its id, and its subscriber's mode and tenant.
+    """The head of an envelope, which the handler reads: its id, and its subscriber's mode and tenant.
 
     ``reverses``: the type of the event whose booking was taken back; None where it is no reversal.
     """
@@ -69,7 +69,7 @@ class Notice:
 
 
 def subscriber_of(event_key: str) -> str:
-    """The receiver that an event's key names (`processor.source.feed` makes it).
+    """Reads the receiver that an event's key names (`processor.source.feed` makes it).
 
     :raises NoticeUnreadable: the key isn't such a one
     """
@@ -80,19 +80,19 @@ def subscriber_of(event_key: str) -> str:
 
 
 def message_id(mode: str, ledger_event_key: str) -> str:
-    """The ``webhook-id``: of the event alone, so that no retry, replay, restart or rebuild changes it."""
+    """Makes the ``webhook-id``: of the event alone, so that no retry, replay, restart or rebuild changes it."""
     return "msg_" + hashlib.sha256(f"{mode}:{ledger_event_key}".encode()).hexdigest()[:32]
 
 
 def reversal_id(mode: str, ledger_event_key: str) -> str:
-    """The ``webhook-id`` of a reversal: an event is reversed once, and no mode is named so, so it is no event's id."""
+    """Makes the ``webhook-id`` of a reversal: an event is reversed once, and no mode is named so, so it is no event's
+    id."""
     return message_id(f"reversal:{mode}", ledger_event_key)
 
 
 def notice_json(row: JournalRow) -> bytes:
-    """The envelope of a row that applied an event or reversed one, as UTF-8 JSON in one spelling; the same for every
-    subscriber.
-    """
+    """Writes the envelope of a row that applied an event or reversed one, as UTF-8 JSON in one spelling; the same for
+    every subscriber."""
     assert row.event_key is not None
     assert row.mode is not None
     booking, event_id = _booking(row), message_id(row.mode, row.event_key)
@@ -127,7 +127,7 @@ def _envelope(row: JournalRow, message: str, event_type: str | None, content: di
 
 
 def trial_json(message: str, time: str) -> bytes:
-    """The envelope of a test event: no fact, so that it isn't booked by mistake."""
+    """Writes the envelope of a test event: no fact, so that it isn't booked by mistake."""
     return _dumps({"version": ENVELOPE_VERSION, "id": message, "type": TEST_TYPE, "time": time})
 
 
@@ -159,7 +159,7 @@ def _notice(event_key: str, found: str, mode: Mode, tenant: object, reverses: st
 
 
 def _amount(postings: Sequence[Posting]) -> dict[str, Any]:
-    """What was moved: the debit lines' sum, where all lines are of one currency."""
+    """Sums the debit lines, if all lines are of one currency."""
     currencies = {posting.money.currency for posting in postings}
     if len(currencies) != 1:
         return {}
@@ -176,8 +176,8 @@ def _dumps(document: dict[str, Any]) -> bytes:
 
 
 class FactFeed:
-    """Every subscriber of a mode gets every row that changed the books, as an envelope; its handler passes over what it
-    doesn't want.
+    """Sends every subscriber of a mode every row that changed the books, as an envelope; its handler passes over what
+    it doesn't want.
 
     So a subscriber that is disabled, or wants more types from now on, has no gap that isn't in the stream's journal.
     """

@@ -1,4 +1,5 @@
-"""The notify stream's handler: one event is one signed request to one subscriber, unless that one is disabled.
+"""Handles the notify stream: sends one signed request to one subscriber for each event, unless that subscriber is
+disabled.
 
 It runs on executors. Its files, and who is disabled, are where the stream decides (`OnDriver`).
 """
@@ -34,7 +35,7 @@ then all workers know."""
 
 @dataclass(frozen=True, slots=True)
 class Disabled:
-    """Since when (RFC 3339, UTC), and why."""
+    """A disabled subscriber: since when (RFC 3339, UTC), and why."""
 
     at: str
     reason: str
@@ -50,7 +51,7 @@ class DisabledSubscribers:
         self._files = TextFiles()
 
     def find(self, name: str) -> Disabled | None:
-        """None while the subscriber isn't disabled. A file that can't be read disables."""
+        """Finds out whether a subscriber is disabled: None if it isn't. A file that can't be read disables."""
         path = self.path(name)
         try:
             document = json.loads(self._files.text(path))
@@ -72,14 +73,14 @@ class DisabledSubscribers:
             write_whole(self.path(name), json.dumps(document) + "\n", mode=0o644)
 
     def enable(self, name: str, at: str) -> None:
-        """Writes that over it, so that a worker that has just been answered 410 sees it too.
+        """Writes that over what disables it, so that a worker that has just been answered 410 sees it too.
 
         :raises OSError: it can't be written
         """
         write_whole(self.path(name), json.dumps({"subscriber": name, "enabled_at": at}) + "\n", mode=0o644)
 
     def written(self, name: str) -> str | None:
-        """The file's text, to see whether it changed; None where there is none that can be read."""
+        """Reads the file's text, to see whether it changed; None if there is none that can be read."""
         try:
             return self._files.text(self.path(name))
         except (OSError, ValueError):
@@ -90,7 +91,8 @@ class DisabledSubscribers:
 
 
 class NotifyHandler:
-    """At least once, under an id that never changes: handlers run before the commit. Any thread may call it."""
+    """Sends each event at least once, under an id that never changes: handlers run before the commit. Any thread may
+    call it."""
 
     def __init__(
         self,
@@ -141,7 +143,8 @@ class NotifyHandler:
         self._sender.close()
 
     def _without(self, name: str) -> Outcome:
-        """A section that vanished while the stream runs may be a slip, and what is ignored is ignored for good."""
+        """Answers for a subscriber that isn't in the file: a section that vanished while the stream runs may be a slip,
+        and what is ignored is ignored for good."""
         if name not in self._receivers.names:
             return Ignored(f"there is no subscriber {name} any more")
         with calling(downstream_of(name)):
@@ -192,7 +195,8 @@ class OnDriver:
         self._disabled = DisabledSubscribers(disabled_folder(settings))
 
     def files(self) -> Mapping[Path, Path]:
-        """What notify may not read isn't among them (`notify.sender.secret_file`)."""
+        """Lists the files that go to executors; those that notify may not read aren't among them
+        (`notify.sender.secret_file`)."""
         found = {self._subscribers.path: self._subscribers.path}
         if self._settings.ca_file:
             found[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
@@ -210,7 +214,8 @@ class OnDriver:
         return found
 
     def keep(self, note: tuple[str, ...]) -> None:
-        """A subscriber answered 410. Where that can't be written down it is asked once more by the next event."""
+        """Writes down that a subscriber answered 410. If that can't be written it is asked once more by the next
+        event."""
         name, at, reason = note
         try:
             self._disabled.disable(name, at, reason)
@@ -227,15 +232,15 @@ def on_driver(settings: NotifySettings) -> OnDriver:
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
-    """The folder of the disabled subscribers' files: in the data folder, where the subscribers file usually is too."""
+    """Returns the folder of the disabled subscribers' files: in the data folder, where the subscribers file usually is
+    too."""
     file = Path(settings.subscribers_file)
     return Path(settings.data_dir or file.parent) / f"{file.stem}.disabled"
 
 
 def disabled_since(settings: NotifySettings) -> dict[str, datetime | None] | None:
-    """Of each subscriber that events are sent to: when it answered 410, None where it didn't. None where the file of
-    subscribers can't be read.
-    """
+    """Reads for each subscriber that events are sent to when it answered 410, None if it didn't. None if the file of
+    subscribers can't be read."""
     disabled = DisabledSubscribers(disabled_folder(settings))
     try:
         names = [name for name, one in subscribers_file(settings).all().items() if one.enabled]

@@ -1,4 +1,5 @@
-"""What a subscriber wasn't sent: events of the stream's journal that are ignored, though it wants them as it is now."""
+"""Finds what a subscriber wasn't sent: events of the stream's journal that are ignored, though it wants them as it is
+now."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _COLUMNS = ["item_seq", "event_type", "tenant"]
 
 
 def missed_items(journal: Location, subscriber: Subscriber, since: datetime) -> list[int]:
-    """Items that were ignored for a subscriber since then, in order: while it was disabled, off or wanted less.
+    """Finds items that were ignored for a subscriber since then, in order: while it was disabled, off or wanted less.
 
     What became of one later the journal's own check says, when it is sent (`dlq.selection.ignored`). Of a reversal it
     isn't known here what it takes back: the handler decides.

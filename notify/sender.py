@@ -1,4 +1,4 @@
-"""A signed request to a subscriber, as the handler and `payhook notify test` send it."""
+"""Sends a signed request to a subscriber, for the handler and `payhook notify test`."""
 
 from __future__ import annotations
 
@@ -68,9 +68,8 @@ _NOTHING_MORE = Allowance()
 
 
 class Authorities:
-    """Who may issue subscribers' certificates: the public authorities, and those of a file, if one is named. The
-    context is made again when the file is changed; any thread may ask.
-    """
+    """The authorities that may issue subscribers' certificates: the public ones, and those of a file, if one is named.
+    The context is made again when the file is changed; any thread may ask."""
 
     def __init__(self, ca_file: str) -> None:
         self._path = Path(ca_file) if ca_file else None
@@ -114,7 +113,7 @@ class Sender:
         self._deliveries = Deliveries(resolver or SystemResolver())
 
     def send(self, subscriber: Subscriber, message_id: str, body: bytes, traceparent: str | None = None) -> Answer:
-        """One request; an answer that the subscriber gave in good health, refusals among them.
+        """Sends one request; returns an answer that the subscriber gave in good health, refusals among them.
 
         All that keeps requests from this subscriber altogether is raised within `calling`, so that its breaker opens
         and events wait instead of dying one by one.
@@ -136,7 +135,6 @@ class Sender:
         return answer
 
     def not_taken(self, name: str, answer: Answer) -> NotTaken:
-        """The error of an answer that isn't 2xx."""
         asked_s = retry_after_s(answer.retry_after, self._clock.now())
         wait_s = min(asked_s, RETRY_AFTER_S_MAX) if asked_s else None
         return NotTaken(name, answer.status, shown(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
@@ -151,7 +149,7 @@ class Sender:
             raise AddressRefused(subscriber.name, shown_url(subscriber.url), str(refused)) from None
 
     def check(self, subscriber: Subscriber) -> None:
-        """All that can be seen of a subscriber without sending anything or asking for its name.
+        """Checks all of a subscriber that can be checked without sending anything or asking for its name.
 
         :raises AddressRefused, FileUnusable: requests to it would fail
         """
@@ -163,7 +161,7 @@ class Sender:
         self._headers(subscriber, "", b"")
 
     def keys(self, subscriber: Subscriber) -> list[bytes]:
-        """The live secrets' keys, newest first.
+        """Reads the live secrets' keys, newest first.
 
         :raises FileUnusable: there are none, or others than secrets, or their file may not be read
         """
@@ -215,7 +213,8 @@ class Sender:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None
 
     def _without_secrets(self, subscriber: Subscriber, said: str) -> str:
-        """An answer may repeat the headers it was sent, and what it says is kept in the journal."""
+        """Masks secrets in an answer: it may repeat the headers it was sent, and what it says is kept in the
+        journal."""
         for name, value in subscriber.headers.items():
             if isinstance(value, HeaderFile):
                 for word in self._value(subscriber, value).split():
@@ -231,5 +230,5 @@ class Sender:
 
 
 def downstream_of(name: str) -> str:
-    """What breakers and budgets call a subscriber."""
+    """Names a subscriber for breakers and budgets."""
     return f"subscriber:{name}"

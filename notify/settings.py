@@ -14,7 +14,7 @@ TIMEOUT_S_MAX = 30.0
 
 
 class Allowance(BaseModel):
-    """What one receiver of HTTP requests (a subscriber, a receiver of alerts) may be, beyond the default.
+    """Permissions of one receiver of HTTP requests (a subscriber, a receiver of alerts), beyond the default.
 
     In payhook's settings, not in the subscribers file, which other people may edit.
     """

@@ -1,4 +1,4 @@
-"""Signing by Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over id, time and body."""
+"""Signs by Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over id, time and body."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ KEY_BYTES_MIN, KEY_BYTES_MAX = 24, 64
 
 
 def new_secret() -> str:
-    """A secret of 32 random bytes."""
     return PREFIX + base64.b64encode(random_secrets.token_bytes(32)).decode("ascii")
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret stands for.
+    """Decodes the key that a secret stands for.
 
     :raises ValueError: it isn't a secret of this form; the text doesn't tell what it is
     """
@@ -38,7 +37,7 @@ def key_of(secret: str) -> bytes:
 
 
 def signed_headers(message_id: str, body: bytes, keys: Sequence[bytes], now: datetime) -> dict[str, str]:
-    """The three headers; ``keys`` newest first, each signs, so that a receiver may know any of them.
+    """Makes the three headers; ``keys`` newest first, each signs, so that a receiver may know any of them.
 
     :raises ValueError: the id holds a dot, which ends it in what is signed
     """

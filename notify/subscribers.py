@@ -1,4 +1,4 @@
-"""The subscribers: a TOML file that is read again whenever it changes.
+"""Reads the subscribers: a TOML file that is read again whenever it changes.
 
 ::
 
@@ -54,15 +54,13 @@ _SECRET_HEADERS = frozenset({"authorization", "x-api-key"})
 
 
 class HeaderFile(BaseModel):
-    """A header's value that is a secret: it stands in a file of its own."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str = Field(min_length=1)
 
 
 class Subscriber(BaseModel):
-    """One section of the file; ``folder`` is the file's own."""
+    """A section of the file; ``folder`` is the file's own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,18 +107,17 @@ class Subscriber(BaseModel):
 
     @property
     def secrets_path(self) -> Path:
-        """As it is named; `notify.sender.secret_file` says whether it may be read."""
+        """The path as it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants(self, event_type: str) -> bool:
-        """Whether a provider's event type is among the wanted ones."""
         return any(
             event_type.startswith(wanted[:-1]) if wanted.endswith(ANY) else event_type == wanted
             for wanted in self.types
         )
 
     def may_see(self, tenant: str | None) -> bool:
-        """Whether a tenant's facts (None: of no tenant) are for this subscriber."""
+        """Tells whether a tenant's facts (None: of no tenant) are for this subscriber."""
         return self.tenant == ANY or self.tenant == tenant
 
 
@@ -134,7 +131,7 @@ def header_value(text: str) -> str:
 
 
 class SubscribersFile:
-    """The file as it is now; any thread may ask."""
+    """Reads the file as it is now; any thread may ask."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -144,7 +141,7 @@ class SubscribersFile:
         self._subscribers: Mapping[str, Subscriber] = {}
 
     def all(self) -> Mapping[str, Subscriber]:
-        """By name, in the file's order.
+        """Reads all subscribers by name, in the file's order.
 
         :raises SubscribersUnreadable: it is missing or wrong
         """
@@ -159,7 +156,8 @@ class SubscribersFile:
             return self._subscribers
 
     def _parsed(self, text: str) -> dict[str, Subscriber]:
-        """An editor that is saving leaves an empty file for a moment: that doesn't end all subscribers."""
+        """Parses the file; refuses an empty one: an editor that is saving leaves it so for a moment, and that doesn't
+        end all subscribers."""
         found = parse(text, self.path)
         if self._subscribers and not found:
             problem = "it names no subscriber any more. Write `enabled = false` into sections, or restart without it"
@@ -173,7 +171,7 @@ class SubscribersFile:
         return self.all().get(name)
 
     def named(self, name: str) -> Subscriber:
-        """As `find`, for a person who named it.
+        """Finds a subscriber, as `find`, for a person who named it.
 
         :raises SubscriberUnknown: there is none of that name
         """
@@ -238,7 +236,8 @@ def _texts(node: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def shown_fields(subscriber: Subscriber) -> dict[str, Any]:
-    """What a list of subscribers tells of one: no header's value, and of its url neither a user nor a query."""
+    """Returns the fields that a list of subscribers shows: no header's value, and of its url neither a user nor a
+    query."""
     return {
         "name": subscriber.name,
         "url": shown_url(subscriber.url),
