@@ -78,9 +78,9 @@ class Meanwhile:
 
     def take_back(self, judged: Sequence[Judged]) -> None:
         """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
-        for one in judged:
-            if one.refusal is None and one.item is not None:
-                row = one.item.row
+        for judgement in judged:
+            if judgement.refusal is None and judgement.item is not None:
+                row = judgement.item.row
                 self.moved.discard(row.item_seq)
                 self.replayed.discard(row.item_seq)
                 if is_other_content(row):
@@ -135,18 +135,18 @@ def judge_closing(
 def _judge_one_closing(
     target: Target, index: Lookup, meanwhile: Meanwhile, unknown: IgnoredEvents, *, frees: bool
 ) -> Judged:
-    found = index.open_item(target.item_seq)
-    if found is None and (ended := unknown.by_row.get(target.seen_seq)) is not None:
+    item = index.open_item(target.item_seq)
+    if item is None and (ended := unknown.by_row.get(target.seen_seq)) is not None:
         refusal = _not_ended_as_seen(target, ended.row, index, meanwhile)
         if refusal is None and (frees or ended.row.decision is not Decision.UNKNOWN):
             refusal = Refusal(Ground.NOT_OPEN, target.item_seq)
         return Judged(target, ended, refusal)
-    refusal = _not_as_seen(target, found, meanwhile)
-    if refusal is None and found is not None:
-        refusal = _not_to_be_closed(found.row)
-        if refusal is None and frees and (found.row.event_key is None or is_other_content(found.row)):
+    refusal = _not_as_seen(target, item, meanwhile)
+    if refusal is None and item is not None:
+        refusal = _not_to_be_closed(item.row)
+        if refusal is None and frees and (item.row.event_key is None or is_other_content(item.row)):
             refusal = Refusal(Ground.HOLDS_NO_KEY, target.item_seq)
-    return Judged(target, found, refusal)
+    return Judged(target, item, refusal)
 
 
 def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | None:
@@ -172,13 +172,13 @@ def _not_to_be_closed(row: JournalRow) -> Refusal | None:
     return Refusal(Ground.NEVER_TRIED, row.item_seq, {"decision": row.decision.value})
 
 
-def _not_as_seen(target: Target, found: OpenItem | None, meanwhile: Meanwhile) -> Refusal | None:
+def _not_as_seen(target: Target, item: OpenItem | None, meanwhile: Meanwhile) -> Refusal | None:
     number = target.item_seq
-    if found is None:
+    if item is None:
         return Refusal(Ground.NOT_OPEN, number)
-    if number in meanwhile.moved or found.last_seq != target.seen_seq:
+    if number in meanwhile.moved or item.last_seq != target.seen_seq:
         return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
-    return None if target.is_row(found.row) else restored(target)
+    return None if target.is_row(item.row) else restored(target)
 
 
 def _not_ended_as_seen(target: Target, row: JournalRow, index: Lookup, meanwhile: Meanwhile) -> Refusal | None:
@@ -204,12 +204,12 @@ class _ReplayJudge:
     def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
         groups: dict[str, list[Target]] = {}
         for target in targets:
-            found = self.index.open_item(target.item_seq)
+            item = self.index.open_item(target.item_seq)
             # One that isn't open has no entity to be seen in: it is refused by itself.
-            entity = f"={target.item_seq}" if found is None else found.row.entity_key or ""
+            entity = f"={target.item_seq}" if item is None else item.row.entity_key or ""
             groups.setdefault(entity, []).append(target)
-        reported = [one for entity, group in groups.items() for one in self._whole(entity, group)]
-        return sorted(reported, key=lambda one: one.target.item_seq)
+        reported = [judgement for entity, group in groups.items() for judgement in self._whole(entity, group)]
+        return sorted(reported, key=lambda judgement: judgement.target.item_seq)
 
     def _whole(self, entity: str, targets: Sequence[Target]) -> list[Judged]:
         before = set(self.meanwhile.replayed)
@@ -218,11 +218,14 @@ class _ReplayJudge:
             reported.append(self.judge(target))
             self.meanwhile.replayed.add(target.item_seq)
         self.meanwhile.replayed = before
-        refused = next((one.refusal for one in reported if one.refusal is not None), None)
+        refused = next((judgement.refusal for judgement in reported if judgement.refusal is not None), None)
         because = refused or self._follower_left_out(entity, targets)
         if because is None:
-            return [self.accept(one) for one in reported]
-        return [Judged(one.target, one.item, one.refusal or _not_whole(one, because)) for one in reported]
+            return [self.accept(judgement) for judgement in reported]
+        return [
+            Judged(judgement.target, judgement.item, judgement.refusal or _not_whole(judgement, because))
+            for judgement in reported
+        ]
 
     def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> Refusal | None:
         """Finds dead events of the entity behind the first target that the order doesn't name."""
@@ -238,46 +241,46 @@ class _ReplayJudge:
                     left_out.append(seq)
         return Refusal(Ground.LEFT_OUT, min(left_out)) if left_out else None
 
-    def accept(self, one: Judged) -> Judged:
-        if one.refusal is None and one.item is not None:
-            row = one.item.row
+    def accept(self, judgement: Judged) -> Judged:
+        if judgement.refusal is None and judgement.item is not None:
+            row = judgement.item.row
             self.meanwhile.moved.add(row.item_seq)
             self.meanwhile.replayed.add(row.item_seq)
             if is_other_content(row):
                 self.meanwhile.taken.add(row.event_key or "")
-        return one
+        return judgement
 
     def judge(self, target: Target) -> Judged:
-        found = self.index.open_item(target.item_seq)
-        if found is None and (closed := self.ignored.by_row.get(target.seen_seq)) is not None:
+        item = self.index.open_item(target.item_seq)
+        if item is None and (closed := self.ignored.by_row.get(target.seen_seq)) is not None:
             return self._judge_ignored(target, closed)
-        refusal = _not_as_seen(target, found, self.meanwhile)
-        if refusal is not None or found is None:
-            return Judged(target, found, refusal)
-        in_place = found.row.blocking or not self._is_passed(found.row)
-        return Judged(target, found, self._refusal(found), in_place)
+        refusal = _not_as_seen(target, item, self.meanwhile)
+        if refusal is not None or item is None:
+            return Judged(target, item, refusal)
+        in_place = item.row.blocking or not self._is_passed(item.row)
+        return Judged(target, item, self._refusal(item), in_place)
 
-    def _judge_ignored(self, target: Target, found: OpenItem) -> Judged:
+    def _judge_ignored(self, target: Target, item: OpenItem) -> Judged:
         """Judges an event that no handler took or knew, as it was seen then. It keeps its place in its entity's order
         as far as that still holds: before all that came later and waits, behind what was applied since."""
-        row, number = found.row, target.item_seq
+        row, number = item.row, target.item_seq
         refusal = _not_ended_as_seen(target, row, self.index, self.meanwhile)
         if refusal is None and row.fact_key is not None and row.decision is Decision.UNKNOWN:
             refusal = Refusal(Ground.UNDOES_NOTHING, number)
-        elif refusal is None and not found.body and row.body_sha256 != EMPTY_SHA256:
+        elif refusal is None and not item.body and row.body_sha256 != EMPTY_SHA256:
             refusal = Refusal(Ground.NO_BODY, number)
         entity = row.entity_key or ""
         applied = max(self.ignored.applied.get(entity, 0), self.meanwhile.applied.get(entity, 0))
-        return Judged(target, found, refusal, applied <= number)
+        return Judged(target, item, refusal, applied <= number)
 
-    def _refusal(self, found: OpenItem) -> Refusal | None:
-        row = found.row
-        item = row.item_seq
+    def _refusal(self, item: OpenItem) -> Refusal | None:
+        row = item.row
+        item_seq = row.item_seq
         if row.decision is not Decision.DEAD:
-            return Refusal(Ground.NOT_DEAD, item, {"decision": row.decision.value})
+            return Refusal(Ground.NOT_DEAD, item_seq, {"decision": row.decision.value})
         if is_other_content(row) and (ground := self._key_ground(row.event_key or "")) is not None:
-            return Refusal(ground, item)
-        return None if self.order.force else worn_out(item, found.replays, self.replays_max)
+            return Refusal(ground, item_seq)
+        return None if self.order.force else worn_out(item_seq, item.replays, self.replays_max)
 
     def _key_ground(self, event_key: str) -> Ground | None:
         """None: the content that held the key was purged, and no other one has taken it since."""
@@ -296,5 +299,5 @@ class _ReplayJudge:
         return row.out_of_order or applied > row.item_seq
 
 
-def _not_whole(one: Judged, because: Refusal) -> Refusal:
-    return Refusal(Ground.NOT_WHOLE, one.target.item_seq, {"because": because.to_json()})
+def _not_whole(judgement: Judged, because: Refusal) -> Refusal:
+    return Refusal(Ground.NOT_WHOLE, judgement.target.item_seq, {"because": because.to_json()})

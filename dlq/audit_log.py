@@ -288,8 +288,8 @@ class AuditLog:
         return Head(0, number, rows["chain"][0].as_py())
 
     def _holds(self, row: RecordedEntry) -> bool:
-        found = read_rows(open_table(str(self._path)), pc.field("number") == row.number, ["act_id"])
-        return row.act_id in found["act_id"].to_pylist()
+        rows = read_rows(open_table(str(self._path)), pc.field("number") == row.number, ["act_id"])
+        return row.act_id in rows["act_id"].to_pylist()
 
 
 def _last(table: DeltaTable) -> int:

@@ -193,7 +193,7 @@ class Command:
         once, so that no entity is held for as long as its length takes at that rate."""
         spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
         return Portion(
-            **{one.name: getattr(self, one.name) for one in fields(Command) if one.name not in _OF_A_RUN},
+            **{field.name: getattr(self, field.name) for field in fields(Command) if field.name not in _OF_A_RUN},
             action=self.act,
             targets=tuple(targets),
             interval_us=round(1_000_000 / self.per_s) if spread and self.per_s else 0,

@@ -64,14 +64,14 @@ def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[Target, .
     value = tree[name]
     if not isinstance(value, list) or not 0 < len(value) <= most:
         raise CommandInvalid(f"{name}: a list of 1 to {most} targets is wanted")
-    targets = tuple(_target(one, name) for one in value)
+    targets = tuple(_target(item, name) for item in value)
     if len({target.item_seq for target in targets}) != len(targets):
         raise CommandInvalid(f"{name}: an item is named twice")
     return targets
 
 
-def _target(one: object, name: str) -> Target:
-    match one:
+def _target(item: object, name: str) -> Target:
+    match item:
         case [int() as item_seq, int() as seen_seq, str() as seen_hash] if (
             0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int and _HASH.fullmatch(seen_hash)
         ):
@@ -87,7 +87,7 @@ def target_of_text(text: str) -> Target:
 
     :raises CommandInvalid: it isn't one
     """
-    found = _TEXT.fullmatch(text)
-    if found is None:
+    match = _TEXT.fullmatch(text)
+    if match is None:
         raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; look again")
-    return _target([int(found[1]), int(found[2]), found[3]], "item")
+    return _target([int(match[1]), int(match[2]), match[3]], "item")

@@ -44,9 +44,9 @@ class DoneAlone:
     def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
         if self._done is None:
             self._done = list(_of_rows(self._given_since(now - DAY)))
-        self._done = [one for one in self._done if one.at >= now - DAY]
+        self._done = [done for done in self._done if done.at >= now - DAY]
         account = account_of(actor)
-        volumes = (one.volume for one in self._done if one.kind is kind and one.account == account)
+        volumes = (done.volume for done in self._done if done.kind is kind and done.account == account)
         return sum(volumes, Volume())
 
     def add(self, row: JournalRow) -> None:

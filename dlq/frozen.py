@@ -146,8 +146,8 @@ class Frozen:
 
     @cached_property
     def item_seqs(self) -> np.ndarray:
-        found: np.ndarray = self.table["item_seq"].to_numpy()
-        return found
+        seqs: np.ndarray = self.table["item_seq"].to_numpy()
+        return seqs
 
     def targets(self, places: Sequence[int] | np.ndarray) -> list[Target]:
         columns = self.table.take(pa.array(places, pa.int64())).select(SCHEMA.names[:3])
@@ -223,7 +223,7 @@ class SelectionFiles:
         raise OSError(f"{self._place}: {TRIES_MAX} numbers were taken meanwhile")
 
     def numbers(self) -> list[int]:
-        names = (one.name.removesuffix(".json") for one in self._storage.files() if one.name.endswith(".json"))
+        names = (file.name.removesuffix(".json") for file in self._storage.files() if file.name.endswith(".json"))
         return [int(name) for name in names if name.isdigit()]
 
     def newest(self, before: int, limit: int) -> list[Selection]:

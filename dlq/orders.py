@@ -206,7 +206,7 @@ class OrderService:
         )
 
     def _what(self, items: Sequence[Wanted | Target]) -> str:
-        return f"{self._stream} items {', '.join(str(one.item_seq) for one in items)}"
+        return f"{self._stream} items {', '.join(str(item.item_seq) for item in items)}"
 
     def decision(self, command_id: str) -> JournalRow | None:
         return self._journal.command_row(command_id)

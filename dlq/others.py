@@ -59,7 +59,7 @@ class OthersLetter:
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
         """The original's headers, as far as they were copied."""
-        return [one for one in self.record.headers if not one[0].startswith(KIP_1191)]
+        return [header for header in self.record.headers if not header[0].startswith(KIP_1191)]
 
     @property
     def is_copy(self) -> bool:
@@ -105,13 +105,17 @@ class OthersTopic:
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
         """
         with contextlib.closing(self._log_factory()) as log:
-            found = [letter for part in self._by_partition(log, limit) for letter in part]
-        return sorted(found, key=lambda one: (one.died_at is not None, one.died_at, one.partition))[:limit]
+            letters = [letter for part in self._by_partition(log, limit) for letter in part]
+        return sorted(letters, key=lambda letter: (letter.died_at is not None, letter.died_at, letter.partition))[
+            :limit
+        ]
 
     def _by_partition(self, log: KafkaLog, limit: int) -> Iterator[list[OthersLetter]]:
         for partition, (low, high) in log.held([self._topic])[self._topic].items():
             until = min(high, low + limit)
-            yield [letter_of(self._topic, partition, one) for one in log.records(self._topic, partition, low, until)]
+            yield [
+                letter_of(self._topic, partition, record) for record in log.records(self._topic, partition, low, until)
+            ]
 
     def named(self, names: Sequence[str]) -> list[OthersLetter]:
         """Reads the letters with these names.
@@ -160,9 +164,9 @@ class OthersTopic:
         return placed
 
     def _originals(self, letters: Sequence[OthersLetter]) -> list[Record]:
-        wanted = {one.origin for one in letters if one.origin is not None and not one.is_copy}
+        wanted = {letter.origin for letter in letters if letter.origin is not None and not letter.is_copy}
         with contextlib.closing(self._log_factory()) as log:
-            log.held(sorted({one.origin[0] for one in letters if one.origin is not None}))
+            log.held(sorted({letter.origin[0] for letter in letters if letter.origin is not None}))
             held = log.records_at(wanted)
         originals = []
         for letter in letters:
@@ -180,8 +184,10 @@ class OthersTopic:
     def _publish(self, producer: Producer, letter: OthersLetter, original: Record) -> Point:
         assert letter.origin is not None, "it was checked"
         topic, partition, _ = letter.origin
-        own = [one for one in original.headers if not one[0].startswith(KIP_1191) and one[0] != BROUGHT_BACK]
-        headers = [*own, (BROUGHT_BACK, letter.place.encode())]
+        own_headers = [
+            header for header in original.headers if not header[0].startswith(KIP_1191) and header[0] != BROUGHT_BACK
+        ]
+        headers = [*own_headers, (BROUGHT_BACK, letter.place.encode())]
         answers: list[tuple[object, int]] = []
 
         def on_delivery(error: object, message: object) -> None:

@@ -325,13 +325,13 @@ class CatchUp:
 
     def read(self, reader: Rows, after: int, letters_max: int) -> Read:
         dead: list[JournalRow] = []
-        upto, whole = after, True
+        upto, is_whole = after, True
         for rows in reader.rows_after(after):
-            found = [row for row in rows if row.decision is Decision.DEAD]
-            taken = found[: letters_max - len(dead)]
+            dead_rows = [row for row in rows if row.decision is Decision.DEAD]
+            taken = dead_rows[: letters_max - len(dead)]
             dead += taken
-            if len(taken) < len(found):
-                upto, whole = max(upto, taken[-1].seq if taken else rows[0].seq - 1), False
+            if len(taken) < len(dead_rows):
+                upto, is_whole = max(upto, taken[-1].seq if taken else rows[0].seq - 1), False
                 break
             upto = rows[-1].seq
         hashes = [row.body_sha256 for row in dead if row.body_sha256 is not None]
@@ -340,7 +340,7 @@ class CatchUp:
             named = ", ".join(f"{row.body_sha256} (row {row.seq})" for row in missing[:MISSING_NAMED_MAX])
             without = "%d dead letters go to their topic without their bytes, which aren't kept: %s"
             log.warning(without, len(missing), named)
-        return Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, whole)
+        return Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, is_whole)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

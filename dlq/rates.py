@@ -55,7 +55,9 @@ class Rate:
 def sum_rates(rates: Iterable[Sequence[Rate]], depth: int) -> tuple[Rate, ...]:
     """Sums the rates of several journals, where ``depth`` are dead in all."""
     return tuple(
-        Rate.of(together[0].window_s, sum(one.inflow for one in together), sum(one.outflow for one in together), depth)
+        Rate.of(
+            together[0].window_s, sum(rate.inflow for rate in together), sum(rate.outflow for rate in together), depth
+        )
         for together in zip(*rates, strict=True)
     )
 

@@ -80,8 +80,8 @@ def build_record(
         is, and which row says why it died
     """
     if not copy_record:
-        own = _payhook_headers(row)
-        texts = _kip_1191_headers(row, group) | {KIP_1191 + name: own[name] for name in OF_A_REFERENCE}
+        own_texts = _payhook_headers(row)
+        texts = _kip_1191_headers(row, group) | {KIP_1191 + name: own_texts[name] for name in OF_A_REFERENCE}
         return DlqRecord(row.seq, None, None, [(name, text.encode()) for name, text in texts.items()], row.partition)
     in_full = not by_reference and row.body_sha256 == hashlib.sha256(body).hexdigest()
     headers = _origin_headers(row) | _payhook_headers(row) | _kip_1191_headers(row, group)

@@ -68,7 +68,7 @@ class PortionResult:
         reported = {
             "upto": self.upto,
             "state": self.state.value,
-            "refused": [one.to_json() for one in self.refused],
+            "refused": [refusal.to_json() for refusal in self.refused],
             "over": self.over,
             "ended": None if self.ended is None else self.ended.value,
         }

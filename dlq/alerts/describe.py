@@ -66,8 +66,8 @@ class NoticeDescriber:
         if notice.rule not in OF_DEAD:
             return notice
         indexes = of_stream(self._indexes, notice.subject) or self._indexes
-        for one in indexes.values():
-            one.follow()
+        for journal_index in indexes.values():
+            journal_index.follow()
         index = JoinedIndex(indexes)
         largest = next(iter(index.groups(limit=1)), None)
         cause = "" if largest is None else ": ".join(filter(None, (largest.error_class, largest.shape)))

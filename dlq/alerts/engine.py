@@ -84,9 +84,11 @@ class Notice:
         return cls(**{**known, **times, "kind": Kind(known["kind"]), "severity": Severity(known["severity"])})
 
 
-def tree_of(one: DataclassInstance) -> dict[str, Any]:
+def tree_of(instance: DataclassInstance) -> dict[str, Any]:
     """Returns a notice or an alert by its fields' names; times are RFC 3339 in UTC."""
-    return {name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(one).items()}
+    return {
+        name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(instance).items()
+    }
 
 
 def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +96,16 @@ def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str
 
     :raises KeyError: one without a default is missing
     """
-    defaulted = {one.name for one in fields(cls) if (one.default, one.default_factory) != (MISSING, MISSING)}
-    return {one.name: tree[one.name] for one in fields(cls) if one.name in tree or one.name not in defaulted}
+    defaulted = {
+        each_field.name
+        for each_field in fields(cls)
+        if (each_field.default, each_field.default_factory) != (MISSING, MISSING)
+    }
+    return {
+        each_field.name: tree[each_field.name]
+        for each_field in fields(cls)
+        if each_field.name in tree or each_field.name not in defaulted
+    }
 
 
 class State(StrEnum):

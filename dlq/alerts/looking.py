@@ -65,10 +65,10 @@ class LeftByRound:
     def done_at(self, now: datetime) -> datetime | None:
         """Returns when the last round that was done ended: its report names it (``since``), or is that round's own
         (``ended_at``). None if that isn't known."""
-        said = read_said(self.report) or {}
-        if "since" in said:
-            return past_moment_of(said, "since", now)
-        return past_moment_of(said, "ended_at", now) if said.get("ok") else None
+        report = read_said(self.report) or {}
+        if "since" in report:
+            return past_moment_of(report, "since", now)
+        return past_moment_of(report, "ended_at", now) if report.get("ok") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +134,20 @@ class Looking:
 
     def _caught_up(self) -> Mapping[str, Mapping[str, Any]]:
         """Reads the catch-up of each source; empty if no list was ever read, or another version wrote it."""
-        said = None if self._places.caught_up is None else read_said(self._places.caught_up)
-        sources = None if said is None else said.get("sources")
+        report = None if self._places.caught_up is None else read_said(self._places.caught_up)
+        sources = None if report is None else report.get("sources")
         if not isinstance(sources, dict):
             return {}
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
         """Reads status files, and asks processors whose files this process can't read."""
-        found = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
+        statuses = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
         for url in self._places.status_urls:
-            wanted = [stream for stream, one in found.items() if one is None or one.get("state") == STANDBY]
-            said = self._said_by(url) if wanted else {}
-            found |= {stream: fresh(said.get(stream), now) or found[stream] for stream in wanted}
-        return found
+            wanted = [stream for stream, status in statuses.items() if status is None or status.get("state") == STANDBY]
+            answer = self._said_by(url) if wanted else {}
+            statuses |= {stream: fresh(answer.get(stream), now) or statuses[stream] for stream in wanted}
+        return statuses
 
     def _said_by(self, url: str) -> Mapping[str, Any]:
         """Asks a processor for the statuses of its streams; empty if it doesn't answer."""
@@ -172,10 +172,10 @@ class Looking:
         return (now - self._done_at[rule]).total_seconds()
 
     def _broken(self) -> Mapping[str, int]:
-        said = None if self._places.verified is None else read_said(self._places.verified)
-        if said is not None:
+        report = None if self._places.verified is None else read_said(self._places.verified)
+        if report is not None:
             with suppress(KeyError, TypeError):
-                self._found_broken = {stream: len(one["wrong"]) for stream, one in said.items()}
+                self._found_broken = {stream: len(result["wrong"]) for stream, result in report.items()}
         return self._found_broken
 
     def _receiver_ready(self) -> bool | None:
@@ -257,18 +257,20 @@ class UnknownItems:
     def counts(self, now_us: int) -> dict[str, int]:
         day_us = 24 * 60 * MINUTE_US
         self._items = {
-            item: one for item, one in self._items.items() if one.pair is not None or now_us - one.decided_us < day_us
+            item_seq: item
+            for item_seq, item in self._items.items()
+            if item.pair is not None or now_us - item.decided_us < day_us
         }
-        return dict(Counter(one.what for one in self._items.values()).most_common(UNKNOWN_MAX))
+        return dict(Counter(item.what for item in self._items.values()).most_common(UNKNOWN_MAX))
 
     def _settle(self, pair: str) -> None:
-        waiting = next((item for item, one in self._items.items() if one.pair == pair), None)
+        waiting = next((item_seq for item_seq, item in self._items.items() if item.pair == pair), None)
         if waiting is not None:
             del self._items[waiting]
 
     def _settle_entity(self, entity_key: str | None) -> None:
-        for item in [item for item, one in self._items.items() if one.pair and one.entity_key == entity_key]:
-            del self._items[item]
+        for item_seq in [seq for seq, item in self._items.items() if item.pair and item.entity_key == entity_key]:
+            del self._items[item_seq]
 
 
 def _unknown_item(row: Mapping[str, Any]) -> UnknownItem:
@@ -385,13 +387,13 @@ class ReplicaWatch:
         """Counts the replicas; None if Kafka doesn't answer."""
         try:
             known = self._client.list_topics(timeout=ASK_TIMEOUT_S).topics
-            there = {topic: known[topic].partitions for topic in self._topics if topic in known}
-            for topic in there.keys() - self._min.keys():
+            partitions = {topic: known[topic].partitions for topic in self._topics if topic in known}
+            for topic in partitions.keys() - self._min.keys():
                 self._min[topic] = int(described(self._client, topic)[IN_SYNC].value)
         except KafkaException as silent:
             log.debug("Kafka doesn't tell its replicas: %s", silent)
             return None
-        return count_replicas(there, self._min)
+        return count_replicas(partitions, self._min)
 
 
 def count_replicas(partitions: Mapping[str, Mapping[int, Any]], least: Mapping[str, int]) -> Replicas:
@@ -399,6 +401,6 @@ def count_replicas(partitions: Mapping[str, Mapping[int, Any]], least: Mapping[s
     :param partitions: by topic, each with ``replicas`` and those in sync, ``isrs``
     :param least: ``min.insync.replicas`` by topic
     """
-    every = [(topic, one) for topic, of_it in partitions.items() for one in of_it.values()]
-    out_of_sync = sum(len(one.isrs) < len(one.replicas) for _, one in every)
-    return Replicas(out_of_sync, sum(len(one.isrs) < least[topic] for topic, one in every))
+    every = [(topic, partition) for topic, of_it in partitions.items() for partition in of_it.values()]
+    out_of_sync = sum(len(partition.isrs) < len(partition.replicas) for _, partition in every)
+    return Replicas(out_of_sync, sum(len(partition.isrs) < least[topic] for topic, partition in every))

@@ -211,9 +211,9 @@ ONLY_HERE = (
 
 
 def file_of(settings: AlertsSettings) -> str:
-    alerts = sorted([*map(alerting, rules(settings).values()), *ONLY_HERE], key=lambda one: one.group)
-    lines = ["  - name: payhook-recording", "    rules:", *(line for one in RECORDED for line in _recorded(one))]
-    for group, of_it in groupby(alerts, key=lambda one: one.group):
+    alerts = sorted([*map(alerting, rules(settings).values()), *ONLY_HERE], key=lambda alert: alert.group)
+    lines = ["  - name: payhook-recording", "    rules:", *(line for rule in RECORDED for line in _recorded(rule))]
+    for group, of_it in groupby(alerts, key=lambda alert: alert.group):
         lines += ["", f"  - name: payhook-{group}", "    rules:", *_alerts(of_it)]
     return HEAD + "\n".join(lines) + "\n"
 
@@ -237,24 +237,24 @@ def _summary(text: str, label: str, unit: Unit) -> str:
     return text.format(of=f"{{{{ $labels.{label} }}}}", value=f"{{{{ $value | {unit.filter} }}}}")
 
 
-def _recorded(one: Recorded) -> Iterator[str]:
-    yield from _comment(one.comment)
-    yield f"      - record: {one.name}"
-    yield f"        expr: {_quoted(one.expr)}"
+def _recorded(rule: Recorded) -> Iterator[str]:
+    yield from _comment(rule.comment)
+    yield f"      - record: {rule.name}"
+    yield f"        expr: {_quoted(rule.expr)}"
 
 
 def _alerts(some: Iterable[Alerting]) -> Iterator[str]:
-    for one in some:
-        yield from _comment(one.comment)
-        yield f"      - alert: {one.alert}"
-        yield f"        expr: {_quoted(one.expr)}"
-        if one.for_s:
-            yield f"        for: {one.for_s / 60:g}m"
-        escalation = ', escalation: "true"' if one.escalates else ""
-        yield f"        labels: {{severity: {one.severity.value}{escalation}}}"
+    for alert in some:
+        yield from _comment(alert.comment)
+        yield f"      - alert: {alert.alert}"
+        yield f"        expr: {_quoted(alert.expr)}"
+        if alert.for_s:
+            yield f"        for: {alert.for_s / 60:g}m"
+        escalation = ', escalation: "true"' if alert.escalates else ""
+        yield f"        labels: {{severity: {alert.severity.value}{escalation}}}"
         yield "        annotations:"
-        yield f"          summary: {_quoted(one.summary)}"
-        yield f"          runbook: docs/runbook.md#alert-{one.anchor}"
+        yield f"          summary: {_quoted(alert.summary)}"
+        yield f"          runbook: docs/runbook.md#alert-{alert.anchor}"
 
 
 def _comment(text: str) -> Iterator[str]:

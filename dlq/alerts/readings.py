@@ -184,8 +184,8 @@ class Readings:
             yield from (Reading("quiet", source, None) for source in self._silence.sources)
             return
         gained: dict[str, dict[object, float]] = {}
-        for one in counters:
-            gained.setdefault(_label(one, "endpoint") or "", {})[one] = seen.samples[one]
+        for counter in counters:
+            gained.setdefault(_label(counter, "endpoint") or "", {})[counter] = seen.samples[counter]
         for source, quiet in self._silence.look(gained, now).items():
             note = "" if quiet is None else f"{quiet.came:,} came of at least {quiet.expected:,.0f} that are usual"
             yield Reading("quiet", source, float(quiet is not None), note)
@@ -215,14 +215,14 @@ class Readings:
         """Measures how long each stream's downstreams have been down and have failed; None while the stream doesn't
         say. A downstream that a status names no more is as usual again: a process that begins forgets those at rest."""
         for stream, status in seen.statuses.items():
-            said = None if status is None else status.get("downstreams")
+            downstreams = None if status is None else status.get("downstreams")
             known = self._downstreams.setdefault(stream, set())
-            known.update(said or ())
+            known.update(downstreams or ())
             for name in sorted(known):
                 for rule, since in (("breaker_open", "since"), ("subscriber_failing", "failing_since")):
                     if rule == "subscriber_failing" and not name.startswith(SUBSCRIBER):
                         continue
-                    of_it = None if said is None else said.get(name, {})
+                    of_it = None if downstreams is None else downstreams.get(name, {})
                     yield Reading(rule, f"{stream} {name}", _lasted_s(of_it, since, now), _why_waits(of_it))
         if seen.subscribers is None:
             yield from (Reading("subscriber_failing", subject, None) for subject in sorted(self._disabled))
@@ -242,8 +242,8 @@ class Readings:
 
     def _retry_share(self, seen: Seen, stream: str) -> float | None:
         of_stream = _series(seen, "payhook_decisions_total", stream=stream)
-        tries = [one for one in of_stream if _label(one, "decision") in TRIES]
-        return self._share([one for one in tries if _label(one, "decision") == "retry"], tries)
+        tries = [series for series in of_stream if _label(series, "decision") in TRIES]
+        return self._share([series for series in tries if _label(series, "decision") == "retry"], tries)
 
     def _missed_share(self, seen: Seen, stream: str) -> float | None:
         """Compares the missed shares of now and of the last hour, and returns the smaller: a short dip has no one
@@ -252,8 +252,10 @@ class Readings:
         The hour decides whether there are events enough, as in Prometheus' rule: few come in five minutes of a night.
         """
         of_stream = _series(seen, "payhook_sli_events_total", stream=stream)
-        counted = [one for one in of_stream if _label(one, "outcome") in ("in_time", "late", "failed", "unknown")]
-        missed = [one for one in counted if _label(one, "outcome") != "in_time"]
+        counted = [
+            series for series in of_stream if _label(series, "outcome") in ("in_time", "late", "failed", "unknown")
+        ]
+        missed = [series for series in counted if _label(series, "outcome") != "in_time"]
         shares = [self._share(missed, counted, counted_min=1), self._share(missed, counted, HOUR_S)]
         return None if None in shares else min(share for share in shares if share is not None)
 
@@ -261,7 +263,7 @@ class Readings:
         """Measures the share of the claims that took longer than the bound, which is an edge of the histogram."""
         name = "payhook_redis_claim_seconds"
         claims = _series(seen, f"{name}_count")
-        quick = [one for one in _series(seen, f"{name}_bucket") if float(_label(one, "le") or "nan") == SLOW_S]
+        quick = [series for series in _series(seen, f"{name}_bucket") if float(_label(series, "le") or "nan") == SLOW_S]
         if not (quick and claims):
             return Reading("redis_slow", "", None)
         counted = self._window.gained(claims, claims, self._window_s)
@@ -275,16 +277,16 @@ class Readings:
         """Measures for each provider the share of requests with a refused signature, and of those about what its own
         API doesn't know; 0 where they are few, None while no receiver's page is there to name providers."""
         answers = _series(seen, "payhook_ingest_answers_total")
-        self._providers |= {name for one in answers if (name := _label(one, "provider")) is not None}
+        self._providers |= {name for series in answers if (name := _label(series, "provider")) is not None}
         for provider in sorted(self._providers):
             refusals = _series(seen, "payhook_ingest_refusals_total", provider=provider)
-            forged = [one for one in refusals if (_label(one, "reason") or "").startswith("signature_")]
+            forged = [series for series in refusals if (_label(series, "reason") or "").startswith("signature_")]
             absent = _series(seen, "payhook_ingest_not_there_total", provider=provider)
             for rule, some in (("signatures", forged), ("not_there", absent)):
                 yield Reading(rule, provider, self._share_of(some, answers, provider) if answers else None)
 
     def _share_of(self, some: list[Series], answers: list[Series], provider: str) -> float:
-        every = [one for one in answers if _label(one, "provider") == provider]
+        every = [series for series in answers if _label(series, "provider") == provider]
         refused = self._window.gained(some, answers, self._window_s)
         counted = self._window.gained(every, answers, self._window_s)
         return refused / counted if counted and refused >= SIGNATURES_MIN else 0.0
@@ -333,12 +335,12 @@ def _dead(seen: Seen, now: datetime) -> Iterator[Reading]:
 
 
 def _caught_up(seen: Seen, now: datetime) -> Iterator[Reading]:
-    for source, said in seen.caught_up.items():
-        since = moment_of(said, "since") if said.get("problem") else None
-        problem = str(said.get("problem") or "")
+    for source, report in seen.caught_up.items():
+        since = moment_of(report, "since") if report.get("problem") else None
+        problem = str(report.get("problem") or "")
         yield Reading("catch_up", source, 0.0 if since is None else (now - since).total_seconds(), problem)
-        yield Reading("switched_off", source, float(said.get("switched_off") is True))
-        yield Reading("caught_up", source, _number(said.get("fetched_day", 0)))
+        yield Reading("switched_off", source, float(report.get("switched_off") is True))
+        yield Reading("caught_up", source, _number(report.get("fetched_day", 0)))
 
 
 def _of_the_house(seen: Seen) -> Iterator[Reading]:
@@ -383,14 +385,14 @@ class Window:
         :param among: their whole family: a reading that has any of it would have had a counter that isn't in it,
             so that a label that comes up late is counted from 0 on
         """
-        readings = [values for values in self._last(seconds) if any(one in values for one in among)]
-        return sum(_gained([values.get(one) for values in readings]) for one in some)
+        readings = [values for values in self._last(seconds) if any(series in values for series in among)]
+        return sum(_gained([values.get(series) for values in readings]) for series in some)
 
     def before(self, series: Series, seconds: float) -> float | None:
         """Finds a series' value so long ago; None if it isn't known."""
         since = self._readings[-1][0] - seconds
-        found = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
-        return next(found, None)
+        earlier = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
+        return next(earlier, None)
 
     def _last(self, seconds: float) -> Iterator[Mapping[Series, float]]:
         """Yields the readings of so long, and the one before them."""
@@ -410,12 +412,12 @@ def _by_stream(values: Mapping[str, float | None]) -> dict[str, float | None]:
 
     What people have to do, and what is waiting, doesn't depend on how many journals there are.
     """
-    found: dict[str, float | None] = {}
+    sums: dict[str, float | None] = {}
     for name, value in values.items():
         stream = _stream_of(name)
-        before = found.get(stream, 0.0)
-        found[stream] = None if before is None or value is None else before + value
-    return found
+        before = sums.get(stream, 0.0)
+        sums[stream] = None if before is None or value is None else before + value
+    return sums
 
 
 def _stream_of(name: str) -> str:
@@ -454,9 +456,9 @@ def _lag(status: Mapping[str, Any] | None) -> float | None:
     return _number(catch_up.get("lag")) if isinstance(catch_up, Mapping) else None
 
 
-def _number(said: object) -> float | None:
+def _number(value: object) -> float | None:
     """Reads a number; None if the status has something else."""
-    return float(said) if isinstance(said, (int, float)) and not isinstance(said, bool) else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _lag_of(stream: str) -> Series:
@@ -464,7 +466,7 @@ def _lag_of(stream: str) -> Series:
 
 
 def _series(seen: Seen, name: str, **labels: str) -> list[Series]:
-    return [one for one in seen.samples if one[0] == name and labels.items() <= dict(one[1]).items()]
+    return [series for series in seen.samples if series[0] == name and labels.items() <= dict(series[1]).items()]
 
 
 def _label(series: Series, name: str) -> str | None:

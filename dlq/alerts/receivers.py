@@ -131,17 +131,17 @@ class Command:
 
         :raises OSError: it can't be started, or there is no room for its words
         """
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as stderr:
             process = subprocess.Popen(
                 self._settings.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=stderr,
                 start_new_session=True,
             )
             code = self._end_of(process, notice)
-            said.seek(0)
-            return code, _printable(said.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
+            stderr.seek(0)
+            return code, _printable(stderr.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
 
     def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
         try:
@@ -156,8 +156,8 @@ class Command:
 def receivers(settings: AlertsSettings) -> dict[str, Receiver]:
     deliveries, tls = Deliveries(SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
-        name: Webhook(name, one, deliveries, tls) if one.url else Command(name, one)
-        for name, one in settings.receivers.items()
+        name: Webhook(name, receiver, deliveries, tls) if receiver.url else Command(name, receiver)
+        for name, receiver in settings.receivers.items()
     }
 
 
@@ -172,4 +172,4 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else " " for one in text)[:SAID_CHARS_MAX].strip()
+    return "".join(char if char.isprintable() else " " for char in text)[:SAID_CHARS_MAX].strip()

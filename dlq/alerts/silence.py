@@ -62,17 +62,17 @@ class Silence:
         self._written_slot = slot
         for rhythm in self._rhythms.values():
             rhythm.forget(slot)
-        sources = {name: {"begun": one.begun, "counts": one.counts} for name, one in self._rhythms.items()}
+        sources = {name: {"begun": rhythm.begun, "counts": rhythm.counts} for name, rhythm in self._rhythms.items()}
         write_whole(self._file, json.dumps({"slot_s": SLOT_S, "sources": sources}))
 
 
 def _read(file: Path) -> dict[str, Rhythm]:
     """Reads the kept counts; empty if another version wrote them, or they can't be read."""
-    said = read_said(file)
-    if said is None or said.get("slot_s") != SLOT_S:
+    tree = read_said(file)
+    if tree is None or tree.get("slot_s") != SLOT_S:
         return {}
     try:
-        return {name: _rhythm(kept) for name, kept in said["sources"].items()}
+        return {name: _rhythm(kept) for name, kept in tree["sources"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 

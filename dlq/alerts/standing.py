@@ -77,7 +77,7 @@ def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsS
         for alert in known.alerts
         if alert.state is State.FIRING and alert.rule in every
     ]
-    firing.sort(key=lambda one: (one.severity is not Severity.CRITICAL, one.since))
+    firing.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since))
     return AlertsStanding(is_looking(settings, known, clock), known.at, not settings.every_s, tuple(firing))
 
 

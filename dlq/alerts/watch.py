@@ -225,8 +225,8 @@ def read_state(file: Path) -> Remembered:
             raise ValueError(f"version {tree['version']}, {VERSION} is wanted")
         return Remembered(
             at=from_rfc3339(tree["at"]),
-            alerts=[_alert(one) for one in tree["alerts"]],
-            waiting={name: [Notice.of(one) for one in notices] for name, notices in tree["waiting"].items()},
+            alerts=[_alert(alert) for alert in tree["alerts"]],
+            waiting={name: [Notice.of(notice) for notice in notices] for name, notices in tree["waiting"].items()},
             problems={str(name): str(text) for name, text in tree["problems"].items()},
             values=tree["values"],
             done_at={str(rule): from_rfc3339(at) for rule, at in tree.get("done_at", {}).items()},
@@ -247,7 +247,7 @@ def write_state(file: Path, remembered: Remembered) -> None:
         "version": VERSION,
         "at": to_rfc3339(remembered.at),
         "alerts": [tree_of(alert) for alert in remembered.alerts],
-        "waiting": {name: [one.as_tree() for one in notices] for name, notices in remembered.waiting.items()},
+        "waiting": {name: [notice.as_tree() for notice in notices] for name, notices in remembered.waiting.items()},
         "problems": dict(remembered.problems),
         "values": remembered.values,
         "done_at": {rule: to_rfc3339(at) for rule, at in remembered.done_at.items()},

@@ -56,12 +56,12 @@ class Prices:
         """
         for _ in range(READS_MAX):
             with self._file.reading() as connection:
-                found = connection.execute(
+                rows = connection.execute(
                     "SELECT item_seq, provider, event_type, body_sha256 FROM items"
                     " WHERE priced = 0 AND first_dead_at IS NOT NULL ORDER BY item_seq LIMIT ?",
                     (ITEMS_PER_READ,),
                 )
-                unpriced = [_Unpriced(*one) for one in found]
+                unpriced = [_Unpriced(*row) for row in rows]
             if not unpriced:
                 return
             hashes = {item.body_sha256 for item in unpriced if item.body_sha256 is not None}

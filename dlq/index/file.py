@@ -169,13 +169,13 @@ class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
 
 
 def entries(connection: sqlite3.Connection, rest: str = "", values: Sequence[object] = ()) -> Iterator[Entry]:
-    return (Entry(*one) for one in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
+    return (Entry(*row) for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
 
 
 def empty(connection: sqlite3.Connection) -> None:
     """Drops whatever is there and makes the tables, within the transaction."""
-    there = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-    for (name,) in there.fetchall():
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    for (name,) in tables.fetchall():
         connection.execute(f'DROP TABLE "{name}"')
     for statement in TABLES:
         connection.execute(statement)

@@ -128,10 +128,10 @@ def shape_of(message: str, *, names_code: bool = False) -> str:
 def place_of(stack: str) -> str | None:
     """Finds file and function of the innermost own frame of the last error in a printed stack."""
     frames = _FRAME.findall(stack, max(stack.rfind(_TRACEBACK), 0))
-    own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
-    if not (own or frames):
+    own_frames = [frame for frame in frames if not _FOREIGN.search(frame[0])]
+    if not (own_frames or frames):
         return None
-    path, function = (own or frames)[-1]
+    path, function = (own_frames or frames)[-1]
     return f"{'/'.join(path.replace(chr(92), '/').split('/')[-2:])}:{function}"
 
 
@@ -145,13 +145,13 @@ def _cause(error_class: str, error_code: str | None, shape: str, place: str | No
 def _take_names(text: str) -> tuple[str, Iterator[str]]:
     """Puts a mark in place of each name that stays; returns the text, and the names in their order."""
     names: list[tuple[int, int, str]] = []
-    for found in _NAMED.finditer(text):
-        group = "quoted" if found["name"] is None else "name"
-        if (name := _name_kept(found[group], (found["noun"] or "").lower())) is not None:
-            names.append((*found.span(group), name))
-    for found in _REACHED.finditer(text):
-        if not any(start <= found.start("name") < end for start, end, _ in names):
-            names.append((*found.span("name"), found["name"]))
+    for match in _NAMED.finditer(text):
+        group = "quoted" if match["name"] is None else "name"
+        if (name := _name_kept(match[group], (match["noun"] or "").lower())) is not None:
+            names.append((*match.span(group), name))
+    for match in _REACHED.finditer(text):
+        if not any(start <= match.start("name") < end for start, end, _ in names):
+            names.append((*match.span("name"), match["name"]))
     parts, at = [], 0
     for start, end, _ in sorted(names):
         parts += [text[at:start], _KEPT]
@@ -170,25 +170,25 @@ def _name_kept(name: str, noun: str) -> str | None:
     return _LONG_NUMBER.sub("<n>", _TIME.sub("<time>", _UUID.sub("<id>", name)))
 
 
-def _code_name(found: re.Match[str]) -> str:
-    inner = found[0][1:-1]
+def _code_name(match: re.Match[str]) -> str:
+    inner = match[0][1:-1]
     return f"'{inner}'" if _CODE_NAME.fullmatch(inner) else "<text>"
 
 
 def _outside_of_masks(text: str, mask: Callable[[str], str]) -> str:
     parts, at = [], 0
-    for found in re.finditer(r"<(?:url [^>]*|[a-z]+)>", text):
-        parts += [mask(text[at : found.start()]), found[0]]
-        at = found.end()
+    for match in re.finditer(r"<(?:url [^>]*|[a-z]+)>", text):
+        parts += [mask(text[at : match.start()]), match[0]]
+        at = match.end()
     return "".join([*parts, mask(text[at:])])
 
 
 def _mask_words(text: str) -> str:
     kept: list[str] = []
 
-    def keep(found: re.Match[str]) -> str:
-        kept.append(found[3])
-        return f"{found[1]}{found[2]}\x00"
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match[3])
+        return f"{match[1]}{match[2]}\x00"
 
     text = _STATUS.sub(keep, text)
     if ":" in text:
@@ -200,16 +200,16 @@ def _mask_words(text: str) -> str:
     return re.sub("\x00", lambda _: next(numbers, ""), text)
 
 
-def _mask_word(found: re.Match[str]) -> str:
-    if len(found[0]) < WORD_CHARS_MAX and found[0].isalpha():
-        return found[0]
-    word = found[0].rstrip(".:/=-|")
-    rest = found[0][len(word) :]
+def _mask_word(match: re.Match[str]) -> str:
+    if len(match[0]) < WORD_CHARS_MAX and match[0].isalpha():
+        return match[0]
+    word = match[0].rstrip(".:/=-|")
+    rest = match[0][len(word) :]
     if _NUMBER.fullmatch(word):
         return "<n>" + rest
     if _DIGIT.search(word) or _is_random(word):
         return "<id>" + rest
-    return found[0]
+    return match[0]
 
 
 def _is_random(word: str) -> bool:

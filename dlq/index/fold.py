@@ -101,8 +101,8 @@ def _take_error(entry: Entry, row: Row) -> Cause:
     entry.message = _cut(row.error_message, MESSAGE_CHARS_MAX)
     entry.fingerprint = cause.fingerprint
     if entry.mark != Mark.POISON:
-        own = row.error_class in CONFLICT_CLASSES and row.handler_version is None
-        entry.mark = Mark.CONFLICT if own else None
+        is_conflict = row.error_class in CONFLICT_CLASSES and row.handler_version is None
+        entry.mark = Mark.CONFLICT if is_conflict else None
     return cause
 
 

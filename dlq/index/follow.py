@@ -207,9 +207,12 @@ def take_in(connection: sqlite3.Connection, rows: Iterable[Row], part: Shard = W
             causes[folded.cause.fingerprint] = folded.cause
     connection.executemany(
         "INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?, ?)",
-        [(one.fingerprint, one.error_class, one.error_code, one.shape, one.place) for one in causes.values()],
+        [
+            (cause.fingerprint, cause.error_class, cause.error_code, cause.shape, cause.place)
+            for cause in causes.values()
+        ],
     )
-    _change(connection, list(before.values()), [one for one in now.values() if one.state != ItemState.SETTLED])
+    _change(connection, list(before.values()), [entry for entry in now.values() if entry.state != ItemState.SETTLED])
 
 
 def _begins(row: Row) -> bool:
@@ -262,7 +265,9 @@ def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequ
         f"INSERT INTO cube VALUES ({places}) ON CONFLICT ({names}) DO UPDATE SET n = n + excluded.n", changed
     )
     is_it = " AND ".join(f"{name} = ?" for name in CUBE_COLUMNS)
-    connection.executemany(f"DELETE FROM cube WHERE {is_it} AND n = 0", [one[:-1] for one in changed if one[-1] < 0])
+    connection.executemany(
+        f"DELETE FROM cube WHERE {is_it} AND n = 0", [place[:-1] for place in changed if place[-1] < 0]
+    )
 
 
 def records(table: pa.Table) -> Iterator[Row]:
@@ -276,8 +281,8 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _mark(connection: sqlite3.Connection) -> _Mark:
-    found = connection.execute("SELECT table_id, seq, row_hash, lineage, shard FROM mark").fetchone()
-    return _Mark(*found) if found is not None else _Mark(None, 0, None)
+    row = connection.execute("SELECT table_id, seq, row_hash, lineage, shard FROM mark").fetchone()
+    return _Mark(*row) if row is not None else _Mark(None, 0, None)
 
 
 def _set_mark(connection: sqlite3.Connection, mark: _Mark) -> None:

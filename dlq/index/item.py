@@ -169,13 +169,13 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def item_of(entry: Entry) -> Item:
-    found: dict[str, Any] = {"decimals": None if entry.currency is None else decimals_of(entry.currency)}
+    values_by_name: dict[str, Any] = {"decimals": None if entry.currency is None else decimals_of(entry.currency)}
     for field in fields(Item):
-        if field.name not in found:
+        if field.name not in values_by_name:
             value = getattr(entry, _RENAMED.get(field.name, field.name))
             read = _READ.get(field.name)
-            found[field.name] = value if read is None or value is None else read(value)
-    return Item(**found)
+            values_by_name[field.name] = value if read is None or value is None else read(value)
+    return Item(**values_by_name)
 
 
 class Seen(NamedTuple):

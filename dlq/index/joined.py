@@ -70,30 +70,30 @@ class JoinedIndex:
         :raises FilterInvalid: cursor or limit can't be one
         """
         cursors = self._cursors(cursor)
-        pages = {name: one.page(wanted, cursors[name], limit, sort) for name, one in self._indexes.items()}
+        pages = {name: index.page(wanted, cursors[name], limit, sort) for name, index in self._indexes.items()}
         lists = [[(place_of(item, sort), name, item) for item in page.items] for name, page in pages.items()]
-        found = list(islice(merge(*lists, key=lambda one: one[0]), limit))
-        taken = Counter(name for _, name, _ in found)
+        first_items = list(islice(merge(*lists, key=lambda entry: entry[0]), limit))
+        taken = Counter(name for _, name, _ in first_items)
         is_more = any(page.next is not None or len(page.items) > taken[name] for name, page in pages.items())
-        after = cursors | {name: cursor_after(item, sort) for _, name, item in found}
+        after = cursors | {name: cursor_after(item, sort) for _, name, item in first_items}
         return JoinedPage(
-            tuple(_as(JoinedItem, item, name) for _, name, item in found),
-            CURSORS_MARK.join(one or "" for one in after.values()) if is_more else None,
+            tuple(_as(JoinedItem, item, name) for _, name, item in first_items),
+            CURSORS_MARK.join(part or "" for part in after.values()) if is_more else None,
             sum(page.total for page in pages.values()),
             {name: page.seq for name, page in pages.items()},
         )
 
     def stats(self, wanted: Filter | None = None) -> Stats:
         """Sums the indexes' statistics. ``seq`` is the sum of all; for ``by_*`` each index names its largest."""
-        every = [one.stats(wanted) for one in self._indexes.values()]
-        sums: dict[str, Any] = {name: sum(getattr(one, name) for one in every) for name in _SUMMED}
-        listed: dict[str, Any] = {name: _summed(getattr(one, name) for one in every) for name in _LISTED}
+        every = [index.stats(wanted) for index in self._indexes.values()]
+        sums: dict[str, Any] = {name: sum(getattr(stats, name) for stats in every) for name in _SUMMED}
+        listed: dict[str, Any] = {name: _summed(getattr(stats, name) for stats in every) for name in _LISTED}
         return Stats(
             at=every[0].at,
-            oldest=_earliest(one.oldest for one in every),
-            next_over_24h=_earliest(one.next_over_24h for one in every),
+            oldest=_earliest(stats.oldest for stats in every),
+            next_over_24h=_earliest(stats.next_over_24h for stats in every),
             hours=_hours(every),
-            rates=sum_rates([one.rates for one in every], sums["open"]),
+            rates=sum_rates([stats.rates for stats in every], sums["open"]),
             age_h_max=every[0].age_h_max,
             escalate_h=every[0].escalate_h,
             **sums,
@@ -101,19 +101,19 @@ class JoinedIndex:
         )
 
     def amounts(self) -> dict[str, int]:
-        found = Counter[str]()
-        for one in self._indexes.values():
-            found.update(one.amounts())
-        return dict(sorted(found.items()))
+        amounts = Counter[str]()
+        for index in self._indexes.values():
+            amounts.update(index.amounts())
+        return dict(sorted(amounts.items()))
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[JoinedGroup]:
         """Groups items by their error's fingerprint, the largest group first; each index names its largest."""
-        found: dict[str, JoinedGroup] = {}
+        groups: dict[str, JoinedGroup] = {}
         for name, index in self._indexes.items():
             for group in index.groups(wanted):
-                one, key = _as(JoinedGroup, group, name), group.fingerprint or ""
-                found[key] = one if key not in found else _together(found[key], one)
-        return sorted(found.values(), key=lambda group: (-group.count, group.fingerprint or ""))[:limit]
+                joined, key = _as(JoinedGroup, group, name), group.fingerprint or ""
+                groups[key] = joined if key not in groups else _together(groups[key], joined)
+        return sorted(groups.values(), key=lambda group: (-group.count, group.fingerprint or ""))[:limit]
 
     def _cursors(self, cursor: str | None) -> dict[str, str | None]:
         if cursor is None:
@@ -145,7 +145,7 @@ def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
     sums: Counter[str | None] = Counter()
     for counts in lists:
         sums.update({count.value: count.items for count in counts})
-    ordered = sorted(sums.items(), key=lambda one: (-one[1], one[0] or ""))
+    ordered = sorted(sums.items(), key=lambda pair: (-pair[1], pair[0] or ""))
     return tuple(Count(value, items) for value, items in ordered[:LISTED_MAX])
 
 
@@ -158,13 +158,13 @@ def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
     return tuple(Hour(hour.at, died[hour.at], closed[hour.at]) for hour in every[0].hours)
 
 
-def _together(one: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
+def _together(first: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
     """Joins two groups, with the newest one's sample."""
-    newer = max(one, other, key=lambda group: group.newest)
+    newer = max(first, other, key=lambda group: group.newest)
     return replace(
         newer,
-        kinds=tuple(sorted({*one.kinds, *other.kinds})),
-        providers=tuple(sorted({*one.providers, *other.providers})[:PROVIDERS_MAX]),
-        count=one.count + other.count,
-        oldest=min(one.oldest, other.oldest),
+        kinds=tuple(sorted({*first.kinds, *other.kinds})),
+        providers=tuple(sorted({*first.providers, *other.providers})[:PROVIDERS_MAX]),
+        count=first.count + other.count,
+        oldest=min(first.oldest, other.oldest),
     )

@@ -200,15 +200,15 @@ def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, s
         raise FilterInvalid("limit", f"1 to {PAGE_MAX} is wanted")
     stretch, after = _place(cursor, sort)
     with file.reading() as connection:
-        found: list[Entry] = []
+        page_entries: list[Entry] = []
         for order in _ORDERS[sort][stretch:]:
-            found += _entries(connection, wanted, order, after, limit + 1 - len(found))
+            page_entries += _entries(connection, wanted, order, after, limit + 1 - len(page_entries))
             after = None
-            if len(found) > limit:
+            if len(page_entries) > limit:
                 break
         total, seq = count(connection, wanted), seq_of(connection)
-    items = tuple(map(item_of, found[:limit]))
-    return Page(items, cursor_after(items[-1], sort) if len(found) > limit else None, total, seq)
+    items = tuple(map(item_of, page_entries[:limit]))
+    return Page(items, cursor_after(items[-1], sort) if len(page_entries) > limit else None, total, seq)
 
 
 def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
@@ -219,23 +219,23 @@ def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
     condition = where(wanted)
     columns = ", ".join(Seen._fields)
     with file.reading() as connection:
-        found = connection.execute(
+        rows = connection.execute(
             f"SELECT {columns} FROM items WHERE {condition.sql} ORDER BY item_seq", condition.values
         )
-        while some := found.fetchmany(SEEN_PER_READ):
+        while some := rows.fetchmany(SEEN_PER_READ):
             yield from map(Seen._make, some)
 
 
 def count(connection: sqlite3.Connection, wanted: Filter) -> int:
     condition = where(wanted)
     source, counted = counted_in(wanted)
-    found = connection.execute(f"SELECT coalesce({counted}, 0) FROM {source} WHERE {condition.sql}", condition.values)
-    return int(found.fetchone()[0])
+    rows = connection.execute(f"SELECT coalesce({counted}, 0) FROM {source} WHERE {condition.sql}", condition.values)
+    return int(rows.fetchone()[0])
 
 
 def seq_of(connection: sqlite3.Connection) -> int:
-    found = connection.execute("SELECT seq FROM mark").fetchone()
-    return int(found[0]) if found is not None else 0
+    row = connection.execute("SELECT seq FROM mark").fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def _entries(

@@ -182,9 +182,9 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<empty>[{\[]\s*[}\]])|[{}\[\],
 def _indented(text: str) -> str | None:
     parts: list[str] = []
     depth = size = 0
-    for found in _TOKEN.finditer(text):
-        part = found[0]
-        if found["empty"]:
+    for match in _TOKEN.finditer(text):
+        part = match[0]
+        if match["empty"]:
             part = part[0] + part[-1]
         elif part in "{[":
             depth += 1

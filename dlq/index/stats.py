@@ -104,12 +104,12 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ag
 def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
     """Sums open items by currency, in minor units, as far as their amounts are known; within a transaction."""
     condition = where(Filter())
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT currency, sum(amount_minor) FROM items WHERE {condition.sql} AND amount_minor IS NOT NULL"
         " GROUP BY currency ORDER BY currency",
         condition.values,
     )
-    return {currency: int(minor) for currency, minor in found}
+    return {currency: int(minor) for currency, minor in rows}
 
 
 def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
@@ -125,7 +125,9 @@ def _rates(
     before the first of them from the items. Other filters go over the items anyway: once for all windows."""
     since = [now - timedelta(seconds=window_s) for window_s in WINDOWS]
     if in_cube(wanted):
-        counts = [[_count_by_hour(connection, wanted, column, one, hours) for one in since] for column in _HELD_AT]
+        counts = [
+            [_count_by_hour(connection, wanted, column, moment, hours) for moment in since] for column in _HELD_AT
+        ]
     else:
         counts = [_count_since(connection, wanted, column, since) for column in _HELD_AT]
     return tuple(
@@ -140,9 +142,9 @@ _HELD_AT: Mapping[str, str] = {"since_at": "items_by_age", "closed_at": "items_c
 def _count_by_hour(
     connection: sqlite3.Connection, wanted: Filter, column: str, since: datetime, hours: Sequence[Hour]
 ) -> int:
-    whole = [hour for hour in hours if hour.at >= since]
-    counted = sum(hour.died if column == "since_at" else hour.closed for hour in whole)
-    return counted + _count_since(connection, wanted, column, [since], whole[0].at if whole else None)[0]
+    whole_hours = [hour for hour in hours if hour.at >= since]
+    counted = sum(hour.died if column == "since_at" else hour.closed for hour in whole_hours)
+    return counted + _count_since(connection, wanted, column, [since], whole_hours[0].at if whole_hours else None)[0]
 
 
 def _count_since(
@@ -156,12 +158,12 @@ def _count_since(
     condition, moments = where(wanted, _HELD), [to_micros(moment) for moment in since]
     sums = ", ".join(f"coalesce(sum({column} >= ?), 0)" for _ in moments)
     before, values = ("", ()) if until is None else (f" AND {column} < ?", (to_micros(until),))
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT {sums} FROM items INDEXED BY {_HELD_AT[column]}"
         f" WHERE {column} >= ?{before} AND first_dead_at IS NOT NULL AND {condition.sql}",
         (*moments, min(moments), *values, *condition.values),
     )
-    return list(map(int, found.fetchone()))
+    return list(map(int, rows.fetchone()))
 
 
 class _Counted:
@@ -179,15 +181,15 @@ class _Counted:
         source, counted = counted_in(self._wanted)
         expression = column if self._in_cube else _ON_ITEMS.get(column, column)
         more = f" AND {only if self._in_cube else _on_items(only)}" if only else ""
-        found = self._connection.execute(
+        rows = self._connection.execute(
             f"SELECT {expression} AS value, {counted} FROM {source} WHERE {condition.sql}{more} GROUP BY value",
             (*condition.values, *values),
         )
-        return [(value, int(n)) for value, n in found]
+        return [(value, int(n)) for value, n in rows]
 
     def largest(self, column: str) -> tuple[Count, ...]:
-        found = self.sums(column, (ItemState.OPEN,))
-        ordered = sorted(found, key=lambda one: (-one[1], one[0] or ""))
+        sums = self.sums(column, (ItemState.OPEN,))
+        ordered = sorted(sums, key=lambda pair: (-pair[1], pair[0] or ""))
         return tuple(Count(value or None, n) for value, n in ordered[:LISTED_MAX])
 
 
@@ -217,18 +219,18 @@ def _hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
 def _first(connection: sqlite3.Connection, condition: Where, since: datetime | None = None) -> datetime | None:
     """Reads since when the first item is open; of those from ``since`` on."""
     more, values = ("", ()) if since is None else (" AND since_at >= ?", (to_micros(since),))
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT since_at FROM items WHERE {condition.sql}{more} ORDER BY since_at LIMIT 1",
         (*condition.values, *values),
     ).fetchone()
-    return None if found is None else from_micros(found[0])
+    return None if row is None else from_micros(row[0])
 
 
 def _older(connection: sqlite3.Connection, condition: Where, than: datetime) -> int:
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT count(*) FROM items WHERE {condition.sql} AND since_at < ?", (*condition.values, to_micros(than))
     )
-    return int(found.fetchone()[0])
+    return int(rows.fetchone()[0])
 
 
 GROUPS_MAX = 500
@@ -270,8 +272,15 @@ def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> l
     counts, kinds, providers = _counted(connection, wanted)
     order = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[: min(limit, GROUPS_MAX)]
     return [
-        _group(connection, wanted, one, counts[one], sorted(kinds[one]), sorted(providers[one])[:PROVIDERS_MAX])
-        for one in order
+        _group(
+            connection,
+            wanted,
+            fingerprint,
+            counts[fingerprint],
+            sorted(kinds[fingerprint]),
+            sorted(providers[fingerprint])[:PROVIDERS_MAX],
+        )
+        for fingerprint in order
     ]
 
 
@@ -283,12 +292,12 @@ def _counted(
     counts: dict[str, int] = defaultdict(int)
     kinds: dict[str, set[str]] = defaultdict(set)
     providers: dict[str, set[str]] = defaultdict(set)
-    found = connection.execute(
+    rows = connection.execute(
         f"SELECT coalesce(fingerprint, '') AS cause, kind, provider, {counted} FROM {source}"
         f" WHERE {condition.sql} GROUP BY cause, kind, provider",
         condition.values,
     )
-    for cause, kind, provider, n in found:
+    for cause, kind, provider, n in rows:
         counts[cause] += n
         kinds[cause] |= {kind} if kind else set()
         providers[cause] |= {provider} if provider else set()
@@ -322,16 +331,16 @@ def _group(
 def _end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
     """Reads the first or last item of a group that matches: each state has an index in this order."""
     is_it = Where("fingerprint = ?", (cause,)) if cause else Where("fingerprint IS NULL")
-    found = []
+    ends = []
     for state in wanted.wanted_states:
         condition = where(wanted, (state,))
-        one = connection.execute(
+        row = connection.execute(
             f"SELECT since_at, item_seq FROM items WHERE {condition.sql} AND {is_it.sql}"
             f" ORDER BY since_at {order}, item_seq {order} LIMIT 1",
             (*condition.values, *is_it.values),
         ).fetchone()
-        if one is not None:
-            found.append(one)
+        if row is not None:
+            ends.append(row)
     pick = min if order == "ASC" else max
-    since_at, item_seq = pick(found)
+    since_at, item_seq = pick(ends)
     return since_at, item_seq

@@ -111,7 +111,7 @@ class ItemStory:
     @property
     def died_of(self) -> Attempt | None:
         """The latest try that failed: its class, message, stack and log lines are what the item died of."""
-        return next((one for one in reversed(self.attempts) if one.error_class is not None), None)
+        return next((attempt for attempt in reversed(self.attempts) if attempt.error_class is not None), None)
 
 
 def _attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
@@ -214,10 +214,10 @@ class Context:
         assert entry is not None
         if entry.amount_minor is None:
             with self._file.reading() as connection:
-                found = connection.execute(
+                row = connection.execute(
                     "SELECT amount_minor, currency FROM items WHERE item_seq = ?", (item_seq,)
                 ).fetchone()
-            entry.amount_minor, entry.currency = found if found is not None else (None, None)
+            entry.amount_minor, entry.currency = row if row is not None else (None, None)
         return item_of(entry)
 
     def _neighbours(self, item_seq: int, entity_key: str | None) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
@@ -274,5 +274,5 @@ def _some(
     connection: sqlite3.Connection, condition: str, values: Sequence[object], order: str
 ) -> tuple[tuple[Item, ...], int]:
     total = connection.execute(f"SELECT count(*) FROM items WHERE {condition}", values).fetchone()[0]
-    found = entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
-    return tuple(map(item_of, found)), int(total)
+    shown = entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
+    return tuple(map(item_of, shown)), int(total)

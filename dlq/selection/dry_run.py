@@ -116,46 +116,49 @@ def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: M
     ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
     """
     order = _Order(targets, asked.mode, asked.force)
-    judged = {one.target: one for one in judge_replay(order, facts.known, asked.replays_max, meanwhile, facts.ignored)}
+    judged = {
+        judgement.target: judgement
+        for judgement in judge_replay(order, facts.known, asked.replays_max, meanwhile, facts.ignored)
+    }
     return [_forecast(judged[target], facts, asked, meanwhile) for target in targets]
 
 
-def _forecast(one: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
-    entry = facts.entries.get(one.target.item_seq)
-    if one.item is not None and one.item.row.decision in WITHOUT_EFFECT:
-        return Forecast(one.target, *_ignored(one, facts), 0)
-    if one.refusal is not None or one.item is None or entry is None:
-        return Forecast(one.target, *_refused(one, entry), 0)
-    verdict, why = _accepted(one, one.item, entry, facts, asked, meanwhile)
-    return Forecast(one.target, verdict, why, facts.known.followers(one.item) if verdict in RUNS else 0)
+def _forecast(judgement: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
+    entry = facts.entries.get(judgement.target.item_seq)
+    if judgement.item is not None and judgement.item.row.decision in WITHOUT_EFFECT:
+        return Forecast(judgement.target, *_ignored(judgement, facts), 0)
+    if judgement.refusal is not None or judgement.item is None or entry is None:
+        return Forecast(judgement.target, *_refused(judgement, entry), 0)
+    verdict, why = _accepted(judgement, judgement.item, entry, facts, asked, meanwhile)
+    return Forecast(judgement.target, verdict, why, facts.known.followers(judgement.item) if verdict in RUNS else 0)
 
 
-def _refused(one: Judged, entry: Entry | None) -> tuple[Verdict, str]:
+def _refused(judgement: Judged, entry: Entry | None) -> tuple[Verdict, str]:
     """Gives the processor's words; for an item that moved on, where it moved."""
-    refusal = one.refusal or Refusal(Ground.NOT_OPEN, one.target.item_seq)
+    refusal = judgement.refusal or Refusal(Ground.NOT_OPEN, judgement.target.item_seq)
     if entry is None:
         return Verdict.DONE, "it isn't open any more"
     if refusal.ground is Ground.NOT_OPEN:
         return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
     if refusal.ground is Ground.MOVED:
-        seen = one.target.seen_seq
+        seen = judgement.target.seen_seq
         return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select again"
     return _REFUSED[refusal.ground], refusal.why
 
 
-def _ignored(one: Judged, facts: Facts) -> tuple[Verdict, str]:
-    if one.refusal is not None:
-        return _REFUSED[one.refusal.ground], one.refusal.why
-    if one.in_place or one.item is None:
+def _ignored(judgement: Judged, facts: Facts) -> tuple[Verdict, str]:
+    if judgement.refusal is not None:
+        return _REFUSED[judgement.refusal.ground], judgement.refusal.why
+    if judgement.in_place or judgement.item is None:
         return Verdict.IN_PLACE, IN_PLACE_TEXT
     return (
         Verdict.BEHIND,
-        f"its place is gone: it runs behind item {facts.ignored.applied[one.item.row.entity_key or '']}",
+        f"its place is gone: it runs behind item {facts.ignored.applied[judgement.item.row.entity_key or '']}",
     )
 
 
 def _accepted(
-    one: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
+    judgement: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
 ) -> tuple[Verdict, str]:
     if not facts.has_body(entry):
         return Verdict.NO_BODY, f"body {entry.body_sha256} is gone: put it back from a backup, or resolve or discard it"
@@ -166,7 +169,7 @@ def _accepted(
         return Verdict.HELD, f"item {head} of its entity is dead before it: it would wait until that one is decided"
     if entry.mark == Mark.POISON:
         return Verdict.POISON, "its bytes are read again, and it runs at the end of whatever entity they name"
-    if one.in_place:
+    if judgement.in_place:
         return Verdict.IN_PLACE, IN_PLACE_TEXT
     applied = facts.known.line(entry.entity_key or "").applied_upto
     return Verdict.BEHIND, f"its place is gone: it runs behind item {applied}"
@@ -209,14 +212,16 @@ class _Reported:
     texts: dict[str, str] = field(default_factory=dict)
     made: DryRun | None = None
 
-    def take(self, place: int, one: Forecast) -> None:
-        self.verdicts[place] = _VERDICTS.index(one.verdict)
-        self.followers[place] = one.followers
-        self.whys[place] = self.texts.setdefault(one.why, one.why)
+    def take(self, place: int, item_forecast: Forecast) -> None:
+        self.verdicts[place] = _VERDICTS.index(item_forecast.verdict)
+        self.followers[place] = item_forecast.followers
+        self.whys[place] = self.texts.setdefault(item_forecast.why, item_forecast.why)
 
     def runs(self) -> list[int]:
-        found: list[int] = np.flatnonzero(np.isin(self.verdicts, [_VERDICTS.index(one) for one in RUNS])).tolist()
-        return found
+        places: list[int] = np.flatnonzero(
+            np.isin(self.verdicts, [_VERDICTS.index(verdict) for verdict in RUNS])
+        ).tolist()
+        return places
 
     def hear(self, place: int, answer: Answer) -> None:
         """Takes in what the handler says of an item that would run."""
@@ -268,8 +273,8 @@ class DryRuns:
             end = turns.end(begin, ITEMS_PER_LOOK)
             targets = turns.targets(begin, end)
             looked = forecast(targets, self._finder.facts(targets), asked, meanwhile)
-            for place, one in zip(turns.places[begin:end].tolist(), looked, strict=True):
-                reported.take(place, one)
+            for place, item_forecast in zip(turns.places[begin:end].tolist(), looked, strict=True):
+                reported.take(place, item_forecast)
             begin = end
         applied, limits = self._ask(reported)
         counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(reported.verdicts.tolist()).items())}
@@ -285,12 +290,12 @@ class DryRuns:
         places = reported.runs()
         if self._rehearsal is None or not places:
             return 0, ""
-        by_seq = {one.seen_seq: place for place, one in zip(places, reported.frozen.targets(places), strict=True)}
+        by_seq = {target.seen_seq: place for place, target in zip(places, reported.frozen.targets(places), strict=True)}
         asked = ask_events(self._rehearsal, self._finder.events, list(by_seq), ASK_S_MAX)
         for seq, answer in asked.answers.items():
             reported.hear(by_seq[seq], answer)
-        applied = sum(one.expected is Expected.APPLIED for one in asked.answers.values())
-        return applied, "; ".join(one for one in (asked.left_out, asked.problem) if one)
+        applied = sum(answer.expected is Expected.APPLIED for answer in asked.answers.values())
+        return applied, "; ".join(text for text in (asked.left_out, asked.problem) if text)
 
     def kept(self, number: int) -> DryRun | None:
         """Returns the latest dry run; None: none is remembered.

@@ -100,22 +100,22 @@ class Known:
         holders: Mapping[str, KnownEvent],
         last_rows: Mapping[int, int] | None = None,
     ) -> None:
-        self._items = {one.item_seq: one for one in standing}
+        self._items = {item.item_seq: item for item in standing}
         self._applied = applied
         self._holders = holders
         self._last_rows = last_rows or {}
         self._entities: dict[str, _Entity] = {}
-        for one in self._items.values():
-            entity = self._entities.setdefault(one.entity_key or "", _Entity())
-            entity.every.append(one.item_seq)
-            if one.blocking:
-                entity.queue.append(one.item_seq)
-                if one.decision != Decision.DEAD:
-                    entity.waiting.append(one.item_seq)
+        for item in self._items.values():
+            entity = self._entities.setdefault(item.entity_key or "", _Entity())
+            entity.every.append(item.item_seq)
+            if item.blocking:
+                entity.queue.append(item.item_seq)
+                if item.decision != Decision.DEAD:
+                    entity.waiting.append(item.item_seq)
 
     def open_item(self, item_seq: int) -> OpenItem | None:
-        found = self._items.get(item_seq)
-        return None if found is None else found.item
+        item = self._items.get(item_seq)
+        return None if item is None else item.item
 
     def queue(self, entity_key: str) -> Iterator[OpenItem]:
         return (self._items[seq].item for seq in self._entity(entity_key).queue)
@@ -215,7 +215,7 @@ class FactFinder:
         after = min(target.item_seq for target in targets)
         others = [target for target in targets if target.item_seq not in entries]
         ignored, last_rows = self._ignored(others, after)
-        holders = self._holders(one for one in standing if one.item_seq in entries)
+        holders = self._holders(item for item in standing if item.item_seq in entries)
         known = Known(standing, self._applied(keys, after), holders, last_rows)
         return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
 
@@ -258,8 +258,8 @@ class FactFinder:
 
     def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
         """Finds the holders of the keys of other content: they may be long closed, so the journal is asked."""
-        others = (one for one in standing if one.mark == Mark.CONFLICT and is_other_content(one.item.row))
-        keys = sorted({one.event_key for one in others if one.event_key is not None})
+        others = (item for item in standing if item.mark == Mark.CONFLICT and is_other_content(item.item.row))
+        keys = sorted({item.event_key for item in others if item.event_key is not None})
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
         return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 

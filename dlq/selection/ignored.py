@@ -75,8 +75,8 @@ class IgnoredEventFinder:
         if not has_table(self._journal):
             return []
         table, shard = open_table(self._journal), shard_at(self._journal)
-        found = read_rows(table, _condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
-        seqs, items = found["seq"].to_numpy(), found["item_seq"].to_numpy()
+        matching = read_rows(table, _condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
+        seqs, items = matching["seq"].to_numpy(), matching["item_seq"].to_numpy()
         # Of an item that was taken up again, what it came to its last row tells.
         later = read_rows(table, ~pc.field("first"), ["seq", "item_seq"])
         later_seqs, later_items = later["seq"].to_numpy(), later["item_seq"].to_numpy()

@@ -89,7 +89,7 @@ class RunProgress:
     def _advance(self, row: JournalRow, reported: PortionResult) -> None:
         self.state, self.ended = reported.state, reported.ended
         self.portions.add(row.seq)
-        self.refused |= {one.item_seq: (row.seq, one) for one in reported.refused}
+        self.refused |= {refusal.item_seq: (row.seq, refusal) for refusal in reported.refused}
         if reported.over:
             self.finished_at = row.decided_at
 
@@ -231,8 +231,8 @@ class RunItems:
         self._refused += len(fresh)
 
     def _places(self, seqs: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
-        return found
+        places: np.ndarray = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
+        return places
 
     def _take(self, place: int, seq: int, word: str, cause_seq: int | None, decided_at: int) -> None:
         decision = Decision(word)
@@ -269,27 +269,27 @@ class RunItems:
         return ItemShown(place, target, state, seq, reason)
 
     def places(self, states: Sequence[RunItemState]) -> np.ndarray:
-        found: np.ndarray = np.flatnonzero(np.isin(self._states, [_NUMBER[state] for state in states]))
-        return found
+        places: np.ndarray = np.flatnonzero(np.isin(self._states, [_NUMBER[state] for state in states]))
+        return places
 
 
 def why_slow(status: Path, now: datetime) -> str | None:
     """Says why a run that is under way doesn't go on as fast as it could; None: it does."""
-    said = read_said(status)
-    if said is None or moment_of(said, "at") is None:
+    reported = read_said(status)
+    if reported is None or moment_of(reported, "at") is None:
         return "waits: the processor isn't running"
-    if fresh(said, now) is None:
-        return f"waits: the processor's last status is of {said['at']}"
-    if said.get("blocked"):
-        return f"waits: the stream is blocked: {said['blocked']}"
-    if not said.get("ready"):
+    if fresh(reported, now) is None:
+        return f"waits: the processor's last status is of {reported['at']}"
+    if reported.get("blocked"):
+        return f"waits: the stream is blocked: {reported['blocked']}"
+    if not reported.get("ready"):
         return "waits: the processor isn't ready"
-    behind_s = _behind_s(said)
+    behind_s = _behind_s(reported)
     return f"slowed: live traffic waits {behind_s:.1f} s" if behind_s > SLOWED_S_MIN else None
 
 
-def _behind_s(said: Mapping[str, Any]) -> float:
+def _behind_s(reported: Mapping[str, Any]) -> float:
     """Adds up the time of a batch under way, and of what stands before the next one."""
-    catch_up = said.get("catch_up", {})
+    catch_up = reported.get("catch_up", {})
     waiting = float(catch_up.get("recover_s") or 0.0) if catch_up.get("behind") else 0.0
-    return float(said.get("batch_s", 0.0)) + waiting
+    return float(reported.get("batch_s", 0.0)) + waiting

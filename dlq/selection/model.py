@@ -67,7 +67,7 @@ class Run:
             *(["forced"] if self.force else []),
             *(["two people"] if self.propose else []),
         ]
-        return "".join(f", {one}" for one in how)
+        return "".join(f", {text}" for text in how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,17 +83,17 @@ class Selections:
         text = filter_text(wanted)
         with self._recorder.refusals(actor, "select", f"{self.stream} {text}", note):
             lineage, upto = self.log.lineage(), self._index.follow().seq
-            found, items_max = (
+            matching, items_max = (
                 (self._ignored.find(wanted), IGNORED_MAX) if is_ignored else (self._index.seen(wanted), ITEMS_MAX)
             )
-            table, amounts, unknown = gather(found, items_max, {one.item_seq: one for one in seen})
+            table, amounts, unknown = gather(matching, items_max, {target.item_seq: target for target in seen})
             count, now = table.num_rows, self._clock.now()
             leaving = self._leaving(count)
             state = wanted.states[0].value
             selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown, state)
             made = self.files.put(Frozen(selection, table))
-            for one in leaving:
-                self.files.drop(one)
+            for old_selection in leaving:
+                self.files.drop(old_selection)
             after = f"{made.count} items, {text}, digest {made.digest}"
             self._recorder.record(actor, "select", f"{self.stream} {made.name}", reason=note, after=after)
             return made
@@ -117,8 +117,8 @@ class Selections:
         :raises SelectionsFull: every one that is kept is still under way
         """
         kept = self.kept(limit=KEPT_MAX + 1)
-        over = [one.selection for one in kept if one.run is None or one.run.finished_at is not None]
-        items = sum(one.selection.count for one in kept)
+        over = [entry.selection for entry in kept if entry.run is None or entry.run.finished_at is not None]
+        items = sum(entry.selection.count for entry in kept)
         leaving: list[Selection] = []
         while len(kept) > len(leaving) and (len(kept) - len(leaving) >= KEPT_MAX or items + coming > KEPT_ITEMS_MAX):
             if not over:
@@ -129,14 +129,14 @@ class Selections:
 
     def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
         """Lists the newest with smaller numbers than ``before``."""
-        found = self.files.newest(before, limit)
-        if found:
+        selections = self.files.newest(before, limit)
+        if selections:
             self.log.follow()
-        return [Kept(one, self.log.kept(one)) for one in found]
+        return [Kept(selection, self.log.kept(selection)) for selection in selections]
 
     def proposals(self) -> list[Kept]:
         """Lists proposals that wait for a second person, oldest first."""
-        waiting = [one for one in self.kept(limit=KEPT_MAX) if one.run and one.run.state is RunState.PROPOSED]
+        waiting = [entry for entry in self.kept(limit=KEPT_MAX) if entry.run and entry.run.state is RunState.PROPOSED]
         return waiting[::-1]
 
     def get(self, number: int) -> Kept:
@@ -217,21 +217,21 @@ def gather(
         raise SelectionTooLarge(items_max)
     if not every:
         raise SelectionEmpty
-    shown = [as_seen.get(one.item_seq, one) for one in every] if as_seen else every
+    shown = [as_seen.get(item.item_seq, item) for item in every] if as_seen else every
     columns = (
-        [one.item_seq for one in every],
-        [one.seen_seq for one in shown],
-        [int(one.seen_hash, 16) for one in shown],
-        list(each_line(one.entity_key for one in every)),
+        [item.item_seq for item in every],
+        [item.seen_seq for item in shown],
+        [int(item.seen_hash, 16) for item in shown],
+        list(each_line(item.entity_key for item in every)),
     )
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     amounts: Counter[str] = Counter()
     unknown = 0
-    for one in every:
-        if one.amount_minor is None or one.currency is None:
+    for item in every:
+        if item.amount_minor is None or item.currency is None:
             unknown += 1
         else:
-            amounts[one.currency] += abs(one.amount_minor)
+            amounts[item.currency] += abs(item.amount_minor)
     return pa.Table.from_arrays(arrays, schema=SCHEMA), dict(amounts), unknown
 
 
