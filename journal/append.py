@@ -83,15 +83,15 @@ def demands_of(path: str, table: DeltaTable) -> Demands:
         problem = f"it asks of its writers {sorted(features - WRITER_FEATURES) or f'protocol version {version}'}"
         raise TableUnfit(path, problem)
     fields = table.schema().fields
-    special = sorted(one.name for one in fields if any(key.startswith("delta.") for key in one.metadata))
+    special = sorted(column.name for column in fields if any(key.startswith("delta.") for key in column.metadata))
     if special or metadata.partition_columns:
         raise TableUnfit(path, f"it is partitioned, or its columns {special} aren't plain ones")
     configuration = metadata.configuration
     return Demands(
-        {one.name: one.type for one in fields},
-        tuple(one.name for one in fields if not one.nullable),
+        {column.name: column.type for column in fields},
+        tuple(column.name for column in fields if not column.nullable),
         frozenset(name.removeprefix(CONSTRAINT) for name in configuration if name.startswith(CONSTRAINT)),
-        tuple(one.name for one in fields[: int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT)]),
+        tuple(column.name for column in fields[: int(configuration.get(INDEXED_COLUMNS) or INDEXED_COLUMNS_DEFAULT)]),
     )
 
 
@@ -174,13 +174,13 @@ class Appender:
             aren't looked at here
         :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `append`
         """
-        stats = [self._check_file(one) for one in staged]
+        stats = [self._check_file(file) for file in staged]
         began_s = self.log.elapsed_s()
         adds = [
-            add(new_file_name(), one.stat().st_size, its_stats, now_ms())
-            for one, its_stats in zip(staged, stats, strict=True)
+            add(new_file_name(), file.stat().st_size, its_stats, now_ms())
+            for file, its_stats in zip(staged, stats, strict=True)
         ]
-        self.log.adopt(staged, [one["add"]["path"] for one in adds])
+        self.log.adopt(staged, [action["add"]["path"] for action in adds])
         return self._commit(adds, began_s, None, None)
 
     def _commit(
@@ -198,7 +198,7 @@ class Appender:
             same = app_id is not None and action.get("txn", {}).get("appId") == app_id
             return f"is a concurrent transaction of {app_id}" if same else None
 
-        number = self.log.commit(lambda: entry, conflict, [one["add"]["path"] for one in adds], began_s)
+        number = self.log.commit(lambda: entry, conflict, [action["add"]["path"] for action in adds], began_s)
         self.checkpoints.committed(number)
         return number
 
@@ -228,7 +228,7 @@ class Appender:
         if unknown := [name for name in schema.names if name not in types]:
             raise RowsRefused(self.path, f"it has no columns {unknown}")
         given = Schema.from_arrow(schema).fields
-        if other := [f"{one.name} ({one.type})" for one in given if one.type != types[one.name]]:
+        if other := [f"{column.name} ({column.type})" for column in given if column.type != types[column.name]]:
             raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
 
 
@@ -278,17 +278,17 @@ def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
             for number in range(parquet.num_row_groups)
         ]
         rows = parquet.metadata.num_rows
-    least, greatest, nulls = ([one[name] for one in groups] for name in ("minValues", "maxValues", "nullCount"))
+    least, greatest, nulls = ([group[name] for group in groups] for name in ("minValues", "maxValues", "nullCount"))
     return {
         "numRecords": rows,
-        "minValues": {name: min(found) for name in ranged if (found := _of(least, name))},
-        "maxValues": {name: max(found) for name in ranged if (found := _of(greatest, name))},
+        "minValues": {name: min(ends) for name in ranged if (ends := _of(least, name))},
+        "maxValues": {name: max(ends) for name in ranged if (ends := _of(greatest, name))},
         "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
     }
 
 
 def _of(groups: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    return [one[name] for one in groups if name in one]
+    return [group[name] for group in groups if name in group]
 
 
 def _has_range(schema: pa.Schema, name: str) -> bool:

@@ -104,8 +104,8 @@ class BodyStore:
         :raises JournalBroken: the disk or the store doesn't answer
         """
         wanted = set(hashes)
-        found = self._search(wanted, only_hashes)
-        return self._search(wanted, only_hashes) if found.lost else found
+        bodies = self._search(wanted, only_hashes)
+        return self._search(wanted, only_hashes) if bodies.lost else bodies
 
     def lost_files(self) -> list[str]:
         """Lists the files of the table that are gone or damaged, each with why; opens every one.

@@ -85,26 +85,26 @@ class _Maker:
             if not tables:
                 return
             began_s = time.monotonic()
-            _have_made([one.path for one in tables])
+            _have_made([table.path for table in tables])
             seconds = time.monotonic() - began_s
-            for one in tables:
-                one.made(seconds)
+            for table in tables:
+                table.made(seconds)
 
 
 _maker = _Maker()
 
 
 def _have_made(paths: list[str]) -> None:
-    absolute = (one if is_url(one) else str(Path(one).absolute()) for one in paths)
+    absolute = (path if is_url(path) else str(Path(path).absolute()) for path in paths)
     command = [sys.executable, "-m", "journal.checkpoints", *absolute]
     try:
         with subprocess.Popen(
             command, cwd=CODE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
-            said = _said(process)
+            errors = _said(process)
     except Exception as failed:
-        said = [str(failed)]
-    for line in said:
+        errors = [str(failed)]
+    for line in errors:
         log.warning("no checkpoint could be made; the next one will do: %s", line)
 
 
@@ -113,11 +113,11 @@ def _said(process: subprocess.Popen[str]) -> list[str]:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:
-        _, said = process.communicate(timeout=SECONDS_MAX)
+        _, stderr = process.communicate(timeout=SECONDS_MAX)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return (said.splitlines() or [f"it ended with {process.returncode}"]) if process.returncode else []
+    return (stderr.splitlines() or [f"it ended with {process.returncode}"]) if process.returncode else []
 
 
 def make(path: str) -> None:

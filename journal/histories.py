@@ -89,8 +89,13 @@ def histories_to_json(histories: Histories) -> str:
                 "number": history.number,
                 "id": history.topic_id,
                 "ended": [
-                    {"number": one.number, "id": one.topic_id, "start": to_texts(one.start), "end": to_texts(one.end)}
-                    for one in history.ended
+                    {
+                        "number": past.number,
+                        "id": past.topic_id,
+                        "start": to_texts(past.start),
+                        "end": to_texts(past.end),
+                    }
+                    for past in history.ended
                 ],
             }
             for topic, history in sorted(histories.items())
@@ -104,7 +109,9 @@ def histories_from_json(text: str) -> dict[str, History]:
 
 
 def _history(tree: Mapping[str, Any]) -> History:
-    ended = (Ended(one["number"], one["id"], to_numbers(one["start"]), to_numbers(one["end"])) for one in tree["ended"])
+    ended = (
+        Ended(past["number"], past["id"], to_numbers(past["start"]), to_numbers(past["end"])) for past in tree["ended"]
+    )
     return History(tree["number"], tree["id"], tuple(ended))
 
 
@@ -141,29 +148,37 @@ class Abandoned:
 def abandoned(notes: Mapping[str, str]) -> tuple[Abandoned, ...]:
     """Reads from the journal's notes the lineages before its own, oldest first."""
     fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
-    return tuple(Abandoned(one["lineage"], one["after"], from_rfc3339(one["at"]), one["reason"]) for one in fields)
+    return tuple(
+        Abandoned(lineage["lineage"], lineage["after"], from_rfc3339(lineage["at"]), lineage["reason"])
+        for lineage in fields
+    )
 
 
 def to_note(lineages: Sequence[Abandoned]) -> str:
     """Writes what `abandoned` reads; of more than `LINEAGES_MAX` the newest."""
     fields = [
-        {"lineage": one.lineage, "after": one.after, "at": to_rfc3339(one.at), "reason": one.reason[:REASON_CHARS_MAX]}
-        for one in lineages[-LINEAGES_MAX:]
+        {
+            "lineage": lineage.lineage,
+            "after": lineage.after,
+            "at": to_rfc3339(lineage.at),
+            "reason": lineage.reason[:REASON_CHARS_MAX],
+        }
+        for lineage in lineages[-LINEAGES_MAX:]
     ]
     return json.dumps(fields, separators=(",", ":"))
 
 
 def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
     """Tells whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
-    return any(one.lineage == lineage and seq > one.after for one in abandoned(notes))
+    return any(earlier.lineage == lineage and seq > earlier.after for earlier in abandoned(notes))
 
 
 def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
     """Lists each time that the journal went on from an older row: rows after that, decided before then, are given
     up."""
     last: dict[datetime, int] = {}
-    for one in abandoned(notes):
-        last[one.at] = max(one.after, last.get(one.at, 0))
+    for lineage in abandoned(notes):
+        last[lineage.at] = max(lineage.after, last.get(lineage.at, 0))
     return [(after, at) for at, after in sorted(last.items())]
 
 
@@ -217,16 +232,16 @@ def follows(what: str, position: Position, journal: JournalReader) -> bool:
     return False
 
 
-def common_rows(one: JournalReader, other: JournalReader) -> int:
+def common_rows(copy_a: JournalReader, copy_b: JournalReader) -> int:
     """Counts the equal rows with which two copies of a journal begin; their hashes say so, as in `follows`.
 
     :raises JournalBroken: a row of one can't be read
     """
 
     def differ(seq: int) -> bool:
-        return one.row_hash_at(seq) != other.row_hash_at(seq)
+        return copy_a.row_hash_at(seq) != copy_b.row_hash_at(seq)
 
-    shorter = min(one.last_seq, other.last_seq)
+    shorter = min(copy_a.last_seq, copy_b.last_seq)
     if shorter == 0 or not differ(shorter):
         return shorter
     return bisect_left(range(1, shorter), True, key=differ)

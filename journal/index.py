@@ -134,13 +134,13 @@ class Index(JournalFollower):
         return _known_event(self._store.get(layout.EVENT + hash16(event_key)))
 
     def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]:
-        found = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
-        return [_known_event(value) for value in found]
+        values = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
+        return [_known_event(value) for value in values]
 
     def unknown_hashes(self, hashes: Sequence[bytes]) -> list[bytes]:
         """Returns the hashes of event keys (`core.keys.hash16`) that no event holds."""
-        found = self._store.get_many([layout.EVENT + one for one in hashes])
-        return [one for one, known in zip(hashes, found, strict=True) if known is None]
+        values = self._store.get_many([layout.EVENT + event_hash for event_hash in hashes])
+        return [event_hash for event_hash, known in zip(hashes, values, strict=True) if known is None]
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
         """Tells whether it is other content than the holder's, that died or was purged under the same key."""
@@ -160,8 +160,8 @@ class Index(JournalFollower):
     def booked_of(self, pairs: Sequence[str]) -> dict[str, int]:
         """Counts for each pair that has any its movements less its undos. Below zero, undos came before what they
         undo."""
-        found = self._store.get_many([layout.PAIR + hash16(pair) for pair in pairs])
-        return {pair: read_count(value) for pair, value in zip(pairs, found, strict=True) if value is not None}
+        counts = self._store.get_many([layout.PAIR + hash16(pair) for pair in pairs])
+        return {pair: read_count(value) for pair, value in zip(pairs, counts, strict=True) if value is not None}
 
     def is_reversed(self, item_seq: int) -> bool:
         return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
@@ -169,8 +169,8 @@ class Index(JournalFollower):
     def reopened_at(self, item_seq: int) -> int | None:
         """Finds the row that took an ignored or unknown item up again, or the last one that ended it so since. None: it
         never was taken up again, and the row that ended it is its last one."""
-        found = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
-        return None if found is None else int(layout.SEQ.unpack(found)[0])
+        seq = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
+        return None if seq is None else int(layout.SEQ.unpack(seq)[0])
 
     def open_item(self, item_seq: int) -> OpenItem | None:
         return read_item(self._store, item_seq)
@@ -210,14 +210,14 @@ class Index(JournalFollower):
     def due(self, now: datetime, limit: int, bytes_max: float = math.inf) -> list[OpenItem]:
         """Lists waiting events whose time has come, earliest first: ``limit`` at most, none after bodies of
         ``bytes_max``."""
-        found: list[OpenItem] = []
+        due_items: list[OpenItem] = []
         size = 0
         for item in islice(self._items(self._due_keys(now)), limit):
-            found.append(item)
+            due_items.append(item)
             size += len(item.body)
             if size >= bytes_max:
                 break
-        return found
+        return due_items
 
     def event_entries(self) -> Iterator[Entries]:
         """Yields every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
@@ -342,10 +342,10 @@ class Index(JournalFollower):
     def _fetch_bodies(self, bodies: BodyStore) -> None:
         while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):
             items = [item for key in some if (item := self.open_item(layout.seq_of(key))) is not None]
-            found = bodies.fetch(item.row.body_sha256 or "" for item in items)
+            fetched = bodies.fetch(item.row.body_sha256 or "" for item in items)
             batch = WriteBatch(raw_mode=True)
             for item in items:
-                body = found.get(item.row.body_sha256 or "")
+                body = fetched.get(item.row.body_sha256 or "")
                 if body is None and self.reopened_at(item.row.item_seq) is not None:
                     continue
                 if body is None:
@@ -399,11 +399,11 @@ class Index(JournalFollower):
                 yield item
 
 
-def _known_event(found: bytes | None) -> KnownEvent | None:
-    if found is None:
+def _known_event(value: bytes | None) -> KnownEvent | None:
+    if value is None:
         return None
-    content8, version, rest = found[: layout.CONTENT_BYTES], found[layout.CONTENT_BYTES], layout.CONTENT_BYTES + 1
-    return KnownEvent(content8, version, found[rest:] == layout.PURGED)
+    content8, version, rest = value[: layout.CONTENT_BYTES], value[layout.CONTENT_BYTES], layout.CONTENT_BYTES + 1
+    return KnownEvent(content8, version, value[rest:] == layout.PURGED)
 
 
 def table_name(reader: JournalReader) -> bytes:

@@ -57,8 +57,8 @@ def read_count(kept: bytes | None) -> int:
 
 def read_item(store: RocksDbStore, item_seq: int) -> OpenItem | None:
     key = layout.ITEM + layout.SEQ.pack(item_seq)
-    found = store.get(key)
-    return None if found is None else unpack(found, store.get_apart(key) or b"")
+    value = store.get(key)
+    return None if value is None else unpack(value, store.get_apart(key) or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Line:
 
 def read_line(store: RocksDbStore, entity_key: str | None) -> Line | None:
     """Reads an entity's line; None while every open item of the entity holds later ones back, or none is open."""
-    found = store.get(layout.line_key(entity_key))
-    return None if found is None else Line(*layout.LINE_VALUE.unpack(found))
+    value = store.get(layout.line_key(entity_key))
+    return None if value is None else Line(*layout.LINE_VALUE.unpack(value))
 
 
 @dataclass(slots=True)
@@ -223,8 +223,8 @@ class Changes:
     def _is_freed(self, event_key: str) -> bool:
         if event_key in self._freed:
             return self._freed[event_key]
-        found = self.store.get(layout.EVENT + hash16(event_key))
-        return found is not None and found[layout.CONTENT_BYTES + 1 :] == layout.PURGED
+        value = self.store.get(layout.EVENT + hash16(event_key))
+        return value is not None and value[layout.CONTENT_BYTES + 1 :] == layout.PURGED
 
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
         held = layout.content8(content_sha256) + bytes([content_version]) + mark

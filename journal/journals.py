@@ -50,10 +50,10 @@ class Journals:
         """
         :raises StreamUnknown: none of them is called so
         """
-        found = next((place for place in self.places if place.stream == stream), None)
-        if found is None:
+        named_place = next((place for place in self.places if place.stream == stream), None)
+        if named_place is None:
             raise StreamUnknown(stream, self.streams)
-        return found
+        return named_place
 
     def own_after(self, place: StreamLayout) -> int:
         """Returns the last row that a journal has from another one; the first one never was a copy."""

@@ -153,8 +153,8 @@ class KafkaLog:
         at_ms = to_micros(moment) // 1_000
         wanted = [TopicPartition(topic, number, at_ms) for number in ends]
         with spoken():
-            found = self._consumer(POINT_BYTES).offsets_for_times(wanted, timeout=ANSWER_S_MAX)
-        return {place.partition: place.offset if place.offset >= 0 else ends[place.partition][1] for place in found}
+            places = self._consumer(POINT_BYTES).offsets_for_times(wanted, timeout=ANSWER_S_MAX)
+        return {place.partition: place.offset if place.offset >= 0 else ends[place.partition][1] for place in places}
 
     def records_at(self, points: Iterable[Point]) -> dict[Point, Record]:
         return {point: record for point, record in self.first_records(points).items() if record.offset == point[2]}
@@ -168,15 +168,15 @@ class KafkaLog:
 
         :raises KafkaSilent: see there
         """
-        found: dict[Point, Record] = {}
+        records: dict[Point, Record] = {}
         waiting: dict[tuple[str, int], list[int]] = {}
         for topic, partition, offset in sorted(set(points)):
             waiting.setdefault((topic, partition), []).append(offset)
         while waiting:
             round_ = {place: offsets.pop() for place, offsets in waiting.items()}
             waiting = {place: offsets for place, offsets in waiting.items() if offsets}
-            found |= {(*place, round_[place]): record for place, record in self._first_at(round_)}
-        return found
+            records |= {(*place, round_[place]): record for place, record in self._first_at(round_)}
+        return records
 
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
         """Yields records from ``since`` to before ``until``, in order.

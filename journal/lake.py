@@ -80,8 +80,8 @@ def ensure_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
 
 
 def missing_columns(table: DeltaTable, schema: pa.Schema) -> list[str]:
-    there = {field.name for field in table.schema().fields}
-    return [name for name in schema.names if name not in there]
+    known = {field.name for field in table.schema().fields}
+    return [name for name in schema.names if name not in known]
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:

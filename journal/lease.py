@@ -158,20 +158,25 @@ class Lease:
         self._lock.free()
         return False
 
-    def _put(self, said: Holder) -> bool:
+    def _put(self, holder: Holder) -> bool:
         """Puts the next number; returns whether the newest one is this process's afterwards.
 
         A name that was taken and removed since can be put again by a process that slept: only the newest counts.
         """
-        storage, own = open_storage(self._place), self._number + 1
-        tree = {"owner": said.owner, "host": said.host, "since": to_rfc3339(said.since), "released": said.released}
+        storage, next_number = open_storage(self._place), self._number + 1
+        tree = {
+            "owner": holder.owner,
+            "host": holder.host,
+            "since": to_rfc3339(holder.since),
+            "released": holder.released,
+        }
         is_put = False
         with contextlib.suppress(FileExistsError):  # this process's, of which it didn't hear, or another one's
-            storage.put_new(numbered(own), json.dumps(tree).encode())
+            storage.put_new(numbered(next_number), json.dumps(tree).encode())
             is_put = True
         numbers = numbers_in(storage)
         newest = max(numbers, default=0)
-        if not (is_put and newest == own) and self._read(newest).owner != self._owner:
+        if not (is_put and newest == next_number) and self._read(newest).owner != self._owner:
             return False
         self._number = newest
         if len(numbers) > 2 * KEPT_FILES:

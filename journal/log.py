@@ -153,12 +153,12 @@ class Log:
         :raises Overtaken, NotCommitted, OutcomeUnknown: it may not
         """
         try:
-            found = self.storage.read(entry_name(number))
-            actions = actions_of(found)
+            current = self.storage.read(entry_name(number))
+            actions = actions_of(current)
         except (FileNotFoundError, ValueError) as gone:
             failed = NotCommitted if data is None else OutcomeUnknown
             raise failed(self.path, f"commit {number} can't be read ({gone})") from gone
-        if found == data:
+        if current == data:
             return True
         for action in actions:
             if "metaData" in action or "protocol" in action:

@@ -120,19 +120,19 @@ class ObjectStorage:
         """An object store tells names in their order, a thousand a request; those before ``after`` cost none."""
         prefix = f"{folder}/" if folder else ""
         with self._asked(folder):
-            for one in self._list(prefix, after):
-                name = one["path"].removeprefix(prefix)
+            for meta in self._list(prefix, after):
+                name = meta["path"].removeprefix(prefix)
                 if "/" not in name:
-                    yield StoredFile(name, one["size"], one["last_modified"].astimezone(UTC))
+                    yield StoredFile(name, meta["size"], meta["last_modified"].astimezone(UTC))
 
     def folders(self) -> list[str]:
         with self._asked(""):
-            return [str(one).rpartition("/")[2] for one in self._store.list_with_delimiter()["common_prefixes"]]
+            return [str(prefix).rpartition("/")[2] for prefix in self._store.list_with_delimiter()["common_prefixes"]]
 
     def tree(self, folder: str = "") -> Iterator[str]:
         with self._asked(folder):
             for page in self._store.list(f"{folder}/" if folder else None, chunk_size=1_000):
-                yield from (one["path"] for one in page)
+                yield from (meta["path"] for meta in page)
 
     def has(self, name: str) -> bool:
         try:

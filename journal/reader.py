@@ -147,17 +147,17 @@ class JournalReader:
         rows = self._search(["topic", "partition", "offset", "seq"], first)
         newest = rows.group_by(["topic", "partition", "offset"]).aggregate([("seq", "max")]).to_pylist()
         return sorted(
-            one["seq_max"] for one in newest if offsets.get((one["topic"], one["partition"])) == one["offset"]
+            row["seq_max"] for row in newest if offsets.get((row["topic"], row["partition"])) == row["offset"]
         )
 
     def offsets_of(self, topic: str, history: int) -> pa.Table:
         """Reads ``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset
         each."""
-        there = {field.name for field in self._table.schema().fields}
+        columns = {field.name for field in self._table.schema().fields}
         wanted = pc.field("first") & (pc.field("topic") == topic)
-        if "history" in there:
+        if "history" in columns:
             wanted &= pc.coalesce(pc.field("history"), pc.scalar(FIRST)) == history
-        if "offset_until" in there:
+        if "offset_until" in columns:
             wanted &= pc.field("offset_until").is_null()
         return self._search(["partition", "offset", "seq"], wanted)
 
@@ -173,8 +173,8 @@ class JournalReader:
         of_them = pc.field("entity_key").isin(pa.array(sorted(after), pa.string()))
         applied = (pc.field("decision") == Decision.APPLIED.value) & of_them & (pc.field("item_seq") > since)
         rows = self._search(["entity_key", "item_seq"], applied, f"seq > {since}")
-        found = rows.group_by("entity_key").aggregate([("item_seq", "max")]).to_pylist()
-        last = {one["entity_key"]: int(one["item_seq_max"]) for one in found}
+        groups = rows.group_by("entity_key").aggregate([("item_seq", "max")]).to_pylist()
+        last = {group["entity_key"]: int(group["item_seq_max"]) for group in groups}
         return {entity: item for entity, item in last.items() if item > after[entity]}
 
     def row_hash_at(self, seq: int) -> str | None:
@@ -336,20 +336,20 @@ class _Ranges:
         first = first.append_column("life", pc.fill_null(pc.cast(first["history"], pa.int64()), FIRST))
         after = pc.coalesce(first["offset_until"], pc.add(first["offset"], 1))
         ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
-        found = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
-        for one in found.sort_by("life").to_pylist():
-            self._widen(one)
+        groups = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
+        for group in groups.sort_by("life").to_pylist():
+            self._widen(group)
 
-    def _widen(self, one: dict[str, Any]) -> None:
-        topic, number, life = one["topic"], one["partition"], one["life"]
+    def _widen(self, group: dict[str, Any]) -> None:
+        topic, number, life = group["topic"], group["partition"], group["life"]
         if life > self.numbers.get(topic, 0):
             self.numbers[topic] = life
             for known in (self.start, self.marks, self.lasts):
                 known.pop(topic, None)
-        since, until = one["offset_min"], one["after_max"]
+        since, until = group["offset_min"], group["after_max"]
         start = self.start.setdefault(topic, {})
         start[number] = min(start.get(number, since), since)
         marks = self.marks.setdefault(topic, {})
         if until >= marks.get(number, 0):
-            self.lasts.setdefault(topic, {})[number] = one["seq_max"]
+            self.lasts.setdefault(topic, {})[number] = group["seq_max"]
         marks[number] = max(marks.get(number, 0), until)

@@ -69,7 +69,7 @@ class Snapshot:
 
     @property
     def bytes(self) -> int:
-        return sum(one.size for one in self.files)
+        return sum(file.size for file in self.files)
 
 
 def snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
@@ -136,18 +136,18 @@ class Rewriter:
         """
         if drops_rows and self._append_only:
             raise Overtaken(self._path, "it is append-only: no row may be dropped")
-        if gone := [one.name for one in old if one.name not in self._active]:
+        if gone := [file.name for file in old if file.name not in self._active]:
             raise Overtaken(self._path, f"{len(gone)} of the files were removed from it")
-        at_ms = max((one.modified_ms for one in old), default=now_ms)
-        stats = [file_statistics(one, self._indexed) for one in new]
-        files = [self._data_file(*one, at_ms) for one in zip(new, stats, strict=True)]
-        names = frozenset(one.name for one in old)
-        actions = [txn(one) for one in marks]
-        actions += [remove(one.name, one.size, now_ms, data_change=drops_rows) for one in old]
+        at_ms = max((file.modified_ms for file in old), default=now_ms)
+        stats = [file_statistics(file, self._indexed) for file in new]
+        files = [self._data_file(*staged, at_ms) for staged in zip(new, stats, strict=True)]
+        names = frozenset(file.name for file in old)
+        actions = [txn(mark) for mark in marks]
+        actions += [remove(file.name, file.size, now_ms, data_change=drops_rows) for file in old]
         for file, its_stats in zip(files, stats, strict=True):
             actions.append(add(file.name, file.size, its_stats, file.modified_ms, data_change=drops_rows))
         operation, began_s = "DELETE" if drops_rows else "OPTIMIZE", self._log.elapsed_s()
-        self._log.adopt(new, [one.name for one in files])
+        self._log.adopt(new, [file.name for file in files])
 
         def entry() -> bytes:
             about = {**self._carried, "payhook.kind": KIND}
@@ -161,9 +161,9 @@ class Rewriter:
             self._carried = _state(action.get("commitInfo", {})) or self._carried
             return None
 
-        self._log.commit(entry, conflict, [one.name for one in files], began_s)
+        self._log.commit(entry, conflict, [file.name for file in files], began_s)
         self._active.difference_update(names)
-        self._active.update(one.name for one in files)
+        self._active.update(file.name for file in files)
         return files
 
     def _data_file(self, staged: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
@@ -209,10 +209,14 @@ def replace_all(
     table = open_table(str(path))
     log = Log(str(path), open_storage(path), table.version(), elapsed_s)
     began_s, indexed = elapsed_s(), demands_of(str(path), table).indexed
-    there = pa.table(table.get_add_actions(flatten=True))
-    active = dict(zip(there["path"].to_pylist(), there["size_bytes"].to_pylist(), strict=True)) if len(there) else {}
-    adds = [add(new_file_name(), one.stat().st_size, file_statistics(one, indexed), now_ms) for one in staged]
-    names = [one["add"]["path"] for one in adds]
+    known_files = pa.table(table.get_add_actions(flatten=True))
+    active = (
+        dict(zip(known_files["path"].to_pylist(), known_files["size_bytes"].to_pylist(), strict=True))
+        if len(known_files)
+        else {}
+    )
+    adds = [add(new_file_name(), file.stat().st_size, file_statistics(file, indexed), now_ms) for file in staged]
+    names = [action["add"]["path"] for action in adds]
     log.adopt(staged, names)
 
     def entry() -> bytes:

@@ -113,24 +113,24 @@ class RocksDbStore:
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            found: bytes | None = self._db.get(key)
+            value: bytes | None = self._db.get(key)
         except Exception as failed:
             raise self._broken(failed) from failed
-        return found
+        return value
 
     def get_apart(self, key: bytes) -> bytes | None:
         try:
-            found: bytes | None = self._apart.get(key)
+            value: bytes | None = self._apart.get(key)
         except Exception as failed:
             raise self._broken(failed) from failed
-        return found
+        return value
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         try:
-            found: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type, assignment]
+            values: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type, assignment]
         except Exception as failed:
             raise self._broken(failed) from failed
-        return found
+        return values
 
     def write(self, batch: WriteBatch) -> None:
         """Writes all of the batch or nothing."""
@@ -158,8 +158,8 @@ class RocksDbStore:
         """Yields the keys that begin with ``prefix`` and their values, in order, so many at a time."""
         try:
             # No pair outlives its turn: the collector would look through millions of them again and again.
-            found: Iterator[bytes] = chain.from_iterable(self._db.items(from_key=prefix))  # type: ignore[arg-type]
-            while some := list(islice(found, 2 * at_once)):
+            pairs: Iterator[bytes] = chain.from_iterable(self._db.items(from_key=prefix))  # type: ignore[arg-type]
+            while some := list(islice(pairs, 2 * at_once)):
                 keys, values = some[::2], some[1::2]
                 if not keys[-1].startswith(prefix):
                     last = bisect_left(keys, True, key=lambda key: not key.startswith(prefix))
@@ -219,7 +219,7 @@ class RocksDbStore:
     def _forget_apart(self) -> None:
         del self._apart, self.apart
         self._db.drop_column_family(APART)
-        self._with_keys = sorted(str(one["name"]).lstrip("/") for one in self._db.live_files())
+        self._with_keys = sorted(str(file["name"]).lstrip("/") for file in self._db.live_files())
 
     def close(self) -> None:
         """Ends the ownership; what was written stays, flushed or not: the store's own log has it."""

@@ -110,7 +110,7 @@ def _column(name: str, annotation: str) -> pa.Field:
     return pa.field(name, _COLUMN_TYPES[kind], nullable=kind != annotation)
 
 
-JOURNAL_SCHEMA = pa.schema([_column(one.name, str(one.type)) for one in fields(JournalRow)])
+JOURNAL_SCHEMA = pa.schema([_column(column.name, str(column.type)) for column in fields(JournalRow)])
 LATER_COLUMNS = (
     *("tenant", "zone", "original_sha256", "original_content_sha256"),
     *("history", "offset_until", "pair"),

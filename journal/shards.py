@@ -112,8 +112,8 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location, other
     is_new = not has_table(str(own))
     for journal in (first, own, *(others if is_new else ())):
         check_count(stream, shard.count, journal)
-    if not is_new and (found := shard_at(own)) != shard:
-        raise ShardMisplaced(own, found, shard)
+    if not is_new and (actual := shard_at(own)) != shard:
+        raise ShardMisplaced(own, actual, shard)
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:
@@ -132,9 +132,9 @@ def check_none_missing(stream: str, journals: Sequence[Location]) -> None:
     """
     :raises ShardMissing: some of a stream's journals are there, and another one isn't
     """
-    there = [has_table(str(journal)) for journal in journals]
-    if any(there) and not all(there):
-        raise ShardMissing(stream, Shard(there.index(False), len(there)))
+    are_there = [has_table(str(journal)) for journal in journals]
+    if any(are_there) and not all(are_there):
+        raise ShardMissing(stream, Shard(are_there.index(False), len(are_there)))
 
 
 def check_count(stream: str, count: int, journal: Location) -> None:

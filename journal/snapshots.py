@@ -104,7 +104,7 @@ def copy_for(place: str, other: str, lineage: str) -> None:
             for folder in (other, _files(other)):
                 make_folder(folder)
                 storage = open_storage(folder)
-                storage.delete([one.name for one in storage.files()])
+                storage.delete([file.name for file in storage.files()])
             source, target = open_storage(_files(place)), open_storage(_files(other))
             for name in sorted(set(manifest.files.values())):
                 target.put_file(name, source.read(name))
@@ -159,7 +159,7 @@ def _save(
 ) -> int | None:
     make_folder(_files(place))
     storage = open_storage(_files(place))
-    there = {(one.name, one.size) for one in storage.files()}
+    stored_files = {(stored.name, stored.size) for stored in storage.files()}
     before, files = _read_hashes(hashes), dict[str, str]()
     for file in copy.files:
         if going.ended.is_set():
@@ -167,7 +167,7 @@ def _save(
         size = file.stat().st_size
         name = before.get(file.name) if file.suffix == ".sst" else None
         files[file.name] = name = name or _hash_of(file)
-        if (name, size) not in there:
+        if (name, size) not in stored_files:
             storage.adopt(file, name)
     _write_hashes(hashes, files)
     manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
@@ -191,15 +191,15 @@ def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
 def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
     """Deletes old manifests first: none that is there names a file that is gone."""
     manifests, storage, until = open_storage(place), open_storage(_files(place)), clock.now() - GRACE
-    old = {one.name for one in manifests.files() if one.at < until}
+    old = {file.name for file in manifests.files() if file.at < until}
     gone = [name for number in numbers_in(manifests) if (name := numbered(number)) in old][:-KEPT]
     manifests.delete(gone)
-    named = {name for number, one in known if numbered(number) not in gone for name in one.files.values()}
-    storage.delete([one.name for one in storage.files() if one.name not in named and one.at < until])
+    named = {name for number, manifest in known if numbered(number) not in gone for name in manifest.files.values()}
+    storage.delete([file.name for file in storage.files() if file.name not in named and file.at < until])
 
 
 def _manifests(place: str) -> list[tuple[int, Manifest]]:
-    found = []
+    manifests = []
     try:
         storage = open_storage(place)
         numbers = numbers_in(storage)
@@ -208,10 +208,10 @@ def _manifests(place: str) -> list[tuple[int, Manifest]]:
         return []
     for number in reversed(numbers):
         try:
-            found.append((number, Manifest(**json.loads(storage.read(numbered(number))))))
+            manifests.append((number, Manifest(**json.loads(storage.read(numbered(number))))))
         except (OSError, ValueError, TypeError) as failed:
             log.warning("the index's snapshot %d can't be read: %s", number, problem_of(failed))
-    return found
+    return manifests
 
 
 def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:

@@ -66,8 +66,8 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
             named.setdefault((row.topic, row.partition), []).append(_span(row))
     for topic, number in _partitions(after):
         since, until = before[topic][number], after[topic][number]
-        own, others = sorted(decided.pop((topic, number), [])), elsewhere.pop((topic, number), [])
-        spans = _filled(own, others, since, until) if len(others) < 2 else own
+        own_spans, others = sorted(decided.pop((topic, number), [])), elsewhere.pop((topic, number), [])
+        spans = _filled(own_spans, others, since, until) if len(others) < 2 else own_spans
         if until < since or not _is_movement(spans, since, until, gaps=is_sparse(topic)):
             raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {spans[:5]}…")
     if decided or elsewhere:
@@ -75,16 +75,16 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
         raise BatchInvalid(f"first rows for partitions without a mark: {unmarked[:5]}")
 
 
-def _filled(own: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
+def _filled(own_spans: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
     """Fills the gaps between the spans of first rows with what is elsewhere; what lies outside of the movement stays as
     it is."""
     if not others:
-        return list(own)
+        return list(own_spans)
     [(low, high)] = others
     if low < since or high > until:
-        return sorted([*own, *others])
+        return sorted([*own_spans, *others])
     filled, at = list[Span](), low
-    for start, end in own:
+    for start, end in own_spans:
         if at < min(start, high):
             filled.append((at, min(start, high)))
         filled.append((start, end))
@@ -172,7 +172,7 @@ def commit_info(path: str, storage: Storage, version: int) -> dict[str, Any] | N
     """
     name = entry_name(version)
     try:
-        return next(one["commitInfo"] for one in actions_of(storage.read(name)) if "commitInfo" in one)  # type: ignore[no-any-return]
+        return next(action["commitInfo"] for action in actions_of(storage.read(name)) if "commitInfo" in action)  # type: ignore[no-any-return]
     except FileNotFoundError:
         return None
     except (ValueError, StopIteration) as torn:
@@ -218,8 +218,8 @@ def commits_of(path: str, batch_seqs: Collection[int]) -> dict[int, Commit]:
     :raises JournalBroken: an entry isn't whole, or the log can't be listed
     """
     log = _Entries(path)
-    found = ((batch_seq, log.commit_of(batch_seq)) for batch_seq in batch_seqs)
-    return {batch_seq: commit for batch_seq, commit in found if commit is not None}
+    commits = ((batch_seq, log.commit_of(batch_seq)) for batch_seq in batch_seqs)
+    return {batch_seq: commit for batch_seq, commit in commits if commit is not None}
 
 
 class _Entries:

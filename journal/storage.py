@@ -137,20 +137,20 @@ class DiskStorage:
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         try:
-            found = os.scandir(self._folder / folder)
+            entries = os.scandir(self._folder / folder)
         except FileNotFoundError:
             return
-        with found:
-            for one in found:
-                if one.name > after and (found_stat := _stat(one)) is not None:
-                    yield StoredFile(one.name, found_stat.st_size, from_micros(found_stat.st_mtime_ns // 1_000))
+        with entries:
+            for entry in entries:
+                if entry.name > after and (found_stat := _stat(entry)) is not None:
+                    yield StoredFile(entry.name, found_stat.st_size, from_micros(found_stat.st_mtime_ns // 1_000))
 
 
-def _stat(one: os.DirEntry[str]) -> os.stat_result | None:
+def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Reads a file's status; None for a folder, and for a file that went since it was listed: a writer that was
     overtaken removes its own."""
     try:
-        return one.stat() if one.is_file() else None
+        return entry.stat() if entry.is_file() else None
     except FileNotFoundError:
         return None
 
@@ -191,8 +191,8 @@ def numbered(number: int) -> str:
 
 def numbers_in(storage: Storage, folder: str = "", after: str = "") -> list[int]:
     """Lists the numbers of the files right in a folder whose names come after ``after``, in order."""
-    found = (_NUMBERED.fullmatch(one.name) for one in storage.files(folder, after))
-    return sorted(int(name[1]) for name in found if name)
+    matches = (_NUMBERED.fullmatch(file.name) for file in storage.files(folder, after))
+    return sorted(int(name[1]) for name in matches if name)
 
 
 def file_system(place: Location | str) -> FileSystem:
@@ -238,9 +238,9 @@ def race(lake: Location, names: int = RACE_NAMES) -> Race:
     together = threading.Barrier(RACE_WRITERS)
     with ThreadPoolExecutor(RACE_WRITERS) as pool:
         won = list(pool.map(lambda writer: _put_all(folder, writer, names, together), range(RACE_WRITERS)))
-    found = _race_of(folder, won, names)
+    result = _race_of(folder, won, names)
     _remove(folder, names)
-    return found
+    return result
 
 
 def _put_all(folder: Location, writer: int, names: int, together: threading.Barrier) -> frozenset[int]:
@@ -265,8 +265,8 @@ def _race_of(folder: Location, won: Sequence[frozenset[int]], names: int) -> Rac
         having = [writer for writer, its in enumerate(won) if name in its]
         nobody += not having
         twice += len(having) > 1 or (len(having) == 1 and storage.read(str(name)) != str(having[0]).encode())
-    names_there, middle = sorted(one.name for one in storage.files()), str(names // 2)
-    later = sorted(one.name for one in storage.files(after=middle))
+    names_there, middle = sorted(file.name for file in storage.files()), str(names // 2)
+    later = sorted(file.name for file in storage.files(after=middle))
     listed = later == [name for name in names_there if name > middle]
     return Race(tuple(map(len, won)), twice, nobody, listed)
 

@@ -33,7 +33,7 @@ CONSTRAINTS = {
     "counts_are_sane": "seq > 0 AND item_seq > 0 AND item_seq <= seq AND attempt >= 0",
 }
 CHECKS: dict[str, Check] = {
-    DECISION_IS_KNOWN: lambda rows: pc.is_in(rows["decision"], pa.array([one.value for one in Decision])),
+    DECISION_IS_KNOWN: lambda rows: pc.is_in(rows["decision"], pa.array([decision.value for decision in Decision])),
     "counts_are_sane": lambda rows: pc.and_(
         pc.and_(pc.greater(rows["seq"], 0), pc.greater(rows["item_seq"], 0)),
         pc.and_(pc.less_equal(rows["item_seq"], rows["seq"]), pc.greater_equal(rows["attempt"], 0)),
@@ -73,9 +73,9 @@ def _table(path: str, stream: str) -> DeltaTable:
 
 def _check_columns(path: str, table: DeltaTable) -> None:
     check_complete(path, table)
-    there = {field.name: field.type for field in table.schema().fields}
+    known = {field.name: field.type for field in table.schema().fields}
     wanted = {field.name: field.type for field in Schema.from_arrow(JOURNAL_SCHEMA).fields}
-    other = sorted(name for name, kind in wanted.items() if there[name] != kind)
+    other = sorted(name for name, kind in wanted.items() if known[name] != kind)
     if other:
         raise JournalBroken(path, f"the columns {other} of the table there are of another type")
     beyond = sorted(field.name for field in table.schema().fields if field.name not in wanted and not field.nullable)
@@ -90,12 +90,12 @@ def _missing(path: str, table: DeltaTable) -> dict[str, str]:
 
     :raises JournalOutdated: it has one that knows fewer decisions
     """
-    there = _constraints(table)
-    known = there.get(DECISION_IS_KNOWN)
-    unknown = [] if known is None else [one.value for one in Decision if f"'{one.value}'" not in known]
+    constraints = _constraints(table)
+    known = constraints.get(DECISION_IS_KNOWN)
+    unknown = [] if known is None else [decision.value for decision in Decision if f"'{decision.value}'" not in known]
     if unknown:
         raise JournalOutdated(path, f"the decisions {', '.join(unknown)}")
-    return {name: text for name, text in CONSTRAINTS.items() if name not in there}
+    return {name: text for name, text in CONSTRAINTS.items() if name not in constraints}
 
 
 def _constraints(table: DeltaTable) -> dict[str, str]:

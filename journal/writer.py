@@ -226,14 +226,14 @@ class JournalWriter:
             if shard_in(before.notes) == part and DIVIDING_NOTE not in before.notes:
                 raise Fenced(self._stream, before.epoch, f"it is shard {part}'s journal already")
             marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
-            own = {number: until for number, until in marks.items() if part.reads(number)}
+            own_marks = {number: until for number, until in marks.items() if part.reads(number)}
             state = replace(
                 before,
                 epoch=before.epoch + 1,
-                marks={**before.marks, topic: own},
-                start={**before.start, topic: own},
+                marks={**before.marks, topic: own_marks},
+                start={**before.start, topic: own_marks},
                 histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
-                lasts=_lasts_at(before, {**before.marks, topic: own}),
+                lasts=_lasts_at(before, {**before.marks, topic: own_marks}),
                 notes=_without(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(part)},
             )
             return state if lineage is None else _as_copy(state, lineage, part, at)
@@ -422,13 +422,13 @@ def _check_turn(turn: Turn, before: JournalState) -> None:
 
 def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[Abandoned]:
     """Lists the lineages that a journal gives up when it goes on from ``before``, oldest first."""
-    own = abandoned(before.notes)
-    known = {before.lineage, *(one.lineage for one in own)}
+    own_lineages = abandoned(before.notes)
+    known = {before.lineage, *(earlier.lineage for earlier in own_lineages)}
     others: dict[str, None] = {}
     if replaced is not None:
-        others = dict.fromkeys([*(one.lineage for one in abandoned(replaced.notes)), replaced.lineage])
+        others = dict.fromkeys([*(earlier.lineage for earlier in abandoned(replaced.notes)), replaced.lineage])
     strange = [Abandoned(lineage, 0, at, reason) for lineage in others if lineage not in known]
-    return [*own, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
+    return [*own_lineages, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
 
 
 def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
