@@ -53,8 +53,8 @@ class Resolver(Protocol):
 
 class SystemResolver:
     def addresses(self, host: str, port: int) -> Sequence[str]:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class UrlRefused(ValueError):
@@ -132,8 +132,8 @@ def refusal(text: str, allowed: Sequence[Network]) -> str | None:
         return f"{text} is of one link only"
     grants = [network for network in allowed if network.version == address.version and address in network]
     if address in _METADATA:
-        own = any(network.num_addresses == 1 for network in grants)
-        return None if own else f"{text} is where a cloud hands out credentials"
+        is_granted = any(network.num_addresses == 1 for network in grants)
+        return None if is_granted else f"{text} is where a cloud hands out credentials"
     if grants or _is_public(address):
         return None
     return f"{text} isn't a public address"

@@ -142,8 +142,8 @@ class Deliveries:
                 response = await self._answer(line, headers, body)
         except TimeoutError:
             raise Unreachable(target.name, f"no answer within {target.timeout_s:g} s") from None
-        said = await _beginning(response, min(ends, asyncio.get_running_loop().time() + BODY_WAIT_S))
-        return Answer(response.status_code, response.headers.get("retry-after"), said)
+        beginning = await _beginning(response, min(ends, asyncio.get_running_loop().time() + BODY_WAIT_S))
+        return Answer(response.status_code, response.headers.get("retry-after"), beginning)
 
     def _line(self, target: Target) -> _Line:
         line = self._lines.get(target.name)
@@ -186,17 +186,17 @@ class Deliveries:
     async def _look_up(self, line: _Line) -> list[str]:
         target, place = line.target, line.target.place
         if is_literal(place.host):
-            found: Sequence[str] = [place.host]
+            addresses: Sequence[str] = [place.host]
         else:
             try:
-                found = await _in_thread(partial(self._resolver.addresses, place.host, place.port))
+                addresses = await _in_thread(partial(self._resolver.addresses, place.host, place.port))
             except (OSError, UnicodeError) as unknown:
                 raise Unreachable(target.name, f"{place.host} can't be resolved: {unknown}") from unknown
-        for address in found[:ADDRESSES_MAX]:
+        for address in addresses[:ADDRESSES_MAX]:
             problem = refusal(address, target.allowed)
             if problem is not None:
                 raise AddressRefused(target.name, place.host, problem)
-        line.addresses = list(found[:ADDRESSES_MAX])
+        line.addresses = list(addresses[:ADDRESSES_MAX])
         line.good_until = asyncio.get_running_loop().time() + ADDRESSES_KEPT_S
         return line.addresses
 

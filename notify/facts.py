@@ -73,10 +73,10 @@ def subscriber_of(event_key: str) -> str:
 
     :raises NoticeUnreadable: the key isn't such a one
     """
-    found = _KEY.fullmatch(event_key)
-    if found is None:
+    match = _KEY.fullmatch(event_key)
+    if match is None:
         raise NoticeUnreadable(event_key, "the key doesn't name a subscriber")
-    return found[1]
+    return match[1]
 
 
 def message_id(mode: str, ledger_event_key: str) -> str:
@@ -152,10 +152,10 @@ def read_notice(event_key: str, body: bytes) -> Notice:
     raise NoticeUnreadable(event_key, NO_ENVELOPE)
 
 
-def _notice(event_key: str, found: str, mode: Mode, tenant: object, reverses: str | None = None) -> Notice:
-    if not _ID.fullmatch(found) or not (tenant is None or isinstance(tenant, str)):
+def _notice(event_key: str, notice_id: str, mode: Mode, tenant: object, reverses: str | None = None) -> Notice:
+    if not _ID.fullmatch(notice_id) or not (tenant is None or isinstance(tenant, str)):
         raise NoticeUnreadable(event_key, NO_ENVELOPE)
-    return Notice(found, mode, tenant, reverses)
+    return Notice(notice_id, mode, tenant, reverses)
 
 
 def _amount(postings: Sequence[Posting]) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class FactFeed:
         """
         if not self._subscribers.path.exists():
             return ()
-        return tuple(name for name, one in self._subscribers.all().items() if one.mode == mode)
+        return tuple(name for name, subscriber in self._subscribers.all().items() if subscriber.mode == mode)
 
     def body(self, row: JournalRow) -> bytes:
         return notice_json(row)

@@ -197,21 +197,23 @@ class OnDriver:
     def files(self) -> Mapping[Path, Path]:
         """Lists the files that go to executors; those that notify may not read aren't among them
         (`notify.sender.secret_file`)."""
-        found = {self._subscribers.path: self._subscribers.path}
+        files = {self._subscribers.path: self._subscribers.path}
         if self._settings.ca_file:
-            found[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
+            files[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
         try:
             subscribers = self._subscribers.all().values()
         except SubscribersUnreadable:
-            return found
-        for one in subscribers:
-            disabled = self._disabled.path(one.name)
-            found[disabled] = disabled
-            headers = [one.folder / value.file for value in one.headers.values() if isinstance(value, HeaderFile)]
-            for path in (one.secrets_path, *headers):
+            return files
+        for subscriber in subscribers:
+            disabled = self._disabled.path(subscriber.name)
+            files[disabled] = disabled
+            headers = [
+                subscriber.folder / value.file for value in subscriber.headers.values() if isinstance(value, HeaderFile)
+            ]
+            for path in (subscriber.secrets_path, *headers):
                 with contextlib.suppress(FileUnusable):
-                    found[path] = secret_file(one, path, self._settings)
-        return found
+                    files[path] = secret_file(subscriber, path, self._settings)
+        return files
 
     def keep(self, note: tuple[str, ...]) -> None:
         """Writes down that a subscriber answered 410. If that can't be written it is asked once more by the next
@@ -243,11 +245,14 @@ def disabled_since(settings: NotifySettings) -> dict[str, datetime | None] | Non
     subscribers can't be read."""
     disabled = DisabledSubscribers(disabled_folder(settings))
     try:
-        names = [name for name, one in subscribers_file(settings).all().items() if one.enabled]
+        names = [name for name, subscriber in subscribers_file(settings).all().items() if subscriber.enabled]
     except (SettingError, SubscribersUnreadable):
         return None if settings.subscribers_file and Path(settings.subscribers_file).exists() else {}
-    found = {name: disabled.find(name) for name in names}
-    return {name: None if one is None else moment_of({"at": one.at}, "at") or EPOCH for name, one in found.items()}
+    disabled_of = {name: disabled.find(name) for name in names}
+    return {
+        name: None if entry is None else moment_of({"at": entry.at}, "at") or EPOCH
+        for name, entry in disabled_of.items()
+    }
 
 
 def _disabled_since(name: str, disabled: Disabled) -> str:

@@ -198,10 +198,10 @@ class Sender:
         return self._settings.allow.get(name, _NOTHING_MORE)
 
     def _headers(self, subscriber: Subscriber, message_id: str, body: bytes) -> dict[str, str]:
-        own = {name.lower(): self._value(subscriber, value) for name, value in subscriber.headers.items()}
+        own_headers = {name.lower(): self._value(subscriber, value) for name, value in subscriber.headers.items()}
         fixed = {"content-type": "application/json", "accept-encoding": "identity", "accept": "*/*"}
         signed = signed_headers(message_id, body, self.keys(subscriber), self._clock.now())
-        return {"user-agent": "payhook", **own, **fixed, **signed}
+        return {"user-agent": "payhook", **own_headers, **fixed, **signed}
 
     def _value(self, subscriber: Subscriber, value: str | HeaderFile) -> str:
         if isinstance(value, str):
@@ -212,14 +212,14 @@ class Sender:
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None
 
-    def _without_secrets(self, subscriber: Subscriber, said: str) -> str:
+    def _without_secrets(self, subscriber: Subscriber, text: str) -> str:
         """Masks secrets in an answer: it may repeat the headers it was sent, and what it says is kept in the
         journal."""
         for name, value in subscriber.headers.items():
             if isinstance(value, HeaderFile):
                 for word in self._value(subscriber, value).split():
-                    said = said.replace(word, f"({name})") if len(word) >= SECRET_CHARS_MIN else said
-        return said
+                    text = text.replace(word, f"({name})") if len(word) >= SECRET_CHARS_MIN else text
+        return text
 
     def _text(self, subscriber: Subscriber, path: Path) -> str:
         file = secret_file(subscriber, path, self._settings)

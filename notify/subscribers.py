@@ -94,12 +94,12 @@ class Subscriber(BaseModel):
     @classmethod
     def _may_be_set(cls, headers: dict[str, str | HeaderFile]) -> dict[str, str | HeaderFile]:
         for name, value in headers.items():
-            own = name.lower()
+            lower_name = name.lower()
             if not _HEADER.fullmatch(name):
                 raise ValueError(f"{name!r} isn't a header's name")
-            if own in _OURS or own.startswith(("webhook-", "proxy-")):
+            if lower_name in _OURS or lower_name.startswith(("webhook-", "proxy-")):
                 raise ValueError(f"{name} can't be set, it is payhook's own")
-            if isinstance(value, str) and own in _SECRET_HEADERS:
+            if isinstance(value, str) and lower_name in _SECRET_HEADERS:
                 raise ValueError(f'{name} is a secret: put it in a file, {name} = {{file = "…"}}')
             if isinstance(value, str):
                 header_value(value)
@@ -158,11 +158,11 @@ class SubscribersFile:
     def _parsed(self, text: str) -> dict[str, Subscriber]:
         """Parses the file; refuses an empty one: an editor that is saving leaves it so for a moment, and that doesn't
         end all subscribers."""
-        found = parse(text, self.path)
-        if self._subscribers and not found:
+        subscribers = parse(text, self.path)
+        if self._subscribers and not subscribers:
             problem = "it names no subscriber any more. Write `enabled = false` into sections, or restart without it"
             raise SubscribersUnreadable(self.path, problem)
-        return found
+        return subscribers
 
     def find(self, name: str) -> Subscriber | None:
         """
@@ -211,9 +211,9 @@ def _subscriber(name: str, section: object, path: Path) -> Subscriber:
     for place, value in _texts(section, f"[{name}]"):
         if PREFIX in value:
             raise SubscribersUnreadable(path, f"{place} holds a secret: put it in a file and name that instead")
-    for own in ("name", "folder"):
-        if own in section:
-            raise SubscribersUnreadable(path, f"[{name}] {own}: no such field")
+    for reserved in ("name", "folder"):
+        if reserved in section:
+            raise SubscribersUnreadable(path, f"[{name}] {reserved}: no such field")
     try:
         return Subscriber(name=name, folder=path.parent, **section)
     except ValidationError as wrong:
