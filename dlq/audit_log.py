@@ -57,7 +57,7 @@ TRIES_MAX = 100
 
 TEXT_CHARS_MAX = 2_000
 SHOWN_CHARS_MAX = 20_000
-"""Of ``before`` and ``after``. What is longer is cut, and says so: no act goes unrecorded for its length."""
+"""Most characters of ``before`` and ``after``. A longer text is cut, and says so: no act goes unrecorded for that."""
 
 _CHARS_MAX = {
     **dict.fromkeys(("actor", "channel", "action", "what", "reason"), TEXT_CHARS_MAX),

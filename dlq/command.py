@@ -39,7 +39,7 @@ APPROVES = {
     REPLAY: PROPOSE_REPLAY,
     RUN: PROPOSE_RUN,
 }
-"""By an act: the proposal of it that a second person approves by giving it."""
+"""The proposal of each act: a second person approves it by giving the act."""
 
 APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
 """Actions that always take two people."""
@@ -54,7 +54,7 @@ RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 """On the run of a frozen selection. They name that by its digest, in place of targets."""
 
 RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
-"""What a run does with the items of its selection."""
+"""Actions that a run does with the items of its selection."""
 
 ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
 TARGETS_MAX = 5_000
@@ -66,7 +66,7 @@ COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
 
 PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
-"""Of a run that is given a rate: items a second."""
+"""Items a second, of a run that is given a rate."""
 
 SPREAD_S_MAX = 60.0
 """From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
@@ -74,7 +74,7 @@ events of that entity wait for it. To replay more slowly, send less in one comma
 
 
 HASH_CHARS = 16
-"""Of a row's hash, in hex: after a restore a seq names another row, and 64 bits tell the two apart."""
+"""Characters of a row's hash, in hex: after a restore a seq names another row, and 64 bits tell the two apart."""
 
 
 class CommandInvalid(PayhookError):
@@ -121,7 +121,7 @@ class ReplayMode(StrEnum):
     ALONE = "alone"
     """Each for itself."""
     WITH_FOLLOWERS = "with_followers"
-    """Of each entity all that is dead from its first target on, in Kafka's order: all of it, or none."""
+    """Everything that is dead of each entity from its first target on, in Kafka's order: all of it, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class Command:
         )
 
     def portion(self, targets: Sequence[Target]) -> Portion:
-        """Makes the command for some items of a run. At a rate they are due one after another; with followers all at
-        once, so that no entity is held for as long as its length takes at that rate."""
+        """Makes the command for some items of a run. At a rate they are due one after another. With followers all are
+        due at once: no entity is held for as long as its length takes at that rate."""
         spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
         return Portion(
             **{field.name: getattr(self, field.name) for field in fields(Command) if field.name not in _OF_A_RUN},

@@ -114,7 +114,7 @@ _OWN_FIELDS = {
     **dict.fromkeys((RUN, PROPOSE_RUN), frozenset({"mode", "per_s", "force"})),
 }
 _SUBJECTS = {**dict.fromkeys(ENTRY_ACTIONS, "entry"), **dict.fromkeys(RUN_ACTIONS, "selection")}
-"""What an action is about, where that isn't items."""
+"""The field that names an action's subject, if that isn't items."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TARGETS_MAX = {
     **dict.fromkeys(REVERSAL_ACTIONS, REVERSALS_MAX),

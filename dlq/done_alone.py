@@ -66,7 +66,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
 
 
 def given_since(journal: Location | str, control_topic: str, since: datetime) -> list[JournalRow]:
-    """Reads the rows of commands that a journal decided at a moment or later, those of runs' portions among them; none
-    of a journal that hasn't begun."""
+    """Reads the rows of commands that a journal decided at a moment or later, with those of runs' portions. A journal
+    that hasn't begun has none."""
     # By the topic first: statistics pass over every file and row group that holds no command.
     return rows_where(journal, (pc.field("topic") == control_topic) & (pc.field("decided_at") >= since))

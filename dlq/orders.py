@@ -26,7 +26,7 @@ from journal.schema import JournalRow
 from journal.shards import own_items
 
 SENT_CHARS_MAX = 500
-"""Of the ids of an act's commands, in the audit log."""
+"""Characters of the ids of an act's commands in the audit log."""
 
 
 class OrderRefused(PayhookError):

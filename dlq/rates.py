@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 WINDOWS: Mapping[int, str] = {900: "15 minutes", 3_600: "hour", 86_400: "24 hours"}
-"""By their seconds, the shortest first."""
+"""The windows by their seconds, the shortest first."""
 
 HOUR_S = 3_600.0
 HOURS_SHOWN_MAX = 72

@@ -13,7 +13,7 @@ from journal.schema import JournalRow
 
 SEQ_HEADER = "payhook.seq"
 HISTORY_HEADER = "payhook.history"
-"""Which history of its topic the offset is of (`journal.histories`)."""
+"""The history of its topic that the offset belongs to (`journal.histories`)."""
 
 DECIDED_HEADER = "payhook.last_at"
 """When the dead row was decided."""
@@ -23,7 +23,7 @@ BY_REFERENCE = "reference"
 IN_FULL = "full"
 
 STACK_HEADER = "payhook.error.stack"
-"""Of a long one the end is kept: it names the error."""
+"""The end of a long stack is kept: it names the error."""
 
 HEADER_BYTES_MAX = 8_192
 """One header's value at most. A stack has up to 4,096 characters, so this cuts none of plain letters."""
@@ -32,7 +32,7 @@ KIP_1191 = "__dlq.errors."
 TOPIC_HEADER, PARTITION_HEADER, OFFSET_HEADER = f"{KIP_1191}topic", f"{KIP_1191}partition", f"{KIP_1191}offset"
 GROUP_HEADER, DELIVERIES_HEADER = f"{KIP_1191}group", f"{KIP_1191}delivery.count"
 OF_A_REFERENCE = (SEQ_HEADER, "payhook.item_seq", HISTORY_HEADER, DECIDED_HEADER)
-"""What a letter without a copy says of itself, each behind `KIP_1191`: nothing of the original is in them."""
+"""Headers of a letter without a copy, each behind `KIP_1191`: nothing of the original is in them."""
 
 _RESERVED = (KIP_1191, "payhook.")
 """Beginnings of header names that only a dead letter has: what an event brings under them, in whatever case, is left

@@ -34,7 +34,7 @@ class Ground(StrEnum):
     WORN_OUT = "worn_out"
     """The loop guard's."""
     NOT_WHOLE = "not_whole"
-    """Of its entity not all that is dead would go with it."""
+    """Replaying it would leave other dead items of its entity behind."""
     LEFT_OUT = "left_out"
     """It is dead behind an item that goes with its followers, and isn't named."""
     TOO_MANY = "too_many"

@@ -23,7 +23,7 @@ class RunState(StrEnum):
     SENT = "sent"
     """Each item was taken up or refused; some may be on their way."""
     CANCELLED = "cancelled"
-    """What wasn't taken up stays as it is; what was goes on."""
+    """Items that weren't taken up stay as they are; the others go on."""
 
 
 class Ended(StrEnum):

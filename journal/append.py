@@ -44,7 +44,7 @@ WRITER_VERSION_MAX = 3
 WRITER_FEATURES = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "deletionVectors", "v2Checkpoint"}
 )
-"""Of Delta's protocol: what asks nothing of an append, or is done here."""
+"""Features of Delta's protocol that ask nothing of an append, or are done here."""
 
 CONSTRAINT = "delta.constraints."
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"

@@ -24,7 +24,7 @@ COMMITS = 100
 """A checkpoint is due at each multiple, where they are quick; so it is too for a writer that never lives so long."""
 
 SHARE_MAX = 0.05
-"""Of the time: a checkpoint reads what the table has of files, so of a table with many it is made less often."""
+"""The share of time for checkpoints: one reads all the table's files, so of a table with many it is made less often."""
 
 SECONDS_MAX = 600.0
 """A process that takes longer hangs, as on a disk that is away: it is killed."""

@@ -30,7 +30,7 @@ NOWHERE = -1
 """Partition and offset of a row that stands for a lost event: only its key is known."""
 
 HISTORIES_MAX = 1_000
-"""Of one topic. Each begins by a person's decision."""
+"""Most histories of one topic. Each begins by a person's decision."""
 
 
 @dataclass(frozen=True, slots=True)

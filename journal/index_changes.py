@@ -211,8 +211,8 @@ class Changes:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """Notes an item that had ended and is taken up again, or closed by a person; or one that was taken up again and
-        is ignored, or unknown, once more."""
+        """Notes an item that had ended and is taken up again, or closed by a person. Also notes one that was taken up
+        again and is ignored, or unknown, once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = not is_open and (row.decision is Decision.REPLAYED or row.decision in _CLOSES)
         is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None

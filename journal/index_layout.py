@@ -29,24 +29,24 @@ QUEUE, BESIDE, DIED = b"q", b"n", b"p"
 doesn't any more because it died and was passed over."""
 
 REVERSED = b"r"
-"""By item: its booking was taken back."""
+"""Keys by item: its booking was taken back."""
 
 REOPENED = b"o"
-"""By item: it was taken up again after it was ignored or unknown. The seq of the row that did so, or of the last one
-that ended it so since."""
+"""Keys by item: it was taken up again after it was ignored or unknown. The value is the seq of the row that did so, or
+of the last one that ended it so since."""
 
 PURGED = b"\x01"
 """After an event key's content: its holder was purged, so that another content under it may be replayed."""
 
 CLOSED = b"x"
-"""By entity and seq: an item that held later ones back until a person closed it; its value is JSON of the closing row's
-seq, the event key, how it was closed, and the item's retry policy."""
+"""Keys by entity and seq: an item that held later ones back until a person closed it. The value is JSON of the closing
+row's seq, the event key, how it was closed, and the item's retry policy."""
 
 LINE = b"l"
-"""By entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""
+"""Keys by entity, while open items of it hold nothing back: how many those are, and what was applied meanwhile."""
 
 PAIR = b"u"
-"""By pair: its movements less its undos."""
+"""Keys by pair: its movements less its undos."""
 
 COUNT = struct.Struct(">q")
 SEQ = struct.Struct(">Q")

@@ -39,7 +39,7 @@ PUT_WAIT_S = 0.2
 """Before the second try, and twice as long before each further one: a server that starts again is given a second."""
 
 RETRIES, RETRY_S_MAX = 3, 15.0
-"""What the client itself goes on trying after answers of 5xx and lost connections."""
+"""Retries by the client itself after answers of 5xx and lost connections."""
 
 FINAL = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError, FileNotFoundError)
 """Answers that another try doesn't change; a put finds no file where there is no such bucket."""

@@ -136,8 +136,8 @@ class JournalReader:
         return self._pick(seqs, columns)
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
-        """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending; the newest of
-        each, and none for an offset without a row.
+        """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending. The newest of
+        each counts; an offset without a row has none.
 
         Looks through a few columns of the whole journal.
         """

@@ -35,8 +35,8 @@ from journal.log import (
 from journal.storage import open_storage
 
 CARRIED = "payhook."
-"""What commits say of a table's state begins so. A rewrite repeats what the last one said: the log removes entries
-after an hour, and a night of nothing but maintenance must not lose the state."""
+"""The prefix of a table's state in commits. A rewrite repeats the last one's state: the log removes entries after an
+hour, and a night of nothing but maintenance must not lose it."""
 
 NOT_CARRIED = frozenset({"payhook.kind", "payhook.batch_seq"})
 KIND = "rewrite"

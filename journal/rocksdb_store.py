@@ -35,11 +35,11 @@ BLOOM_BITS_PER_KEY = 10
 FILTER_BLOCK_BYTES = 16 << 10
 WRITE_BUFFER_BYTES = 32 << 20
 WAL_BYTES_MAX = 2 * WRITE_BUFFER_BYTES
-"""What is kept apart is little: left alone, it would keep the log of everything that was written since."""
+"""Little is kept apart: left alone, it would keep the log of everything that was written since."""
 
 OPEN_FILES_MAX = 256
 FAMILY = "default"
-"""Where RocksDB keeps all keys but those of `APART`."""
+"""RocksDB's family of all keys but those of `APART`."""
 
 APART = "apart"
 """A family of keys that no copy has; it may be lost."""
@@ -53,7 +53,7 @@ _LOST = ("Corruption", "No such file")
 _STORAGE = re.compile(
     r"No space left|File too large|Read-only file system|quota exceeded|Permission denied|Too many open files"
 )
-"""What says nothing against the store itself: it must not be thrown away for it."""
+"""Problems that say nothing against the store itself: it must not be thrown away for them."""
 
 
 class RocksDbStore:
@@ -74,7 +74,7 @@ class RocksDbStore:
         self._db = db
         self._apart = db.get_column_family(APART)
         self.apart: ColumnFamily = db.get_column_family_handle(APART)
-        """Where a batch puts keys apart."""
+        """The family into which a batch puts keys apart."""
 
     @property
     def folder(self) -> Path:
@@ -328,8 +328,8 @@ def _wipe(folder: Path) -> None:
 def _opened(
     folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None, *, compacts: bool = True
 ) -> Rdict:
-    """Opens the store. Options are given for the column family too: of a store that is there already, its family's
-    would be RocksDB's own, with a cache of 8 MiB and no filters.
+    """Opens the store. Options are given for the column family too: an existing store's family would have RocksDB's
+    own, with a cache of 8 MiB and no filters.
 
     :raises IndexBroken: it can't be opened
     """

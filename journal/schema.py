@@ -20,7 +20,7 @@ from core.routing import is_foreign
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 Int32: TypeAlias = int
-"""Of a column of 32 bits."""
+"""An integer of a column of 32 bits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +102,7 @@ _COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "datetime": TIMESTAMP,
     **dict.fromkeys(("str", "Decision", "ErrorKind"), pa.string()),
 }
-"""By a field's annotation."""
+"""Column types by a field's annotation."""
 
 
 def _column(name: str, annotation: str) -> pa.Field:

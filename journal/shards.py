@@ -117,8 +117,8 @@ def check_shard(stream: str, shard: Shard, first: Location, own: Location, other
 
 
 def check_shards(stream: str, journals: Sequence[Location]) -> None:
-    """Checks the journals of all shards of a stream, in their order, before something is done to the whole of it: no
-    other shard would be left out. A stream without any journal is whole too.
+    """Checks the journals of all shards of a stream, in their order, so that nothing that is done to the whole stream
+    leaves one out. A stream without any journal is whole too.
 
     :raises ShardsChanged: one of them was divided among another number of shards, or they are being divided
     :raises ShardMissing: one isn't there

@@ -117,7 +117,7 @@ STATE_NAMES = frozenset(
     {"stream", "epoch", "seq", "marks", "start", "chain", "published_upto", "kind", "batch_seq"}
     | {"lineage", "row_hash", "generation", "histories", "lasts"},
 )
-"""What a commit says of itself under `PREFIX`; every other name there is a note."""
+"""Names of a commit's state under `PREFIX`; every other name there is a note."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ CHECKS: dict[str, Check] = {
         pc.and_(pc.less_equal(rows["item_seq"], rows["seq"]), pc.greater_equal(rows["attempt"], 0)),
     ),
 }
-"""What `CONSTRAINTS` say, for the writer; Spark and delta-rs go by their text."""
+"""`CONSTRAINTS` for the writer; Spark and delta-rs go by their text."""
 
 TRIES_MAX = 5
 """Starters that make the same table at once get in each other's way; each try begins from what is there."""

@@ -391,8 +391,8 @@ class JournalWriter:
 
 
 def _lasts_at(before: JournalState, marks: Marks) -> Marks:
-    """Keeps the rows of the last offsets of partitions that go on from where they were, in whatever history: what is
-    there is still held against them."""
+    """Keeps the rows of the last offsets of partitions that go on from where they were, in whatever history. Kafka's
+    records are still compared with them."""
     return {
         topic: {number: seq for number, seq in lasts.items() if marks[topic].get(number) == before.marks[topic][number]}
         for topic, lasts in before.lasts.items()

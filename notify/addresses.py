@@ -38,7 +38,7 @@ _METADATA = frozenset(
         *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )
-"""Of AWS, Google, Azure, Alibaba and Oracle: reached only where one is allowed by itself (/32, /128)."""
+"""Metadata addresses of AWS, Google, Azure, Alibaba and Oracle: reached only if allowed by themselves (/32, /128)."""
 
 UNREADABLE = "(no readable url)"
 

@@ -40,7 +40,7 @@ KEEP_ALIVE_S = 4.0
 CONNECTIONS_KEPT_MAX = 8
 ADDRESSES_KEPT_S = 30.0
 ADDRESSES_TRIED_MAX = 3
-"""Of one name and one request, while connections fail."""
+"""Most addresses of one name that one request tries, while connections fail."""
 CLOSE_S = 5.0
 
 

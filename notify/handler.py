@@ -143,7 +143,7 @@ class NotifyHandler:
         self._sender.close()
 
     def _without(self, name: str) -> Outcome:
-        """Answers for a subscriber that isn't in the file: a section that vanished while the stream runs may be a slip,
+        """Answers for a subscriber that isn't in the file. A section that vanished while the stream runs may be a slip,
         and what is ignored is ignored for good."""
         if name not in self._receivers.names:
             return Ignored(f"there is no subscriber {name} any more")

@@ -21,7 +21,7 @@ OF_DEAD = ("dlq_depth", "dlq_age", "dlq_escalation")
 CAUSE_CHARS_MAX = 300
 
 Amounts = Mapping[str, int]
-"""By currency, in minor units."""
+"""Amounts by currency, in minor units."""
 
 
 def page_of_alert(rule: str, subject: str) -> str:

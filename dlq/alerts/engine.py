@@ -26,7 +26,7 @@ class Kind(StrEnum):
     REPEAT = "repeat"
     RECOVERED = "recovered"
     UNWATCHED = "unwatched"
-    """What the alert is about isn't looked at any more; whether it is over isn't known."""
+    """The alert's subject isn't looked at any more; whether it is over isn't known."""
 
     TEST = "test"
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 2.0
 MINUTE_US = 60_000_000
 READ_S_MAX = 5.0
-"""Of one look at a long journal; the next look goes on from there."""
+"""Most seconds of one look at a long journal; the next look goes on from there."""
 
 _COLUMNS = (
     *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key"),
@@ -233,7 +233,7 @@ class UnknownItems:
 
     def __init__(self) -> None:
         self._items: dict[int, UnknownItem] = {}
-        """By the item's number."""
+        """Unknown items by their number."""
 
     def take(self, rows: pa.Table, part: Shard) -> None:
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
@@ -299,10 +299,10 @@ class DeadItems(JournalFollower):
         self._position = Position("", 0, "")
         self._part = WHOLE
         self._lives: dict[int, Life[int]] = {}
-        """By item, of those that died and are open; times in microseconds."""
+        """Lives of the items that died and are open; times in microseconds."""
         self._died: Counter[int] = Counter()
         self._closed: Counter[int] = Counter()
-        """By the minute, of the longest of the rates' windows."""
+        """Counts by the minute, over the longest of the rates' windows."""
         self._unknown = UnknownItems()
 
     def read(self) -> Dead | None:

@@ -108,7 +108,7 @@ SUBSCRIBER = "subscriber:"
 BY_DOWNSTREAM = frozenset({"breaker_open", "subscriber_failing"})
 """Rules whose subjects are streams and their downstreams, as ``notify subscriber:shop``."""
 FORGOTTEN_S = 1.5 * CLEAR_S
-"""What isn't unknown any more is read for longer than its alert takes to be over, by whichever clock."""
+"""An event type that isn't unknown any more is read for longer than its alert takes to be over, by whichever clock."""
 
 BY_PROVIDER = frozenset({"signatures", "not_there"})
 """Rules whose subjects are providers."""
@@ -132,7 +132,7 @@ class Readings:
         :param downstreams: subjects of `BY_DOWNSTREAM` that such alerts are about
         """
         self._downstreams: dict[str, set[str]] = {}
-        """By stream, those that its status ever named."""
+        """Downstreams by stream, as far as its status ever named them."""
         self._disabled = {subject for subject in downstreams if subject.startswith(SUBSCRIBER)}
         """Subscribers that may be disabled, whatever any stream says of them."""
         for subject in set(downstreams) - self._disabled:
@@ -140,7 +140,7 @@ class Readings:
             self._downstreams.setdefault(stream, set()).add(name)
         self._window_s = window_s
         self._providers = set(providers)
-        """Those that were ever seen; as many as the receivers have adapters."""
+        """Providers that were ever seen; as many as the receivers have adapters."""
         self._gone_s: dict[str, float | None] = dict.fromkeys(unknown)
         """By what isn't known of events: since when no journal counts any such; None where one does, or may. It is
         forgotten once its alert is over.
@@ -275,7 +275,7 @@ class Readings:
 
     def _at_the_door(self, seen: Seen) -> Iterator[Reading]:
         """Measures for each provider the share of requests with a refused signature, and of those about what its own
-        API doesn't know; 0 where they are few, None while no receiver's page is there to name providers."""
+        API doesn't know. It is 0 where they are few, and None while no receiver's page names providers."""
         answers = _series(seen, "payhook_ingest_answers_total")
         self._providers |= {name for series in answers if (name := _label(series, "provider")) is not None}
         for provider in sorted(self._providers):

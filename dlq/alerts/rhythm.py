@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SLOT_S = 300
-"""What is counted at once: what is missing is noticed after one to three of these."""
+"""Seconds that are counted at once: silence is noticed after one to three of these."""
 SLOTS_AN_HOUR = 12
 WEEK = 7 * 24 * SLOTS_AN_HOUR
 WEEKS_MAX, WEEKS_MIN = 5, 2
@@ -46,7 +46,7 @@ class Rhythm:
     begun: int
     counts: dict[int, int] = field(default_factory=dict)
     _sums: dict[int, int] = field(default_factory=dict, repr=False)
-    """By hour, so that a week is a sum of 168 numbers."""
+    """Counts by hour, so that a week is a sum of 168 numbers."""
 
     @classmethod
     def of(cls, begun: int, counts: Mapping[int, int]) -> Rhythm:

@@ -36,13 +36,13 @@ SLOW_S = 0.010
 """A claim that takes longer is slow. It is an edge of the histogram, so that both sides can be counted."""
 
 SLOW_SHARE_MAX = 0.01
-"""Of the claims: the 99th percentile is above an edge when more than this share is."""
+"""A share of the claims: the 99th percentile is above an edge when more than this share is."""
 
 SLOW_WINDOWS = 2
 """A burst of slow claims is in the share for one window; a share that stays for two has been fed again since."""
 
 ALLOWED_SHARE = 0.001
-"""Of events that may miss the 5 s: 99.9 % are promised."""
+"""The share of events that may miss the 5 s: 99.9 % are promised."""
 
 BURN_FAST, BURN_SLOW = 14.4, 6
 """Times what is allowed: the first uses a month's up in two days, the second in five."""

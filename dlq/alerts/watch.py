@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 QUEUE_MAX = 500
-"""Of one receiver. One notice a rule and subject is kept, so only hundreds of streams reach this."""
+"""Most notices that wait for one receiver. One a rule and subject is kept, so only hundreds of streams reach this."""
 
 RETRY_S_FIRST = 5.0
 RETRY_S_MAX = 300.0

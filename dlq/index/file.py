@@ -19,7 +19,7 @@ from dlq.index.item import COLUMNS, Entry
 log = logging.getLogger(__name__)
 
 LAYOUT = 6
-"""Of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
+"""The version of the tables and of what is written to them, fingerprints too: a file of an older one is made again."""
 
 BUSY_S = 30.0
 CACHE_KIB = 65_536
@@ -32,7 +32,7 @@ CUBE_COLUMNS = (
     *("state", "died", "kind", "error_class", "provider", "event_type", "fingerprint", "mark"),
     *("since_hour", "closed_hour"),
 )
-"""What items are counted by. Empty text and 0 stand for nothing: a NULL is never equal to another."""
+"""The columns by which items are counted. Empty text and 0 stand for nothing: a NULL is never equal to another."""
 
 _TEXT = frozenset(name for name, kind in Entry.__annotations__.items() if kind.startswith("str"))
 _ITEMS = ", ".join(

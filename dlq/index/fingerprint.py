@@ -20,7 +20,7 @@ from functools import lru_cache
 
 SHAPE_CHARS_MAX = 300
 READ_CHARS_MAX = 1_000
-"""Of a message: what comes later is data, and masking takes time for each character."""
+"""Characters of a message that are read: the rest is data, and masking takes time for each character."""
 _HEX_CHARS = 16
 WORD_CHARS_MAX = 8
 """Letters alone that are fewer are never an id."""
@@ -49,7 +49,7 @@ _MENDED = (
     *("property", "attribute", "header", "setting", "option", "file", "folder", "directory", "path", "module", "table"),
     *("topic", "bucket", "currency", "method", "type"),
 )
-"""What else a message names that a person mends. Numbers and times in its name still go."""
+"""Other things that a message names and a person mends. Numbers and times in their names still go."""
 _BEFORE = r"(?:ids?|names?)?\s?[:=]?\s?(?:named |called )?"
 _IN_QUOTES = r"'[^'\n]{1,80}'(?!\w)|\"[^\"\n]{1,80}\"(?!\w)|`[^`\n]{1,80}`"
 _NAMED = re.compile(
@@ -85,7 +85,7 @@ _FRAME = re.compile(r'^  (?:\| )*File "([^"\n]+)", line \d+, in ([^\n]+)$', re.M
 _FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python|<frozen|<string>|/pyspark/|\\lib\\")
 _TRACEBACK = "Traceback (most recent call last):"
 _SWITCHES_SHARE = 0.27
-"""Of a text's letters, places where its case changes: words in CamelCase have fewer, random ones more."""
+"""Changes of case as a share of a text's letters: words in CamelCase have fewer, random ones more."""
 
 
 @dataclass(frozen=True, slots=True)

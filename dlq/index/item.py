@@ -36,7 +36,7 @@ class ItemState(StrEnum):
 
 OPEN_STATES = (ItemState.OPEN, ItemState.WAITING)
 NOT_HELD_STATES = frozenset({ItemState.IGNORED, ItemState.UNKNOWN, ItemState.SETTLED})
-"""Of items that the index doesn't hold."""
+"""States of items that the index doesn't hold."""
 
 
 class Mark(StrEnum):

@@ -36,7 +36,7 @@ class Sort(StrEnum):
     OLDEST = "oldest"
     NEWEST = "newest"
     LARGEST = "largest"
-    """By amount in minor units, whatever the currency; those whose amount isn't known come last."""
+    """The largest amount in minor units first, whatever the currency; items without a known amount come last."""
 
 
 _NOT_EMPTY = ("classes", "providers", "types", "entity", "fingerprint", "accounts", "tenants", "receiver")

@@ -121,8 +121,8 @@ def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
 def _rates(
     connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
 ) -> tuple[Rate, ...]:
-    """Computes the rates: takes whole hours from ``hours`` if the table of counts made them, and what a window has
-    before the first of them from the items. Other filters go over the items anyway: once for all windows."""
+    """Computes the rates. If the table of counts made ``hours``, it takes whole hours from there, and what a window has
+    before them from the items. Other filters go over the items anyway: once for all windows."""
     since = [now - timedelta(seconds=window_s) for window_s in WINDOWS]
     if in_cube(wanted):
         counts = [

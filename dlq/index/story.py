@@ -1,5 +1,5 @@
-"""Reads everything that is known of one item, for an operator who decides about it: its rows and its entity's events
-from the journal, similar items from the index."""
+"""Reads everything that is known of one item, for an operator who decides about it. Its rows and its entity's events
+are from the journal, similar items from the index."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _headers(first: JournalRow) -> dict[str, str]:
 
 
 ROWS_MAX = 500
-"""Of an item that was tried for ever: half of them its first, half its last."""
+"""Most rows of an item that was tried for ever: half of them its first, half its last."""
 
 NEIGHBOURS_MAX = 20
 LISTED_MAX = 20

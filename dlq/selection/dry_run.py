@@ -78,7 +78,7 @@ _EXPECTED = {
     Expected.IGNORED: Verdict.IGNORED,
     Expected.UNKNOWN: Verdict.UNKNOWN,
 }
-"""What takes the place of a verdict that an event runs."""
+"""Verdicts that replace one that an event runs."""
 IN_PLACE_TEXT = "before every later event of its entity"
 
 

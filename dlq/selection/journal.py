@@ -35,7 +35,7 @@ SLOWED_S_MIN = 3.0
 """As `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""
 
 SPEED_S = 10.0
-"""Of late: the seconds over which the items that ended are counted."""
+"""The latest seconds, over which the items that ended are counted."""
 
 _WHY_ENDED = {
     Ended.RESTORED: "the journal was restored since it began: freeze again what you then see",
@@ -196,8 +196,8 @@ class RunLog(JournalFollower):
 
 
 class RunItems:
-    """The states of a run's items: an item begins by a portion of this run, and moves on until it ends; what comes
-    after that is another story."""
+    """The states of a run's items. An item begins by a portion of this run, and moves on until it ends; what comes
+    after that doesn't count."""
 
     def __init__(self, frozen: Frozen, reported: RunProgress) -> None:
         self.reported = reported

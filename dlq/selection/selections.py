@@ -204,8 +204,8 @@ class Selections:
 def gather(
     seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]
 ) -> tuple[pa.Table, Mapping[str, int], int]:
-    """Makes the table of a selection's file of what a filter matched, each item with its last row; sums the amounts, in
-    minor units by currency; and counts the items that have none.
+    """Makes the table of a selection's file of what a filter matched, each item with its last row. Also sums the
+    amounts, in minor units by currency, and counts the items that have none.
 
     ``as_seen``: items as they were shown before. One that has another row by now is refused when it is decided.
 
