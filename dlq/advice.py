@@ -14,6 +14,9 @@ _BY_CLASS: Mapping[str, str] = {
     "it is dead, discard the wrong one",
     "FactConflict": "ask the provider which of the two reports holds. If it is this one, reverse the booking, book "
     "this one by hand and resolve it: a replay dies again",
+    "FactMismatch": "bring receiver and processor to one version and the same provider settings, then replay",
+    "IdentityFailed": "correct the stream's identity function or its schema, restart, then replay",
+    "RecordGone": "its topic no longer holds the record: have its sender publish it again, then resolve this one",
     "PreviousEventDead": "mend and replay the head that they died with, with followers; they are no cause of their own",
     "Poison": "ask the provider what it sends, or mend the adapter and start the processor again; then replay",
     "Forged": "find out who else writes to the topics; have the provider send the event again",

@@ -45,7 +45,7 @@ APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
 """Actions that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
-"""On ignored events, as replays are on dead ones."""
+"""On bookings, which they take back by two people."""
 
 ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
 """A booking by hand, by two people. They carry an entry in place of targets."""

@@ -52,7 +52,10 @@ class DownstreamSettings(BaseModel):
 
 
 class RetrySettings(BaseModel):
-    """A retry policy for each kind of error (`core.decision.ErrorKind`). What isn't set goes by ``default``."""
+    """A retry policy for each kind of error (`core.decision.ErrorKind`).
+
+    A kind without one goes by ``default``; an outage without one is probed after 1, 2, 4 … 60 seconds.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,7 +72,7 @@ class RetrySettings(BaseModel):
     outage: PolicyText | None = Field(
         None,
         description="of errors that every event of the stream would meet (SBE): when a blocked stream tries again; "
-        "after its last try at its longest delay, since no event dies of it",
+        "after its last try at its longest delay, since no event dies of it. Without it after 1, 2, 4 … 60 seconds",
     )
 
     @property

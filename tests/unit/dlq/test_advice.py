@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from core.decision import ErrorKind
@@ -13,3 +16,11 @@ def test_every_cause_has_advice(kind: ErrorKind | None) -> None:
     assert advise("core.errors.SomethingNew", kind)
     assert advise("ledger.errors.MerchantUnknown", kind) == advise("MerchantUnknown", None)
     assert "never tried" in advise(None, kind)
+
+
+def test_what_the_runbook_names_has_advice_of_its_own() -> None:
+    runbook = (Path(__file__).parents[3] / "docs/runbook.md").read_text("utf-8")
+    _, _, causes = runbook.partition("### By class")
+    named = re.findall(r"^\| `([A-Z][A-Za-z]+)`", causes, re.MULTILINE)
+    assert len(named) > 5
+    assert [name for name in named if advise(name, None) == advise("SomethingNew", None)] == []
