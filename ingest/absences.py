@@ -1,4 +1,4 @@
-"""What a provider's API doesn't know yet, though its webhook told of it: when it is asked again."""
+"""Remembers what a provider's API answered with 404, though its webhook names it, and when to ask again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Absences:
         return len(self._known)
 
     def wait_s(self, question: Hashable) -> float:
-        """For how long it isn't to be asked."""
+        """Returns for how long it isn't to be asked."""
         times, asked_at = self._known.get(question, (0, 0.0))
         if not 1 <= times <= len(AGAIN_AFTER_S):
             return 0.0

@@ -83,7 +83,7 @@ class ReadDeadline:
             del self._until[task]
 
     def give_up(self, task: asyncio.Task[Any]) -> None:
-        """What that task reads, now."""
+        """Ends the task's reading now: it raises 408."""
         if self._until.get(task, OVER) > OVER:
             self._until[task] = OVER
             task.cancel()

@@ -73,8 +73,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What a span of a list came to: how many events it has, how many of them the journal or another request knew, how
-    many move no money, and those that came in now, in their order.
+    """The result of one span of a list.
+
+    ``listed``: its events. ``known``: those that the journal or another request had. ``passed_over``: those that move
+    no money. ``fetched``: those that came in now, in their order.
     """
 
     span: Span
@@ -232,7 +234,7 @@ class CatchUp:
 
 
 def spans(since: datetime, until: datetime) -> Iterator[Span]:
-    """What lies between two moments, in spans of an hour at most, the oldest first."""
+    """Divides the time between two moments into spans of an hour at most, the oldest first."""
     while since < until:
         end = min(since + SPAN, until)
         yield Span(since, end)

@@ -37,7 +37,7 @@ class ClaimsUnavailable(PayhookError):
 
 
 class ClaimState(StrEnum):
-    """What a claim found, and what the claimer then does."""
+    """The state in which a claim found its key, and what the claimer does then."""
 
     CLAIMED = "claimed"
     """It was free, or the claimer's own already: publish."""
@@ -69,7 +69,7 @@ class ClaimKey:
 
     @classmethod
     def of_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
-        """Of a delivery whose id stands for one body. No event's: `ingest.redis_claims` doesn't read it."""
+        """The claim of a delivery whose id stands for one body; `confirmed_hashes` passes over it."""
         return cls(b"delivery:" + hash16(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES]))
 
 
@@ -77,8 +77,9 @@ class Generations(Protocol):
     """The generation that claims are made in, by mode."""
 
     def of(self, mode: Mode, entity_key: str) -> int | None:
-        """None where it isn't known, or the entity's processor is silent or refuses: nothing of it is claimed then, and
-        the journal decides.
+        """Returns None where the generation isn't known, or the entity's processor is silent or refuses.
+
+        Nothing of the entity is claimed then, and the journal decides.
         """
 
     def check(self, mode: Mode) -> None:
@@ -170,7 +171,6 @@ class RedisGate:
 
 
 def described(failed: BaseException) -> str:
-    """The kind of a failure, and what it says."""
     return f"{type(failed).__name__} {failed}".strip()
 
 

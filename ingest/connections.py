@@ -1,4 +1,4 @@
-"""Which connection makes way where all places of a process are taken."""
+"""Decides which connection makes way where all places of a process are taken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Connection(Protocol):
-    """What makes way."""
+    """A connection that can be asked to make way."""
 
     def make_way(self) -> None:
         """Ends at once: its place is another connection's."""
@@ -43,8 +43,10 @@ class Connections:
         return True
 
     def note(self, connection: Connection, source: str, since: float | None) -> None:
-        """Since when a connection waits for its client; None: its request is under way. One without a place is passed
-        over, and one that waits already waits since then."""
+        """Notes since when a connection waits for its client; None: its request is under way.
+
+        A connection without a place is passed over; one that waits already keeps its time.
+        """
         held = self._sources.get(source)
         if held is None:
             return

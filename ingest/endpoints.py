@@ -105,7 +105,7 @@ class SecretFiles:
                 raise SecretsShared(self._folder / name, other)
 
     def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
-        """What the provider's API is asked with, from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
+        """Reads the credentials of the provider's API from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
 
         :raises SecretsMissing: it can't be read, or was there before
         """
@@ -205,7 +205,6 @@ class SecretFiles:
 
 
 def api_file(provider: str, endpoint: str | None) -> str:
-    """The name of the file that holds a provider's API credentials."""
     return f"{provider}{API}" if endpoint is None else f"{provider}{API}.{endpoint}"
 
 
@@ -233,7 +232,7 @@ class UnknownEndpoint(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a webhook's path says of its traffic."""
+    """Mode, tenant and zone of the webhooks that come to one path."""
 
     mode: Mode
     tenant: str | None = None

@@ -1,4 +1,4 @@
-"""What the receiver refuses: each code with its status and a message that says what to do."""
+"""The receiver's refusals: each code with its status and a message that says what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETRY_AFTER_S = 2
 
 
 class Refusal(NamedTuple):
-    """One code's status and message; ``{…}`` are fields that the caller gives.
+    """The status and the message of one code; ``{…}`` are fields that the caller gives.
 
     ``closes``: the body wasn't read to its end, and what is left of it isn't worth reading.
     """

@@ -1,4 +1,4 @@
-"""From a request to its events: verified, poison where they can't be read, without card data, as their path says."""
+"""Reads a request's events: verifies it, names its events, poison where they can't be read, and masks card data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReadEvents(NamedTuple):
 
 
 class EventReader:
-    """What a path says of its traffic, and the events of the requests there."""
+    """Finds the context of a path, and reads the events of the requests there."""
 
     def __init__(self, verifier: Verifier, contexts: Contexts, masker: CardMasker) -> None:
         self._verifier = verifier
@@ -126,7 +126,7 @@ class EventReader:
         return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
 
     def _masked(self, adapter: Adapter, event: Event) -> Event:
-        """Where this goes wrong nothing is published; the provider sends it again until it is mended."""
+        """Masks card data. Where that fails nothing is published: the provider sends the event again until it works."""
         try:
             return self._masker.masked(event, adapter)
         except Exception as bug:
@@ -138,7 +138,7 @@ def _as_webhook(body: bytes, endpoint: str | None, context: Context) -> Request:
 
 
 def _not_ours(event: Event) -> Event:
-    """What claims to be an event of payhook's own making is poison: its type says how it is booked."""
+    """Makes poison of an event whose type is one of payhook's own: a type says how an event is booked."""
     if not event.event_type.startswith(OWN_TYPES):
         return event
     return poison_event(event.provider, event.body, event.mode, f"only payhook makes events of a type {OWN_TYPES}…")
@@ -153,5 +153,5 @@ def traceparent_of(headers: RawHeaders) -> str | None:
 
 
 def _about(webhook: Request) -> dict[str, str]:
-    """Its trace alone: what can't be read is named by a hash of bytes that aren't masked yet."""
+    """Names the trace alone: the key of what can't be read is a hash of bytes that aren't masked yet."""
     return about(None, traceparent_of(webhook.headers))

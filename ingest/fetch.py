@@ -1,4 +1,4 @@
-"""What an adapter wants from its provider before it can judge a request, or trust it, fetched within limits.
+"""Fetches, within limits, what an adapter wants from its provider before it can judge a request, or trust it.
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
 happens at once and how many wait, one circuit breaker a host, and one request for all that want the same. What the
@@ -64,7 +64,7 @@ _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
 class _Flight:
-    """One fetch, shared by all requests that want the same."""
+    """A fetch that is shared by all requests that want the same."""
 
     def __init__(self, key: _Key, before: _Flight | None) -> None:
         self.key = key
@@ -100,7 +100,7 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class _Share:
-    """What one domain may have of all places and waiters, so that floods to one leave room for the others."""
+    """The places and waiters of one domain, a part of all, so that floods to one leave room for the others."""
 
     places: asyncio.Semaphore
     waiting: int = 0
@@ -320,7 +320,7 @@ class HttpFetch:
             raise
 
     def _share(self, url: httpx2.URL, wanted: Wanted) -> _Share:
-        """Of a domain, as a provider has several hosts. Adapters name a handful, so these are few."""
+        """Finds the share of a host's domain: a provider has several hosts. Adapters name few domains."""
         domain = ".".join(url.host.split(".")[-2:])
         places = asyncio.Semaphore(_part(self._limits.at_once_max))
         return self._shares.setdefault((domain, wanted.verified), _Share(places))

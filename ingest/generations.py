@@ -61,7 +61,7 @@ class RedisGenerations:
             raise refused
 
     def _mismatch(self, mode: Mode) -> Refused | None:
-        """What the processor announced last holds until it announces something else, also while it is away."""
+        """Compares with what the processor announced last: that holds until its next word, also while it is away."""
         for announced in self._announced_last.get(mode, {}).values():
             if announced.partitions != self._partitions:
                 return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
@@ -98,7 +98,7 @@ class RedisGenerations:
                 self._defer(mode, f"Redis can't be asked: {problem}")
 
     async def _announced_by_all(self, mode: Mode) -> dict[Shard, list[Announced]]:
-        """What each processor announces; how many there are is in what the first one does, or did last.
+        """Reads what each processor announces; the first one says how many there are, now or in its last word.
 
         :raises RedisError, RedisClusterException, OSError: one can't be read
         """
@@ -112,7 +112,7 @@ class RedisGenerations:
         }
 
     async def _announced(self, mode: Mode, number: int) -> list[Announced]:
-        """What stands in a processor's keys, as far as they can be read.
+        """Reads a processor's keys, as far as they can be read.
 
         :raises RedisError, RedisClusterException, OSError: none can
         """

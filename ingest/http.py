@@ -87,7 +87,7 @@ class _Closing:
 
 
 class WebhookHttpProtocol(HttpToolsProtocol):
-    """One connection: its requests are judged before an application sees them, and it is closed in order.
+    """A connection whose requests are judged before an application sees them, and which is closed in order.
 
     What is refused is answered after the requests before it; then the connection is closed. A request that is whole
     when it comes in costs no timer; a head that isn't has one of its own.
@@ -188,7 +188,10 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         return Refused("too_many_connections", cause=most)
 
     def _note_whether_it_waits(self) -> None:
-        """For its client: for a request, or until answers are read. Bytes of a head that isn't whole change nothing."""
+        """Notes whether it waits for its client: for a request, or until answers are read.
+
+        Bytes of a head that isn't whole change nothing.
+        """
         if self._source is None:
             return
         is_under_way = self._running is not None and not self._running.response_complete
@@ -225,7 +228,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
 
     def _look_whether_idle(self) -> None:
-        """One timer a connection, that looks back: one a request would cost more than all of the checks."""
+        """Closes an idle connection. Each has one timer, which looks back: one a request would cost more than all of
+        the checks."""
         left_s = self.limits.idle_s
         if self._phase == IDLE and (self.cycle is None or self.cycle.response_complete):
             left_s = self._idle_since + self.limits.idle_s - self.loop.time()

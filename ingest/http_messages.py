@@ -1,4 +1,4 @@
-"""What an HTTP request's head may be (RFC 9110, RFC 9112), and how an answer is written.
+"""Checks the head of an HTTP request (RFC 9110, RFC 9112), and writes an answer.
 
 llhttp, the parser beneath, refuses what two readers could read differently: Content-Length beside Transfer-Encoding or
 twice, bare CR and LF, folded lines, blanks before a colon, control characters. What it lets through is refused here.
@@ -107,7 +107,7 @@ def check_size(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 def refusal_of(error: HttpParserError, fed: bytes) -> Refused:
-    """What the parser stumbled on, as an answer. ``fed``: the bytes it was reading."""
+    """Returns the answer to what the parser stumbled on. ``fed``: the bytes it was reading."""
     if isinstance(error.__context__, Refused):
         return error.__context__
     if fed.startswith(b"PRI * HTTP/2") or str(error) == "Invalid HTTP version":

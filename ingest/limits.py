@@ -1,4 +1,4 @@
-"""What the receiver takes on: requests at once and the bytes of their bodies, and their rate.
+"""Limits what the receiver takes on: requests at once, the bytes of their bodies, and their rate.
 
 A refused request loses nothing: the provider sends it again, and nothing of it was published.
 """
@@ -118,7 +118,7 @@ class Load:
             del self._unfinished[held.source]
 
     def _one_makes_way(self, for_whom: Held | None) -> bool:
-        """Of the source that has most of them the oldest but ``for_whom``; False where there is none."""
+        """Ends the oldest request, but ``for_whom``, of the source that has most; False where there is none."""
         others = [one for one in max(self._unfinished.values(), key=len, default=[]) if one is not for_whom]
         if others:
             others[0].make_way()
@@ -126,7 +126,7 @@ class Load:
 
 
 class Held:
-    """What one request holds of a `Load`."""
+    """A request under way: its place in a `Load`, and the bytes that it holds there."""
 
     __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "began_at", "source")
 

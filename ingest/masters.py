@@ -27,7 +27,7 @@ Command = Sequence[bytes | str | int]
 
 
 class Masters:
-    """Which master has a key, and pipelines to one of them.
+    """Knows which master has a key, and sends pipelines to each.
 
     :param changed: called with the names of all masters when the slots were asked for again
     """
@@ -56,7 +56,7 @@ class Masters:
         self._changed({nodes[0].name for nodes in self._cluster.nodes_manager.slots_cache.values()})
 
     def refresh_soon(self) -> None:
-        """In a task of its own: no claim waits for it."""
+        """Refreshes in a task of its own: no claim waits for it."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 

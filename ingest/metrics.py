@@ -61,7 +61,7 @@ class Times(Collector):
 
 
 class IngestMetrics:
-    """One set a process, in a registry of its own."""
+    """The metrics of one process, in a registry of their own."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -77,7 +77,7 @@ class IngestMetrics:
         self.publish_seconds = Times(CATALOGUE["payhook_kafka_publish_seconds"], registry)
 
     def answered(self, provider: str, status: int, seconds: float) -> None:
-        """One request, whatever became of it."""
+        """Counts a request, whatever became of it."""
         self._answers.add(provider, str(status))
         self.request_seconds.observe(seconds)
 
@@ -85,11 +85,11 @@ class IngestMetrics:
         self._refusals.add(provider, reason)
 
     def not_there(self, provider: str) -> None:
-        """A request about what the provider's own API doesn't know."""
+        """Counts a request about what the provider's own API doesn't know."""
         self._not_there.add(provider)
 
     def unread(self, provider: str, status: int) -> None:
-        """A request that was refused as HTTP: it has no time."""
+        """Counts a request that was refused as HTTP: it has no time."""
         self._answers.add(provider, str(status))
 
     def verified(self, provider: str, index: int, endpoint: str | None = None) -> None:
@@ -97,10 +97,10 @@ class IngestMetrics:
         self._verified.add(provider if endpoint is None else f"{provider}/{endpoint}")
 
     def took(self, provider: str, outcome: str) -> None:
-        """One event of a verified request."""
+        """Counts an event of a verified request."""
         self._events.add(provider, outcome)
 
     def read_from(self, gauges: Mapping[str, Callable[[], float]]) -> None:
-        """Gauges by name, each with the function that gives its value."""
+        """Sets gauges by name, each with the function that gives its value."""
         for name, ask in gauges.items():
             gauge(name, self.registry).set_function(ask)

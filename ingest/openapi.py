@@ -131,7 +131,7 @@ def _responses(adapter: Adapter) -> Described:
 
 
 def _refusals(adapters: Iterable[Adapter]) -> Described:
-    """By status, the signature's among them, as some providers know one of their own."""
+    """Describes refusals by status, the signature's among them: some providers have a status of their own for it."""
     signature = [code for code in SIGNATURE if code not in WEBHOOKS]
     codes: dict[int, list[str]] = {}
     for code, refusal in (*HTTP.items(), *WEBHOOKS.items()):

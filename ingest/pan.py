@@ -124,7 +124,7 @@ class CardMasker:
         return mask.masked(event.body), mask
 
     def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
-        """``named`` is the event with its type masked."""
+        """Masks the body. ``named`` is the event with its type masked."""
         spared = _identities(event)
         body, mask = self._mask(event, adapter, spared)
         if body == event.body:
@@ -141,7 +141,7 @@ class CardMasker:
     def _money_texts(
         self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
     ) -> set[bytes] | None:
-        """Those of ``found`` without which the fact would be another one; None where that takes too long to find.
+        """Finds the texts of ``found`` without which the fact would be another one; None where that takes too long.
 
         What the fact says itself is tried first. If it rests on other texts, halves are tried, then their halves.
         """
@@ -190,8 +190,9 @@ class CardMasker:
         )
 
     def _renamed(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
-        """An event without an id of its provider's is named by a hash of the original, mostly by that of the first
-        content version: by the same hash of the masked ``body`` instead.
+        """Names an event that has no id of its provider's by a hash of the masked ``body``.
+
+        Its names held the same hash of the original, mostly that of the first content version.
         """
 
         def other(found: re.Match[str]) -> str:
@@ -255,7 +256,6 @@ def _written(fact: MoneyFact) -> set[bytes]:
 
 
 def kinds_of(settings: PanSettings) -> dict[bytes, Kind]:
-    """By the name of a field that holds card data."""
     cards = {field_name(name).encode(): Kind.CARD for name in settings.card_fields}
     return cards | {field_name(name).encode(): Kind.SECRET for name in settings.secret_fields}
 

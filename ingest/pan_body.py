@@ -75,7 +75,7 @@ _POINT = ord(".")
 
 
 class Kind(Enum):
-    """What a field's name says of its value."""
+    """The kind of a value, by its field's name."""
 
     ID = "id"
     CARD = "card"
@@ -84,7 +84,7 @@ class Kind(Enum):
 
 
 class Place(NamedTuple):
-    """Where in a body something stands: what its name says, and whether the provider has its ids here."""
+    """A place in a body. ``kind``: by its name. ``own``: the provider has its ids here."""
 
     kind: Kind
     own: bool
@@ -137,7 +137,7 @@ class BodyMask:
         return iter((Text(0, len(body), Kind.PLAIN, _IN_JSON),))
 
     def _json_texts(self, body: bytes) -> list[Text] | None:
-        """None where it isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
+        """Returns None where the body isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
         texts, outer = list[Text](), list[Place]()
         root = place = Place(Kind.PLAIN, own=True)
         at = 0
@@ -173,7 +173,7 @@ class BodyMask:
             at += len(pair) + 1
 
     def _xml_texts(self, body: bytes) -> Iterator[Text]:
-        """What stands between tags, and the attributes in them."""
+        """Yields the texts between tags, and the attributes in them."""
         outer = list[tuple[bytes, Place]]()
         root = Place(Kind.PLAIN, own=True)
         at = 0
@@ -260,7 +260,7 @@ def _read_but_quotes(escape: re.Match[bytes]) -> bytes:
 
 
 def _character(unit: bytes) -> int:
-    """Which byte a character reads as."""
+    """Returns the byte that a character reads as."""
     if len(unit) == 1:
         return unit[0]
     if unit[:1] == b"%":

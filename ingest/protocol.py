@@ -33,7 +33,7 @@ _FLAGS = {
 
 @dataclass(slots=True)
 class Taking:
-    """One distinct event of a request and what became of it. ``flag`` is set where it must be published.
+    """The claim of one distinct event of a request, and what became of it. ``flag`` is set where it must be published.
 
     ``beside``: the request's first event of the same key, where this one has other content. ``key``: what it was last
     claimed by, in the generation of that moment; None where nothing was claimed.
@@ -56,7 +56,7 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a request's events. ``in_flight``: another request has one of them still."""
+    """The result of a request's claims. ``in_flight``: another request still holds one of its events."""
 
     takings: list[Taking]
 
@@ -132,7 +132,7 @@ class Protocol:
         return self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
 
     async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """One round trip for all; a key's second content within the request follows the answer to its first."""
+        """Claims all in one round trip; a key's second content within the request follows the answer to its first."""
         asked = [taking for taking in takings if taking.beside is None]
         for taking in asked:
             taking.key = self._key(taking.event)
@@ -155,7 +155,7 @@ class Protocol:
         return ClaimKey.of(event.event_key, content, event.mode, generation)
 
     async def _states(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState | None]:
-        """What each key's claim found; None where that can't be said."""
+        """Returns what each key's claim found; None where that can't be said."""
         if not keys:
             return []
         began = self._clock.monotonic()
@@ -191,10 +191,10 @@ class Protocol:
         self._settle([taking for taking, _ in flagged], owner)
 
     def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
-        """A deferred event is settled too: where the time-out hid a claim that was made, it ends here.
+        """Confirms what Kafka acknowledged, and gives back the rest; the answer doesn't wait for it.
 
-        The answer doesn't wait for it. What can't be settled within the lease is taken over after it, and the journal
-        tells the copies apart.
+        A deferred event is settled too: where the time-out hid a claim that was made, it ends here. What can't be
+        settled within the lease is taken over after it, and the journal tells the copies apart.
         """
         published: list[ClaimKey] = []
         given_up: list[ClaimKey] = []
@@ -205,7 +205,7 @@ class Protocol:
 
 
 def distinct(events: Sequence[Event]) -> list[Taking]:
-    """One taking for copies of an event within a request; the same key with other content stands beside its first."""
+    """Makes one claim of all copies of an event within a request; other content of its key stands beside the first."""
     if len(events) == 1:
         return [Taking(events[0])]
     takings: dict[tuple[str, str], Taking] = {}
@@ -223,7 +223,7 @@ Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[Ta
 
 
 def traced(take: Take, tracing: Tracing | None) -> Take:
-    """``take`` within a span, which begins where the request was read; without ``tracing`` as it is."""
+    """Returns ``take`` within a span, which begins where the request was read; without ``tracing`` as it is."""
     if tracing is None:
         return take
 

@@ -1,4 +1,4 @@
-"""One question to a provider over HTTP: credentials, tokens for them, and an answer that isn't too large.
+"""Asks a provider one question over HTTP: with credentials, tokens for them, and a limit on the answer's size.
 
 When it may be asked, and how often, is `ingest.fetch`'s.
 """
@@ -110,7 +110,7 @@ class ProviderClient:
         self._tokens: dict[tuple[str, str], _Token] = {}
 
     async def ask(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
-        """Each credential in its turn, until one is answered with what is wanted.
+        """Asks with each credential in its turn, until one is answered with what is wanted.
 
         :raises HostFails: the host is in trouble, not just this request
         :raises FetchFailed, CredentialsRefused: see there

@@ -50,11 +50,13 @@ def producer_settings(publish_timeout_ms: int) -> dict[str, Any]:
 
 
 class Publisher(Protocol):
-    """What the receiver asks of Kafka."""
+    """Publishes the receiver's records to Kafka."""
 
     def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> Awaitable[bool]:
-        """Published before it returns; then True once every in-sync replica has it, False when that failed or
-        isn't known."""
+        """Hands the record to the client before it returns; the result is True once every in-sync replica has it.
+
+        It is False where that failed, or isn't known.
+        """
 
     def note(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
@@ -158,7 +160,7 @@ class KafkaPublisher:
         return True
 
     def _warn(self, topic: str, problem: str) -> None:
-        """One line a minute and topic: while Kafka is away every event fails."""
+        """Logs one line a minute and topic: while Kafka is away every event fails."""
         now = self._clock.monotonic()
         if now >= self._quiet_until.get(topic, now):
             self._quiet_until[topic] = now + WARN_EVERY_S

@@ -1,4 +1,4 @@
-"""One webhook: refused, or taken and answered truly. A bare ASGI application, as every request passes through it."""
+"""Receives a webhook: refuses it, or takes its events and says so. A bare ASGI application: it is on every request."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Receiver:
     async def _receive(
         self, scope: Scope, receive: Receive, adapter: Adapter | None, provider: str, endpoint: str | None
     ) -> tuple[Answer, Extra]:
-        """The answer, and headers to go with it."""
+        """Returns the answer, and headers to go with it."""
         if adapter is None:
             raise Refused("unknown_provider", known=", ".join(sorted(self._adapters)))
         context = self._reader.context(provider, endpoint)
@@ -90,6 +90,10 @@ class Receiver:
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
         """Takes the request's events, and says what adapter and provider refuse."""
+        # A request goes through six steps here. 1. verify: it is its provider's. 2. name: its bytes become events, or
+        # poison. 3. mask: card data leaves them. These are `EventReader`'s. 4. claim: Redis says which of them nobody
+        # has taken. 5. publish: Kafka acknowledges those. 6. confirm: Redis remembers them. These are `self._take`'s.
+        # The answer comes after step 5: the last one is begun by then, and nobody waits for it.
         received_at = self._clock.now()
         try:
             events, left_out, is_there = await self._reader.events(adapter, webhook, endpoint, context, received_at)

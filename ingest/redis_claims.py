@@ -102,7 +102,7 @@ _Call: TypeAlias = tuple[Script, list[bytes], list[Any]]
 
 @dataclass(slots=True)
 class _Step:
-    """One request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
+    """A request's step, waiting for its place in a pipeline. ``arguments``: owner + content, by key.
 
     ``answer`` is None for a settlement. ``until``: when it is of no use any more, on the loop's clock.
     """
@@ -116,7 +116,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Server:
-    """One server: the steps that wait for it, and the pipelines under way. ``name``: of a cluster's master."""
+    """A server, the steps that wait for it, and its pipelines under way. ``name``: of a cluster's master."""
 
     name: str
     waiting: list[_Step] = field(default_factory=list)
@@ -176,7 +176,7 @@ class RedisClaims:
         return len(self._unsettled)
 
     async def settled(self) -> None:
-        """What waits is sent once more, now."""
+        """Sends what waits once more, now, and waits for the answers."""
         if self._again is not None:
             self._again.cancel()
         last, self._unsettled = self._unsettled, []
@@ -195,7 +195,7 @@ class RedisClaims:
         return answer
 
     def _settle(self, steps: Sequence[_Step]) -> None:
-        """Each to the server that has its keys now."""
+        """Hands each step to the server that has its keys now."""
         if self._masters is None:
             self._add("", steps)
             return
@@ -204,7 +204,7 @@ class RedisClaims:
                 self._add(self._masters.of(name), [_Step(step.kind, [name], [argument], until=step.until)])
 
     def _add(self, name: str, steps: Sequence[_Step]) -> None:
-        """They join the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
+        """Adds steps to the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
         server = self._servers.get(name)
         if server is None:
             server = self._servers[name] = _Server(name)
@@ -243,7 +243,7 @@ class RedisClaims:
         _fail(steps, answers)
 
     async def _without_master(self, masters: Masters, steps: list[_Step]) -> list[_Step]:
-        """Those that no master can take. The others join a pipeline of the one that is known by now."""
+        """Returns the steps that no master can take; the others join a pipeline of the master that is known by now."""
         if not masters.known:
             await self._gate.through(masters.refresh)
         for step in steps:
@@ -252,7 +252,10 @@ class RedisClaims:
         return [step for step in steps if not masters.of(step.keys[0])]
 
     def _keep(self, settlements: Sequence[_Step]) -> None:
-        """Whether they arrived isn't known. Sent twice they do no more than once, and nothing to another's claim."""
+        """Keeps settlements that may not have arrived, to send them again.
+
+        Sent twice they do no more than once, and nothing to another's claim.
+        """
         loop = asyncio.get_running_loop()
         for step in settlements:
             step.until = min(step.until, loop.time() + self._lease_s)
@@ -271,7 +274,7 @@ class RedisClaims:
         self._send_again_later()
 
     def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
-        """As few scripts as may be for all steps of a kind, in their order."""
+        """Makes as few scripts as may be for all steps of a kind, in their order."""
         keys = [key for step in steps for key in step.keys]
         arguments = [argument for step in steps for argument in step.arguments]
         for start in range(0, len(keys), self._keys_a_script):
@@ -304,7 +307,7 @@ class RedisClaims:
         return list(await pipeline.execute(raise_on_error=False))
 
     def _forget(self, masters: Collection[str]) -> None:
-        """Servers that are no masters any more, once nothing waits for them."""
+        """Forgets servers that are no masters any more, once nothing waits for them."""
         self._gate.keep(masters)
         kept = [one for one in self._servers.values() if one.name in masters or one.waiting or one.running]
         self._servers = {one.name: one for one in kept}
@@ -316,7 +319,7 @@ def _command(name: str, script: str, call: _Call) -> Command:
 
 
 def _answer(steps: Sequence[_Step], letters: bytes) -> None:
-    """Each claim its letters; ``steps`` in the order of their scripts."""
+    """Gives each claim its letters; ``steps`` are in the order of their scripts."""
     at = 0
     for step in steps:
         until = at + len(step.keys) if step.kind == _CLAIM else at

@@ -1,4 +1,4 @@
-"""What the log says of requests that are answered 503: a line a minute and code, not one a request."""
+"""Logs the requests that are answered 503: a line a minute and code, not one a request."""
 
 from __future__ import annotations
 

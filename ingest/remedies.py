@@ -1,4 +1,4 @@
-"""What an operator does about each refusal: one table for the log, the page ``/received``, the API and the CLI."""
+"""The operator's remedy for each refusal: one table for the log, the page ``/received``, the API and the CLI."""
 
 from __future__ import annotations
 

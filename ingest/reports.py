@@ -1,4 +1,4 @@
-"""What is reported of each request: counts, and receipts for the audit."""
+"""Reports each request: counts, and receipts for the audit."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Reports:
         self._refusals = RefusalLog()
 
     def answered(self, provider: str, status: int, seconds: float) -> None:
-        """One request, whatever became of it."""
+        """Reports a request, whatever became of it."""
         self._metrics.answered(provider, status, seconds)
 
     def refused(self, provider: str, refused: Refused) -> None:
-        """A request of which nothing is named, as nothing in it is believed."""
+        """Reports a refused request. Its receipt names nothing of it, as nothing in it is believed."""
         self._metrics.refused(provider, refused.code)
         self._refusals.note(provider, refused)
         if refused.code == NOT_THERE:
@@ -62,8 +62,10 @@ class Reports:
             self._note(self._mode, _nothing(provider, refused.code, refused.status, self._clock.now()))
 
     def unread(self, refused: Refused) -> None:
-        """A request that was refused as HTTP. Those of one code share a receipt with their ``count``: anybody may make
-        as many as they like."""
+        """Reports a request that was refused as HTTP.
+
+        Those of one code share a receipt with their ``count``: anybody may make as many as they like.
+        """
         self._metrics.refused(UNKNOWN, refused.code)
         self._metrics.unread(UNKNOWN, refused.status)
         self._refusals.note(UNKNOWN, refused)
@@ -72,19 +74,19 @@ class Reports:
         self._unread[kind] = self._unread.get(kind, 0) + 1
 
     def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
-        """A request that was verified and held no event; ``is_there``: not because its provider knows nothing of it."""
+        """Reports a verified request without an event; ``is_there``: False where its provider knows nothing of it."""
         if not is_there:
             self._metrics.not_there(provider)
         self._note(mode, _nothing(provider, NOTHING if is_there else NOT_THERE, status, received_at))
 
     def left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
-        """Events of test mode, while no test traffic is taken. ``mode``: of the endpoint, whose receipts they are."""
+        """Reports events of test mode, while no test traffic is taken. ``mode``: of the endpoint, and its receipts."""
         for event in events:
             self._metrics.took(event.provider, TEST_TRAFFIC_OFF)
             self._note(mode, _receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
 
     def took(self, provider: str, taken: Taken, status: int) -> None:
-        """The events of a request that was verified."""
+        """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
         for taking in taken.takings:
             event, outcome = taking.event, taking.outcome

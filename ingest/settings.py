@@ -38,7 +38,7 @@ FieldName = Annotated[str, AfterValidator(_plain)]
 
 
 class PanSettings(BaseModel):
-    """What counts as card data. Names are compared without case, ``_`` and ``-``; ids are never masked."""
+    """Settings of what counts as card data. Names are compared without case, ``_`` and ``-``; ids are never masked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ ENDPOINT = re.compile(r"[a-z0-9]{1,32}(?:/(?!default$)[A-Za-z0-9_-]{1,64})?")
 
 
 class EndpointSettings(BaseModel):
-    """What the path of a webhook says about its traffic, before anything in it is believed."""
+    """Settings of a webhook's path, which hold before anything in a request is believed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Whether a request is its provider's: by its signature, by what the provider is asked, and by its delivery."""
+"""Verifies that a request is its provider's: by its signature, by what the provider is asked, and by its delivery."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ class Verifier:
     async def _view(
         self, pointing: PointingAdapter, wanted: Wanted, now: datetime, places: asyncio.Semaphore
     ) -> bytes | None:
-        """None for what isn't there and isn't new: its event is kept without, and the others of its request go on."""
+        """Returns None for what isn't there and isn't new: its event is kept without it.
+
+        The other events of the request go on.
+        """
         async with places:
             fetched = await self._fetch.fetch(wanted)
         if not fetched.is_there:
@@ -122,7 +125,7 @@ class Verifier:
         return fetched.body
 
     async def admit(self, adapter: Adapter, webhook: Request, endpoint: str | None, has_events: bool) -> None:
-        """The rest, once its events are read: it is within its provider's rate, and its delivery proves its body.
+        """Does the rest, once its events are read: it is within its provider's rate, and its delivery proves its body.
 
         Without an event it costs no rate: where nothing is signed (Mollie's classic webhooks), anybody sends such.
 
@@ -139,7 +142,7 @@ class Verifier:
             await self._check_delivery(weak, webhook, endpoint)
 
     async def _check_delivery(self, weak: WeaklySigningAdapter, webhook: Request, endpoint: str | None) -> None:
-        """Where a signature doesn't tell bodies apart, the provider's API does, or a delivery's first one counts.
+        """Checks a body that its signature doesn't tell from others: the API does, or a delivery's first one counts.
 
         What the API confirmed claims no delivery and asks for no claim: another body may have come first.
         """

@@ -164,7 +164,7 @@ class IdempotencyKey:
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; its refusals are problem details."""
+        """Answers one request; its refusals are problem details."""
         if scope["type"] != "http" or scope["method"] not in METHODS:
             await self._app(scope, receive, send)
             return
@@ -251,7 +251,7 @@ class _Held:
         self._run = run
 
     async def settle(self, answer: KeptAnswer) -> None:
-        """What can't be settled lapses by itself; the answer is true all the same, and is given."""
+        """Keeps the answer, or frees the key. What can't be settled lapses by itself; the answer is given anyway."""
         again = answer.status >= 500 or answer.status in NOT_KEPT_STATUSES
         try:
             if not self._run.began and not self._run.repeated:
@@ -270,7 +270,7 @@ class _Held:
             await self._store.lapse(self._request, self._owner)
 
     async def renew(self) -> None:
-        """Until cancelled, or until another run has the key."""
+        """Renews the lease until cancelled, or until another run has the key."""
         held = True
         while held:
             await asyncio.sleep(self._store.lease_s / RENEWALS_A_LEASE)

@@ -43,7 +43,6 @@ class Problem(PayhookError):
         super().__init__(f"{title}: {detail}")
 
     def headers(self, docs_url: str) -> dict[str, str]:
-        """What is sent beside the body."""
         headers = {"content-type": MEDIA_TYPE, "link": f'<{docs_url}>; rel="describedby"', "cache-control": "no-store"}
         if self.retry_after_s is not None:
             headers["retry-after"] = str(self.retry_after_s)

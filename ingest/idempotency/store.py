@@ -1,4 +1,4 @@
-"""What is known of an idempotency key: the claim protocol of webhooks, with an answer where a webhook has only "done".
+"""Keeps idempotency keys: the claim protocol of webhooks, with an answer where a webhook has only "done".
 
 The key's hash is claimed by one atomic operation; the owner runs the application and confirms with the answer.
 """
@@ -46,7 +46,7 @@ class RequestKey:
 
 @dataclass(slots=True)
 class Run:
-    """What the application finds at ``scope["state"]["idempotency"]`` (Starlette: ``request.state.idempotency``).
+    """The run as the application finds it at ``scope["state"]["idempotency"]`` (``request.state.idempotency``).
 
     ``request_id`` is what makes the application's own work idempotent. ``repeated``: an earlier run of the same
     request may have done some of it already, because its owner died or the store couldn't be asked.
@@ -89,7 +89,7 @@ class KeptAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim found. ``answer`` comes with `ClaimState.DUPLICATE`, and only then.
+    """The result of a claim. ``answer`` comes with `ClaimState.DUPLICATE`, and only then.
 
     Unlike with webhooks, another fingerprint is a conflict while the first request is pending too, even when its owner
     is dead: an unconfirmed request may have done its work, and the key stands for that one.
