@@ -108,12 +108,12 @@ def listening(host: str, port: int) -> socket.socket:
 
     :raises OSError: the address is taken, or isn't this machine's
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    opened = socket.socket(found[0], socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    opened.bind(found[4])
-    opened.listen(BACKLOG)
-    return opened
+    address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(address[0], socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(address[4])
+    listener.listen(BACKLOG)
+    return listener
 
 
 class Workers:

@@ -46,13 +46,13 @@ class BodyReader:
         assert task is not None
         return self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
 
-    async def read(self, receive: Receive, held: Held) -> bytes:
-        """The bytes exactly as sent, counted in ``held`` as they arrive, before they are kept.
+    async def read(self, receive: Receive, request: Held) -> bytes:
+        """The bytes exactly as sent, counted in ``request`` as they arrive, before they are kept.
 
         :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
         """
-        body = await self._deadline.hold(_read(receive, self._bytes_max, held))
-        held.arrived()
+        body = await self._deadline.hold(_read(receive, self._bytes_max, request))
+        request.arrived()
         return body
 
 
@@ -121,7 +121,7 @@ def _is_of_type(wanted: str, value: bytes) -> bool:
     return media_type == wanted.encode() and parameters.get(b"charset", b"utf-8").lower() in CHARSETS
 
 
-async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:
+async def _read(receive: Receive, bytes_max: int, request: Held) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -132,7 +132,7 @@ async def _read(receive: Receive, bytes_max: int, held: Held) -> bytes:
         size += len(part)
         if size > bytes_max:
             raise Refused("too_large", bytes_max=bytes_max)
-        held.hold(len(part))
+        request.hold(len(part))
         parts.append(part)
         if not message.get("more_body", False):
             return part if len(parts) == 1 else b"".join(parts)

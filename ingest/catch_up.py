@@ -146,7 +146,7 @@ class CatchUp:
         if source.adapter.newest_first:
             missing.reverse()
         fetched = await self._take_all(source, list(_in_order(missing)))
-        count.known += sum(len(one.events) for one in missing) - len(fetched)
+        count.known += sum(len(group.events) for group in missing) - len(fetched)
         return CaughtUp(span, count.listed, count.known, count.passed_over, tuple(fetched))
 
     async def _bodies(self, source: Source, span: Span) -> AsyncIterator[bytes]:
@@ -222,15 +222,15 @@ class CatchUp:
         :raises ListUnavailable: it isn't with Kafka
         """
         try:
-            taken = await self._take([event], self._clock.now(), None)
+            result = await self._take([event], self._clock.now(), None)
         except Refused as refused:
             raise ListUnavailable(source.name, f"nothing can be published now ({refused.code})") from None
-        if taken.failed:
+        if result.failed:
             raise ListUnavailable(source.name, "Kafka didn't acknowledge an event")
-        if taken.in_flight:
+        if result.in_flight:
             raise ListUnavailable(source.name, "another request holds an event")
-        self._reports.took(source.adapter.name, taken, ACCEPTED)
-        return not taken.replayed
+        self._reports.took(source.adapter.name, result, ACCEPTED)
+        return not result.replayed
 
 
 def spans(since: datetime, until: datetime) -> Iterator[Span]:

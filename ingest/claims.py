@@ -158,16 +158,16 @@ class RedisGate:
         raise ClaimsUnavailable(problem)
 
     def _breaker(self, server: str) -> pybreaker.CircuitBreaker:
-        found = self._breakers.get(server)
-        if found is None:
-            found = pybreaker.CircuitBreaker(
+        breaker = self._breakers.get(server)
+        if breaker is None:
+            breaker = pybreaker.CircuitBreaker(
                 fail_max=self._failures_max,
                 reset_timeout=self._reset_s,
                 name=f"Redis at {server}" if server else "Redis",
                 listeners=[BreakerLog()],
             )
-            self._breakers[server] = found
-        return found
+            self._breakers[server] = breaker
+        return breaker
 
 
 def described(failed: BaseException) -> str:

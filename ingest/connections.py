@@ -36,9 +36,9 @@ class Connections:
         """Gives a new connection a place, in which it waits for its client; False: none is to be had."""
         if self._count >= self._connections_max and not self._one_makes_way():
             return False
-        held = self._sources.setdefault(source, _Source())
-        held.count += 1
-        held.waiting[connection] = now
+        sender = self._sources.setdefault(source, _Source())
+        sender.count += 1
+        sender.waiting[connection] = now
         self._count += 1
         return True
 
@@ -47,21 +47,21 @@ class Connections:
 
         A connection without a place is passed over; one that waits already keeps its time.
         """
-        held = self._sources.get(source)
-        if held is None:
+        sender = self._sources.get(source)
+        if sender is None:
             return
         if since is None:
-            held.waiting.pop(connection, None)
+            sender.waiting.pop(connection, None)
         else:
-            held.waiting.setdefault(connection, since)
+            sender.waiting.setdefault(connection, since)
 
     def release(self, connection: Connection, source: str) -> None:
         """Takes back the place of a connection that has one."""
-        held = self._sources[source]
-        held.waiting.pop(connection, None)
-        held.count -= 1
+        sender = self._sources[source]
+        sender.waiting.pop(connection, None)
+        sender.count -= 1
         self._count -= 1
-        if not held.count:
+        if not sender.count:
             del self._sources[source]
 
     def most(self) -> tuple[str, int]:
@@ -70,12 +70,12 @@ class Connections:
         return source, self._sources[source].count if source in self._sources else 0
 
     def _one_makes_way(self) -> bool:
-        held = max(
+        busiest = max(
             (source for source in self._sources.values() if source.waiting),
             key=lambda source: (source.count, -next(iter(source.waiting.values()))),
             default=None,
         )
-        if held is None:
+        if busiest is None:
             return False
-        next(iter(held.waiting)).make_way()
+        next(iter(busiest.waiting)).make_way()
         return True

@@ -119,8 +119,8 @@ class SecretFiles:
     def endpoints_with_credentials(self, provider: str) -> list[str | None]:
         """The endpoints of a provider that have credentials of its API, None for its own."""
         head = api_file(provider, None)
-        found = [name.partition(".") for name in sorted(_names(self._folder)) if name.partition(".")[0] == head]
-        return [endpoint if dot else None for _, dot, endpoint in found if not dot or ENDPOINT.fullmatch(endpoint)]
+        names = [name.partition(".") for name in sorted(_names(self._folder)) if name.partition(".")[0] == head]
+        return [endpoint if dot else None for _, dot, endpoint in names if not dot or ENDPOINT.fullmatch(endpoint)]
 
     def without_credentials(self, provider: str) -> list[str]:
         """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
@@ -138,10 +138,10 @@ class SecretFiles:
             provider = name.partition(".")[0]
             for secret in self._secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
-            asked = adapters.get(provider.removesuffix(API))
-            if provider.endswith(API) and isinstance(asked, WeaklySigningAdapter | PointingAdapter | ListingAdapter):
+            adapter = adapters.get(provider.removesuffix(API))
+            if provider.endswith(API) and isinstance(adapter, WeaklySigningAdapter | PointingAdapter | ListingAdapter):
                 for credential in self._secrets(name):
-                    asked.check_credential(credential)
+                    adapter.check_credential(credential)
 
     def _looked(self, provider: str) -> _Look:
         now = self._clock.monotonic()
@@ -151,7 +151,10 @@ class SecretFiles:
         return look
 
     def _look_at_all(self, provider: str, now: float) -> _Look:
-        names = {secret_file(f"{provider}/{one}" if one else provider) for one in self._contexts.endpoints(provider)}
+        names = {
+            secret_file(f"{provider}/{endpoint}" if endpoint else provider)
+            for endpoint in self._contexts.endpoints(provider)
+        }
         names.update(name for name in _names(self._folder) if _is_of(provider, name))
         secrets: dict[str, tuple[str, ...]] = {}
         problems: dict[str, str] = {}
@@ -172,7 +175,7 @@ class SecretFiles:
         shared: dict[str, str] = {}
         for by_name in holders.values():
             for name, traffic in by_name.items():
-                other = next((one for one in by_name if by_name[one] != traffic), None)
+                other = next((candidate for candidate in by_name if by_name[candidate] != traffic), None)
                 if other is not None:
                     shared.setdefault(name, other)
         return shared
@@ -250,7 +253,7 @@ class Contexts:
         self._known_only = settings.known_endpoints_only
         self._test_traffic = settings.test_traffic
         self._default = Context(settings.mode)
-        self._listed = {_path(name): _context(one, settings.mode) for name, one in settings.endpoints.items()}
+        self._listed = {_path(name): _context(endpoint, settings.mode) for name, endpoint in settings.endpoints.items()}
 
     def endpoints(self, provider: str) -> list[str]:
         """The names of a provider's endpoints, "" for its own; others may be posted to, unless only known ones may."""

@@ -263,11 +263,11 @@ class HttpFetch:
         return url
 
     def _known(self, key: _Key, kept_s: float) -> Fetched | None:
-        found = self._kept.get(key) if kept_s > 0 else None
-        if found is None or self._clock.monotonic() - found[0] >= kept_s:
+        kept = self._kept.get(key) if kept_s > 0 else None
+        if kept is None or self._clock.monotonic() - kept[0] >= kept_s:
             return None
         self._kept.move_to_end(key)
-        return found[1]
+        return kept[1]
 
     def _keep(self, key: _Key, fetched: Fetched, asked_at: float) -> None:
         self._kept[key] = (asked_at, fetched)
@@ -277,10 +277,10 @@ class HttpFetch:
 
     def _flight(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
         """The fetch to wait for: one that is there, or a new one behind it."""
-        there = self._flights.get(key)
-        if there is not None and there.task is not None and (wanted.kept_s > 0 or not there.asking):
-            return there.task
-        flight = self._flights[key] = _Flight(key, there)
+        earlier = self._flights.get(key)
+        if earlier is not None and earlier.task is not None and (wanted.kept_s > 0 or not earlier.asking):
+            return earlier.task
+        flight = self._flights[key] = _Flight(key, earlier)
         flight.task = asyncio.create_task(self._run(flight, url, wanted))
         flight.task.add_done_callback(lambda _: self._landed(flight))
         return flight.task
@@ -355,9 +355,9 @@ class HttpFetch:
 
     def _breaker(self, url: httpx2.URL) -> pybreaker.CircuitBreaker:
         host = _host(url)
-        found = self._breakers.get(host)
-        if found is None:
-            found = self._breakers[host] = pybreaker.CircuitBreaker(
+        breaker = self._breakers.get(host)
+        if breaker is None:
+            breaker = self._breakers[host] = pybreaker.CircuitBreaker(
                 fail_max=self._limits.failures_max,
                 reset_timeout=self._limits.reset_s,
                 exclude=[FetchFailed, CredentialsRefused],
@@ -368,4 +368,4 @@ class HttpFetch:
             while len(self._breakers) > self._limits.hosts_max:
                 self._breakers.popitem(last=False)
         self._breakers.move_to_end(host)
-        return found
+        return breaker

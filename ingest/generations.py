@@ -103,12 +103,16 @@ class RedisGenerations:
         :raises RedisError, RedisClusterException, OSError: one can't be read
         """
         first = await self._announced(mode, 0)
-        known = self._announced_last.get(mode, ())
-        count = max((one.shard.count for one in first), default=max((part.count for part in known), default=1))
+        last_known = self._announced_last.get(mode, ())
+        count = max(
+            (announcement.shard.count for announcement in first),
+            default=max((part.count for part in last_known), default=1),
+        )
         parts = [Shard(number, count) for number in range(count)]
-        found = [first, *[await self._announced(mode, part.number) for part in parts[1:]]]
+        announcements = [first, *[await self._announced(mode, part.number) for part in parts[1:]]]
         return {
-            part: [one for one in announced if one.shard == part] for part, announced in zip(parts, found, strict=True)
+            part: [announcement for announcement in announced if announcement.shard == part]
+            for part, announced in zip(parts, announcements, strict=True)
         }
 
     async def _announced(self, mode: Mode, number: int) -> list[Announced]:
@@ -129,9 +133,15 @@ class RedisGenerations:
 
     def _take(self, mode: Mode, by_part: Mapping[Shard, Sequence[Announced]]) -> None:
         # Of a part's copies, which differ for a moment, the one of its highest generation.
-        now = {part: max(found, key=lambda one: one.generation) for part, found in by_part.items() if found}
-        self._remember(mode, by_part, now)
-        problems = {part: problem for part, found in by_part.items() if (problem := _problem_of(found)) is not None}
+        newest = {
+            part: max(announced, key=lambda announcement: announcement.generation)
+            for part, announced in by_part.items()
+            if announced
+        }
+        self._remember(mode, by_part, newest)
+        problems = {
+            part: problem for part, announced in by_part.items() if (problem := _problem_of(announced)) is not None
+        }
         if len(problems) == len(by_part):
             self._defer(mode, next(iter(problems.values())))
             return
@@ -146,9 +156,9 @@ class RedisGenerations:
 
     def _remember(self, mode: Mode, parts: Collection[Shard], now: Mapping[Shard, Announced]) -> None:
         """A silent processor's last announcement holds, for as long as there is one of its number among as many."""
-        self._seen[mode] = max([self._seen.get(mode, 0), *(one.generation for one in now.values())])
+        self._seen[mode] = max([self._seen.get(mode, 0), *(announcement.generation for announcement in now.values())])
         before = self._announced_last.get(mode, {})
-        kept = {part: one for part, one in before.items() if part in parts}
+        kept = {part: announcement for part, announcement in before.items() if part in parts}
         self._announced_last[mode] = {**kept, **now}
         if self._announced_last[mode] != before and (refused := self._mismatch(mode)) is not None:
             log.error("%s events are answered 503: %s", mode, refused)
@@ -165,6 +175,6 @@ def _problem_of(announced: Sequence[Announced]) -> str | None:
     """Why what a processor decides isn't claimed."""
     if not announced:
         return "no processor announces a generation"
-    if any(one.refused for one in announced):
+    if any(announcement.refused for announcement in announced):
         return "the processor refuses to go on; `payhook status` says why"
     return None

@@ -96,30 +96,30 @@ class Load:
             mine[0].make_way()
         if self.requests >= self._requests_max and not self._one_makes_way(None):
             raise Refused("overloaded", limit=f"{self._requests_max} requests")
-        held = Held(self, source, now, give_up)
-        self._unfinished.setdefault(source, []).append(held)
+        request = Held(self, source, now, give_up)
+        self._unfinished.setdefault(source, []).append(request)
         self.requests += 1
-        return held
+        return request
 
-    def hold(self, size: int, held: Held) -> None:
+    def hold(self, size: int, request: Held) -> None:
         """
         :raises Refused: 503, and nothing was counted
         """
         while self.bytes + size > self._bytes_max:
-            if not self._one_makes_way(held):
+            if not self._one_makes_way(request):
                 raise Refused("overloaded", limit=f"{self._bytes_max} bytes")
         self.bytes += size
 
-    def finished(self, held: Held) -> None:
+    def finished(self, request: Held) -> None:
         """Its body is whole, or given up."""
-        mine = self._unfinished[held.source]
-        mine.remove(held)
+        mine = self._unfinished[request.source]
+        mine.remove(request)
         if not mine:
-            del self._unfinished[held.source]
+            del self._unfinished[request.source]
 
     def _one_makes_way(self, for_whom: Held | None) -> bool:
         """Ends the oldest request, but ``for_whom``, of the source that has most; False where there is none."""
-        others = [one for one in max(self._unfinished.values(), key=len, default=[]) if one is not for_whom]
+        others = [request for request in max(self._unfinished.values(), key=len, default=[]) if request is not for_whom]
         if others:
             others[0].make_way()
         return bool(others)

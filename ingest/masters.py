@@ -85,18 +85,18 @@ class Masters:
         return [command.result for command in sent]
 
     async def _follow(self, sent: Sequence[PipelineCommand]) -> None:
-        again: dict[tuple[str, int], list[PipelineCommand]] = {}
+        moved: dict[tuple[str, int], list[PipelineCommand]] = {}
         for command in sent:
             if isinstance(command.result, AskError):
-                to = again.setdefault((command.result.host, command.result.port), [])
+                to = moved.setdefault((command.result.host, command.result.port), [])
                 if isinstance(command.result, MovedError):
                     await self._cluster.nodes_manager.move_slot(command.result)
                 else:
                     # It holds for the next command of its connection: a slot is on its way there.
                     to.append(PipelineCommand(0, "ASKING"))
                 to.append(command)
-        for (host, port), commands in again.items():
-            there = self._cluster.get_node(host, port)
-            if there is None:
+        for (host, port), commands in moved.items():
+            node = self._cluster.get_node(host, port)
+            if node is None:
                 raise SlotNotCoveredError(f"slots moved to {host}:{port}, which isn't known yet")
-            await there.execute_pipeline(commands)
+            await node.execute_pipeline(commands)

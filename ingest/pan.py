@@ -100,8 +100,8 @@ class CardMasker:
             return event
         if event.poison is not None:
             return self._masked_poison(event, adapter)
-        named = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _masked_type(event)
-        return self._masked_body(event, named, adapter) if self.may_hold(event.body) else named
+        retyped = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _masked_type(event)
+        return self._masked_body(event, retyped, adapter) if self.may_hold(event.body) else retyped
 
     def may_hold(self, body: bytes) -> bool:
         """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
@@ -123,20 +123,20 @@ class CardMasker:
         mask = BodyMask(self._kinds, ids, frozenset(spared), envelopes)
         return mask.masked(event.body), mask
 
-    def _masked_body(self, event: Event, named: Event, adapter: Adapter) -> Event:
-        """Masks the body. ``named`` is the event with its type masked."""
+    def _masked_body(self, event: Event, retyped: Event, adapter: Adapter) -> Event:
+        """Masks the body. ``retyped`` is the event with its type masked."""
         spared = _identities(event)
         body, mask = self._mask(event, adapter, spared)
         if body == event.body:
-            return named
+            return retyped
         fact = _fact(adapter, event.body, event.event_type)
-        if _fact(adapter, body, named.event_type) != fact:
-            texts = self._money_texts(named, adapter, fact, spared, list(dict.fromkeys(mask.found)))
+        if _fact(adapter, body, retyped.event_type) != fact:
+            texts = self._money_texts(retyped, adapter, fact, spared, list(dict.fromkeys(mask.found)))
             if texts is None:
                 problem = "card numbers in it were masked, and its money would be another without them"
                 return _poison_of(event, body, problem, self._original(event, mask))
             body, mask = self._mask(event, adapter, spared | texts)
-        return named if body == event.body else self._with_body(named, body, adapter, mask)
+        return retyped if body == event.body else self._with_body(retyped, body, adapter, mask)
 
     def _money_texts(
         self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
@@ -150,9 +150,9 @@ class CardMasker:
             body, _ = self._mask(event, adapter, spared | texts)
             return _fact(adapter, body, event.event_type) == fact
 
-        own = _written(fact).intersection(found) if isinstance(fact, MoneyFact) else set()
-        if own and stays(own):
-            return own
+        fact_texts = _written(fact).intersection(found) if isinstance(fact, MoneyFact) else set()
+        if fact_texts and stays(fact_texts):
+            return fact_texts
         if len(found) * len(event.body) > HALVED_BYTES_MAX:
             return None
         kept, halves = set(found), [found]
@@ -177,12 +177,12 @@ class CardMasker:
         original = self._original(event, mask)
         try:
             content = adapter.content_sha256(body, event.content_version)
-            named = self._renamed(event, body, adapter, mask)
+            renamed = self._renamed(event, body, adapter, mask)
         except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
             problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
             return _poison_of(event, body, problem, original)
         return replace(
-            named,
+            renamed,
             body=body,
             content_sha256=content,
             original_sha256=original,

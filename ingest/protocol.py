@@ -62,15 +62,15 @@ class Taken:
 
     @property
     def failed(self) -> bool:
-        return any(taking.flag is not None and not taking.published for taking in self.takings)
+        return any(claim.flag is not None and not claim.published for claim in self.takings)
 
     @property
     def in_flight(self) -> bool:
-        return any(taking.state is ClaimState.IN_FLIGHT for taking in self.takings)
+        return any(claim.state is ClaimState.IN_FLIGHT for claim in self.takings)
 
     @property
     def replayed(self) -> bool:
-        return all(taking.state is ClaimState.DUPLICATE for taking in self.takings)
+        return all(claim.state is ClaimState.DUPLICATE for claim in self.takings)
 
 
 class Protocol:
@@ -104,16 +104,16 @@ class Protocol:
         """
         for mode in {event.mode for event in events}:
             self._generations.check(mode)
-        takings = distinct(events)
+        claims = distinct(events)
         owner = self._owner()
         wait = Deadline(self._clock, self._in_flight_wait_s)
-        open_takings = takings
+        open_claims = claims
         while True:
-            await self._claim(open_takings, owner)
-            await self._publish(open_takings, owner, received_at, traceparent)
-            open_takings = [taking for taking in open_takings if taking.state is ClaimState.IN_FLIGHT]
-            if not open_takings or wait.passed:
-                return Taken(takings)
+            await self._claim(open_claims, owner)
+            await self._publish(open_claims, owner, received_at, traceparent)
+            open_claims = [claim for claim in open_claims if claim.state is ClaimState.IN_FLIGHT]
+            if not open_claims or wait.passed:
+                return Taken(claims)
             await asyncio.sleep(min(ASK_AGAIN_S, wait.remaining_s))
 
     async def is_first_body(self, provider: str, delivery_id: str, body_sha256: str) -> bool:
@@ -131,20 +131,20 @@ class Protocol:
     def _owner(self) -> bytes:
         return self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
 
-    async def _claim(self, takings: Sequence[Taking], owner: bytes) -> None:
+    async def _claim(self, claims: Sequence[Taking], owner: bytes) -> None:
         """Claims all in one round trip; a key's second content within the request follows the answer to its first."""
-        asked = [taking for taking in takings if taking.beside is None]
-        for taking in asked:
-            taking.key = self._key(taking.event)
-        states = iter(await self._states([taking.key for taking in asked if taking.key is not None], owner))
-        for taking in asked:
-            taking.state = None if taking.key is None else next(states)
-            taking.flag = Dedupe.DEFERRED if taking.state is None else _FLAGS.get(taking.state)
-        for taking in takings:
-            if taking.beside is not None:
-                in_flight = taking.beside.state is ClaimState.IN_FLIGHT
-                taking.state = ClaimState.IN_FLIGHT if in_flight else ClaimState.CONFLICT
-                taking.flag = None if in_flight else Dedupe.CONFLICT
+        asked = [claim for claim in claims if claim.beside is None]
+        for claim in asked:
+            claim.key = self._key(claim.event)
+        states = iter(await self._states([claim.key for claim in asked if claim.key is not None], owner))
+        for claim in asked:
+            claim.state = None if claim.key is None else next(states)
+            claim.flag = Dedupe.DEFERRED if claim.state is None else _FLAGS.get(claim.state)
+        for claim in claims:
+            if claim.beside is not None:
+                in_flight = claim.beside.state is ClaimState.IN_FLIGHT
+                claim.state = ClaimState.IN_FLIGHT if in_flight else ClaimState.CONFLICT
+                claim.flag = None if in_flight else Dedupe.CONFLICT
 
     def _key(self, event: Event) -> ClaimKey | None:
         generation = self._generations.of(event.mode, event.entity_key)
@@ -167,30 +167,30 @@ class Protocol:
             self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
 
     async def _publish(
-        self, takings: Sequence[Taking], owner: bytes, received_at: datetime, traceparent: str | None
+        self, claims: Sequence[Taking], owner: bytes, received_at: datetime, traceparent: str | None
     ) -> None:
-        flagged = [(taking, taking.flag) for taking in takings if taking.flag is not None]
+        flagged = [(claim, claim.flag) for claim in claims if claim.flag is not None]
         if not flagged:
             return
         records = [
             (
-                topics_of(taking.event.mode).events,
-                taking.event.entity_key.encode(),
-                taking.event.body,
-                to_headers(taking.event, received_at, flag, traceparent),
+                topics_of(claim.event.mode).events,
+                claim.event.entity_key.encode(),
+                claim.event.body,
+                to_headers(claim.event, received_at, flag, traceparent),
             )
-            for taking, flag in flagged
+            for claim, flag in flagged
         ]
         began = self._clock.monotonic()
         publishing = [self._publisher.publish(*record) for record in records]
         acknowledged = [await publishing[0]] if len(publishing) == 1 else await asyncio.gather(*publishing)
         self._metrics.publish_seconds.observe(self._clock.monotonic() - began)
-        for (taking, _), published in zip(flagged, acknowledged, strict=True):
-            taking.published = published
+        for (claim, _), published in zip(flagged, acknowledged, strict=True):
+            claim.published = published
         crash_point("ingest.between_publish_and_confirm")
-        self._settle([taking for taking, _ in flagged], owner)
+        self._settle([claim for claim, _ in flagged], owner)
 
-    def _settle(self, takings: Sequence[Taking], owner: bytes) -> None:
+    def _settle(self, claims: Sequence[Taking], owner: bytes) -> None:
         """Confirms what Kafka acknowledged, and gives back the rest; the answer doesn't wait for it.
 
         A deferred event is settled too: where the time-out hid a claim that was made, it ends here. What can't be
@@ -198,9 +198,9 @@ class Protocol:
         """
         published: list[ClaimKey] = []
         given_up: list[ClaimKey] = []
-        for taking in takings:
-            if taking.key is not None and taking.flag is not Dedupe.CONFLICT:
-                (published if taking.published else given_up).append(taking.key)
+        for claim in claims:
+            if claim.key is not None and claim.flag is not Dedupe.CONFLICT:
+                (published if claim.published else given_up).append(claim.key)
         self._claims.settle(published, given_up, owner)
 
 
@@ -208,14 +208,14 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
     """Makes one claim of all copies of an event within a request; other content of its key stands beside the first."""
     if len(events) == 1:
         return [Taking(events[0])]
-    takings: dict[tuple[str, str], Taking] = {}
+    claims: dict[tuple[str, str], Taking] = {}
     firsts: dict[str, Taking] = {}
     for event in events:
         same = (event.event_key, event.content_sha256)
-        if same not in takings:
-            taking = takings[same] = Taking(event, firsts.get(event.event_key))
-            firsts.setdefault(event.event_key, taking)
-    return list(takings.values())
+        if same not in claims:
+            claim = claims[same] = Taking(event, firsts.get(event.event_key))
+            firsts.setdefault(event.event_key, claim)
+    return list(claims.values())
 
 
 Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[Taken]]
@@ -231,9 +231,9 @@ def traced(take: Take, tracing: Tracing | None) -> Take:
         span = tracing.receive(events[0].provider, traceparent, received_at)
         outcome = "failed"
         try:
-            taken = await take(events, received_at, span.traceparent)
-            outcome = ",".join(sorted({taking.outcome for taking in taken.takings}))
-            return taken
+            result = await take(events, received_at, span.traceparent)
+            outcome = ",".join(sorted({claim.outcome for claim in result.takings}))
+            return result
         finally:
             key = without_card_numbers(events[0].event_key)
             span.end({"payhook.event_key": key, "payhook.events": len(events), "payhook.outcome": outcome})

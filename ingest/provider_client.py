@@ -137,8 +137,8 @@ class ProviderClient:
         if content:
             headers["content-type"] = "application/json"
         if token_url is None:
-            own = {"authorization": f"Bearer {bearer}"} if bearer else {}
-            return await self._send(method, url, headers | own, content)
+            authorization = {"authorization": f"Bearer {bearer}"} if bearer else {}
+            return await self._send(method, url, headers | authorization, content)
         for _ in range(2):
             token = await self._token(token_url, bearer)
             if token is None:

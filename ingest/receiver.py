@@ -78,13 +78,13 @@ class Receiver:
         context = self._reader.context(provider, endpoint)
         if scope["method"] != "POST":
             raise Refused("wrong_method", allow="POST")
-        held = self._bodies.begin(scope, adapter.media_type)
+        request = self._bodies.begin(scope, adapter.media_type)
         try:
-            body = await self._bodies.read(receive, held)
+            body = await self._bodies.read(receive, request)
             webhook = Webhook(body, scope["headers"], endpoint or DEFAULT_ENDPOINT, mode=context.mode)
             return await self._taken(adapter, webhook, endpoint, context)
         finally:
-            held.end()
+            request.end()
 
     async def _taken(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
@@ -119,16 +119,16 @@ class Receiver:
         except (SecretsMissing, SecretsShared, SettingError, CredentialsRefused) as wrong:
             raise Refused("not_configured", provider=adapter.name, cause=str(wrong)) from None
 
-    def _answer(self, adapter: Adapter, taken: Taken) -> tuple[Answer, Extra]:
+    def _answer(self, adapter: Adapter, result: Taken) -> tuple[Answer, Extra]:
         accepted = adapter.accepted()
-        failed, in_flight_still = taken.failed, taken.in_flight
+        failed, in_flight_still = result.failed, result.in_flight
         status = 503 if failed else 409 if in_flight_still else accepted.status
-        self._reports.took(adapter.name, taken, status)
+        self._reports.took(adapter.name, result, status)
         if failed:
             raise Refused("not_published")
         if in_flight_still:
             raise Refused("in_flight")
-        return accepted, REPLAYED if taken.replayed else NO_EXTRA
+        return accepted, REPLAYED if result.replayed else NO_EXTRA
 
 
 def _named(path: str) -> tuple[str, str | None]:

@@ -160,8 +160,11 @@ class RedisClaims:
         if self._masters is None:
             letters = await self._ask("", names, arguments)
         else:
-            of = self._masters.of
-            asked = (self._ask(of(name), [name], [one]) for name, one in zip(names, arguments, strict=True))
+            find_master = self._masters.of
+            asked = (
+                self._ask(find_master(name), [name], [argument])
+                for name, argument in zip(names, arguments, strict=True)
+            )
             letters = b"".join(await asyncio.gather(*asked))
         return [_STATES[letter] for letter in letters]
 
@@ -183,8 +186,8 @@ class RedisClaims:
         for step in last:
             step.until = 0.0
         self._settle(last)
-        while busy := [one for one in self._servers.values() if one.waiting or one.running]:
-            running = [task for one in busy for task in one.running]
+        while busy := [server for server in self._servers.values() if server.waiting or server.running]:
+            running = [task for server in busy for task in server.running]
             await (asyncio.wait(running) if running else asyncio.sleep(0))
         if self._masters is not None:
             self._masters.close()
@@ -309,8 +312,10 @@ class RedisClaims:
     def _forget(self, masters: Collection[str]) -> None:
         """Forgets servers that are no masters any more, once nothing waits for them."""
         self._gate.keep(masters)
-        kept = [one for one in self._servers.values() if one.name in masters or one.waiting or one.running]
-        self._servers = {one.name: one for one in kept}
+        kept = [
+            server for server in self._servers.values() if server.name in masters or server.waiting or server.running
+        ]
+        self._servers = {server.name: server for server in kept}
 
 
 def _command(name: str, script: str, call: _Call) -> Command:
@@ -332,8 +337,8 @@ def _fail(steps: Sequence[_Step], failed: Exception) -> None:
     for step in steps:
         if step.answer is not None and not step.answer.done():
             # One of its own for each: an exception that is raised in many places gathers all their traces.
-            own = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
-            step.answer.set_exception(own)
+            error = ClaimsUnavailable(failed.problem) if isinstance(failed, ClaimsUnavailable) else failed
+            step.answer.set_exception(error)
 
 
 KEYS_AT_ONCE = 1_000

@@ -85,11 +85,11 @@ class Reports:
             self._metrics.took(event.provider, TEST_TRAFFIC_OFF)
             self._note(mode, _receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
 
-    def took(self, provider: str, taken: Taken, status: int) -> None:
+    def took(self, provider: str, result: Taken, status: int) -> None:
         """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
-        for taking in taken.takings:
-            event, outcome = taking.event, taking.outcome
+        for claim in result.takings:
+            event, outcome = claim.event, claim.outcome
             self._metrics.took(provider, outcome)
             self._note(event.mode, _receipt(event, outcome, status, at))
 

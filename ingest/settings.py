@@ -141,7 +141,10 @@ class IngestSettings(BaseModel):
 
     @model_validator(mode="after")
     def _test_traffic_has_a_place(self) -> Self:
-        named = {"mode": self.mode, **{f"endpoints.{name}.mode": one.mode for name, one in self.endpoints.items()}}
+        named = {
+            "mode": self.mode,
+            **{f"endpoints.{name}.mode": endpoint.mode for name, endpoint in self.endpoints.items()},
+        }
         for setting, mode in named.items():
             if mode == "test" and not self.test_traffic:
                 raise ValueError(f"{setting} is test, and all of it would be refused: set test_traffic too")

@@ -53,9 +53,11 @@ class Verifier:
         rates: RateLimits,
         metrics: IngestMetrics,
     ) -> None:
-        self._fetching = {name: one for name, one in adapters.items() if isinstance(one, FetchingAdapter)}
-        self._weakly_signing = {name: one for name, one in adapters.items() if isinstance(one, WeaklySigningAdapter)}
-        self._pointing = {name: one for name, one in adapters.items() if isinstance(one, PointingAdapter)}
+        self._fetching = {name: adapter for name, adapter in adapters.items() if isinstance(adapter, FetchingAdapter)}
+        self._weakly_signing = {
+            name: adapter for name, adapter in adapters.items() if isinstance(adapter, WeaklySigningAdapter)
+        }
+        self._pointing = {name: adapter for name, adapter in adapters.items() if isinstance(adapter, PointingAdapter)}
         self._secrets = secrets
         self._fetch = fetch
         self._protocol = protocol
@@ -88,9 +90,9 @@ class Verifier:
         credentials = () if pointing is None else self._secrets.credentials(provider, endpoint)
         if pointing is None or not credentials:
             return webhook
-        wanted = {one.url: one for one in pointing.points_to(webhook, credentials)}
+        wanted = {question.url: question for question in pointing.points_to(webhook, credentials)}
         places = asyncio.Semaphore(VIEWS_AT_ONCE)
-        asking = (self._view(pointing, one, now, places) for one in wanted.values())
+        asking = (self._view(pointing, question, now, places) for question in wanted.values())
         try:
             async with asyncio.timeout(VIEWS_S):
                 answers = await asyncio.gather(*asking, return_exceptions=True)
