@@ -1,4 +1,4 @@
-"""Masks the card data of one body: in each text of JSON, a form or XML, or as one text if it is none of these.
+"""Masks the card data of one body: in each text of JSON, a form or XML, else as one text.
 
 The length stays, JSON stays JSON, XML stays XML, a form stays a form.
 """

@@ -44,7 +44,7 @@ TURN_S = 5.0
 
 
 def places(settings: Settings) -> Places:
-    """What is looked at: every stream of the traffic that is taken, and what they rest on."""
+    """Collects what is watched: every stream of the traffic that is taken, and what they rest on."""
     layout, statuses = settings.layout, status_files(settings)
     return Places(
         ready_url=ready_url(settings),
@@ -66,7 +66,7 @@ def places(settings: Settings) -> Places:
 
 
 def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
-    """What a notice says of causes and amounts comes from the lists of dead events and from the ledgers."""
+    """Describes causes and amounts in notices from the lists of dead events and from the ledgers."""
     layout = settings.layout
     indexes = {name: open_dead_letter_index(layout.stream(name), settings, clock) for name in stream_names(settings)}
 
@@ -81,7 +81,7 @@ def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
 
 
 def _disks(settings: Settings) -> dict[str, Path]:
-    """Folders on this machine that payhook writes to; one that lies within another is that one's."""
+    """Lists the folders on this machine that payhook writes to; one that lies within another is left out."""
     lake, backup = settings.layout.lake, settings.backup.folder
     found = {"data folder": settings.data_dir}
     if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):
@@ -117,7 +117,7 @@ def turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
-    """Look after look until ``stop`` is set."""
+    """Watches until ``stop`` is set."""
     clock, alerts = SystemClock(), settings.alerts
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:

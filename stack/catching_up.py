@@ -88,16 +88,16 @@ def why_nothing(settings: Settings, provider: str | None) -> str:
 
 
 class Places(Protocol):
-    """What a source's catch-up reads and writes."""
+    """Reads and writes for the catch-up of a source."""
 
     @property
     def catch_ups(self) -> CatchUps: ...
 
     def first_received_at(self, provider: str) -> datetime | None:
-        """When the first event of the provider came, that the journal has."""
+        """Returns when the first event of the provider came that the journal has."""
 
     def list_again(self) -> ListAgain | None:
-        """What is to be listed again, since its loss was accepted."""
+        """Reads what is to be listed again, since its loss was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class LedgerPlaces:
 
 
 def unlisted(settings: Settings) -> dict[str, str]:
-    """Providers that webhooks are taken from and whose list isn't asked for: why not."""
+    """Finds the providers that webhooks are taken from and whose list isn't asked for, each with the reason."""
     secrets = secret_files(settings, SystemClock())
     return {
         name: why_nothing(settings, name)
@@ -141,10 +141,12 @@ def unlisted(settings: Settings) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the catch-up of one source came to; ``until``: up to when it is listed now, None where it never was.
-    ``fetched_day``: how many events came in so within the last day. ``missing``: how many of the list's events aren't
-    with Kafka; None where the list couldn't be read to its end. ``switched_off``: whether the provider says that it
-    sends no webhooks to this endpoint, None where that isn't known.
+    """The result of one source's catch-up.
+
+    ``until``: up to when it is listed now, None where it never was. ``fetched_day``: how many events came in so within
+    the last day. ``missing``: how many of the list's events aren't with Kafka; None where the list couldn't be read to
+    its end. ``switched_off``: whether the provider says that it sends no webhooks to this endpoint, None where that
+    isn't known.
     """
 
     source: str
@@ -206,7 +208,7 @@ async def catch_up_source(
 
 
 def _fetched_day(places: Places, source: Source, now: datetime) -> int:
-    """How many events came in by the list within a day."""
+    """Counts the events that came in by the list within a day."""
     spans_of_day = places.catch_ups.spans(now - timedelta(days=1))
     return sum(span.fetched for span in spans_of_day if span.source == source.name)
 
@@ -218,7 +220,7 @@ def _since(places: Places, source: Source, until: datetime | None, now: datetime
 
 
 def _looked_back(places: Places, source: Source, until: datetime | None, now: datetime) -> Iterator[Span]:
-    """What became a day old since the last round. It comes first: a round that is killed leaves none of it out."""
+    """Lists what became a day old since the last round. It comes first: a round that is killed leaves out none."""
     first = min((span.since for span in places.catch_ups.spans() if span.source == source.name), default=None)
     if until is None or first is None:
         return iter(())

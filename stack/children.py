@@ -75,7 +75,6 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
 
 
 def metrics_port(settings: Settings, mode: Mode, number: int) -> int | None:
-    """The port of a mode's process of a number."""
     return metrics_ports(settings, mode).get(stream_of("processor", mode, number))
 
 
@@ -85,13 +84,13 @@ def status_files(settings: Settings) -> dict[str, Path]:
 
 
 def status_urls(settings: Settings) -> list[str]:
-    """Where each processor says how its streams are."""
+    """Returns the URLs at which the processors say how their streams are."""
     processors = [url for name, url in metrics_urls(settings).items() if name.startswith("processor")]
     return [f"{url.removesuffix('/metrics')}/status" for url in processors]
 
 
 def ready_url(settings: Settings) -> str:
-    """Where the receiver says whether it takes webhooks."""
+    """Returns the URL at which the receiver says whether it takes webhooks."""
     return f"{settings.console.ingest_url or f'http://{LOOPBACK}:{settings.ingest.port}'}/readyz"
 
 
@@ -167,7 +166,7 @@ def children(settings: Settings, ports: Ports, config: Path | None) -> list[Serv
     env = _environment(settings, ports, config)
 
     def env_of(user: str) -> dict[str, str]:
-        """With the user that the process is to Kafka."""
+        """Adds the user that the process is to Kafka."""
         return env if ports.outside_kafka else env | security_environment(layout.kafka, user)
 
     kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log")
@@ -198,7 +197,7 @@ def children(settings: Settings, ports: Ports, config: Path | None) -> list[Serv
 
 
 def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """What runs beside the others where the settings ask for it: name, user to Kafka, and module."""
+    """Yields what runs beside the others where the settings ask for it: name, user to Kafka, and module."""
     if scheduled(settings):
         yield "maintenance", "maintenance", "stack.rounds"
     if settings.ingest.catch_up_every_s:
@@ -226,11 +225,11 @@ def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **m
 
 
 def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]) -> Server:
-    """One of a mode's processes, with its streams."""
+    """Makes one of a mode's processors, with its streams."""
     statuses = [layout.stream(stream).status for stream in streams]
 
     def forget() -> None:
-        """The last run's word would be taken for this one's."""
+        """Removes what the last run said: it would be taken for this one's."""
         for status in statuses:
             status.unlink(missing_ok=True)
 

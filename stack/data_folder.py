@@ -28,12 +28,12 @@ DEFAULT_MERCHANT = "merchant-main"
 
 
 def limit_rights(settings: Settings) -> None:
-    """What this process makes from now on is its owner's alone; a group's to read, where its folder is the group's."""
+    """Makes all that this process writes from now on its owner's alone; a group may read what is in its folder."""
     os.umask(GROUP_READS if settings.ledger.readers_group else OWNER_ALONE)
 
 
 def own(settings: Settings) -> None:
-    """For the start of a service: as `limit_rights`, and the data folder is its owner's alone.
+    """Limits rights at the start of a service, as `limit_rights`, and makes the data folder its owner's alone.
 
     A folder of another owner is left as it is.
 
@@ -89,7 +89,7 @@ def make_merchants(path: Path, providers: Iterable[str]) -> None:
 
 
 def _tables(settings: Settings) -> list[Path]:
-    """What finance asks: the journals, and the postings of each; none where the lake is on an object store."""
+    """Lists the tables that finance reads: journals, and the postings of each; none of a lake on an object store."""
     if settings.storage.url:
         return []
     places = [one for mode in MODES for one in settings.layout.ledgers(mode)]
@@ -114,7 +114,7 @@ def _pass_through(folder: Path, group: int) -> None:
 
 
 def _give(table: Path, group: int) -> None:
-    """What is there already; the folder itself last, so that an interrupted start goes on with it."""
+    """Gives a group the files that are there; the folder itself last, so that an interrupted start goes on with it."""
     for folder, _, files in os.walk(table, topdown=False):
         for file in files:
             os.chown(Path(folder) / file, -1, group)

@@ -1,4 +1,4 @@
-"""What runs on a data folder, as its files say.
+"""Records what runs on a data folder, in its files.
 
 ``endpoints.json``: where a running stack answers, for people, tests and tools. ``run/supervisor.json``: which processes
 there are, so that what a killed supervisor left is ended, and only that. ``supervisor.lock``: which one holds the
@@ -42,17 +42,17 @@ class Endpoints:
 
 
 def as_dict(endpoints: Endpoints) -> dict[str, Any]:
-    """As the file has them: what there isn't isn't named."""
+    """Returns the endpoints as the file has them, without those that there aren't."""
     return {name: value for name, value in asdict(endpoints).items() if value is not None}
 
 
 def write_endpoints(data_dir: Path, endpoints: Endpoints) -> None:
-    """Rewritten whole; a reader never sees half of it."""
+    """Rewrites the file whole; a reader never sees half of it."""
     write_whole(data_dir / FILE, json.dumps(as_dict(endpoints), indent=2) + "\n")
 
 
 def read_endpoints(data_dir: Path) -> Endpoints | None:
-    """None while nothing runs there, as far as this version can read."""
+    """Returns None while nothing runs there, as far as this version can read."""
     return read_shaped(data_dir / FILE, Endpoints)
 
 
@@ -66,7 +66,7 @@ def remove_endpoints(data_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Who runs: the supervisor first, then its children. ``states``: each process's by its name."""
+    """The processes that run: the supervisor first, then its children. ``states``: each process's by its name."""
 
     up: bool = False
     states: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Record:
 
 
 def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Writes who runs."""
+    """Writes which processes run."""
     said = Record(up, states, tuple(map(identity_of, pids)))
     write_whole(layout.supervisor, json.dumps(asdict(said), indent=1) + "\n")
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the machine under the stack; each message says what to do."""
+"""Errors of the machine under the stack; each message says what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JarsMissing(PayhookError):
 
 
 class StoreJarsMissing(PayhookError):
-    """What Spark reads an object store with isn't installed."""
+    """The jars with which Spark reads an object store aren't installed."""
 
     def __init__(self, lake: str) -> None:
         self.lake = lake

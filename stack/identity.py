@@ -1,4 +1,4 @@
-"""Which process it is, for as long as it lives: a pid alone may be another process's by now."""
+"""Identifies a process for as long as it lives: a pid alone may be another process's by now."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _START_FIELD = 19
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One process: its pid, and its start as the kernel tells it, which doesn't move when a clock is set."""
+    """A process by its pid and its start, as the kernel tells it: that doesn't move when a clock is set."""
 
     pid: int
     started: str
 
 
 def identity_of(pid: int) -> Identity:
-    """Which process has this pid now; without a start if none has."""
+    """Identifies the process that has this pid now; without a start if none has."""
     return Identity(pid, _start_of(pid))
 
 
@@ -35,7 +35,7 @@ def find_process(identity: Identity) -> psutil.Process | None:
 
 
 def _start_of(pid: int) -> str:
-    """Which boot, and the ticks since; without ``/proc`` as psutil has it. Empty where there is no such process."""
+    """Returns the boot and the ticks since; without ``/proc`` as psutil has it. Empty where no such process is."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")

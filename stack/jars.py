@@ -38,7 +38,7 @@ Fetch: TypeAlias = Callable[[Sequence[str], Path], None]
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a lock: ``group:artifact:version sha256:<hex>``."""
+    """A jar, as a line of a lock names it: ``group:artifact:version sha256:<hex>``."""
 
     coordinate: str
     sha256: str
@@ -50,7 +50,7 @@ class Jar:
 
     @property
     def resolved_name(self) -> str:
-        """As Spark's resolver names it in its folder."""
+        """The name that Spark's resolver gives it in its folder."""
         group, _, _ = self.coordinate.split(":")
         return f"{group}_{self.file_name}"
 
@@ -66,7 +66,7 @@ def read_lock(lock: Path) -> list[Jar]:
 
 
 def spark_jars(lake: Location | None = None) -> list[Path]:
-    """What Spark is given beside its own jars, to read a lake that is there.
+    """Finds the jars that Spark is given beside its own, to read a lake that is there.
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
     :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't asked for its jars

@@ -114,7 +114,7 @@ def broker_answers(kafka: KafkaSettings) -> bool:
 
 
 def logging_file(folder: Path) -> Path:
-    """What a node of Kafka in this folder says, and how."""
+    """Writes which messages a node of Kafka in this folder logs, and in which form."""
     file = folder / LOGGING
     file.write_text(_LOG4J2, "utf-8")
     return file
@@ -189,7 +189,7 @@ SMALL_NODE: Mapping[str, object] = MappingProxyType(
 
 
 def node_properties(folder: Path, port: int, controller_port: int) -> dict[str, object]:
-    """Of the only node of a cluster: all but who may talk to it."""
+    """Returns the properties of the only node of a cluster: all but who may talk to it."""
     return {
         **SMALL_NODE,
         "node.id": 1,
@@ -212,7 +212,7 @@ def node_properties(folder: Path, port: int, controller_port: int) -> dict[str, 
 
 
 def _security(password: str, of_controller: str, once: str = "") -> dict[str, object]:
-    """Who may talk to the node: users by SCRAM, the node itself to its controller by a password of this start alone.
+    """Says who may talk to the node: users by SCRAM, the node to its controller by a password of this start alone.
 
     :param password: `ADMIN`'s
     :param once: its password for `PLAIN`, where the node doesn't know it yet; else empty
@@ -244,7 +244,6 @@ def _security(password: str, of_controller: str, once: str = "") -> dict[str, ob
 
 
 def as_text(properties: Mapping[str, object]) -> str:
-    """Kafka's file of properties."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 

@@ -1,4 +1,4 @@
-"""What each service may do at a secured Kafka: its own job and nothing else.
+"""The rights of each service at a secured Kafka: its own job and nothing else.
 
 ``python -m stack.kafka_rights`` prints the page docs/kafka-rights.md. The tests give each service these rights, on a
 cluster with access control lists, and see that it can do its job and that it can't do another's.
@@ -82,7 +82,7 @@ SOURCE = "ORDERS"
 
 
 def of_source(topic: str) -> Mapping[str, Sequence[Right]]:
-    """By service, what it may do at a topic that another program writes."""
+    """Returns what each service may do at a topic that another program writes."""
     return {
         "processor": (Right(topic, ("Read", "Write", "Describe"), "decides it; publishes a record again on order"),),
         **{
@@ -94,7 +94,7 @@ def of_source(topic: str) -> Mapping[str, Sequence[Right]]:
 
 
 def rights_with(topics: Sequence[str], dead_letters: Sequence[str] = ()) -> Mapping[str, Sequence[Right]]:
-    """By service, where streams read these topics of other programs, and write dead letters to those."""
+    """Returns each service's rights where streams read topics of other programs, and write ``dead_letters``."""
     others = [topic for topic in dead_letters if not topic.startswith(DEAD_LETTERS)]
     found = {
         service: [*rights, *(right._replace(begins=one) for right in rights for one in others if _is_dlq(right))]
@@ -111,7 +111,7 @@ def _is_dlq(right: Right) -> bool:
 
 
 def commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
-    """Calls of Kafka's own tool that give a user of that name its rights."""
+    """Yields calls of Kafka's own tool that give a user of that name its rights."""
     for right in rights:
         operations = " ".join(f"--operation {operation}" for operation in right.operations)
         pattern = f"--resource-pattern-type prefixed --{right.kind} {right.begins}"
@@ -119,7 +119,7 @@ def commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
 
 
 def page() -> Iterator[str]:
-    """The lines of docs/kafka-rights.md."""
+    """Yields the lines of docs/kafka-rights.md."""
     yield "# What each service may do at Kafka"
     yield ""
     yield "One user a service, with the rights below and no others. Topics and groups are named by how they begin:"

@@ -50,7 +50,7 @@ _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
 
 
 def credentials_file(folder: Path, user: str) -> Path:
-    """Where the name and the password of a user of the broker in ``folder`` stand."""
+    """Returns the file with the name and the password of a user of the broker in ``folder``."""
     return folder / f"{user}.credentials"
 
 
@@ -71,12 +71,12 @@ def password_of(folder: Path, user: str) -> str:
 
 
 def security_of(folder: Path, user: str) -> KafkaSecurity:
-    """How a user proves to the broker in ``folder`` who it is."""
+    """Returns how a user proves to the broker in ``folder`` who it is."""
     return KafkaSecurity(protocol="SASL_PLAINTEXT", credentials_file=str(credentials_file(folder, user)))
 
 
 def embedded_kafka(folder: Path, address: str, user: str = ADMIN) -> KafkaSettings:
-    """How a user reaches the broker in ``folder``."""
+    """Returns how a user reaches the broker in ``folder``."""
     return KafkaSettings(bootstrap_servers=address, security=security_of(folder, user))
 
 
@@ -109,7 +109,7 @@ def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
 
 
 def bindings(user: str, rights: Iterable[Right]) -> Iterator[AclBinding]:
-    """A user's rights in Kafka's words."""
+    """Yields a user's rights in Kafka's words."""
     for right in rights:
         for operation in right.operations:
             yield AclBinding(

@@ -1,4 +1,4 @@
-"""What a person accepted as lost is asked for again: the providers' lists, from where the loss begins.
+"""Asks the providers' lists again for what a person accepted as lost, from where the loss begins.
 
 The claims of what is lost are void once its loss is accepted, and not before: so the catch-up brings it in afterwards,
 whether the stack is up then or comes up later.
@@ -36,7 +36,7 @@ def list_again(layout: Layout, mode: Mode, since: datetime, accepted_at: datetim
 
 
 def read_list_again(layout: Layout, mode: Mode) -> ListAgain | None:
-    """What is to be listed again; None where nothing was accepted as lost."""
+    """Reads what is to be listed again; None where nothing was accepted as lost."""
     said = _said(layout).get(mode)
     since, accepted_at = moment_of(said, "since"), moment_of(said, "accepted_at")
     return None if since is None or accepted_at is None else ListAgain(since, accepted_at)

@@ -1,4 +1,4 @@
-"""One maintenance of a data folder's lake: all its tables, what the receiver answered, and bodies that are redacted."""
+"""Maintains a data folder's lake once: all its tables, what the receiver answered, and bodies that are redacted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _tables_of(places: StreamLayout, stream: StreamConfig, readers: Sequence[Str
 
 
 def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
-    """What was answered, removed, compared and ordered, of live traffic and of test traffic."""
+    """Lists the tables of what was answered, removed, compared and ordered, of live traffic and of test traffic."""
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
     found = [other_tables([("acts", layout.audit_log)])]
@@ -80,7 +80,7 @@ def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
 
 
 def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
-    """One round over everything, in this process; its report is also kept in the run folder.
+    """Runs one round over everything, in this process; its report is also kept in the run folder.
 
     :raises MaintenanceRunning: another process is at it
     :raises IncompleteJournals: some would be left out
@@ -151,7 +151,7 @@ def run_round(settings: Settings) -> bool:
 
 
 def _collect(settings: Settings) -> None:
-    """Receipts that can't be had now wait on their topic; the lake is maintained all the same."""
+    """Collects receipts. Those that can't be had now wait on their topic; the lake is maintained all the same."""
     try:
         log.info("%d receipts", collect_receipts(settings))
     except (KafkaSilent, TableError, OSError) as failed:

@@ -71,7 +71,7 @@ def make_package(folder: Path) -> Path:
 
 
 def _readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Executors may run as another user."""
+    """Makes a file everybody's to read: executors may run as another user."""
     info.mode |= 0o444
     info.uid = info.gid = 0
     info.uname = info.gname = ""
@@ -79,7 +79,7 @@ def _readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Each file by its name in the archive."""
+    """Yields each file by its name in the archive."""
     for package in sorted(paths.CHECKOUT.glob("*/__init__.py")):
         if package.parent.name not in NOT_CODE:
             yield from _below(package.parent, f"{CODE}/{package.parent.name}")
@@ -109,7 +109,7 @@ def _of(package: Distribution) -> Iterator[tuple[str, Path]]:
 
 
 def _compiled(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """The bytecode that there is: each Python worker of each executor would compile all of it."""
+    """Yields the bytecode that there is: each Python worker of each executor would compile all of it."""
     for name, path in files.items():
         if path.suffix == ".py":
             found = Path(cache_from_source(str(path)))
@@ -133,7 +133,7 @@ def _normal(name: str) -> str:
 
 
 def _digest(files: Mapping[str, Path]) -> str:
-    """Of the code's contents, and of what is installed by its record of files."""
+    """Digests the code by its contents, and what is installed by its record of files."""
     whole = hashlib.sha256(LAUNCHER.encode())
     for name, path in sorted(files.items()):
         if name.startswith(f"{CODE}/") or name.endswith(".dist-info/RECORD"):

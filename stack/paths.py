@@ -1,4 +1,4 @@
-"""Where the checkout keeps what set-up installs; nothing of payhook's lands outside of it."""
+"""The places in the checkout of what set-up installs; nothing of payhook's lands outside of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disagrees between the journals and Kafka, and a person's decision about it; with the stack up or down."""
+"""Finds what disagrees between the journals and Kafka, and carries out what a person decides, the stack up or down."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RECEIPTS_BEFORE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One stream: what disagrees, which events are known to be lost, and the last seq of which Kafka has an anchor.
+    """A stream compared with Kafka: what disagrees, which events are lost, and the last seq that is anchored there.
 
     ``events`` and ``claims`` are of the whole ledger, and stand at the first of its journals that disagrees.
     ``claims``: hashes of event keys that Redis says were published, and that neither an index nor Kafka knows; None:
@@ -84,7 +84,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where Kafka and Redis are."""
+    """The addresses of Kafka and Redis."""
 
     kafka: KafkaSettings
     redis: RedisSettings
@@ -92,8 +92,9 @@ class Servers:
 
 @contextlib.contextmanager
 def servers_of(settings: Settings) -> Iterator[Servers]:
-    """The servers that the processors use: the running stack's, the ones that are set, or the data folder's own, which
-    are started for the length of the ``with``.
+    """Yields the servers that the processors use: the running stack's, the ones that are set, or the data folder's own.
+
+    Its own are started for the length of the ``with``.
 
     :raises AlreadyUp: a stack is starting or stopping just now
     """
@@ -114,7 +115,7 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:
-    """Every stream that has a journal, live and test.
+    """Compares every stream that has a journal, live and test, with Kafka.
 
     :raises IncompleteJournals: other journals' partitions would look lost
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
@@ -206,8 +207,9 @@ def _look(settings: Settings, layout: StreamLayout, config: StreamConfig, log: K
 
 
 def _with_losses(looks: list[Look], servers: Servers, mode: Mode) -> list[Look]:
-    """With the events that are lost, if a journal disagrees. An event's key doesn't tell whose it is: it is lost where
-    it was decided in none, nor will be.
+    """Adds the events that are lost, if a journal disagrees.
+
+    An event's key doesn't tell whose it is: it is lost where no journal decided it, nor will.
     """
     at = next((at for at, one in enumerate(looks) if one.disagrees), None)
     if at is None:
@@ -225,7 +227,7 @@ def _with_losses(looks: list[Look], servers: Servers, mode: Mode) -> list[Look]:
 
 
 def _begin(looks: Sequence[Look]) -> datetime:
-    """From when on receipts are compared; all of them where nothing is decided yet."""
+    """Returns from when on receipts are compared; all of them where nothing is decided yet."""
     lasts = []
     for one in looks:
         if one.disagrees and one.state.next_seq > 1:
@@ -235,7 +237,7 @@ def _begin(looks: Sequence[Look]) -> datetime:
 
 
 def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
-    """What is derived from a journal and is ahead of it."""
+    """Yields what is derived from a journal and is ahead of it."""
     journal = str(layout.journal)
     checks: list[Callable[[], None]] = [partial(check_index, layout.index, journal)]
     for table, kept in config.derived.items():
@@ -269,7 +271,7 @@ def _claims(
 
 
 def _waiting(looks: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
-    """Event keys of the records that are yet to be decided."""
+    """Reads the event keys of the records that are yet to be decided."""
     begins = {number: mark for one in looks for number, mark in one.state.marks.get(topic, {}).items()}
     partings = [parting for one in looks for parting in one.partings() if parting.topic == topic]
     begins |= {parting.partition: parting.begins for parting in partings}

@@ -52,12 +52,12 @@ def redis_server(folder: Path, log: Path) -> Server:
 
 
 def socket_of(folder: Path) -> Path:
-    """Where the server of ``folder`` listens: there, or in a folder with a short path where that one's is too long."""
+    """Returns the server's socket: in ``folder``, or in a folder with a short path where that one's is too long."""
     return socket_folder(folder, len(SOCKET)) / SOCKET
 
 
 def redis_url(folder: Path, user: str = PAYHOOK) -> str:
-    """With the user's password, which is made if it isn't there yet."""
+    """Returns the URL with the user's password, which is made if it isn't there yet."""
     return _url(folder, socket_of(folder), user)
 
 
@@ -87,13 +87,13 @@ def _clean(folder: Path, socket: Path) -> None:
 
 
 def _write_users(folder: Path) -> None:
-    """As Redis' ACL file has them; passwords as their hashes."""
+    """Writes the users as Redis' ACL file has them; passwords as their hashes."""
     passwords = {user: _password(folder, user) for user in (PAYHOOK, ADMIN)}
     write_whole(folder / USERS, "user default off\n" + acl(passwords, COMMANDS))
 
 
 def acl(passwords: Mapping[str, str], commands: Sequence[str]) -> str:
-    """Lines of an ACL file: `PAYHOOK` may do nothing but ``commands``, `ADMIN` everything."""
+    """Returns the lines of an ACL file: `PAYHOOK` may do nothing but ``commands``, `ADMIN` everything."""
     rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in commands), ADMIN: "+@all"}
     digests = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
     return "".join(f"user {user} on #{digests[user]} ~* &* {may}\n" for user, may in rules.items())

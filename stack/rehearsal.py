@@ -1,4 +1,4 @@
-"""What a stream's adapters and its handler say of an event before it is replayed. Nothing is called out, or written."""
+"""Asks a stream's adapters and its handler about an event before it is replayed. Nothing is called out, or written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StreamRehearsal:
         return CALLS_OUT if self._adapters else NO_ADAPTER
 
     def answer(self, row: JournalRow, body: bytes) -> Answer | None:
-        """What would come of the event, under the names that its adapter gives it now."""
+        """Returns what would come of the event, under the names that its adapter gives it now."""
         if row.event_type == POISON_TYPE:
             return self._read_again(row, body)
         if self._handler is None:

@@ -59,7 +59,7 @@ NICE = 10
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is run by schedule: the report that the last one left, and seconds from one round to the next.
+    """A job that is run by schedule: the report that the last round left, and seconds from one round to the next.
 
     ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
     ``reads_only``: it may take long, and hold up none of those that write. ``is_wanted``: asked before each round.
@@ -75,7 +75,7 @@ class Round:
 
 
 def scheduled(settings: Settings) -> list[Round]:
-    """What these settings schedule."""
+    """Lists the rounds that these settings schedule."""
     found, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
     if every_s:
         found.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
@@ -90,7 +90,7 @@ def scheduled(settings: Settings) -> list[Round]:
 
 
 def wait_s(due: Round, now: datetime) -> float:
-    """Seconds until the next round: so long after the last one, whatever was restarted since."""
+    """Returns the seconds until the next round: so long after the last one, whatever was restarted since."""
     ended_at = past_moment_of(read_said(due.report), "ended_at", now)
     if ended_at is None:
         return min(due.first_s, due.every_s)
@@ -98,7 +98,7 @@ def wait_s(due: Round, now: datetime) -> float:
 
 
 def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
-    """Round after round, one at a time, until ``stop`` is set, which ends the one that is under way."""
+    """Runs rounds, one at a time, until ``stop`` is set, which ends the one that is under way."""
     due_s = {one: time.monotonic() + wait_s(one, SystemClock().now()) for one in rounds}
     while not stop.wait(max(0.0, min(due_s.values()) - time.monotonic())):
         one = min(rounds, key=lambda each: due_s[each])
@@ -113,7 +113,7 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
 
 
 def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
-    """As `stay`; rounds that only read are one at a time too, beside the others."""
+    """Runs rounds until ``stop`` is set; those that only read are one at a time too, beside the others."""
     kinds = [[one for one in rounds if one.reads_only is reads_only] for reads_only in (False, True)]
     threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
     for thread in threads:
@@ -123,7 +123,7 @@ def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
 
 
 def _run(due: Round, stop: threading.Event) -> int | None:
-    """The exit code of one round; None if it was ended."""
+    """Runs one round; returns its exit code, None if it was ended."""
     command = [sys.executable, "-m", "stack.rounds", due.name]
     die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
     with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
@@ -143,7 +143,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_once(name: str) -> bool:
-    """One round in this process; whether all of it was done."""
+    """Runs one round in this process; returns whether all of it was done."""
     os.nice(NICE)
     try:
         done: bool = importlib.import_module(MODULES[name]).run_round(load_settings())

@@ -124,7 +124,7 @@ class Settings(BaseSettings):
 
     @property
     def layout(self) -> Layout:
-        """Where everything is."""
+        """The places of all files and tables."""
         return Layout(self.data_dir, self.storage.url, self.processor.shards)
 
     @classmethod
@@ -186,7 +186,7 @@ def stream_names(settings: Settings) -> list[str]:
 
 
 def _with_places(settings: Settings) -> Settings:
-    """Files that live in the data folder unless they are named."""
+    """Puts files into the data folder that the settings don't name."""
     layout = settings.layout
     usual = (
         ("kafka", "record_keys_file", layout.record_keys),
@@ -231,7 +231,7 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
 
 
 def _named(wrong: ValidationError) -> SettingError:
-    """The first thing that is wrong, by the setting's name in payhook.toml and in the environment."""
+    """Returns the first thing that is wrong, by the setting's name in payhook.toml and in the environment."""
     first = wrong.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     variable = PREFIX + "__".join(path).upper()

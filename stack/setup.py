@@ -67,7 +67,7 @@ def main(words: Sequence[str] = ()) -> int:
 
 
 def install_environment() -> None:
-    """The virtual environment from the lock, hashes checked, and payhook itself as an editable install."""
+    """Installs the virtual environment from the lock, hashes checked, and payhook as an editable install."""
     wanted = {
         "checkout": str(paths.CHECKOUT),
         "lock": jars.file_sha256(REQUIREMENTS),
@@ -88,7 +88,7 @@ def install_environment() -> None:
 
 
 def install_jars() -> None:
-    """A process of the environment's own, because the resolver is Spark's."""
+    """Installs the jars in a process of the environment's own, because the resolver is Spark's."""
     wants_store = bool(os.environ.get(OBJECT_STORE))
     lists = (*jars.LISTS, jars.STORE_LIST) if wants_store else jars.LISTS
     if not all(jars.is_installed(lock, folder) for lock, folder in lists):
@@ -96,7 +96,7 @@ def install_jars() -> None:
 
 
 def install_redis() -> None:
-    """Nothing where a server is on PATH; else the fall-back's binary, which any Python can fetch.
+    """Installs nothing where a server is on PATH; else the fall-back's binary, which any Python can fetch.
 
     :raises RedisMissing: there is no fall-back for this kind of machine either
     """
@@ -116,7 +116,7 @@ def install_redis() -> None:
 
 
 def _make_venv(environment: Path, stamp: Path) -> None:
-    """A fresh environment, or the one that is there if it will do. What set-up didn't make it never removes.
+    """Makes a fresh environment, or takes the one that is there if it will do. It removes none but its own.
 
     :raises SetupFailed: something else's environment is in the way, or this Python can't make one
     """
@@ -152,7 +152,7 @@ def _will_do(environment: Path, stamp: Path) -> bool:
 
 
 def _lines_of(lock: Path, package: str) -> str:
-    """One package's entry of the lock, with its hashes."""
+    """Returns a package's entry of the lock, with its hashes."""
     entries = re.split(r"(?m)^(?=[A-Za-z0-9])", lock.read_text("utf-8"))
     return "".join(entry for entry in entries if entry.startswith(f"{package}=="))
 

@@ -38,7 +38,7 @@ class SplitRefused(PayhookError):
 
 
 class PlaceTaken(PayhookError):
-    """Where a shard's copy is to be made stands something else. It isn't touched."""
+    """The place of a shard's copy holds something else. It isn't touched."""
 
     def __init__(self, place: Location, source: Location) -> None:
         self.place = place
@@ -62,7 +62,7 @@ class LeaseLost(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """One stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
+    """A stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
 
     stream: str
     before: int
@@ -96,7 +96,7 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """One stream in a mode, that is divided among ``before`` shards now."""
+    """A stream in a mode, that is divided among ``before`` shards now."""
 
     lake: Location
     first: StreamLayout
@@ -108,14 +108,14 @@ class _Stream:
         return self.first.of_shard(number)
 
     def begin(self) -> None:
-        """From now on no processor starts until all journals are divided, and no earlier one commits to any of them."""
+        """Stops processors: none starts until all journals are divided, and no earlier one commits to any of them."""
         if dividing(_state(self.first).notes) is None:
             _writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
         for number in range(1, self.before):
             _writer(self.place(number)).begin_epoch({})
 
     def divide(self, clock: Clock, check_leases: Callable[[], None]) -> Divided:
-        """The copies first, which nothing is done with before the first shard's journal says so: that one is last."""
+        """Makes the copies first. Nothing is done with them before the first shard's journal says so: it is last."""
         for number in range(self.before, self.shards):
             if not self._is_copied(number):
                 self._copy(number, clock, check_leases)
@@ -182,7 +182,7 @@ def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> boo
 
 
 def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
-    """Those that have a journal and aren't divided so yet.
+    """Yields the streams that have a journal and aren't divided so yet.
 
     :raises SplitRefused, ShardsChanged, ShardMissing: one can't be divided so
     """

@@ -1,4 +1,4 @@
-"""Which work streams don't run though they should."""
+"""Finds work streams that don't run though they should."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from notify.subscribers import Subscriber, shown_fields, subscribers_file
 
 
 def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
-    """In the file's order; none where there is no file. Secrets aren't looked at: another service may hold them.
+    """Reads them in the file's order; none where there is no file. Secrets aren't read: another service may hold them.
 
     :raises SubscribersUnreadable: the file is wrong
     """
@@ -25,7 +25,7 @@ def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
 
 
 def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
-    """What a subscriber wasn't sent since then, of one journal.
+    """Finds what a subscriber wasn't sent since then, of one journal.
 
     :raises SubscribersUnreadable, SubscriberUnknown: the file is wrong, or names it no more
     """

@@ -54,8 +54,6 @@ PUBLISHED = ("ingest", "processor", "kafka", "redis")
 
 
 class State(StrEnum):
-    """Where one child stands."""
-
     WAITING = "waiting"
     STARTING = "starting"
     RUNNING = "running"
@@ -64,7 +62,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class Child:
-    """One supervised process and what became of its runs. Times are monotonic seconds."""
+    """A supervised process and what became of its runs. Times are monotonic seconds."""
 
     server: Server
     running: Running | None = None

@@ -42,7 +42,7 @@ class TopicRefused(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as it is made; ``retention_ms`` of -1 keeps for ever. ``is_dead_letters``: it is to be marked."""
+    """A topic as it is made; ``retention_ms`` of -1 keeps for ever. ``is_dead_letters``: it is to be marked."""
 
     name: str
     partitions: int
@@ -51,7 +51,7 @@ class Topic:
 
 
 def topics(settings: Settings) -> list[Topic]:
-    """Every topic of payhook's, for each mode that is taken, and the dead letters' of each stream that runs in it."""
+    """Lists payhook's topics for each mode that is taken, and the dead letters' of each stream that runs in it."""
     streams, partitions = streams_of(settings), settings.kafka.events_partitions
     events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
     dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY
@@ -105,7 +105,7 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
 
 
 def _await(client: AdminClient, made: Mapping[str, int]) -> None:
-    """A broker answers that it made a topic's partitions some time before it lists them."""
+    """Waits until the broker lists a topic's partitions: it answers some time before that it made them."""
     deadline = time.monotonic() + MAKE_TIMEOUT_S
     while True:
         listed = client.list_topics(timeout=MAKE_TIMEOUT_S).topics

@@ -63,7 +63,7 @@ OnChange = Callable[[str, State], None]
 
 @contextlib.contextmanager
 def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> Iterator[Supervisor]:
-    """The stack for the length of a ``with``: its body must call ``step`` over and over.
+    """Runs the stack for the length of a ``with``: its body must call the supervisor's step over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
     :raises SettingError: a Redis is set that isn't the stack's own
@@ -99,7 +99,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
 
 
 def _known_ports(settings: Settings) -> Ports:
-    """Ports that stay the same over restarts of a data folder, those of the settings' defaults at first."""
+    """Chooses ports that stay the same over restarts of a data folder, those of the settings' defaults at first."""
     file = settings.layout.ports
     known = read_shaped(file, KnownPorts) or KnownPorts(_default(settings.ingest), _default(settings.console))
     ports = choose_ports(settings, known)
@@ -116,7 +116,10 @@ def _default(section: BaseModel) -> int:
 
 
 def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int, int]]:
-    """Of the receiver and the management listener the port that no setting asked for instead of the usual one."""
+    """Returns the usual and the actual port of the receiver and the management listener, where another one was taken.
+
+    A port that a setting names isn't among them.
+    """
     both = {
         "the receiver": (settings.ingest, endpoints.ingest),
         "the management listener": (settings.console, endpoints.ops),
@@ -144,7 +147,7 @@ def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], rep
 
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
-    """Files of secrets by name: one a provider, and one for each endpoint that is listed."""
+    """Names the files of secrets: one a provider, and one for each endpoint that is listed."""
     own = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
     return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
 
@@ -229,7 +232,7 @@ def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Pope
 def _await_endpoints(
     layout: Layout, lives: Callable[[], bool], on_change: OnChange, why: Callable[[], str]
 ) -> Endpoints:
-    """``why``: what there is to say where it ended."""
+    """Waits until all answers. ``why``: what there is to say where it ended."""
     until = time.monotonic() + UP_S_MAX
     seen: dict[str, str] = {}
     log = layout.logs / "supervisor.log"
@@ -254,7 +257,7 @@ def _said(log: Path) -> str:
 
 
 def _problem(log: Path) -> Path:
-    """What the detached supervisor says when it gives up, apart from its log."""
+    """Returns the file of what the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
 
 

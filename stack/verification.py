@@ -28,7 +28,7 @@ log = logging.getLogger("verification")
 
 
 def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
-    """One name a journal, the ledger's first; the ledger's also where it has no journal, so that this is said."""
+    """Names the journals, the ledger's first; the ledger's also where it has no journal, so that this is said."""
     every = _streams(settings, mode)
     return [stream for stream in every if base_of(stream) == LEDGER or _has_journal(settings, stream)]
 
@@ -94,7 +94,7 @@ def run_round(settings: Settings) -> bool:
 
 
 def _streams(settings: Settings, mode: Mode) -> list[str]:
-    """One name a journal, the ledger's first, whether it is there or not."""
+    """Names the journals, the ledger's first, whether they are there or not."""
     names = {name: config.names(mode) for name, config in streams_of(settings).items()}
     return [*names[LEDGER], *(name for base, of_base in names.items() if base != LEDGER for name in of_base)]
 

@@ -1,4 +1,4 @@
-"""What there is to watch of a stack, by its settings: for the management listener, and for `payhook status`."""
+"""Builds what watches a stack, from its settings: for the management listener, and for `payhook status`."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def watched(
 
 
 def receipt_tail(settings: Settings, clock: Clock) -> ReceiptTail:
-    """What reads the receipts of the traffic that is taken here."""
+    """Opens the reader of the receipts of the traffic that is taken here."""
     return ReceiptTail(settings.kafka, {mode: topics_of(mode).receipts for mode in settings.ingest.modes}, clock)

@@ -38,7 +38,7 @@ LAKE = "lake"
 
 
 def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
-    """What is wrong with a backup, `PROBLEMS_MAX` at most; nothing of a good one. Reads every file.
+    """Finds what is wrong with a backup, `PROBLEMS_MAX` at most; nothing in a good one. Reads every file.
 
     :param tables: what belongs to which work stream (`stack.backup.manifest.tables`)
     :param scratch: a folder on a disk with room for an index
@@ -49,7 +49,7 @@ def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], sc
 
 
 def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> Iterator[str]:
-    """What is wrong with the tables of a copied lake."""
+    """Finds what is wrong with the tables of a copied lake."""
     for path, table in manifest.tables.items():
         try:
             yield from _broken_table(lake, path, table, manifest)
@@ -72,7 +72,7 @@ def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable]
 
 
 def journal_of(state: JournalState, stream: str) -> CopiedJournal:
-    """What a manifest says of a journal."""
+    """Describes a journal as a manifest does."""
     seq = state.next_seq - 1
     return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
 
@@ -103,7 +103,7 @@ def _broken_table(lake: Location, path: str, expected: CopiedTable, manifest: Ma
 
 
 def _broken_bodies(lake: Location, path: str, expected: CopiedTable) -> Iterator[str]:
-    """The lake's own files may have been damaged before they were copied."""
+    """Checks each body by its hash: the lake's own files may have been damaged before they were copied."""
     dataset = dataset_of(open_table(str(lake / path), expected.version))
     for batch in dataset.to_batches(batch_size=BODIES_PER_READ, batch_readahead=1, fragment_readahead=1):
         for sha256, body in zip(batch["body_sha256"].to_pylist(), batch["body"].to_pylist(), strict=True):
@@ -112,7 +112,7 @@ def _broken_bodies(lake: Location, path: str, expected: CopiedTable) -> Iterator
 
 
 def _broken_acts(log: Location) -> Iterator[str]:
-    """The last row is the one that the table's log names; the walk is over the others too."""
+    """Checks that the last row is the one that the table's log names, and walks the chain of all rows."""
     AuditLog(log).head()
     rows = read_rows(open_table(str(log))).sort_by("number").to_pylist()
     for offender in ChainWalk().offenders(rows):

@@ -30,8 +30,9 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 
 @dataclass(slots=True)
 class Target:
-    """What is copied into: a folder ``under`` a tree. ``known``: files of an ``earlier`` backup beside it, which are
-    shared.
+    """A folder ``under`` a tree that files are copied into.
+
+    ``known``: files of an ``earlier`` backup beside it, which are shared.
     """
 
     tree: FileTree
@@ -43,7 +44,7 @@ class Target:
 
     @property
     def copied_bytes(self) -> int:
-        """What passed through here: all but what is shared."""
+        """The bytes that passed through here: all but what is shared."""
         return sum(one.size for path, one in self.files.items() if path not in self.shared)
 
     def take(self, path: str, source: Readable) -> CopiedFile:
@@ -134,13 +135,13 @@ def copy_data(pinned: Pinned, target: Target) -> None:
 
 
 def data_files(table: DeltaTable) -> dict[str, int]:
-    """The files that a table names at the version it is open at, with their sizes in bytes."""
+    """Returns the files that a table names at the version it is open at, with their sizes in bytes."""
     adds = pa.table(table.get_add_actions())
     return dict(zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True))
 
 
 def log_files(source: Location, version: int, *, with_state: bool) -> list[str]:
-    """The end of a table's log that leads to a version: its newest checkpoint's files, then entries in their order.
+    """Names the end of a table's log that leads to a version: its newest checkpoint's files, then entries in order.
 
     :param with_state: it reaches back to the last commit that has a journal's state
     """
@@ -156,7 +157,7 @@ def log_files(source: Location, version: int, *, with_state: bool) -> list[str]:
 
 
 def _last_with_state(source: Location, storage: Storage, version: int) -> int:
-    """The last commit that has the journal's state, if the log still has it."""
+    """Returns the last commit that has the journal's state, if the log still has it."""
     for number in range(version, -1, -1):
         commit = commit_info(str(source), storage, number)
         if commit is None:

@@ -53,7 +53,7 @@ log = logging.getLogger("backup")
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup came to. ``problems``: what verification found; a backup with any is none.
+    """The result of a backup. ``problems``: what verification found; a backup with any is none.
 
     ``copied_bytes`` were copied, the rest of ``bytes`` is shared with an earlier backup. ``good_at``: when the newest
     good one was begun, this one or another; ``since``: the same, or while there is none, the first try.
@@ -150,7 +150,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
 
 
 def check_backup(settings: Settings, backup: Location) -> list[str]:
-    """What is wrong with a backup that is there; nothing of a good one.
+    """Finds what is wrong with a backup that is there; nothing in a good one.
 
     :raises NoBackup: it has no manifest
     """
@@ -168,12 +168,12 @@ def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
 
 
 def last_good(settings: Settings, now: datetime) -> datetime | None:
-    """When the newest backup that was good was begun; None where none was, or where that isn't known."""
+    """Returns when the newest good backup was begun; None where none was, or where that isn't known."""
     return past_moment_of(read_said(settings.layout.backed_up), "good_at", now)
 
 
 def _since(settings: Settings, now: datetime) -> datetime | None:
-    """When the first try was made, while none was good."""
+    """Returns when the first try was made, while none was good."""
     return past_moment_of(read_said(settings.layout.backed_up), "since", now)
 
 
@@ -240,7 +240,7 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
 
 @contextlib.contextmanager
 def _removed_if_it_fails(target: Target) -> Iterator[None]:
-    """What was copied until then takes room that the next try may want."""
+    """Removes what was copied if the block fails: it takes room that the next try may need."""
     target.tree.write(f"{target.under}{PARTIAL}", "")
     try:
         yield
@@ -255,7 +255,7 @@ def _journal(copy: Location, table: SourceTable, pinned: Pinned) -> CopiedJourna
 
 
 def _newest(backups: FileTree) -> tuple[str, Manifest] | None:
-    """The newest complete backup, and its name."""
+    """Finds the newest complete backup, and its name."""
     for name in reversed(complete(backups)):
         with contextlib.suppress(NoBackup):
             return name, read_manifest(backups.place / name)
@@ -280,7 +280,7 @@ def _is_whole(backups: FileTree, name: str) -> bool:
 
 
 def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) -> None:
-    """Two lakes in one folder would remove each other's backups."""
+    """Checks that the folder's backups are this lake's: two lakes would remove each other's."""
     now = {one.path.removeprefix(f"{LAKE}/"): one.table_id for one in pinned}
     both = now.keys() & known.journals.keys()
     if both and not any(now[path] == known.tables[path].table_id for path in both):
@@ -290,7 +290,9 @@ def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) ->
 
 
 def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) -> None:
-    """A lake that went back together with Kafka agrees with itself, and its backups would remove the newer ones.
+    """Checks that the lake isn't older than its newest backup, as it may be where it went back together with Kafka.
+
+    It agrees with itself then, and its backups would remove the newer ones.
 
     :raises BackupImpossible: the newest backup holds rows of a journal's own lineage that it doesn't hold
     """

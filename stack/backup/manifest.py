@@ -1,5 +1,6 @@
-"""What is backed up, and the manifest that says what a backup holds: every file by its hash, every table's version,
-every journal's state. It is written last.
+"""Lists what is backed up, and keeps the manifest of what a backup holds.
+
+It names every file by its hash, every table's version, every journal's state. It is written last.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class CopiedTable:
 
 @dataclass(frozen=True, slots=True)
 class CopiedJournal:
-    """What a journal says of itself at the version that was copied (`journal.state.JournalState`)."""
+    """A journal's state at the version that was copied (`journal.state.JournalState`)."""
 
     stream: str
     epoch: int
@@ -121,8 +122,9 @@ class SourceTable:
 
 
 def tables(settings: Settings) -> list[SourceTable]:
-    """Every table that can't be made again, in the order in which versions are pinned: what refers to other things
-    first, so that what it refers to is in the copy.
+    """Lists every table that can't be made again, in the order in which versions are pinned.
+
+    What refers to other things comes first, so that what it refers to is in the copy.
 
     A journal is pinned before the bodies and the acts that it refers to, which were written before its rows; that of a
     stream that reads another's comes before that one's. Redactions and bodies change under the maintenance lock alone.
@@ -141,7 +143,7 @@ def tables(settings: Settings) -> list[SourceTable]:
 
 
 def files(settings: Settings) -> dict[str, Path]:
-    """Files that people's work is in, by their path in a backup. Secrets aren't among them."""
+    """Lists the files that people's work is in, by their path in a backup. Secrets aren't among them."""
     return {
         "console/users.json": settings.layout.users,
         "merchants.toml": Path(settings.ledger.merchants_file),
@@ -150,7 +152,7 @@ def files(settings: Settings) -> dict[str, Path]:
 
 
 def table_location(lake: Location, table: str) -> Location:
-    """Where a table is, by its path in the lake."""
+    """Returns the location of a table by its path in the lake."""
     for part in table.split("/"):
         lake = lake / part
     return lake
@@ -181,7 +183,7 @@ def read_manifest(backup: Location) -> Manifest:
 
 
 def names(backups: FileTree) -> list[str]:
-    """The folders of backups, complete or not, oldest first.
+    """Lists the folders of backups, complete or not, oldest first.
 
     :raises OSError: they can't be listed
     """
@@ -189,7 +191,7 @@ def names(backups: FileTree) -> list[str]:
 
 
 def name_after(there: Sequence[str], began_at: datetime) -> str:
-    """A new backup's name. It is later than all that are there, whatever the clock says: the newest ones are kept.
+    """Names a new backup later than all that are there, whatever the clock says: the newest ones are kept.
 
     :param there: as `names` has them
     """
@@ -200,12 +202,12 @@ def name_after(there: Sequence[str], began_at: datetime) -> str:
 
 
 def complete(backups: FileTree) -> list[str]:
-    """Those of `names` with a manifest."""
+    """Lists the folders of backups that have a manifest, oldest first."""
     return [name for name in names(backups) if backups.has(f"{name}/{MANIFEST}")]
 
 
 def chosen(folder: Location, name: str | None) -> Location:
-    """A backup by its name, else the newest complete one.
+    """Finds a backup by its name, else the newest complete one.
 
     :raises NoBackup: there is none
     """

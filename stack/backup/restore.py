@@ -159,7 +159,7 @@ def finish(layout: Layout) -> bool:
 
 
 def _move_objects(source: LakeUrl, target: LakeUrl) -> None:
-    """Out of the lake's folder on a store, or into it. What was set aside or isn't in place yet stays."""
+    """Moves objects out of the lake's folder on a store, or into it. What was set aside or isn't in place stays."""
     into = source.name == RESTORING
     lake = tree_at(target if into else source)
     if into:
@@ -172,7 +172,7 @@ def _move_objects(source: LakeUrl, target: LakeUrl) -> None:
 
 @dataclass(slots=True)
 class _Restore:
-    """One restore, before anything is moved."""
+    """A restore, until its moves begin."""
 
     settings: Settings
     backup: Location
@@ -198,7 +198,7 @@ class _Restore:
 
     @property
     def staged(self) -> FileTree:
-        """Its files."""
+        """The tree of its files."""
         return tree_at(self.lake, private=False)
 
     @property
@@ -245,7 +245,7 @@ class _Restore:
         return round(self.clock.monotonic() - began_s, 3)
 
     def _copy(self) -> None:
-        """Every file of the backup, by its hash; and its tables as a processor would read them."""
+        """Copies every file of the backup, by its hash, and checks its tables as a processor would read them."""
         shutil.rmtree(self.layout.restoring, ignore_errors=True)
         free = shutil.disk_usage(self.layout.root).free
         if isinstance(self.lake, Path) and free < self.manifest.bytes:
@@ -267,7 +267,7 @@ class _Restore:
             raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
 
     def _renew(self, now: datetime) -> None:
-        """A new lineage of each journal."""
+        """Begins a new lineage of each journal."""
         for one in self.tables:
             if one.kind == JOURNAL and one.path in self.manifest.journals:
                 writer = JournalWriter.create_or_open(str(table_location(self.lake, one.path)), one.stream)
@@ -332,12 +332,12 @@ class _Restore:
             self.kept.append(table.path)
 
     def _gone(self) -> dict[str, Path]:
-        """What people edit stays as it is; where it is gone, it is to be the backup's."""
+        """Finds what people edit and is gone: it is to be the backup's. What is there stays as it is."""
         backed_up = self.manifest.files
         return {path: at for path, at in files(self.settings).items() if path in backed_up and not at.exists()}
 
     def _moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
-        """The present lake and what was derived from it go aside; the restored one takes its place."""
+        """Yields the moves: the present lake and what was derived from it go aside, the restored one comes in."""
         layout, lake = self.layout, self.layout.lake
         streams = {one.stream for one in self.tables if one.kind == JOURNAL}
         derived = [
@@ -390,7 +390,7 @@ def _acts(present: Location, copied: Location | None) -> bool:
 
 
 def _receipts(present: Location, copied: Location | None) -> bool:
-    """They aren't chained: the same table, at no earlier version, each of whose rows can be read."""
+    """Checks that it is the same table, at no earlier version, with rows that can be read: receipts aren't chained."""
     table = open_table(str(present))
     for _ in dataset_of(table).to_batches():
         pass

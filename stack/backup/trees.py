@@ -59,16 +59,16 @@ class FileTree(Protocol):
 
     @property
     def place(self) -> Location:
-        """Where it is."""
+        """The location of the tree."""
 
     def names(self) -> list[str]:
-        """The folders right in it, in their order."""
+        """Lists the folders right in it, in their order."""
 
     def has(self, path: str) -> bool:
         """Whether a file is there."""
 
     def open(self, path: str) -> AbstractContextManager[Readable]:
-        """A file as it is stored: not as it may still be in this machine's memory.
+        """Opens a file as it is stored: not as it may still be in this machine's memory.
 
         :raises FileNotFoundError: none is there
         """
@@ -117,7 +117,7 @@ def at_once(work: Callable[[T], object], items: Iterable[T]) -> None:
 
 
 def copy_hashed(source: Readable, sink: Writable | None = None) -> CopiedFile:
-    """Reads a file to its end, into another one if there is one; what was read."""
+    """Reads a file to its end, into another one if there is one; returns what was read."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(CHUNK_BYTES):
         digest.update(chunk)
@@ -205,7 +205,7 @@ class DiskTree:
 
 
 def _forget(file: FileIO) -> None:
-    """What is read comes from the disk, not from what was just written; and no other file leaves the cache for it."""
+    """Drops a file from the cache: what is read comes from the disk, and no other file leaves the cache for it."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -243,7 +243,7 @@ class StoreTree:
         self._storage.put_file(path, text.encode())
 
     def move(self, path: str, to: str) -> None:
-        """Whole under the new path before anything leaves the old one: interrupted, it is done again."""
+        """Copies all to the new path before anything leaves the old one: interrupted, it is done again."""
         moved = self._under(path)
         at_once(lambda name: self._storage.copy(name, f"{to}{name.removeprefix(path)}".strip("/")), moved)
         self._storage.delete(moved)
@@ -256,7 +256,7 @@ class StoreTree:
 
     @contextlib.contextmanager
     def hold(self, run: Path, /) -> Iterator[bool]:
-        """By a lock on this machine, and an object that tells other machines."""
+        """Holds a lock on this machine, and an object that tells other machines."""
         holder = f"{socket.gethostname()}:{run}"
         with try_lock(run / "backup.lock") as is_ours:
             if not is_ours or not self._take_lock(holder):

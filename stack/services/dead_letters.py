@@ -1,4 +1,4 @@
-"""One work stream's dead letters from the settings: its index and its selections."""
+"""Opens a work stream's dead letters from the settings: its index and its selections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stack.settings import Settings, streams_of
 def open_dead_letter_index(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
-    """The index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
+    """Opens the index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
     payloads, amounts = _payloads(layout, kafka), BodyAmounts(settings.providers)
     places = layout.dead_letter_index, layout.journal
     return DeadLetterIndex(*places, payloads, clock, amounts=amounts, ages=settings.alerts)
@@ -48,7 +48,10 @@ def _open_rehearsal(settings: Settings, stream: str) -> Rehearsal:
 def open_dead_letters(
     settings: Settings, stream: str, clock: Clock, channel: str, producer: Callable[[], Producer]
 ) -> DeadLetters:
-    """``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order."""
+    """Opens a stream's dead letters.
+
+    ``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order.
+    """
     layout, control = settings.layout, topics_of(mode_of(stream)).control
     places = layout.stream(stream)
     config = streams_of(settings)[base_of(stream)]

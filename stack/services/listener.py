@@ -156,7 +156,7 @@ def _pages(
     received: AskReceived,
     attention: Attention,
 ) -> list[APIRouter]:
-    """Every page. What is ordered on one comes through its own channel."""
+    """Builds every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
         name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
@@ -175,7 +175,7 @@ def _pages(
 
 @contextlib.contextmanager
 def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
-    """The audit log is anchored meanwhile, where there are keys to do it with."""
+    """Anchors the audit log meanwhile, where there are keys to do it with."""
     processor = settings.processor
     try:
         keys = AnchorKeys.read(Path(processor.anchor_key_file))
@@ -193,7 +193,7 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
 
 
 def _orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, Orders]:
-    """What sends orders, for each mode whose traffic is taken."""
+    """Opens what sends orders, for each mode whose traffic is taken."""
     return {
         mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.check_signed_in)
         for mode in settings.ingest.modes

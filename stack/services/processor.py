@@ -156,13 +156,13 @@ def _shared(
 
 
 def _sections(settings: Settings) -> Mapping[type, BaseModel]:
-    """The sections that a handler may ask for, by their type."""
+    """Collects the sections that a handler may ask for, by their type."""
     sections = [getattr(settings, name) for name in Settings.model_fields]
     return {type(section): section for section in sections if isinstance(section, BaseModel)}
 
 
 class NoSuchShard(PayhookError):
-    """``--shard`` names one that there isn't."""
+    """The shard that ``--shard`` names doesn't exist."""
 
     def __init__(self, number: int, count: int) -> None:
         self.number = number

@@ -68,7 +68,7 @@ SOCKET_TIMEOUTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the workers of one receiver have of their parent: its socket and its process id."""
+    """The parent of a receiver's workers: its socket and its process id."""
 
     listening: socket.socket
     parent: int
@@ -118,7 +118,7 @@ def check(settings: Settings) -> None:
 
 
 def _warn_of_adyen(settings: Settings, secrets: SecretFiles) -> None:
-    """The later events of an Adyen dispute may name another entity than its payment's, so another shard's."""
+    """Warns that the later events of an Adyen dispute may name another entity than its payment's, on another shard."""
     if settings.processor.shards > 1 and secrets.takes_from(ADYEN):
         log.warning(
             "adyen: there are %d shards. Turn on 'Include the originalReference for CHARGEBACK_REVERSED events' in "
@@ -129,7 +129,7 @@ def _warn_of_adyen(settings: Settings, secrets: SecretFiles) -> None:
 
 
 def _warn_of_paypal(settings: Settings, secrets: SecretFiles) -> None:
-    """v1's sales name no merchant, so nothing but the setting says that they are of the account that v2 names."""
+    """Warns that v1's sales name no merchant: nothing but the setting says that they are of v2's account."""
     if not settings.providers.paypal.merchant_id and secrets.takes_from(PAYPAL):
         log.warning(
             "paypal: sales and refunds of its API's version 1 (PAYMENT.SALE.*) name no merchant. If there are any, set "
@@ -156,7 +156,7 @@ def check_kafka(settings: Settings) -> None:
 
 
 def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None = None) -> None:
-    """One process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
+    """Runs one process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
         start_http_server(settings.ingest.metrics_port + number, settings.metrics_host, metrics.registry)
@@ -181,7 +181,7 @@ def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None
 
 
 async def _end_with(parent: int) -> None:
-    """A parent that was killed is started again, and the new one needs the port."""
+    """Ends this process with its parent: one that was killed is started again, and the new one needs the port."""
     while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(LOOK_FOR_PARENT_S)
     signal.raise_signal(signal.SIGTERM)
@@ -189,7 +189,7 @@ async def _end_with(parent: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What takes events to Kafka, opened: for the receiver, and for what brings events in another way."""
+    """The opened parts that take events to Kafka: for the receiver, and for what brings events in another way."""
 
     publisher: KafkaPublisher
     claims: RedisClaims
@@ -288,7 +288,7 @@ def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
 
 
 def _end_without_it(task: asyncio.Task[None]) -> None:
-    """No request would be answered truly any more: end gracefully, and be started again."""
+    """Ends the receiver gracefully, to be started again: no request would be answered truly any more."""
     if not task.cancelled() and (failed := task.exception()) is not None:
         log.critical("%s ended: %s", task.get_name(), failed, exc_info=failed)
         signal.raise_signal(signal.SIGTERM)
