@@ -71,11 +71,11 @@ def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
     indexes = {name: open_dead_letter_index(layout.stream(name), settings, clock) for name in stream_names(settings)}
 
     def unknown_amounts(what: str) -> Mapping[str, int]:
-        found = Counter[str]()
+        amounts = Counter[str]()
         for mode in settings.ingest.modes:
-            for one in unknown_events(LedgerJournals.of(layout.ledgers(mode)).journals()):
-                found.update(one.amounts if f"{one.provider}: {one.what}" == what else {})
-        return dict(found)
+            for unknown in unknown_events(LedgerJournals.of(layout.ledgers(mode)).journals()):
+                amounts.update(unknown.amounts if f"{unknown.provider}: {unknown.what}" == what else {})
+        return dict(amounts)
 
     return NoticeDescriber(indexes, unknown_amounts, settings.console.public_url)
 
@@ -83,17 +83,17 @@ def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
 def _disks(settings: Settings) -> dict[str, Path]:
     """Lists the folders on this machine that payhook writes to; one that lies within another is left out."""
     lake, backup = settings.layout.lake, settings.backup.folder
-    found = {"data folder": settings.data_dir}
+    disks = {"data folder": settings.data_dir}
     if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):
-        found["lake"] = lake
-    return found | ({"backups": Path(backup)} if backup and not is_url(backup) else {})
+        disks["lake"] = lake
+    return disks | ({"backups": Path(backup)} if backup and not is_url(backup) else {})
 
 
 def _topics(settings: Settings) -> list[str]:
     modes = settings.ingest.modes
-    own = [topic for mode in modes for topic in asdict(topics_of(mode)).values()]
+    traffic_topics = [topic for mode in modes for topic in asdict(topics_of(mode)).values()]
     streams = streams_of(settings).values()
-    return own + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode)]
+    return traffic_topics + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode)]
 
 
 @contextlib.contextmanager

@@ -183,8 +183,8 @@ async def catch_up_source(
     engine: CatchUp, places: Places, source: Source, clock: Clock, since: datetime | None = None
 ) -> Outcome:
     """Lists one source span by span up to now, and writes each span down once all of it is with Kafka."""
-    fetched, lost, again = 0, None, places.list_again()
-    part = () if again is None else (again.accepted_at, again.since)
+    fetched, lost, relisting = 0, None, places.list_again()
+    part = () if relisting is None else (relisting.accepted_at, relisting.since)
     until = places.catch_ups.listed_until(source.name, *part)
     try:
         spans_of_round = list(_looked_back(places, source, until, clock.now())) if since is None else []
@@ -323,13 +323,13 @@ def remember(
             "switched_off": outcome.switched_off,
         }
     is_ok = all(known["problem"] is None for known in sources.values())
-    told = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources, "unlisted": unlisted(settings)}
-    write_whole(settings.layout.caught_up, json.dumps(told, indent=1) + "\n")
+    report = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources, "unlisted": unlisted(settings)}
+    write_whole(settings.layout.caught_up, json.dumps(report, indent=1) + "\n")
 
 
 def _remembered(settings: Settings) -> dict[str, dict[str, Any]]:
-    told = read_said(settings.layout.caught_up)
-    sources = None if told is None else told.get("sources")
+    report = read_said(settings.layout.caught_up)
+    sources = None if report is None else report.get("sources")
     return dict(sources) if isinstance(sources, dict) else {}
 
 

@@ -69,9 +69,9 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     if settings.alerts.metrics_port:
         ports["alerts"] = settings.alerts.metrics_port
     host = urlsplit(settings.console.ingest_url).hostname or LOOPBACK
-    found = {name: f"http://{host}:{port}/metrics" for name, port in receivers.items()}
-    found |= {name: f"http://{LOOPBACK}:{port}/metrics" for name, port in ports.items()}
-    return found | settings.console.metrics_urls
+    urls = {name: f"http://{host}:{port}/metrics" for name, port in receivers.items()}
+    urls |= {name: f"http://{LOOPBACK}:{port}/metrics" for name, port in ports.items()}
+    return urls | settings.console.metrics_urls
 
 
 def metrics_port(settings: Settings, mode: Mode, number: int) -> int | None:

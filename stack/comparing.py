@@ -28,7 +28,7 @@ def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> 
     # The answer names every difference: of a long report more than a process of pages should hold.
     with tempfile.TemporaryFile() as answer:
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=answer,
@@ -42,11 +42,11 @@ def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> 
         answer.seek(0)
         first_line = answer.readline().decode("utf-8", "replace")
     try:
-        found: str = json.loads(f"{first_line.rstrip().rstrip(',')}}}")["run"]["run_id"]
+        run_id: str = json.loads(f"{first_line.rstrip().rstrip(',')}}}")["run"]["run_id"]
     except (ValueError, KeyError, TypeError):
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[-PROBLEM_CHARS_MAX:]
-        raise ReconcileFailed(said or f"the command ended with {done.returncode}") from None
-    return found
+        message = " ".join(result.stderr.decode("utf-8", "replace").split())[-PROBLEM_CHARS_MAX:]
+        raise ReconcileFailed(message or f"the command ended with {result.returncode}") from None
+    return run_id
 
 
 def _options(asked: ReportAsked) -> list[str]:

@@ -92,8 +92,8 @@ def _tables(settings: Settings) -> list[Path]:
     """Lists the tables that finance reads: journals, and the postings of each; none of a lake on an object store."""
     if settings.storage.url:
         return []
-    places = [one for mode in MODES for one in settings.layout.ledgers(mode)]
-    return [settings.data_dir / "lake" / "journal", *(Path(str(one.postings)) for one in places)]
+    ledgers = [ledger for mode in MODES for ledger in settings.layout.ledgers(mode)]
+    return [settings.data_dir / "lake" / "journal", *(Path(str(ledger.postings)) for ledger in ledgers)]
 
 
 def _share(root: Path, tables: Sequence[Path], group: int) -> None:
@@ -102,8 +102,8 @@ def _share(root: Path, tables: Sequence[Path], group: int) -> None:
         _pass_through(root / "lake", group)
     for table in tables:
         table.mkdir(exist_ok=True)
-        there = table.stat()
-        if (there.st_gid, stat.S_IMODE(there.st_mode)) != (group, READ):
+        status = table.stat()
+        if (status.st_gid, stat.S_IMODE(status.st_mode)) != (group, READ):
             _give(table, group)
 
 

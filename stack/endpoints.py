@@ -75,8 +75,8 @@ class Record:
 
 def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
     """Writes which processes run."""
-    said = Record(up, states, tuple(map(identity_of, pids)))
-    write_whole(layout.supervisor, json.dumps(asdict(said), indent=1) + "\n")
+    content = Record(up, states, tuple(map(identity_of, pids)))
+    write_whole(layout.supervisor, json.dumps(asdict(content), indent=1) + "\n")
 
 
 def recorded_states(layout: Layout) -> dict[str, str]:

@@ -116,13 +116,13 @@ def install(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     for jar in jars:
-        found = cache / "jars" / jar.resolved_name
-        if not found.is_file():
+        jar_file = cache / "jars" / jar.resolved_name
+        if not jar_file.is_file():
             raise JarsUnresolved(f"{jar.coordinate} is missing from what was fetched", cache.parent / LOG)
-        digest = file_sha256(found)
+        digest = file_sha256(jar_file)
         if digest != jar.sha256:
             raise JarTampered(jar.coordinate, jar.sha256, digest)
-        shutil.copyfile(found, fresh / jar.file_name)
+        shutil.copyfile(jar_file, fresh / jar.file_name)
     (fresh / STAMP).write_text(file_sha256(lock), "utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
@@ -173,10 +173,10 @@ def _scala_library() -> Path:
     """Spark's resolver leaves it out of everything that it fetches; pyspark brings the very version."""
     import pyspark
 
-    found = sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-2.13.*.jar"))
-    if not found:
+    jars = sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-2.13.*.jar"))
+    if not jars:
         raise JarsMissing(Path(pyspark.__file__).parent / "jars")
-    return found[-1]
+    return jars[-1]
 
 
 def file_sha256(path: Path) -> str:

@@ -94,16 +94,16 @@ def of_source(topic: str) -> Mapping[str, Sequence[Right]]:
 
 
 def rights_with(topics: Sequence[str], dead_letters: Sequence[str] = ()) -> Mapping[str, Sequence[Right]]:
-    """Returns each service's rights where streams read topics of other programs, and write ``dead_letters``."""
-    others = [topic for topic in dead_letters if not topic.startswith(DEAD_LETTERS)]
-    found = {
-        service: [*rights, *(right._replace(begins=one) for right in rights for one in others if _is_dlq(right))]
+    """Returns each service's rights where streams read ``topics`` of other programs, and write ``dead_letters``."""
+    foreign = [topic for topic in dead_letters if not topic.startswith(DEAD_LETTERS)]
+    by_service = {
+        service: [*rights, *(right._replace(begins=topic) for right in rights for topic in foreign if _is_dlq(right))]
         for service, rights in RIGHTS.items()
     }
     for topic in topics:
         for service, rights in of_source(topic).items():
-            found[service] += rights
-    return found
+            by_service[service] += rights
+    return by_service
 
 
 def _is_dlq(right: Right) -> bool:
@@ -132,15 +132,15 @@ def page() -> Iterator[str]:
     yield ""
     yield "| service | what | may | for |"
     yield "|---|---|---|---|"
-    every = rights_with([SOURCE])
-    for service, rights in every.items():
+    by_service = rights_with([SOURCE])
+    for service, rights in by_service.items():
         for right in rights:
             yield f"| {service} | {right.kind} `{right.begins}` | {', '.join(right.operations)} | {right.why} |"
     yield ""
     yield "As commands, where `AT` is `--bootstrap-server HOST:PORT --command-config FILE` of an administrator:"
     yield ""
     yield "```sh"
-    for service, rights in every.items():
+    for service, rights in by_service.items():
         yield from commands(service, rights)
     yield "```"
 

@@ -94,9 +94,9 @@ def make_services(admin: AdminClient, folder: Path, services: Mapping[str, Seque
         write_credentials(folder, service, new_password())
     set_passwords(admin, {service: password_of(folder, service) for service in services})
     wanted = {binding for service, rights in services.items() for binding in bindings(service, rights)}
-    there = set(admin.describe_acls(_ALL).result(ASK_TIMEOUT_S))
-    _await(admin.create_acls(list(wanted - there)).values() if wanted - there else ())
-    _await(admin.delete_acls([_exactly(binding) for binding in there - wanted]).values() if there - wanted else ())
+    present = set(admin.describe_acls(_ALL).result(ASK_TIMEOUT_S))
+    _await(admin.create_acls(list(wanted - present)).values() if wanted - present else ())
+    _await(admin.delete_acls([_exactly(binding) for binding in present - wanted]).values() if present - wanted else ())
 
 
 def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:

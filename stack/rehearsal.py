@@ -99,5 +99,5 @@ def _dies(failure: Failure) -> Answer:
 
 def _wired(settings: Settings, config: StreamConfig, mode: Mode) -> Wired:
     sections = [getattr(settings, name) for name in Settings.model_fields]
-    by_type = {type(one): one for one in sections if isinstance(one, BaseModel)}
+    by_type = {type(section): section for section in sections if isinstance(section, BaseModel)}
     return wire(config, mode, settings.layout.stream, by_type)

@@ -76,17 +76,17 @@ class Round:
 
 def scheduled(settings: Settings) -> list[Round]:
     """Lists the rounds that these settings schedule."""
-    found, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
+    rounds, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
     if every_s:
-        found.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
+        rounds.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
     if settings.backup.folder:
         every_s = settings.backup.every_h * 3_600
-        found.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
+        rounds.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
     every_s = settings.ledger.verify.every_h * 3_600
     if every_s:
         again_s = min(every_s, VERIFY_AGAIN_S)
-        found.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
-    return found
+        rounds.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
+    return rounds
 
 
 def wait_s(due: Round, now: datetime) -> float:
@@ -99,22 +99,22 @@ def wait_s(due: Round, now: datetime) -> float:
 
 def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
     """Runs rounds, one at a time, until ``stop`` is set, which ends the one that is under way."""
-    due_s = {one: time.monotonic() + wait_s(one, SystemClock().now()) for one in rounds}
+    due_s = {due: time.monotonic() + wait_s(due, SystemClock().now()) for due in rounds}
     while not stop.wait(max(0.0, min(due_s.values()) - time.monotonic())):
-        one = min(rounds, key=lambda each: due_s[each])
-        if not one.is_wanted():
-            due_s[one] = time.monotonic() + min(one.every_s, LOOK_AGAIN_S)
+        due = min(rounds, key=lambda candidate: due_s[candidate])
+        if not due.is_wanted():
+            due_s[due] = time.monotonic() + min(due.every_s, LOOK_AGAIN_S)
             continue
         began_s = time.monotonic()
-        code = _run(one, stop)
+        code = _run(due, stop)
         if code is not None:
-            log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", one.name, code)
-        due_s[one] = time.monotonic() + wait_s(one, SystemClock().now()) if code == 0 else began_s + one.again_s
+            log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", due.name, code)
+        due_s[due] = time.monotonic() + wait_s(due, SystemClock().now()) if code == 0 else began_s + due.again_s
 
 
 def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
     """Runs rounds until ``stop`` is set; those that only read are one at a time too, beside the others."""
-    kinds = [[one for one in rounds if one.reads_only is reads_only] for reads_only in (False, True)]
+    kinds = [[due for due in rounds if due.reads_only is reads_only] for reads_only in (False, True)]
     threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
     for thread in threads:
         thread.start()

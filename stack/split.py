@@ -89,9 +89,9 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
         with _no_processor(streams, clock) as check_leases:
             if streams != list(_streams(settings, shards)):
                 raise SplitRefused("the journals were divided meanwhile, from another host: run it again")
-            for one in streams:
-                one.begin()
-            return [one.divide(clock, check_leases) for one in streams]
+            for stream in streams:
+                stream.begin()
+            return [stream.divide(clock, check_leases) for stream in streams]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,10 @@ class _Stream:
             if shard_in(notes) != shard or dividing(notes) is not None:
                 check_leases()
                 _writer(place).divide(self.topic, shard, clock.now())
-        places = [self.place(number) for number in range(self.shards)]
-        return Divided(self.first.stream, self.before, {one.stream: _state(one).next_seq - 1 for one in places})
+        layouts = [self.place(number) for number in range(self.shards)]
+        return Divided(
+            self.first.stream, self.before, {layout.stream: _state(layout).next_seq - 1 for layout in layouts}
+        )
 
     def _is_copied(self, number: int) -> bool:
         """Whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't be read
@@ -176,9 +178,9 @@ class _Stream:
 
 def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> bool:
     """Whether the log of a copy, if there is one, is the beginning of what it will be."""
-    here, there, last = open_storage(source), open_storage(target), max(entries)
-    found = [f"{LOG}/{one.name}" for one in there.files(LOG)]
-    return all(name <= last and (name not in entries or there.read(name) == here.read(name)) for name in found)
+    original, copy, last = open_storage(source), open_storage(target), max(entries)
+    copied = [f"{LOG}/{file.name}" for file in copy.files(LOG)]
+    return all(name <= last and (name not in entries or copy.read(name) == original.read(name)) for name in copied)
 
 
 def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
@@ -216,8 +218,8 @@ def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[Callable
     :raises SplitRefused: a processor runs
     """
     owner = uuid.uuid4().hex
-    places = [one.place(number) for one in streams for number in range(one.before)]
-    leases = {one.stream: Lease(str(one.lease), owner, clock, one.lease_lock) for one in places}
+    places = [stream.place(number) for stream in streams for number in range(stream.before)]
+    leases = {place.stream: Lease(str(place.lease), owner, clock, place.lease_lock) for place in places}
     until = time.monotonic() + LAPSES_S + 2 * LOOK_S
     try:
         while running := [name for name, lease in leases.items() if not lease.take()]:

@@ -21,7 +21,7 @@ def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
     if not file.path.exists():
         return []
     disabled = DisabledSubscribers(disabled_folder(settings))
-    return [_shown(one, disabled) for one in file.all().values()]
+    return [_shown(subscriber, disabled) for subscriber in file.all().values()]
 
 
 def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
@@ -36,7 +36,7 @@ def _shown(subscriber: Subscriber, disabled: DisabledSubscribers) -> SubscriberS
     fields = shown_fields(subscriber)
     if not subscriber.enabled:
         return SubscriberSettings(**fields, state="off", why="enabled = false in the subscribers file")
-    found = disabled.find(subscriber.name)
-    if found is not None:
-        return SubscriberSettings(**fields, state="disabled", why=found.reason, since=found.at)
+    disabling = disabled.find(subscriber.name)
+    if disabling is not None:
+        return SubscriberSettings(**fields, state="disabled", why=disabling.reason, since=disabling.at)
     return SubscriberSettings(**fields, state="active")

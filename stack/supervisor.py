@@ -196,8 +196,8 @@ class Supervisor:
         if child.server.answers():
             child.answered_ever = True
             self._turn(child, State.RUNNING)
-            servers = (one for one in self._children if one.name in SERVERS)
-            if self._topics_made_at is None and child.name in SERVERS and all(one.answered_ever for one in servers):
+            servers = (other for other in self._children if other.name in SERVERS)
+            if self._topics_made_at is None and child.name in SERVERS and all(other.answered_ever for other in servers):
                 self._make_topics()
                 self._topics_made_at = now
         elif now - child.started_at > child.server.start_s:

@@ -55,18 +55,18 @@ def topics(settings: Settings) -> list[Topic]:
     streams, partitions = streams_of(settings), settings.kafka.events_partitions
     events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
     dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY
-    found = []
+    planned = []
     for mode in settings.ingest.modes:
         names = topics_of(mode)
         dead_letters = [topic for stream in taking(streams, mode) for topic in stream.dlq_topics(mode)]
-        found += [
+        planned += [
             Topic(names.events, partitions, events_ms),
             Topic(names.control, CONTROL_PARTITIONS, -1),
             Topic(names.receipts, RECEIPTS_PARTITIONS, events_ms),
             Topic(names.anchors, 1, -1),
             *(Topic(name, partitions, dlq_ms, is_dead_letters=True) for name in dead_letters),
         ]
-    return found
+    return planned
 
 
 def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int) -> None:
@@ -78,15 +78,17 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
     :raises TopicRefused: the broker refuses
     """
     client = open_admin(kafka)
-    there = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
-    small = [one for one in wanted if one.name in there and len(there[one.name].partitions) < one.partitions]
-    grown = client.create_partitions([NewPartitions(one.name, one.partitions) for one in small]) if small else {}
+    listed = client.list_topics(timeout=MAKE_TIMEOUT_S).topics
+    small = [
+        topic for topic in wanted if topic.name in listed and len(listed[topic.name].partitions) < topic.partitions
+    ]
+    grown = client.create_partitions([NewPartitions(topic.name, topic.partitions) for topic in small]) if small else {}
     for name, future in grown.items():
         try:
             answer_of(future, MAKE_TIMEOUT_S)
         except KafkaException as refused:
             raise TopicRefused(name, str(refused.args[0])) from refused
-    missing = [topic for topic in wanted if topic.name not in there]
+    missing = [topic for topic in wanted if topic.name not in listed]
     made = client.create_topics([_new(topic, replication) for topic in missing]) if missing else {}
     for name, future in made.items():
         try:

@@ -124,12 +124,12 @@ def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int
         "the receiver": (settings.ingest, endpoints.ingest),
         "the management listener": (settings.console, endpoints.ops),
     }
-    found = {
+    ports = {
         name: (_default(section), urlsplit(url).port or 0)
         for name, (section, url) in both.items()
         if "port" not in section.model_fields_set
     }
-    return {name: (usual, actual) for name, (usual, actual) in found.items() if usual != actual}
+    return {name: (usual, actual) for name, (usual, actual) in ports.items() if usual != actual}
 
 
 def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], replication: int) -> None:
@@ -148,8 +148,8 @@ def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], rep
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
     """Names the files of secrets: one a provider, and one for each endpoint that is listed."""
-    own = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
-    return {**adapters, **{secret_file(name): adapter for name, adapter in own.items() if adapter is not None}}
+    by_endpoint = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
+    return {**adapters, **{secret_file(name): adapter for name, adapter in by_endpoint.items() if adapter is not None}}
 
 
 def stay_up(settings: Settings, config: Path | None, on_up: Callable[[], None], on_change: OnChange) -> None:
@@ -234,18 +234,18 @@ def _await_endpoints(
 ) -> Endpoints:
     """Waits until all answers. ``why``: what there is to say where it ended."""
     until = time.monotonic() + UP_S_MAX
-    seen: dict[str, str] = {}
+    last_states: dict[str, str] = {}
     log = layout.logs / "supervisor.log"
     while time.monotonic() < until:
         alive = lives()
         states = recorded_states(layout)
         for name, state in states.items():
-            if seen.get(name) != state:
+            if last_states.get(name) != state:
                 on_change(name, State(state))
-        seen = states or seen
-        found = read_endpoints(layout.root)
-        if found is not None:
-            return found
+        last_states = states or last_states
+        endpoints = read_endpoints(layout.root)
+        if endpoints is not None:
+            return endpoints
         if not alive:
             raise StackNotUp(why(), log)
         time.sleep(POLL_S)
@@ -265,14 +265,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The supervisor behind `payhook up --detach`.")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--config", type=Path)
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     configure_logging()
     log = logging.getLogger("stack")
-    os.environ["PAYHOOK_DATA_DIR"] = str(wanted.data)
+    os.environ["PAYHOOK_DATA_DIR"] = str(arguments.data)
     try:
         stay_up(
-            load_settings(wanted.config),
-            wanted.config,
+            load_settings(arguments.config),
+            arguments.config,
             on_up=lambda: log.info("everything answers"),
             on_change=lambda name, state: log.info("%s: %s", name, state),
         )

@@ -29,8 +29,8 @@ log = logging.getLogger("verification")
 
 def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
     """Names the journals, the ledger's first; the ledger's also where it has no journal, so that this is said."""
-    every = _streams(settings, mode)
-    return [stream for stream in every if base_of(stream) == LEDGER or _has_journal(settings, stream)]
+    streams = _streams(settings, mode)
+    return [stream for stream in streams if base_of(stream) == LEDGER or _has_journal(settings, stream)]
 
 
 def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: Watch) -> Report:
@@ -60,10 +60,10 @@ def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options
 def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
     """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone."""
     topic = config.events_topic(mode)
-    of_topic = [one for one in taking(streams, mode) if topic and one.events_topic(mode) == topic]
-    if len(of_topic) < 2 or not all(one.where for one in of_topic):
+    of_topic = [stream for stream in taking(streams, mode) if topic and stream.events_topic(mode) == topic]
+    if len(of_topic) < 2 or not all(stream.where for stream in of_topic):
         return None
-    return Division(topic, {one.name: one.names(mode) for one in of_topic})
+    return Division(topic, {stream.name: stream.names(mode) for stream in of_topic})
 
 
 def run_round(settings: Settings) -> bool:
@@ -126,11 +126,11 @@ def _log_findings(report: Report) -> int:
 
 
 def _write_report(settings: Settings, *, began_at: str, clock: Clock, wrong: int, problems: dict[str, str]) -> None:
-    told = {
+    report = {
         "ok": not problems,
         "began_at": began_at,
         "ended_at": to_rfc3339(clock.now()),
         "wrong": wrong,
         "problems": problems,
     }
-    write_whole(settings.layout.verification, json.dumps(told, indent=1) + "\n")
+    write_whole(settings.layout.verification, json.dumps(report, indent=1) + "\n")

@@ -63,7 +63,7 @@ def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable]
             yield f"{path} can't be read: {failed}"
         except PayhookError as failed:
             yield f"{path}: {failed}"
-    bodies = {one.stream: lake / one.path for one in tables if one.kind == BODIES}
+    bodies = {table.stream: lake / table.path for table in tables if table.kind == BODIES}
     for path, journal in manifest.journals.items():
         try:
             yield from _broken_journal(lake / path, journal, manifest.tables[path], bodies.get(journal.stream), scratch)
@@ -82,21 +82,22 @@ def _broken_files(backup: Location, manifest: Manifest) -> Iterator[str]:
     for path, expected in manifest.files.items():
         try:
             with stored.open(path) as file:
-                found = copy_hashed(file)
+                copy = copy_hashed(file)
         except OSError as unreadable:
             yield f"{path} can't be read: {unreadable.strerror or unreadable}"
             continue
-        if found.size != expected.size:
-            yield f"{path} has {found.size:,} bytes, {expected.size:,} were copied"
-        elif found != expected:
+        if copy.size != expected.size:
+            yield f"{path} has {copy.size:,} bytes, {expected.size:,} were copied"
+        elif copy != expected:
             yield f"{path} isn't what was copied: its hash differs"
 
 
 def _broken_table(lake: Location, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:
     table = open_table(str(lake / path))
-    found = str(table.metadata().id), table.version()
-    if found != (expected.table_id, expected.version):
-        yield f"{path} is table {found[0]} at version {found[1]}, {expected.table_id} at {expected.version} was copied"
+    actual = str(table.metadata().id), table.version()
+    if actual != (expected.table_id, expected.version):
+        copied = f"{expected.table_id} at {expected.version}"
+        yield f"{path} is table {actual[0]} at version {actual[1]}, {copied} was copied"
     missing = [name for name in data_files(table) if f"{LAKE}/{path}/{name}" not in manifest.files]
     if missing:
         yield f"{path} lacks {len(missing):,} of its files, {missing[0]} among them"
@@ -124,9 +125,9 @@ def _broken_journal(
 ) -> Iterator[str]:
     """Computes every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
     reader = JournalReader(str(journal), table.version)
-    found = journal_of(reader.state(), expected.stream)
-    if found != expected:
-        yield f"the journal of {expected.stream} says {found}, {expected} was copied"
+    actual = journal_of(reader.state(), expected.stream)
+    if actual != expected:
+        yield f"the journal of {expected.stream} says {actual}, {expected} was copied"
     chain = ChainHead()
     changed: list[int] = []
     for rows in reader.tables_after(0):

@@ -45,7 +45,7 @@ class Target:
     @property
     def copied_bytes(self) -> int:
         """The bytes that passed through here: all but what is shared."""
-        return sum(one.size for path, one in self.files.items() if path not in self.shared)
+        return sum(file.size for path, file in self.files.items() if path not in self.shared)
 
     def take(self, path: str, source: Readable) -> CopiedFile:
         """Copies an open file; it is stored for good when this returns.
@@ -57,16 +57,16 @@ class Target:
 
     def share(self, path: str, size: int) -> bool:
         """Takes a file from the earlier backup, if it is there with that size."""
-        found = self.known.get(path)
-        if found is None or found.size != size or not self.tree.share(f"{self.earlier}/{path}", self._at(path)):
+        copied = self.known.get(path)
+        if copied is None or copied.size != size or not self.tree.share(f"{self.earlier}/{path}", self._at(path)):
             return False
-        self.files[path] = found
+        self.files[path] = copied
         self.shared.add(path)
         return True
 
     def undo(self, prefix: str) -> None:
         """Removes what was copied to paths that begin so."""
-        for path in [one for one in self.files if one.startswith(prefix)]:
+        for path in [copied for copied in self.files if copied.startswith(prefix)]:
             del self.files[path]
             self.tree.remove(self._at(path))
 
@@ -146,7 +146,7 @@ def log_files(source: Location, version: int, *, with_state: bool) -> list[str]:
     :param with_state: it reaches back to the last commit that has a journal's state
     """
     storage = open_storage(source)
-    checkpoints = [one.name for one in storage.files(LOG) if _CHECKPOINT.fullmatch(one.name)]
+    checkpoints = [file.name for file in storage.files(LOG) if _CHECKPOINT.fullmatch(file.name)]
     usable = [name for name in checkpoints if int(name[:20]) <= version]
     newest = max((name[:20] for name in usable), default=None)
     since = 0 if newest is None else int(newest) + 1

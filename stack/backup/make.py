@@ -96,8 +96,8 @@ def run_round(settings: Settings) -> bool:
     except Exception as bug:
         record_failure(settings, clock, repr(bug))
         raise
-    for found in report.problems:
-        log.error("backup %s isn't good: %s", report.name, found)
+    for flaw in report.problems:
+        log.error("backup %s isn't good: %s", report.name, flaw)
     log.info("backup %s: %d files, %d bytes, %.1f s", report.name, report.files, report.bytes, report.seconds)
     return report.ok
 
@@ -121,8 +121,8 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
                 raise BackupImpossible(problem)
             _clear(backups)
             target, manifest = _copied(settings, backups, clock)
-            found = problems(folder / target.under, manifest, tables(settings), _scratch(settings))
-            if found:
+            flaws = problems(folder / target.under, manifest, tables(settings), _scratch(settings))
+            if flaws:
                 backups.move(f"{target.under}/{MANIFEST}", f"{target.under}/{REJECTED}")
                 _clear(backups)
             else:
@@ -130,7 +130,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
             kept = complete(backups)
     except (DeltaError, OSError) as failed:
         raise BackupImpossible(problem_of(failed)) from failed
-    good_at = last_good(settings, began_at) if found else began_at
+    good_at = last_good(settings, began_at) if flaws else began_at
     report = BackupReport(
         folder=folder,
         name=target.under,
@@ -139,8 +139,8 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
         files=len(manifest.files),
         bytes=manifest.bytes,
         copied_bytes=target.copied_bytes,
-        journals={one.stream: one.seq for one in manifest.journals.values()},
-        problems=tuple(found),
+        journals={journal.stream: journal.seq for journal in manifest.journals.values()},
+        problems=tuple(flaws),
         kept=tuple(kept),
         good_at=good_at,
         since=good_at or _since(settings, began_at) or began_at,
@@ -195,29 +195,31 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
         check_all_journals(settings)
         began_at = clock.now()
         newest = _newest(backups)
-        there = names(backups)
-        target = Target(backups, name_after(there, began_at))
+        earlier = names(backups)
+        target = Target(backups, name_after(earlier, began_at))
         # After a backup that wasn't good no file is shared: the damage may be in one that both would have.
-        if newest is not None and not _is_rejected(backups, there[-1]):
+        if newest is not None and not _is_rejected(backups, earlier[-1]):
             target.earlier, target.known = newest[0], newest[1].files
-        wanted = [one for one in tables(settings) if has_table(str(table_location(settings.layout.lake, one.path)))]
-        if not any(one.kind == JOURNAL for one in wanted):
+        wanted = [
+            table for table in tables(settings) if has_table(str(table_location(settings.layout.lake, table.path)))
+        ]
+        if not any(table.kind == JOURNAL for table in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
         with _removed_if_it_fails(target):
             pinned = [
                 pin(
-                    table_location(settings.layout.lake, one.path),
-                    f"{LAKE}/{one.path}",
+                    table_location(settings.layout.lake, table.path),
+                    f"{LAKE}/{table.path}",
                     target,
-                    with_state=one.kind == JOURNAL,
+                    with_state=table.kind == JOURNAL,
                 )
-                for one in wanted
+                for table in wanted
             ]
             if newest is not None:
                 _check_same_lake(backups.place, pinned, newest[1])
                 _check_not_older(pinned, backups.place / newest[0], newest[1])
-            for one in pinned:
-                copy_data(one, target)
+            for table in pinned:
+                copy_data(table, target)
             for path, source in files(settings).items():
                 if source.is_file():
                     with source.open("rb") as file:
@@ -225,11 +227,14 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
     manifest = Manifest(
         began_at,
         target.files,
-        {one.path: CopiedTable(one.kind, at.version, at.table_id) for one, at in zip(wanted, pinned, strict=True)},
         {
-            one.path: _journal(table_location(backups.place / target.under, at.path), one, at)
-            for one, at in zip(wanted, pinned, strict=True)
-            if one.kind == JOURNAL
+            table.path: CopiedTable(table.kind, at.version, at.table_id)
+            for table, at in zip(wanted, pinned, strict=True)
+        },
+        {
+            table.path: _journal(table_location(backups.place / target.under, at.path), table, at)
+            for table, at in zip(wanted, pinned, strict=True)
+            if table.kind == JOURNAL
         },
     )
     target.sync()
@@ -281,9 +286,9 @@ def _is_whole(backups: FileTree, name: str) -> bool:
 
 def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) -> None:
     """Checks that the folder's backups are this lake's: two lakes would remove each other's."""
-    now = {one.path.removeprefix(f"{LAKE}/"): one.table_id for one in pinned}
-    both = now.keys() & known.journals.keys()
-    if both and not any(now[path] == known.tables[path].table_id for path in both):
+    table_ids = {table.path.removeprefix(f"{LAKE}/"): table.table_id for table in pinned}
+    both = table_ids.keys() & known.journals.keys()
+    if both and not any(table_ids[path] == known.tables[path].table_id for path in both):
         raise BackupImpossible(
             f"{folder} holds backups of another lake, whose journals are others: name another folder"
         )
@@ -296,15 +301,15 @@ def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) ->
 
     :raises BackupImpossible: the newest backup holds rows of a journal's own lineage that it doesn't hold
     """
-    for one in pinned:
-        before = known.journals.get(one.path.removeprefix(f"{LAKE}/"))
+    for table in pinned:
+        before = known.journals.get(table.path.removeprefix(f"{LAKE}/"))
         if before is None:
             continue
         what, reached = f"backup {newest.name}", Position(before.lineage, before.seq, before.row_hash)
         try:
             # A journal that can't be read is named when its copy is verified.
             with contextlib.suppress(JournalBroken):
-                follows(what, reached, JournalReader(str(one.place), one.version))
+                follows(what, reached, JournalReader(str(table.place), table.version))
         except JournalOlder as older:
             raise BackupImpossible(
                 f"the journal of {before.stream} is an older copy. {what} holds row {before.seq}, which it "
@@ -315,9 +320,9 @@ def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) ->
 
 def _clear(backups: FileTree) -> None:
     """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
-    there = names(backups)
-    bad = [name for name in there if _is_rejected(backups, name)]
-    for name in {*bad[:-1], *(name for name in there if _is_partial(backups, name))}:
+    present = names(backups)
+    bad = [name for name in present if _is_rejected(backups, name)]
+    for name in {*bad[:-1], *(name for name in present if _is_partial(backups, name))}:
         _remove(backups, name)
 
 

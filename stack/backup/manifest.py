@@ -104,7 +104,7 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        return sum(one.size for one in self.files.values())
+        return sum(file.size for file in self.files.values())
 
     def to_json(self) -> str:
         fields = {"format": FORMAT, "began_at": to_rfc3339(self.began_at)}
@@ -130,13 +130,13 @@ def tables(settings: Settings) -> list[SourceTable]:
     stream that reads another's comes before that one's. Redactions and bodies change under the maintenance lock alone.
     Postings, indexes and lists of dead events are made again from the journal.
     """
-    streams = sorted(streams_of(settings).values(), key=lambda one: one.source_stream is None)
+    streams = sorted(streams_of(settings).values(), key=lambda stream: stream.source_stream is None)
     layout = settings.layout
-    own = [name for mode in MODES for one in streams for name in one.names(mode)]
+    journal_names = [name for mode in MODES for stream in streams for name in stream.names(mode)]
     return [
         *(SourceTable(kind, stream_of(kind, mode)) for mode in MODES for kind in REFERRING),
-        *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in own),
-        *(SourceTable(BODIES, layout.stream(stream).bodies.name, stream) for stream in own),
+        *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in journal_names),
+        *(SourceTable(BODIES, layout.stream(stream).bodies.name, stream) for stream in journal_names),
         *(SourceTable(REDACTIONS, stream_of(REDACTIONS, mode)) for mode in MODES),
         SourceTable(ACTS, layout.audit_log.name),
     ]
@@ -168,12 +168,12 @@ def read_manifest(backup: Location) -> Manifest:
             fields = json.loads(read_all(file))
         if fields["format"] != FORMAT:
             raise NoBackup(backup, f"its manifest is of format {fields['format']}, this version reads {FORMAT}")
-        files = {_inside(path): CopiedFile(**one) for path, one in fields["files"].items()}
-        if any(not _SHA256.fullmatch(one.sha256) or type(one.size) is not int for one in files.values()):
+        files = {_inside(path): CopiedFile(**entry) for path, entry in fields["files"].items()}
+        if any(not _SHA256.fullmatch(entry.sha256) or type(entry.size) is not int for entry in files.values()):
             raise ValueError("a file without its hash or size")
-        tables = {_inside(path): CopiedTable(**one) for path, one in fields["tables"].items()}
-        journals = {_inside(path): CopiedJournal(**one) for path, one in fields["journals"].items()}
-        if not journals or journals.keys() != {path for path, one in tables.items() if one.kind == JOURNAL}:
+        tables = {_inside(path): CopiedTable(**entry) for path, entry in fields["tables"].items()}
+        journals = {_inside(path): CopiedJournal(**entry) for path, entry in fields["journals"].items()}
+        if not journals or journals.keys() != {path for path, entry in tables.items() if entry.kind == JOURNAL}:
             raise ValueError("no journal, or one without its table or its state")
         return Manifest(from_rfc3339(fields["began_at"]), files, tables, journals)
     except FileNotFoundError:
@@ -190,13 +190,13 @@ def names(backups: FileTree) -> list[str]:
     return [name for name in backups.names() if NAME.fullmatch(name)]
 
 
-def name_after(there: Sequence[str], began_at: datetime) -> str:
+def name_after(earlier: Sequence[str], began_at: datetime) -> str:
     """Names a new backup later than all that are there, whatever the clock says: the newest ones are kept.
 
     :param there: as `names` has them
     """
-    if there:
-        newest = datetime.strptime(there[-1], NAME_FORM).replace(tzinfo=UTC)
+    if earlier:
+        newest = datetime.strptime(earlier[-1], NAME_FORM).replace(tzinfo=UTC)
         began_at = max(began_at, newest + timedelta(seconds=1))
     return f"{began_at:{NAME_FORM}}"
 
@@ -212,14 +212,14 @@ def chosen(folder: Location, name: str | None) -> Location:
     :raises NoBackup: there is none
     """
     try:
-        there = complete(tree_at(folder))
+        present = complete(tree_at(folder))
     except OSError as unreadable:
         raise NoBackup(folder, f"it can't be read: {unreadable}") from unreadable
-    if name is None and not there:
+    if name is None and not present:
         raise NoBackup(folder, "it holds no complete backup")
-    if name is not None and name not in there:
-        raise NoBackup(folder, f"it holds no complete backup {name}; there is {', '.join(there[-5:]) or 'none'}")
-    return folder / (name or there[-1])
+    if name is not None and name not in present:
+        raise NoBackup(folder, f"it holds no complete backup {name}; there is {', '.join(present[-5:]) or 'none'}")
+    return folder / (name or present[-1])
 
 
 def _inside(path: str) -> str:
@@ -231,5 +231,5 @@ def _inside(path: str) -> str:
     return path
 
 
-def _dicts(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: asdict(one) for name, one in sorted(found.items())}
+def _dicts(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: asdict(entry) for name, entry in sorted(entries.items())}

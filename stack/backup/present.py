@@ -21,7 +21,7 @@ Present = Mapping[str, JournalState | None]
 
 def present_journals(settings: Settings) -> Present:
     lake = settings.layout.lake
-    journals = {one.path: table_location(lake, one.path) for one in tables(settings) if one.kind == JOURNAL}
+    journals = {table.path: table_location(lake, table.path) for table in tables(settings) if table.kind == JOURNAL}
     return {path: _state(journal) for path, journal in journals.items() if has_table(str(journal))}
 
 
@@ -31,7 +31,7 @@ def rows_beyond(settings: Settings, present: Present, backup: Location, manifest
 
     :raises RestoreRefused: the backup's journal can't be read
     """
-    streams = {one.path: one.stream for one in tables(settings) if one.kind == JOURNAL}
+    streams = {table.path: table.stream for table in tables(settings) if table.kind == JOURNAL}
     return {
         streams[path]: None if state is None else _beyond(settings.layout.lake, path, state, backup, manifest)
         for path, state in present.items()

@@ -193,8 +193,8 @@ class _Restore:
     @property
     def lake(self) -> Location:
         """The lake that is put together."""
-        there = self.layout.lake
-        return self.layout.restoring / LAKE if isinstance(there, Path) else there / RESTORING
+        present = self.layout.lake
+        return self.layout.restoring / LAKE if isinstance(present, Path) else present / RESTORING
 
     @property
     def staged(self) -> FileTree:
@@ -216,7 +216,7 @@ class _Restore:
         now = self.clock.now()
         self._renew(now)
         aside, gone = f"replaced-{now:%Y%m%dT%H%M%SZ}", self._gone()
-        moves = [[self._written(one) for one in move] for move in self._moves(aside)]
+        moves = [[self._written(place) for place in move] for move in self._moves(aside)]
         restored = self._restored(aside, gone, began_s)
         self._record(restored, now)
         for path, target in gone.items():
@@ -231,7 +231,7 @@ class _Restore:
         return Restored(
             name=self.backup.name,
             made_at=self.manifest.began_at,
-            journals={one.stream: one.seq for one in self.manifest.journals.values()},
+            journals={journal.stream: journal.seq for journal in self.manifest.journals.values()},
             set_aside=self.beyond,
             kept=tuple(sorted(self.kept)),
             redacted_again=self.redacted_again,
@@ -262,16 +262,16 @@ class _Restore:
 
         at_once(copy, self.manifest.files)
         lake.sync()
-        found = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
-        if found is not None:
-            raise RestoreRefused(f"backup {self.backup.name} isn't good: {found}")
+        flaw = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
+        if flaw is not None:
+            raise RestoreRefused(f"backup {self.backup.name} isn't good: {flaw}")
 
     def _renew(self, now: datetime) -> None:
         """Begins a new lineage of each journal."""
-        for one in self.tables:
-            if one.kind == JOURNAL and one.path in self.manifest.journals:
-                writer = JournalWriter.create_or_open(str(table_location(self.lake, one.path)), one.stream)
-                replaced = self.present.get(one.path)
+        for table in self.tables:
+            if table.kind == JOURNAL and table.path in self.manifest.journals:
+                writer = JournalWriter.create_or_open(str(table_location(self.lake, table.path)), table.stream)
+                replaced = self.present.get(table.path)
                 writer.renew_lineage(now, self.reason, replaced=replaced)
 
     def _record(self, restored: Restored, now: datetime) -> None:
@@ -289,7 +289,7 @@ class _Restore:
 
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
-        table = next(one for one in self.tables if one.path == path)
+        table = next(candidate for candidate in self.tables if candidate.path == path)
         before = len(Redactions(self.lake / path).all())
         self._keep(table)
         for act, done in Redactions(self.lake / path).orders():
@@ -298,9 +298,9 @@ class _Restore:
 
     def _redact_again(self, act: Redaction) -> None:
         journal = self.lake / JOURNAL / act.stream
-        found = next((one.path for one in self.tables if (one.kind, one.stream) == (BODIES, act.stream)), "")
-        bodies = self.lake / found
-        if not found or not has_table(str(bodies)) or not self._holds(bodies, act.body_sha256):
+        path = next((table.path for table in self.tables if (table.kind, table.stream) == (BODIES, act.stream)), "")
+        bodies = self.lake / path
+        if not path or not has_table(str(bodies)) or not self._holds(bodies, act.body_sha256):
             # Its record comes after the backup's last row: it is decided again, if Kafka still has it.
             self.redact.append(act.event_key)
             return
@@ -339,15 +339,15 @@ class _Restore:
     def _moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
         """Yields the moves: the present lake and what was derived from it go aside, the restored one comes in."""
         layout, lake = self.layout, self.layout.lake
-        streams = {one.stream for one in self.tables if one.kind == JOURNAL}
+        streams = {table.stream for table in self.tables if table.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints"),
             *(layout.stream(stream).dead_letter_index for stream in sorted(streams)),
             *(layout.stream(stream).trying for stream in sorted(streams)),
         ]
-        for one in [*derived, layout.root / LAKE] if isinstance(lake, Path) else derived:
-            if one.exists():
-                yield one, layout.root / aside / one.relative_to(layout.root)
+        for place in [*derived, layout.root / LAKE] if isinstance(lake, Path) else derived:
+            if place.exists():
+                yield place, layout.root / aside / place.relative_to(layout.root)
         if isinstance(lake, LakeUrl):
             yield lake, lake / f"_{aside}"
         yield self.lake, lake
@@ -360,9 +360,9 @@ def _check_unused(settings: Settings) -> None:
     """
     :raises RestoreRefused: a processor that no supervisor knows of runs on the data folder
     """
-    for one in tables(settings):
-        if one.kind == JOURNAL and is_held(settings.layout.stream(one.stream).index):
-            raise RestoreRefused(f"a processor of {one.stream} runs on {settings.data_dir}: stop it first")
+    for table in tables(settings):
+        if table.kind == JOURNAL and is_held(settings.layout.stream(table.stream).index):
+            raise RestoreRefused(f"a processor of {table.stream} runs on {settings.data_dir}: stop it first")
 
 
 def _check_journals(settings: Settings, backup: Location) -> None:

@@ -140,7 +140,7 @@ class DiskTree:
         self._private = private
 
     def names(self) -> list[str]:
-        return sorted(one.name for one in self.place.iterdir() if one.is_dir())
+        return sorted(folder.name for folder in self.place.iterdir() if folder.is_dir())
 
     def has(self, path: str) -> bool:
         return (self.place / path).is_file()
@@ -180,11 +180,11 @@ class DiskTree:
         sync((self.place / to).parent)
 
     def remove(self, path: str) -> None:
-        found = self.place / path
-        if found.is_dir():
-            shutil.rmtree(found)
+        target = self.place / path
+        if target.is_dir():
+            shutil.rmtree(target)
         else:
-            found.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
 
     def sync(self, paths: Iterable[str]) -> None:
         for folder in {(self.place / path).parent for path in paths} | {self.place}:

@@ -117,10 +117,10 @@ async def _serve(settings: Settings) -> None:
             name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
         }
         by_api, by_page = (
-            _orders(settings, producer, Recorder(audit_log, clock, one), users) for one in ("api", "page")
+            _orders(settings, producer, Recorder(audit_log, clock, channel), users) for channel in ("api", "page")
         )
         bookings = _bookings(settings, by_api, clock)
-        selections = {name: one.selections for name, one in streams.items()}
+        selections = {name: stream.selections for name, stream in streams.items()}
         standing = partial(read_standing, layout.alerts, settings.alerts, clock)
         attention = Attention(standing, selections, bookings, clock)
         services = _order_services(settings, by_api, clock)

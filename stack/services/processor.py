@@ -65,7 +65,7 @@ def main() -> int:
         wired = _wired(settings, configs, mode, number)
         record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
         # What decides the events that receivers publish holds the generation of their claims.
-        ledgers = [one.name for one in wired if base_of(one.name) == LEDGER]
+        ledgers = [stream.name for stream in wired if base_of(stream.name) == LEDGER]
         generations = {
             name: open_generation_writer(settings.redis, mode, lambda: record_keys.ids, number) for name in ledgers
         }
@@ -75,13 +75,13 @@ def main() -> int:
         log.error("%s", problem)
         return 1
     clock = SystemClock()
-    metrics = {one.name: ProcessorMetrics(clock, one.rules.delay) for one in wired}
-    files = {one.name: StatusFile(one.places.status, clock) for one in wired}
+    metrics = {stream.name: ProcessorMetrics(clock, stream.rules.delay) for stream in wired}
+    files = {stream.name: StatusFile(stream.places.status, clock) for stream in wired}
     for file in files.values():
         file.remove()
     port, parts = metrics_port(settings, mode, number), Parts()
     if port is not None:
-        registry = by_stream({name: one.registry for name, one in metrics.items()})
+        registry = by_stream({name: metric.registry for name, metric in metrics.items()})
         registry.register(parts)
         serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
     claims = ReceiverClaims(settings.redis, mode, settings.processor.shards)
@@ -93,16 +93,16 @@ def main() -> int:
     parts.start(shared.session)
     tracing = open_tracing("processor", clock)
     statuses = {
-        one.name: StreamStatus(
-            one.name,
-            files[one.name],
-            metrics[one.name],
-            generations.get(one.name),
-            None if tracing is None else DecisionSpans(one.name, tracing),
+        stream.name: StreamStatus(
+            stream.name,
+            files[stream.name],
+            metrics[stream.name],
+            generations.get(stream.name),
+            None if tracing is None else DecisionSpans(stream.name, tracing),
         )
-        for one in wired
+        for stream in wired
     }
-    streams = [(OpenableStream(one, shared, statuses[one.name]), statuses[one.name]) for one in wired]
+    streams = [(OpenableStream(stream, shared, statuses[stream.name]), statuses[stream.name]) for stream in wired]
     for writer in generations.values():
         writer.start()
     calm()
