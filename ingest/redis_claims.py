@@ -145,7 +145,7 @@ class RedisClaims:
         lease_ms = int(lease_s * 1000)
         kept_ms = lease_ms + PENDING_KEPT_S * 1000
         self._leading: tuple[tuple[int, ...], ...] = ((int(confirmed_s * 1000),), (), (lease_ms, kept_ms))
-        self._masters = Masters(redis, self._forget) if isinstance(redis, RedisCluster) else None
+        self._masters: Masters | None = Masters(redis, self._forget) if isinstance(redis, RedisCluster) else None
         self._keys_a_script = KEYS_A_SCRIPT if self._masters is None else 1
         self._lease_s = lease_s
         self._settle_again_s = settle_again_s

@@ -11,7 +11,7 @@ from core.layout import Layout
 from load.embedded import SAMPLE_CONFIG, payhook
 from load.secured_kafka import Cluster, secured_cluster
 from providers.registry import build_adapters
-from stack.children import children, choose_ports
+from stack.children import choose_ports, list_servers
 from stack.children import endpoints as endpoints_of
 from stack.data_folder import make_key, make_merchants, make_secrets
 from stack.endpoints import write_endpoints
@@ -69,7 +69,7 @@ def secured_stack(folder: Path) -> Iterator[SecuredStack]:
         make_merchants(layout.merchants, adapters)
         settings = Settings(data_dir=data_dir)
         ports = replace(choose_ports(settings), outside_kafka=cluster.bootstrap)
-        servers = {one.name: one for one in children(settings, ports, SAMPLE_CONFIG)}
+        servers = {one.name: one for one in list_servers(settings, ports, SAMPLE_CONFIG)}
         for name, user in USERS.items():
             env = {**servers[name].env, **cluster.environment(user)}
             servers[name] = replace(servers[name], env=env, start_s=START_S)

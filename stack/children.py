@@ -155,7 +155,7 @@ def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequ
     )
 
 
-def children(settings: Settings, ports: Ports, config: Path | None) -> list[Server]:
+def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[Server]:
     """The processes of a stack, in the order in which they start; they stop in the opposite one. Each is given the file
     ``config``, from which the settings are.
 

@@ -35,7 +35,7 @@ from ingest.endpoints import secret_file
 from processor.streams import foreign_topics
 from providers.port import Adapter
 from providers.registry import build_adapters
-from stack.children import KnownPorts, Ports, children, choose_ports
+from stack.children import KnownPorts, Ports, choose_ports, list_servers
 from stack.data_folder import make_key, make_merchants, make_secrets, own
 from stack.endpoints import (
     Endpoints,
@@ -87,7 +87,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
         supervisor = Supervisor(
             layout,
             ports,
-            children(settings, ports, config),
+            list_servers(settings, ports, config),
             partial(_set_up_kafka, settings, ports, topics(settings), replication),
             on_change,
             settings.ingest.modes,

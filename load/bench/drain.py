@@ -32,7 +32,7 @@ from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.children import children, choose_ports
+from stack.children import choose_ports, list_servers
 from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.kafka_users import embedded_kafka, make_services, security_environment
@@ -196,7 +196,7 @@ def processor_server(layout: Layout, kafka: KafkaSettings) -> Server:
     """The ledger's processor as `payhook up` runs it, on an embedded broker that may be another folder's."""
     settings, folder = Settings(data_dir=layout.root), Path(kafka.security.credentials_file).parent
     ports = replace(choose_ports(settings), kafka=int(kafka.bootstrap_servers.rpartition(":")[2]))
-    server = next(server for server in children(settings, ports, None) if server.name == "processor")
+    server = next(server for server in list_servers(settings, ports, None) if server.name == "processor")
     return replace(server, env={**server.env, **security_environment(folder, "processor")})
 
 

@@ -23,7 +23,7 @@ from ledger.settings import LedgerSettings, MaintainSettings, VerifySettings
 from stack.backup import make as making
 from stack.backup.make import check_backup, record_failure, run_round
 from stack.backup.manifest import chosen
-from stack.children import children, choose_ports
+from stack.children import choose_ports, list_servers
 from stack.maintenance import stream_tables
 from stack.rounds import FIRST_S, MODULES, Round, scheduled, wait_s
 from stack.settings import Settings
@@ -66,16 +66,16 @@ def test_the_stack_runs_it_where_a_schedule_is_set(tmp_path: Path) -> None:
     ledger = LedgerSettings(maintain=MaintainSettings(every_s=0), verify=VerifySettings(every_h=0))
     without = Settings(data_dir=tmp_path, ledger=ledger, ingest=IngestSettings(catch_up_every_s=0))
     ports = choose_ports(without)
-    assert "maintenance" not in [one.name for one in children(without, ports, None)]
-    [last] = (one for one in children(Settings(data_dir=tmp_path), ports, None) if one.name == "maintenance")
+    assert "maintenance" not in [one.name for one in list_servers(without, ports, None)]
+    [last] = (one for one in list_servers(Settings(data_dir=tmp_path), ports, None) if one.name == "maintenance")
     assert (last.name, last.command[-2:], last.answers()) == ("maintenance", ("-m", "stack.rounds"), True)
 
 
 def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) -> None:
     without = Settings(data_dir=tmp_path, alerts=AlertsSettings(every_s=0))
     ports = choose_ports(without)
-    assert "alerts" not in [one.name for one in children(without, ports, None)]
-    last = children(Settings(data_dir=tmp_path), ports, None)[-1]
+    assert "alerts" not in [one.name for one in list_servers(without, ports, None)]
+    last = list_servers(Settings(data_dir=tmp_path), ports, None)[-1]
     assert (last.name, last.command[-2:], last.answers()) == ("alerts", ("-m", "stack.alerting"), True)
     assert last.env["PAYHOOK_ALERTS__METRICS_PORT"] == str(ports.alerts_metrics)
 

@@ -13,7 +13,7 @@ from core.layout import Layout
 from core.settings import KafkaSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
-from stack.children import children, choose_ports, endpoints, metrics_port, metrics_ports, processes
+from stack.children import choose_ports, endpoints, list_servers, metrics_port, metrics_ports, processes
 from stack.server import Server
 from stack.settings import Settings, load_settings
 from stack.topics import topics
@@ -87,8 +87,8 @@ def test_test_topics_are_made_only_for_test_traffic() -> None:
 
 def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: Path) -> None:
     ports = choose_ports(Settings())
-    without = {server.name: server for server in children(Settings(data_dir=tmp_path), ports, None)}
-    both = {server.name: server for server in children(of_both(tmp_path), ports, None)}
+    without = {server.name: server for server in list_servers(Settings(data_dir=tmp_path), ports, None)}
+    both = {server.name: server for server in list_servers(of_both(tmp_path), ports, None)}
     assert both.keys() - without.keys() == {"processor-test"}
     assert without["processor"].command[-4:] == ("--mode", "live", "--shard", "0")
     assert both["processor-test"].command[-4:-2] == ("--mode", "test")
@@ -97,7 +97,7 @@ def test_a_processor_of_its_own_runs_only_where_test_traffic_is_taken(tmp_path: 
 
 def test_each_processor_is_ready_by_its_own_word(tmp_path: Path) -> None:
     layout, settings = Layout(tmp_path), of_both(tmp_path)
-    servers = {server.name: server for server in children(settings, choose_ports(settings), None)}
+    servers = {server.name: server for server in list_servers(settings, choose_ports(settings), None)}
     layout.run.mkdir()
     layout.ledger("live").status.write_text('{"ready": true}')
     assert not servers["processor"].answers()
@@ -117,7 +117,7 @@ def test_shards_have_a_process_a_log_and_a_metrics_port_each(tmp_path: Path, mon
     settings = load_settings()
     assert processes(settings, "live") == {"processor": ["ledger", "notify"], "processor.1": ["ledger.1"]}
     assert list(processes(settings, "test")) == ["processor-test", "processor-test.1"]
-    found = children(settings, choose_ports(settings), None)
+    found = list_servers(settings, choose_ports(settings), None)
     shards = {server.name: server for server in found if server.name.startswith("processor")}
     assert {name: server.command[-2:] for name, server in shards.items()} == {
         "processor": ("--shard", "0"),
@@ -137,7 +137,7 @@ def test_partitions_that_cant_be_divided_evenly_are_refused(monkeypatch: pytest.
 
 def test_a_broken_stream_holds_no_other_back_when_the_stack_comes_up(tmp_path: Path) -> None:
     settings, layout = Settings(data_dir=tmp_path), Layout(tmp_path)
-    (processor,) = (one for one in children(settings, choose_ports(settings), None) if one.name == "processor")
+    (processor,) = (one for one in list_servers(settings, choose_ports(settings), None) if one.name == "processor")
     layout.run.mkdir()
     for ready in (False, True):
         layout.stream("ledger").status.write_text(json.dumps({"ready": ready}))

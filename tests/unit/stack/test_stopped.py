@@ -12,7 +12,7 @@ import pytest
 
 from core.layout import Layout
 from stack import stopped
-from stack.children import children, choose_ports
+from stack.children import choose_ports, list_servers
 from stack.server import Server
 from stack.settings import Settings
 from stack.stopped import await_streams
@@ -108,7 +108,7 @@ def test_a_stream_whose_process_ends_without_a_word_is_named(
 
 
 def processor_of(settings: Settings) -> Server:
-    servers = children(settings, choose_ports(settings), None)
+    servers = list_servers(settings, choose_ports(settings), None)
     return next(server for server in servers if server.name == "processor")
 
 
