@@ -36,10 +36,10 @@ class BodyReader:
         self._deadline = ReadDeadline(deadline_s)
 
     def begin(self, scope: Scope, media_type: str) -> Held:
-        """A place for the request; it must be given back by `Held.end`.
+        """A place for the request; it must be given back by `OpenRequest.end`.
 
         :param media_type: what the provider posts
-        :raises Refused: 413 or 415 by its head, 503 where as many requests as may be are under way
+        :raises RequestRefused: 413 or 415 by its head, 503 where as many requests as may be are under way
         """
         _check_head(media_type, scope["headers"], self._bytes_max)
         task = asyncio.current_task()
@@ -49,7 +49,7 @@ class BodyReader:
     async def read(self, receive: Receive, request: Held) -> bytes:
         """The bytes exactly as sent, counted in ``request`` as they arrive, before they are kept.
 
-        :raises Refused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
+        :raises RequestRefused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
         """
         body = await self._deadline.hold(_read(receive, self._bytes_max, request))
         request.arrived()
@@ -66,7 +66,7 @@ class ReadDeadline:
 
     async def hold(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
         """
-        :raises Refused: 408
+        :raises RequestRefused: 408
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -102,7 +102,7 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
 
     A request without a Content-Type is taken: the signature says whose it is.
 
-    :raises Refused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
+    :raises RequestRefused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
     """
     for name, value in headers:
         if name == b"content-length" and (length := strip_blanks(value)).isdigit():

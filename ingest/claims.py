@@ -84,8 +84,8 @@ class Generations(Protocol):
 
     def check(self, mode: Mode) -> None:
         """
-        :raises Refused: 503, what this receiver publishes would be decided out of order, or not at all: the processor
-            has another number of partitions, or doesn't know the key that signs here
+        :raises RequestRefused: 503, what this receiver publishes would be decided out of order, or not at all: the
+            processor has another number of partitions, or doesn't know the key that signs here
         """
 
 

@@ -49,7 +49,7 @@ class EventReader:
 
     def context(self, provider: str, endpoint: str | None) -> Context:
         """
-        :raises Refused: 404, there is no such endpoint
+        :raises RequestRefused: 404, there is no such endpoint
         """
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
             raise Refused("unknown_endpoint")
@@ -64,9 +64,9 @@ class EventReader:
         """Nothing of the body is read before its signature is verified, and no event is given before it is admitted.
 
         :raises ModeMismatch: the request or one of its events is of another mode than is taken there
-        :raises Refused: 503, an event can't be looked through for card data; 429, beyond the provider's rate
+        :raises RequestRefused: 503, an event can't be looked through for card data; 429, beyond the provider's rate
         :raises SignatureInvalid, Unparseable, FetchFailed, CredentialsRefused, SecretsMissing, SecretsShared,
-            SettingError: see `Verifier.verify` and `Verifier.admit`
+            SettingError: see `Verifier.verify` and `Verifier.admit_request`
         """
         webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
         events = await self._read(adapter, webhook, context)
@@ -81,7 +81,7 @@ class EventReader:
         What they point to isn't asked for: this is enough to know which they are.
 
         :raises ModeMismatch: it is of another mode than is taken there
-        :raises Refused: 503, an event can't be looked through for card data
+        :raises RequestRefused: 503, an event can't be looked through for card data
         """
         return await self._listed(adapter, _as_webhook(body, endpoint, context), context)
 
@@ -91,7 +91,7 @@ class EventReader:
         """As `read_listed`, with what they point to.
 
         :raises ModeMismatch: it is of another mode than is taken there
-        :raises Refused: 503, an event can't be looked through for card data
+        :raises RequestRefused: 503, an event can't be looked through for card data
         :raises FetchFailed, CredentialsRefused, SecretsMissing, SettingError: see `Verifier.follow`
         """
         webhook = _as_webhook(body, endpoint, context)

@@ -116,7 +116,7 @@ def _host(url: httpx2.URL) -> str:
 
 
 class HttpFetch:
-    """`Fetch` over a client that the caller opened.
+    """`ProviderFetch` over a client that the caller opened.
 
     Equal questions share a request: one under way where an older answer would do as well (``kept_s`` > 0), else
     only one that hasn't been sent yet. An answer to a question from before a webhook may be older than its news.

@@ -47,7 +47,7 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
 
     :param version: as in ``"1.1"``
     :param judged: the headers whose names are in `JUDGED`
-    :raises Refused: 400, 417, 501 or 505
+    :raises RequestRefused: 400, 417, 501 or 505
     """
     if version not in ("1.1", "1.0"):
         raise Refused("wrong_version")
@@ -85,7 +85,7 @@ def split_target(target: bytes) -> tuple[bytes, bytes]:
     A target in absolute form is taken, as RFC 9112 wants it; nothing is routed by host, so its host says no more than
     the Host header.
 
-    :raises Refused: 400 or 414
+    :raises RequestRefused: 400 or 414
     """
     if len(target) > TARGET_BYTES_MAX:
         raise Refused("target_too_long", bytes_max=TARGET_BYTES_MAX)
@@ -99,7 +99,7 @@ def split_target(target: bytes) -> tuple[bytes, bytes]:
 
 def check_size(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
     """
-    :raises Refused: 431
+    :raises RequestRefused: 431
     """
     size = len(target) + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
     if size > HEAD_BYTES_MAX:

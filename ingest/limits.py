@@ -85,11 +85,11 @@ class Load:
         self.bytes = 0
 
     def begin(self, source: str, give_up: Callable[[], None]) -> Held:
-        """A place for one more request; it must be given back by `Held.end`.
+        """A place for one more request; it must be given back by `OpenRequest.end`.
 
         :param source: its sender, as `source_of` gives it
         :param give_up: ends its reading, when it must make way
-        :raises Refused: 503, as many requests as may be are under way
+        :raises RequestRefused: 503, as many requests as may be are under way
         """
         mine, now = self._unfinished.get(source, []), self._clock.monotonic()
         if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)) and now - mine[0].began_at >= GRACE_S:
@@ -103,7 +103,7 @@ class Load:
 
     def hold(self, size: int, request: Held) -> None:
         """
-        :raises Refused: 503, and nothing was counted
+        :raises RequestRefused: 503, and nothing was counted
         """
         while self.bytes + size > self._bytes_max:
             if not self._one_makes_way(request):
@@ -141,7 +141,7 @@ class Held:
     def hold(self, size: int) -> None:
         """Counts ``size`` more bytes of the body, before they are kept.
 
-        :raises Refused: 503
+        :raises RequestRefused: 503
         """
         self._load.hold(size, self)
         self._bytes += size
@@ -198,7 +198,7 @@ class RateLimits:
 
     def take(self, provider: str) -> None:
         """
-        :raises Refused: 429, with the time after which there is room again
+        :raises RequestRefused: 429, with the time after which there is room again
         """
         rate = self._per_s.get(provider)
         if rate is None:

@@ -82,7 +82,7 @@ NAMES_VERSION = 1
 
 
 class CardMasker:
-    """Built once; `masked` is called for every event, most of which have nothing to hide."""
+    """Built once; `mask_event` is called for every event, most of which have nothing to hide."""
 
     def __init__(self, settings: PanSettings, key: MaskingKey) -> None:
         self._enabled = settings.enabled

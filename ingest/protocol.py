@@ -100,7 +100,7 @@ class Protocol:
         What another request holds is asked for again, with this request's own content, until the wait is over;
         what is claimed here is settled before that, so that two requests of the same events don't wait for each other.
 
-        :raises Refused: 503, the processor would decide them out of order, or not at all (`Generations.check`)
+        :raises RequestRefused: 503, the processor would decide them out of order, or not at all (`Generations.check`)
         """
         for mode in {event.mode for event in events}:
             self._generations.check(mode)
@@ -219,7 +219,7 @@ def distinct(events: Sequence[Event]) -> list[Taking]:
 
 
 Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[Taken]]
-"""`Protocol.take`, traced or not."""
+"""`ClaimProtocol.take_events`, traced or not."""
 
 
 def traced(take: Take, tracing: Tracing | None) -> Take:

@@ -71,7 +71,7 @@ class EndpointSettings(BaseModel):
 
 
 class IngestSettings(BaseModel):
-    """The public listener and the claim → publish → confirm protocol. `ingest.limits.Limits` has what isn't set."""
+    """Settings of the public listener and the claim protocol. `ingest.limits.ReceiverLimits` has what isn't set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

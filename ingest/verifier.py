@@ -132,7 +132,7 @@ class Verifier:
         Without an event it costs no rate: where nothing is signed (Mollie's classic webhooks), anybody sends such.
 
         :param webhook: verified
-        :raises Refused: 429, beyond the provider's rate
+        :raises RequestRefused: 429, beyond the provider's rate
         :raises SignatureInvalid: not all of it is proven
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
         :raises SecretsMissing, SettingError: the endpoint's credentials are wrong

@@ -159,8 +159,8 @@ def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[
     """The processes of a stack, in the order in which they start; they stop in the opposite one. Each is given the file
     ``config``, from which the settings are.
 
-    There are processors for each mode (`processes`). What maintains and backs up by schedule, and what sends alerts, is
-    among them where the settings ask for it.
+    There are processors for each mode (`list_processors`). What maintains and backs up by schedule, and what sends
+    alerts, is among them where the settings ask for it.
     """
     layout = settings.layout
     env = _environment(settings, ports, config)

@@ -1,7 +1,7 @@
 """Keeps the embedded stack running: starts its processes in order, restarts one that dies, stops all in order.
 
-One thread, one loop: `step` looks at each child once. Call it from the thread that made the supervisor; on Linux
-the children die with that thread.
+One thread, one loop: `check_children` looks at each child once. Call it from the thread that made the supervisor;
+on Linux the children die with that thread.
 """
 
 from __future__ import annotations

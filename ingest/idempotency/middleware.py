@@ -145,10 +145,10 @@ class IdempotencyKey:
       ``Idempotent-Replayed: true``.
     - Answers below 500 are kept, errors too, for as long as the store keeps them. Not kept, so that the same request
       runs again: 5xx and exceptions, 401, 403, 407, 408, 421, 425, 429, and what the application calls
-      `Run.nothing_began` for (its validation, before it does anything).
+      `IdempotentRun.nothing_began` for (its validation, before it does anything).
     - An answer larger than `ANSWER_BYTES_MAX` isn't kept but that it was given: a copy gets 409 with its status.
     - An owner that dies leaves its claim to the next copy after the lease: the application runs again. Its own work
-      should be idempotent by `Run.request_id`, which it finds in ``scope["state"]["idempotency"]``.
+      should be idempotent by `IdempotentRun.request_id`, which it finds in ``scope["state"]["idempotency"]``.
     - A client that leaves changes nothing: the run goes on, and its answer is kept.
     - Where the store can't be asked nothing is run: 503 with Retry-After.
 

@@ -40,7 +40,7 @@ LAKE = "lake"
 def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
     """Finds what is wrong with a backup, `PROBLEMS_MAX` at most; nothing in a good one. Reads every file.
 
-    :param tables: what belongs to which work stream (`stack.backup.manifest.tables`)
+    :param tables: what belongs to which work stream (`stack.backup.manifest.list_tables`)
     :param scratch: a folder on a disk with room for an index
     """
     broken = list(islice(_broken_files(backup, manifest), PROBLEMS_MAX))

@@ -193,7 +193,7 @@ def names(backups: FileTree) -> list[str]:
 def name_after(earlier: Sequence[str], began_at: datetime) -> str:
     """Names a new backup later than all that are there, whatever the clock says: the newest ones are kept.
 
-    :param there: as `names` has them
+    :param earlier: as `list_backups` has them
     """
     if earlier:
         newest = datetime.strptime(earlier[-1], NAME_FORM).replace(tzinfo=UTC)
