@@ -90,10 +90,13 @@ class Receiver:
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: Context
     ) -> tuple[Answer, Extra]:
         """Takes the request's events, and says what adapter and provider refuse."""
-        # A request goes through six steps here. 1. verify: it is its provider's. 2. name: its bytes become events, or
-        # poison. 3. mask: card data leaves them. These are `EventReader`'s. 4. claim: Redis says which of them nobody
-        # has taken. 5. publish: Kafka acknowledges those. 6. confirm: Redis remembers them. These are `self._take`'s.
-        # The answer comes after step 5: the last one is begun by then, and nobody waits for it.
+        # A request goes through six steps, the first three in `EventReader`, the others in the claim protocol:
+        # 1. verify: its signature, or its provider's API, says whose it is.
+        # 2. name: its bytes become events, or poison.
+        # 3. mask: card data leaves them.
+        # 4. claim: Redis says which of them nobody has published.
+        # 5. publish: Kafka acknowledges those.
+        # 6. confirm: Redis is told so; the answer doesn't wait for it.
         received_at = self._clock.now()
         try:
             events, left_out, is_there = await self._reader.events(adapter, webhook, endpoint, context, received_at)
