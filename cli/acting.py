@@ -1,4 +1,4 @@
-"""What is done on the command line: recorded in the audit log, and sent to the processor."""
+"""Records what is done on the command line in the audit log, and sends it to the processor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals 
 
 
 def this_account() -> str:
-    """Who runs the command: the account of its real uid. No variable says another one, as LOGNAME could."""
+    """Returns the account of the process's real uid: who runs the command. No variable says another one, as LOGNAME
+    could.
+    """
     uid = os.getuid()
     try:
         return pwd.getpwuid(uid).pw_name
@@ -34,7 +36,7 @@ def orders(place: Place) -> Orders:
 
 
 def producer(place: Place) -> Any:
-    """Of Kafka, for orders. Any: the client's stubs and the port agree only on arguments given by name."""
+    """Opens Kafka's producer for orders. Any: the client's stubs and the port agree only on arguments given by name."""
     return open_producer(place.kafka(), {"acks": "all", "log_level": 0}, place.record_keys())
 
 

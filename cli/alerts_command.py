@@ -61,7 +61,7 @@ def test(place: Place, receiver: str | None) -> None:
 
 
 def test_notice(clock: Clock) -> Notice:
-    """What a receiver gets that is only to be tried."""
+    """Makes a notice that only tries a receiver."""
     now = clock.now()
     return Notice(
         alert=f"test/{to_rfc3339(now)}",

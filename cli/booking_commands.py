@@ -91,7 +91,7 @@ def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
 
 
 def _print_proposals(found: Sequence[Proposal]) -> None:
-    """One below the other: ids and account names are copied from here."""
+    """Prints them one below the other, since ids and account names are copied from here."""
     for one in found:
         items = ", ".join(row_name(one.stream, item) for item in one.items)
         what = f"{ACTIONS[one.action]} of items {items}" if items else None

@@ -236,7 +236,7 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
 
 
 def _print_entries(found: list[RecordedEntry]) -> None:
-    """What an act changed stands below it."""
+    """Prints entries of the audit log, each with what it changed below it."""
     rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
     for one in found:
         who = f"{one.actor} ({one.channel})"

@@ -89,7 +89,7 @@ def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
 
 
 def print_story(story: ItemStory, wait: Waiting | None, now: datetime, name: str) -> None:
-    """Where it stands, then why, then what is around it, then its bytes. ``name``: what the item is called."""
+    """Prints where an item stands, why, what is around it, and its bytes. ``name``: what the item is called."""
     item = story.item
     died = f", died first {span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
     details = ((detail.name, detail.shown) for detail in item_details(story, wait))

@@ -120,7 +120,7 @@ def part_of_selection(place: Place, named: Named) -> Place:
 
 
 def opened(place: Place) -> DeadLetters:
-    """Of the stream that is looked at."""
+    """Opens the dead letters of the stream that is looked at."""
     return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
 
 
@@ -173,7 +173,7 @@ def _reported(progress: RunProgress) -> str:
 
 
 def outcome(progress: RunProgress) -> str:
-    """What became of the items, in one line."""
+    """Says in one line what became of the items."""
     parts = [f"{count:,} {WORDS[state]}" for state in RunItemState if (count := progress.counts.get(state, 0))]
     return f"s{progress.selection.number}: " + ", ".join(parts)
 

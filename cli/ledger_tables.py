@@ -129,7 +129,7 @@ def print_owed(found: Sequence[Owed]) -> None:
 
 
 def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> None:
-    """What came, what was decided of it and why, and what was booked."""
+    """Prints what came, what was decided of it and why, and what was booked."""
     heading(key)
     _print_receipts(story)
     many = len(story.deliveries)
@@ -181,7 +181,7 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
 
 
 def _print_receipts(story: EventStory) -> None:
-    """What was answered: deliveries that Redis knew already too, which Kafka never saw."""
+    """Prints what was answered, also for deliveries that Redis knew already, which Kafka never saw."""
     receipts = story.receipts or []
     rows = Rows("at", "status", "outcome", "receipt", title="answered")
     for one in receipts[:RECEIPTS_MAX]:

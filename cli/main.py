@@ -16,7 +16,7 @@ from cli.own_packages import refusal
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Where a command is, as ``module:name``, and its line in the group's help."""
+    """Says where a command is, as ``module:name``, and its line in the group's help."""
 
     place: str
     line: str
@@ -87,7 +87,7 @@ DLQ_COMMANDS = {
 
 @click.group(cls=LazyGroup, later=LEDGER_COMMANDS)
 def ledger() -> None:
-    """What was booked, and why."""
+    """Show what was booked, and why."""
 
 
 @click.group(cls=LazyGroup, later=DLQ_COMMANDS)

@@ -195,7 +195,7 @@ def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
 
 
 def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
-    """What the stream that runs here says of it; nothing where none does."""
+    """Returns what the stream that runs here says of a subscriber; nothing where none runs."""
     file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
     status = fresh(read_said(file), SystemClock().now()) or {}
     said: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
@@ -203,7 +203,7 @@ def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
 
 
 def _problem(place: Place, subscriber: Subscriber) -> str:
-    """What can be seen without sending anything."""
+    """Finds what is wrong with a subscriber's settings without sending anything; empty: nothing."""
     sender = Sender(place.settings.notify, SystemClock())
     try:
         sender.check(subscriber)

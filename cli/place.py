@@ -1,4 +1,4 @@
-"""What every command needs to know: settings, data folder, where its stack answers; times and reasons as typed."""
+"""Gives every command its settings, its data folder and the stack's addresses; reads times and reasons as typed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One data folder with its settings; ``config`` is the settings file that was named, if one was.
+    """Holds one data folder with its settings; ``config`` is the settings file that was named, if one was.
 
     ``mode``: whose ledger is looked at. ``stream``: the work stream that is, where a command may look at any: all of
     its journals, or ``ledger.1``, or ``ledger.0`` for the first one alone.
@@ -111,7 +111,7 @@ class Place:
         return self.parts[journals.of_entity(entity_key).stream]
 
     def endpoints(self) -> Endpoints:
-        """Where the running stack answers.
+        """Says where the running stack answers.
 
         :raises NotUp: nothing runs there
         """
@@ -121,7 +121,7 @@ class Place:
         return found
 
     def record_keys(self) -> RecordKeys:
-        """What commands and events are signed with.
+        """Reads the keys that sign commands and events.
 
         :raises SettingError: there is no such file
         """

@@ -82,7 +82,7 @@ def json_of(bugs: Sequence[ProviderBug], since: datetime | None) -> str:
 
 
 def csv_of(bugs: Sequence[ProviderBug]) -> str:
-    """One line a case under `CSV_COLUMNS`; no text is a formula where it is opened."""
+    """Writes one line a case under `CSV_COLUMNS`; no text is a formula where it is opened."""
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(CSV_COLUMNS)
@@ -91,7 +91,7 @@ def csv_of(bugs: Sequence[ProviderBug]) -> str:
 
 
 def print_table(bugs: Sequence[ProviderBug]) -> None:
-    """By provider and kind: the two reports of each case, one under the other."""
+    """Prints the cases by provider and kind, the two reports of each one under the other."""
     if not bugs:
         click.echo("no provider reported anything twice, or in two ways")
     for name, of_provider in _by_provider(bugs):

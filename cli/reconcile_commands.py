@@ -207,7 +207,7 @@ def _print_totals(run: Reconciliation) -> None:
 
 
 def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
-    """One line a run, the newest first."""
+    """Prints one line a run, the newest first."""
     if as_json:
         click.echo(dumped([as_dict(run) for run in runs]))
         return
@@ -232,7 +232,7 @@ def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
 
 
 def print_planned(planned: Iterator[Made]) -> int:
-    """What would be sent; returns how many that is."""
+    """Prints what would be sent, and returns how many events that is."""
     rows = Rows("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
     for made in itertools.islice(planned, SHOWN_MAX):
         rows.add(made.origin.line, made.event.event_key, made.event.entity_key, _of_event(made))
@@ -244,7 +244,7 @@ def print_planned(planned: Iterator[Made]) -> int:
 
 
 class Kept:
-    """What is missing here and isn't sent: how many, and as many of them as are"""
+    """Counts missing movements that won't be sent, and lists the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -257,7 +257,7 @@ class Kept:
 
 
 def print_left_out(left_out: Kept) -> None:
-    """What a person has to see to."""
+    """Prints the movements that a person has to see to."""
     rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
     once = Once()
     for one in left_out.some:

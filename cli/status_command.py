@@ -96,7 +96,7 @@ def _ask(ops: str) -> dict[str, Any]:
 
 
 def _ask_each(settings: Settings) -> dict[str, Any]:
-    """What the services say that the settings name; ``up`` where any of them answers, or writes its status here."""
+    """Asks the services that the settings name; ``up``: one of them answers, or a stream writes its status here."""
     named = bool(settings.console.ingest_url or settings.console.metrics_urls)
     if not named and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
         return {"up": False, "ready": False}
@@ -240,7 +240,7 @@ def _not_up(said: dict[str, Any]) -> str:
 
 
 def _of_stream(stream: dict[str, Any]) -> str:
-    """One work stream in a line: where it stands, and why if it doesn't run."""
+    """Describes one work stream in a line: where it stands, and why if it doesn't run."""
     ready, state = stream.get("ready"), str(stream.get("state", "not started"))
     why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
     reported = "not ready" if state == "running" and not ready else state
@@ -286,7 +286,7 @@ def print_entity(
 
 
 def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, Waiting]]) -> dict[str, Any]:
-    """What `--json` prints; times are RFC 3339."""
+    """Makes what `--json` prints; times are RFC 3339."""
     return {
         "stream": stream,
         "entity_key": queue.entity_key,

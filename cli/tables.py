@@ -1,4 +1,4 @@
-"""What commands print for people. Every table fits its terminal, and what steers a terminal is named instead.
+"""Prints tables and texts for people. Every table fits its terminal, and what steers a terminal is named instead.
 
 Keys and accounts are one word of several names. A cell that is too narrow breaks after a blank, ``:`` or ``/``; where
 that isn't enough, after ``.``, ``_``, ``-`` or ``@``. A table that still doesn't fit is printed record by record.

@@ -24,7 +24,7 @@ DAYS_MAX = 366
 
 @click.group()
 def users() -> None:
-    """Who may sign in at the management listener, as what, and with which tokens for its JSON API.
+    """Manage who may sign in at the management listener, as what, and with which tokens for its JSON API.
 
     \b
     viewer    reads dead events and the audit log
