@@ -27,7 +27,7 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
 
 
 def _addresses(host: str) -> list[str]:
-    """Of IPv4: a name of one process may have one address of each kind."""
+    """Finds the IPv4 addresses of a host, since a name of one process may have one address of each kind."""
     try:
         asked = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:

@@ -93,7 +93,7 @@ def has_check_digit(digits: bytes) -> bool:
 
 
 def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
-    """Where card numbers stand in ``text`` (start, end), left to right, never overlapping.
+    """Finds where card numbers stand in ``text`` (start, end), left to right, never overlapping.
 
     Together, or in groups of 4 (two of them may be together), 4-6-5, 4-6-4 and 6-13 digits with up to three blanks,
     line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` or ``+`` between them; beside letters too, but not within a
@@ -169,7 +169,7 @@ def shown(value: object, chars_max: int) -> str:
 
 
 def _track_rest(text: bytes, end: int) -> tuple[int, int] | None:
-    """Where a magnetic track's data stand behind a card number that ends at ``end`` (start, end), its name left out."""
+    """Finds a magnetic track's data behind a card number that ends at ``end`` (start, end), its name left out."""
     found = _TRACK_REST.match(text, end)
     return None if found is None else found.span(found.lastindex or 0)
 

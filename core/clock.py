@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """What the code may ask of time."""
+    """Tells the code the time."""
 
     def now(self) -> datetime:
         """The wall time, UTC, with its time zone set."""
@@ -55,7 +55,7 @@ class ManualClock:
 
 
 class Deadline:
-    """One moment in monotonic time that every step of a piece of work shares."""
+    """Holds the moment in monotonic time that every step of a piece of work shares."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""What can be decided of an event: the words of the journal."""
+"""Names what can be decided of an event: the words of the journal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Decision(StrEnum):
-    """One journal row holds one of these."""
+    """Every journal row holds one of these."""
 
     APPLIED = "applied"
     IGNORED = "ignored"
@@ -49,7 +49,7 @@ NO_RETRIES = "has spent its retry budget"
 
 
 class ErrorKind(StrEnum):
-    """What a failure says of the next try."""
+    """Says what a failure means for the next try."""
 
     NRE = "NRE"
     """Non-retriable: no retry will help."""

@@ -1,4 +1,4 @@
-"""What Kafka's topics must be like, so that a record that was acknowledged outlasts the broker that has it."""
+"""Says what Kafka's topics must be like, so that an acknowledged record outlasts the broker that has it."""
 
 from __future__ import annotations
 

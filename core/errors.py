@@ -45,7 +45,7 @@ class Unparseable(PayhookError):
 
 
 class OfKind(PayhookError):
-    """What a handler raises from an error whose class says too little: ``raise OfKind(kind, problem) from error``.
+    """A handler raises it from an error whose class says too little: ``raise OfKind(kind, problem) from error``.
 
     The kind is then this one, and the class that is written down that of the error behind it.
     """

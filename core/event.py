@@ -69,7 +69,7 @@ Headers: TypeAlias = list[tuple[str, bytes]]
 
 
 class Dedupe(StrEnum):
-    """What the receiver's claim said of a published event. Information only: the journal decides."""
+    """Says what the receiver's claim found out of a published event. Information only: the journal decides."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"
@@ -79,7 +79,7 @@ class Dedupe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One provider event with its identities; ``body`` holds its exact bytes.
+    """Holds one provider event with its identities; ``body`` holds its exact bytes.
 
     ``event_id``, ``event_type`` and ``account`` are raw, as the provider writes them (`core.keys.name_of`); keys are
     texts of encoded parts.
@@ -232,7 +232,7 @@ def _hash(text: str) -> str:
 
 
 def _hash_in(texts: Mapping[str, str], name: str) -> str | None:
-    """None where there is no such header."""
+    """Returns the hash in a header; None where there is no such header."""
     return _hash(texts[name]) if name in texts else None
 
 

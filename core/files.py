@@ -43,7 +43,7 @@ def create_once(path: Path, text: str, mode: int = 0o600) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SentFiles:
-    """What files held, or why they couldn't be read, to be sent to a process that has none of them.
+    """Holds what files held, or why they couldn't be read, to be sent to a process that has none of them.
 
     Their contents aren't shown, since some are secrets.
     """
@@ -147,7 +147,7 @@ class TextFiles:
 
 
 def problem_of(error: OSError | ValueError) -> str:
-    """One sentence without the path, which the caller names."""
+    """Describes the error in one sentence without the path, which the caller names."""
     if isinstance(error, UnicodeDecodeError):
         return "it isn't UTF-8"
     if isinstance(error, OSError):

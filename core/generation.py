@@ -27,7 +27,9 @@ _WORDING = re.compile(rb"([0-9]{1,9}) p([0-9]{1,4})(?: s([0-9]{1,2}/[0-9]{1,2}))
 
 @functools.lru_cache(maxsize=16)
 def claim_prefix(mode: Mode, generation: int) -> bytes:
-    """What stands before an event key's hash: nothing in live traffic's generation 0, then ``1:``; ``t:``, ``t1:``."""
+    """Returns what stands before an event key's hash: nothing in live traffic's generation 0, then ``1:``; ``t:``,
+    ``t1:``.
+    """
     if mode == "live" and generation == 0:
         return b""
     return b"%s%s:" % (b"" if mode == "live" else b"t", b"%d" % generation if generation else b"")
@@ -40,8 +42,8 @@ def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on with
-    what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
+    """Holds what stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on
+    with what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
 
     ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
     ``keys``: the names of those that sign events which it believes (`core.record_keys`); none where it doesn't say.
@@ -80,7 +82,7 @@ MASTERS = range(3, 13)
 
 @functools.cache
 def generation_keys(mode: Mode, number: int = 0, *, cluster: bool) -> tuple[str, ...]:
-    """Where an announcement stands: in one key; on a Redis Cluster in three, on three of its `MASTERS`.
+    """Lists the keys of an announcement: one; on a Redis Cluster three, on three of its `MASTERS`.
 
     So the loss of one master doesn't take the generation with it. Each holds for `ANNOUNCED_S` by itself; the highest
     that can be read counts, and a refusal in any.

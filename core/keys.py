@@ -50,7 +50,7 @@ def spellings_of(names: Iterable[str]) -> list[str]:
 
 
 def key_part(text: str) -> str:
-    """One part of a key: ``:``, ``%``, controls and non-ASCII are percent-encoded (UTF-8).
+    """Encodes a part of a key: ``:``, ``%``, controls and non-ASCII are percent-encoded (UTF-8).
 
     A part of more than `PART_CHARS_MAX` characters becomes ``sha256-<hex of its bytes>``.
     """

@@ -24,8 +24,8 @@ LAKE_FOLDERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """What one work stream keeps: tables in the lake, the rest under ``root``. No two streams share a file, and live
-    and test streams neither.
+    """Places the files of one work stream: tables in the lake, the rest under ``root``. No two streams share a file,
+    and live and test streams neither.
     """
 
     root: Path
@@ -61,7 +61,7 @@ class StreamLayout:
 
     @property
     def lease(self) -> Location:
-        """Which process decides the stream (`journal.lease`)."""
+        """The lease says which process decides the stream (`journal.lease`)."""
         return self.lake / "leases" / self.stream
 
     @property
@@ -81,12 +81,11 @@ class StreamLayout:
 
     @property
     def status(self) -> Path:
-        """What the stream's processor says of itself."""
         return self.root / "run" / f"processor-{self.stream}.json"
 
     @property
     def trying(self) -> Path:
-        """What the processor tried last, for the one after it."""
+        """The processor notes there what it tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
     def of_shard(self, number: int) -> StreamLayout:
@@ -172,12 +171,10 @@ class Layout:
 
     @property
     def users(self) -> Path:
-        """Who may sign in at the management listener."""
         return self.root / "console" / "users.json"
 
     @property
     def sessions(self) -> Path:
-        """Who is signed in there."""
         return self.root / "console" / "sessions.sqlite"
 
     @property
@@ -195,22 +192,20 @@ class Layout:
 
     @property
     def supervisor(self) -> Path:
-        """What runs now, rewritten with every change."""
+        """The supervisor rewrites it with every change of what runs."""
         return self.run / "supervisor.json"
 
     @property
     def maintained(self) -> Path:
-        """What the last maintenance did."""
         return self.run / "maintained.json"
 
     @property
     def backed_up(self) -> Path:
-        """What the last backup came to."""
         return self.run / "backed-up.json"
 
     @property
     def verified(self) -> Path:
-        """What `payhook verify` last found in each stream."""
+        """`payhook verify` keeps there what it last found in each stream."""
         return self.run / "verified.json"
 
     @property
@@ -220,7 +215,7 @@ class Layout:
 
     @property
     def caught_up(self) -> Path:
-        """What the last catch-up with each provider's list came to."""
+        """The last catch-up with each provider's list is on record there."""
         return self.run / "caught-up.json"
 
     @property
@@ -235,12 +230,12 @@ class Layout:
 
     @property
     def restore_moves(self) -> Path:
-        """What a restore moves where; there until all of it is done."""
+        """The list says what a restore moves where; it is there until all of it is done."""
         return self.restoring / "moves.json"
 
     @property
     def alerts(self) -> Path:
-        """What alerts remember: what fires, and which notices are still to be sent."""
+        """Alerts keep there what fires, and which notices are still to be sent."""
         return self.run / "alerts.json"
 
     @property
@@ -255,7 +250,7 @@ class Layout:
 
     @property
     def ports(self) -> Path:
-        """Which ports the receiver and the management listener had last: they keep them."""
+        """The receiver and the management listener keep the ports that they had last."""
         return self.root / "ports.json"
 
     @property

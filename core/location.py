@@ -1,4 +1,4 @@
-"""Where a table is: a folder on this machine, or a URL on an object store."""
+"""Says where a table is: in a folder on this machine, or at a URL on an object store."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _context: ContextVar[Mapping[str, str]] = ContextVar("log", default={})  # noqa:
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Of `FIELDS` what every record of the block is about; blocks may be nested."""
+    """Adds some of `FIELDS` to every record of the block; blocks may be nested."""
     before = _context.set({**_context.get(), **fields})
     try:
         yield

@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 
 class Service(StrEnum):
-    """Which process exposes a metric."""
+    """Names the process that exposes a metric."""
 
     RECEIVER = "receiver"
     STREAM = "processor, for each work stream"
@@ -65,7 +65,7 @@ COMMON_LABELS: Mapping[Service, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One metric. ``name`` is without the ``_total`` that Prometheus' client appends to counters."""
+    """Describes one metric. ``name`` is without the ``_total`` that Prometheus' client appends to counters."""
 
     name: str
     kind: Kind

@@ -121,7 +121,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class MoneyFact:
-    """One movement of money as its provider reports it.
+    """Records one movement of money as its provider reports it.
 
     ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of
     the merchant account, ``payment`` the payment that it belongs to (None for a payout).

@@ -1,4 +1,4 @@
-"""Who made a record: payhook's producers sign what they publish, and nothing else is believed.
+"""Proves who made a record: payhook's producers sign what they publish, and nothing else is believed.
 
 Kafka's access control says who may write to a topic. A right too many, or a broker's administrator, could still put an
 event or a command there. So each record has a header with a keyed hash (HMAC-SHA256) over its topic, partition, key,

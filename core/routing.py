@@ -1,4 +1,4 @@
-"""Where live and test traffic go: each mode has topics, a work stream and keys of its own."""
+"""Says where live and test traffic go: each mode has topics, a work stream and keys of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ JOURNAL_TOPIC = "journal."
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """One mode's topics, beside ``dlq.<stream>``."""
+    """Names one mode's topics, beside ``dlq.<stream>``."""
 
     events: str
     control: str
@@ -66,7 +66,7 @@ _CONTROL = frozenset(names.control for names in _TOPICS.values())
 
 
 def foreign_provider(topic: str) -> str:
-    """Whose the events of another program's topic are; it begins their keys."""
+    """Names the provider of another program's topic; it begins the keys of its events."""
     return FOREIGN + topic
 
 
@@ -97,7 +97,7 @@ def partition_of(topic: str, key: bytes, events_partitions: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``count`` parts of the events, by their entities: it has a journal of its own, and decides alone.
+    """Takes a part of the events, of ``count`` parts by their entities: it has a journal of its own, and decides alone.
 
     ``kafka.events_partitions`` is a multiple of ``count``. So the shard that reads an entity's partition is the same
     however many partitions there are.
@@ -166,7 +166,7 @@ def is_shard_of(stream: str, whole: str) -> bool:
 
 
 def of_stream(values: Mapping[str, Value], whole: str) -> dict[str, Value]:
-    """Of values by stream, those of all shards that another stream's are, in the order that they are in."""
+    """Selects, of values by stream, those of all shards of ``whole``, in their order."""
     return {name: value for name, value in values.items() if is_shard_of(name, whole)}
 
 
@@ -181,7 +181,7 @@ def dlq_topic(stream: str) -> str:
 
 
 def journal_topic(stream: str, receiver: str) -> str:
-    """What a receiver gets of a stream's journal, as a topic's name: ``journal.ledger/shop-a``."""
+    """Names the topic of what a receiver gets of a stream's journal: ``journal.ledger/shop-a``."""
     return f"{JOURNAL_TOPIC}{stream}/{receiver}"
 
 
@@ -191,7 +191,7 @@ def source_of(topic: str) -> str:
 
 
 def receiver_of(topic: str) -> str:
-    """Whose a topic of `journal_topic` is. A stream's name has no slash."""
+    """Returns the receiver of a topic of `journal_topic`. A stream's name has no slash."""
     return topic.partition("/")[2]
 
 

@@ -18,7 +18,7 @@ _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
 class SecretsWrong(ValueError):
-    """Which line of a file is no secret. Never says what stands in it."""
+    """Raised when a line of a file is no secret. Never says what stands in it."""
 
 
 def secret_lines(text: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def _checked(line: str, number: int) -> str:
 
 
 class Credentials(NamedTuple):
-    """Who a client is, and what proves it."""
+    """Holds who a client is, and what proves it."""
 
     name: str
     password: str

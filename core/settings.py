@@ -91,7 +91,7 @@ class KafkaSettings(BaseModel):
 
     @property
     def durability_of_up(self) -> Durability:
-        """What `payhook up` asks of topics. Its own broker is all there is, unless the setting says otherwise."""
+        """Says what `payhook up` asks of topics. Its own broker is all there is, unless the setting says otherwise."""
         return self.durability if self.is_outside or "durability" in self.model_fields_set else "single"
 
 
@@ -218,5 +218,5 @@ class TopicsSettings(BaseModel):
     )
 
     def replicas(self, durability: Durability) -> int:
-        """Of each topic that is made."""
+        """Counts the replicas of each topic that is made."""
         return self.replication or replicas_min(durability)

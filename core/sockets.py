@@ -28,7 +28,7 @@ class SocketFolderUnsafe(PayhookError):
 
 
 def socket_folder(folder: Path, name_bytes: int) -> Path:
-    """Where sockets of ``folder`` are: there, or in a folder with a short path where the address would be too long.
+    """Returns the folder of sockets: ``folder``, or one with a short path where the address would be too long.
 
     :param name_bytes: of the sockets' own names
     """

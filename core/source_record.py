@@ -41,7 +41,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordIdentity:
-    """Which event a record is.
+    """Says which event a record is.
 
     ``event_key`` is the same of every copy of the event, and of nothing else in its topic. Events of one ``entity`` are
     handled one after the other, in Kafka's order. ``occurred_at`` has a zone.

@@ -114,7 +114,7 @@ def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
 
 
 def _umask() -> int:
-    """What this process takes away from the modes of its files; asking is setting it."""
+    """Reads what this process takes away from the modes of its files; asking is setting it."""
     taken = os.umask(0o077)
     os.umask(taken)
     return taken
@@ -176,7 +176,7 @@ def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
 
 
 def _store_conf(env: Mapping[str, str]) -> dict[str, str]:
-    """What the process's own ``AWS_…`` variables say of the store, in Hadoop's words; keys it takes from them itself.
+    """Translates the process's own ``AWS_…`` variables into Hadoop's words; Hadoop takes keys from them itself.
 
     A store that doesn't answer fails a query within a minute, not within Hadoop's half an hour.
     """

@@ -1,4 +1,4 @@
-"""What processes say of themselves in files: small JSON objects, replaced whole, that any other process may read."""
+"""Reads what processes say of themselves in files: small JSON objects, replaced whole, that any process may read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STANDBY = "standby"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a stream's events wait for: a ``downstream``, or what blocks the whole stream (None). ``since`` and
+    """Says what a stream's events wait for: a ``downstream``, or what blocks the whole stream (None). ``since`` and
     ``next_try_at`` are None where that isn't known.
     """
 
@@ -35,7 +35,7 @@ class Wait:
 
 
 def waits_of(status: Mapping[str, Any]) -> list[Wait]:
-    """What the events of a stream wait for, as its status says."""
+    """Lists what the events of a stream wait for, as its status says."""
     waits: list[Wait] = []
     if status.get("blocked") is not None:
         times = moment_of(status, "blocked_since"), moment_of(status, "next_probe_at")

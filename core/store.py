@@ -32,8 +32,8 @@ WANTED = "s3://bucket/folder or az://container/folder is wanted"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One provider's interface, in the names that delta-rs and obstore share. ``keys``: what the two lines of a file
-    of keys are.
+    """Describes one provider's interface, in the names that delta-rs and obstore share. ``keys``: what the two lines of
+    a file of keys are.
     """
 
     prefix: str
@@ -137,7 +137,7 @@ def equip_bucket(settings: StoreSettings, url: str) -> None:
 
 
 def options_of(url: str) -> Mapping[str, str]:
-    """What is set for a URL's bucket beside the process's variables."""
+    """Returns what is set for a URL's bucket beside the process's variables."""
     return _OWN.get(bucket_of(url), {})
 
 

@@ -47,7 +47,7 @@ def dumps(document: object) -> bytes:
 
 
 def canonical(document: object) -> bytes:
-    """One spelling for equal documents: keys sorted, no blanks, UTF-8, numbers as they were written."""
+    """Spells equal documents alike: keys sorted, no blanks, UTF-8, numbers as they were written."""
     return orjson.dumps(document, default=_number, option=orjson.OPT_SORT_KEYS)
 
 

@@ -27,7 +27,7 @@ KNOWN_WAIT_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TopicFault:
-    """What is wrong with one topic, and what mends it."""
+    """Says what is wrong with one topic, and what mends it."""
 
     topic: str
     problem: str
@@ -96,7 +96,7 @@ def described(client: AdminClient, topic: str) -> dict[str, Any]:
 
 
 def answer_of(asked: Future[T], s_max: float) -> T:
-    """What an admin client's request was answered with.
+    """Waits for the answer to an admin client's request.
 
     :raises KafkaException: it is refused, or nothing comes within ``s_max`` seconds
     """
@@ -122,7 +122,7 @@ def _replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFau
 def _changes(
     entries: Mapping[str, Any], record_bytes: int, durability: Durability
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """What must be configured otherwise: the name, with what it is and what it must be."""
+    """Finds what must be configured otherwise: the name, with what it is and what it must be."""
     is_now = {name: str(entries[name].value) for name in (CLEANUP, UNCLEAN, RECORD_BYTES, IN_SYNC)}
     if is_now[CLEANUP] != "delete":
         yield CLEANUP, (is_now[CLEANUP], "delete")

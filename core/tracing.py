@@ -60,7 +60,9 @@ def sampled_in(headers: str | None) -> str | None:
 
 
 def span_id_of(event_key: str, attempt: int) -> str:
-    """Of the span of one try of an event, in hex; made alike by the worker that tries and the driver that decides."""
+    """Returns the span id of one try of an event, in hex. The worker that tries and the driver that decides make it
+    alike.
+    """
     return hashlib.sha256(f"{event_key}#{attempt}".encode()).hexdigest()[:16]
 
 
@@ -72,7 +74,9 @@ def with_span(traceparent: str, span_id: str) -> str:
 
 @dataclass(slots=True)
 class Traced:
-    """One webhook on its way. ``traceparent`` goes on with its events; without a span it says that nothing is taken."""
+    """Follows one webhook on its way. ``traceparent`` goes on with its events; without a span it says that nothing is
+    taken.
+    """
 
     traceparent: str | None
     span: Span | None = None
@@ -119,7 +123,7 @@ class Tracing:
         *,
         failed: bool,
     ) -> None:
-        """One row of the journal that is committed now; ``span_id`` where others know it already."""
+        """Records a row of the journal that is committed now; ``span_id`` where others know it already."""
         from opentelemetry.trace import StatusCode
 
         with self._lock:
@@ -172,7 +176,7 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class Ids(RandomIdGenerator):
-        """By chance, unless the thread has said which one it wants."""
+        """Makes ids by chance, unless the thread has said which one it needs."""
 
         def __init__(self) -> None:
             self.wanted = threading.local()
@@ -192,5 +196,5 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
 
 
 def _not_sampled(traceparent: str | None) -> str | None:
-    """What the sender asked for isn't taken: further processors need not try."""
+    """Returns a header for what isn't taken though the sender asked for it: further processors need not try."""
     return None if traceparent is None else f"{traceparent[:-2]}00"

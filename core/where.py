@@ -1,4 +1,5 @@
-"""Which of a topic's events a work stream takes, by their headers: ``where = {mode = "live", tenant = "eu-*"}``.
+"""Decides which of a topic's events a work stream takes, by their headers: ``where = {mode = "live", tenant =
+"eu-*"}``.
 
 A header is compared with one pattern or a list of them. ``*`` stands for any text, ``?`` for one character, ``[ab]``
 for one of those. A pattern behind ``!`` takes out what fits it. A header that an event hasn't is an empty text.

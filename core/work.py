@@ -1,5 +1,7 @@
-"""What a handler is given, what it may answer, and how it asks before it calls a downstream: the seam between the
-engine and a work stream."""
+"""Defines what a handler is given, what it may answer, and how it asks before it calls a downstream.
+
+It is the seam between the engine and a work stream.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class PreviousEvent:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One event to handle. ``attempt`` is 0 on the first run, and on the first one after a replay; ``replays``: how
-    often a person had it replayed since it was last closed.
+    """Gives a handler one event. ``attempt`` is 0 on the first run, and on the first one after a replay; ``replays``:
+    how often a person had it replayed since it was last closed.
 
     ``previous`` is an earlier event of the same entity that died and was passed over. Keys are scoped by ``tenant``
     (`core.routing.of_tenant`); ``fact_sha256`` is what reports of its fact must agree on. ``last_try``: the kinds of
@@ -73,7 +75,7 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One line of a booking; ``money.amount_minor`` is positive, the side says which way."""
+    """Books one line; ``money.amount_minor`` is positive, the side says which way."""
 
     account: str
     side: Side
@@ -219,8 +221,9 @@ class PreviousEventDead(PayhookError):
 
 @dataclass(slots=True)
 class Receivers:
-    """Whom a stream's feed has named since the processor began. A handler's ``build`` with a parameter of this type is
-    given it, so that its workers, which come and go, know whom the stream serves whatever is said elsewhere by then.
+    """Knows the receivers that a stream's feed has named since the processor began. A handler's ``build`` with a
+    parameter of this type is given it. So its workers, which come and go, know whom the stream serves whatever is said
+    elsewhere by then.
 
     The driver adds to it; each job carries what it holds at that time.
     """
@@ -245,7 +248,7 @@ class Handler(Protocol):
 
 
 class DriverSide(Protocol):
-    """What a handler has where its stream decides; executors may be on other machines, and share no folder with it.
+    """Serves a handler where its stream decides; executors may be on other machines, and share no folder with it.
 
     Beside a handler's ``build`` a function ``on_driver`` may stand, with parameters as ``build`` has them, that makes
     it.
