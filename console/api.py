@@ -115,7 +115,7 @@ def create_api(
         dependencies=[Depends(require(Role.VIEWER))],
     )
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
-        """What the processor decided of a command; 404 until it has."""
+        """Returns what the processor decided of a command; 404 until it has."""
         _service(services, mode)
         of_mode = [service for stream, service in services.items() if mode_of(stream) == mode]
         rows = await asyncio.to_thread(lambda: [service.decision(command_id) for service in of_mode])
@@ -127,8 +127,8 @@ def create_api(
 
     @api.get("/received", response_model=Received, dependencies=[Depends(require(Role.VIEWER))])
     async def what_came_in(mode: Mode = "live") -> Response:
-        """What came in within the last hour: answers by provider, type, outcome and status, and what to do about what
-        was refused.
+        """Returns what came in within the last hour: answers by provider, type, outcome and status. Says what to do
+        about what was refused.
         """
         return JSONResponse(plain(received(mode)))
 
@@ -164,7 +164,7 @@ def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
 
 
 def _caller(scope: Scope) -> str:
-    """Whose an Idempotency-Key is: the signed-in user's, wherever they sit."""
+    """Returns the signed-in user, whose Idempotency-Keys are theirs alone, wherever they sit."""
     user: User = scope["state"]["user"]
     return user.name
 

@@ -43,7 +43,9 @@ def attention_routes(attention: Attention) -> APIRouter:
         dependencies=[Depends(require(None))],
     )
     async def approvals(request: Request) -> Response:
-        """What waits for another person: runs of selections (viewer), bookings (finance). Others see an empty list."""
+        """Lists what waits for another person: runs of selections (viewer), bookings (finance). Others see an empty
+        list.
+        """
         waiting = await asyncio.to_thread(attention.now)
         return JSONResponse(plain(WaitingApprovals(waiting.approvals_for(signed_in(request)))))
 

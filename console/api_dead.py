@@ -28,7 +28,7 @@ Number = Annotated[int, Path(ge=1, le=SEQ_MAX)]
 
 
 class FilterAsked(BaseModel):
-    """What is wanted; of several values in one field any will do, a field without a value wants nothing."""
+    """Selects items. Of several values in one field any will do; a field without a value leaves nothing out."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -90,7 +90,7 @@ def routes(streams: Streams) -> APIRouter:
     refusals = problems(401, 403, 404, 422, 503)
 
     async def read(stream: str, question: Callable[[DeadLetters], Any]) -> Response:
-        """What is answered of a stream, after its index has taken in what the journal has gained."""
+        """Asks a stream, after its index has taken in what the journal has gained."""
         dead = streams.of(stream)
 
         def follow_and_ask() -> Response:
@@ -116,7 +116,7 @@ def routes(streams: Streams) -> APIRouter:
 
     @router.get("/stats", summary="Show how much is dead", responses=refusals, response_model=Stats)
     async def stats(asked: Annotated[WithStream, Query()]) -> Response:
-        """What the items come to: how many, how old, of which kind, how fast they come and go."""
+        """Counts the items: how many, how old, of which kind, how fast they come and go."""
         return await read(asked.stream, lambda dead: dead.index.stats(asked.filter()))
 
     @router.get("/groups", summary="List dead items by cause", responses=refusals, response_model=Groups)

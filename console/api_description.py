@@ -73,7 +73,7 @@ class DescribedField:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One route as the page shows it. ``answers``: statuses with what they mean."""
+    """Shows one route on the page. ``answers``: statuses with what they mean."""
 
     method: str
     path: str

@@ -72,7 +72,7 @@ class LedgerReader:
         return await self._answer(asked, lambda journals: _balances(journals, asked))
 
     async def postings(self, asked: Annotated[PostingsAsked, Query()]) -> Response:
-        """What is booked on an account, the newest first, each with the balance after it."""
+        """Lists what is booked on an account, the newest first, each with the balance after it."""
 
         def read(journals: LedgerJournals) -> PostingsPage:
             as_of, tables = asked.moment(journals), journals.postings()
@@ -140,7 +140,7 @@ class LedgerReader:
         return await self._answer(asked, read)
 
     async def verification(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
-        """What each invariant says, and whether it held when it was last looked at."""
+        """Returns what each invariant says, and whether it held when it was last looked at."""
         return await self._answer(
             asked, lambda journals: Verification(read_results(Layout(journals.first.root), asked.mode))
         )
@@ -155,7 +155,7 @@ class LedgerReader:
         return await self._answer(asked, read)
 
     async def reconciliation(self, run_id: Key, asked: Annotated[ReconciliationAsked, Query()]) -> Response:
-        """One reconciliation, and its first differences, kind by kind."""
+        """Returns one reconciliation, and its first differences, kind by kind."""
 
         def read(journals: LedgerJournals) -> ReconciliationRun:
             found = reconciliations(journals)

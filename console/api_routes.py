@@ -1,4 +1,4 @@
-"""What the API's routes have in common: how they read JSON, what their description says, and the words for orders."""
+"""Holds what the API's routes have in common: how they read JSON, what their description says, the words for orders."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _KEY = {
 
 
 class View(BaseModel):
-    """What is answered, by the attributes of what the code has."""
+    """Reads an answer's fields from the attributes of the code's object."""
 
     model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
@@ -116,7 +116,7 @@ Seq = Annotated[int, Field(ge=1, le=SEQ_MAX)]
 
 
 class ItemAsked(BaseModel):
-    """One dead item."""
+    """Names one dead item."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -156,7 +156,7 @@ class OrderAsked(BaseModel):
 
 
 class ControlOffset(View):
-    """Where Kafka holds the command."""
+    """Says where Kafka holds the command."""
 
     topic: str
     partition: int
@@ -164,7 +164,7 @@ class ControlOffset(View):
 
 
 class CommandDecided(BaseModel):
-    """What the processor decided of a command."""
+    """Says what the processor decided of a command."""
 
     command_id: str
     decision: str = Field(

@@ -76,7 +76,7 @@ def reading(streams: Streams) -> APIRouter:
 
     @router.get(ONE, summary="Show a selection", responses=refusals)
     async def selection(number: Number, stream: StreamWanted = "ledger") -> ProgressView | SelectionView:
-        """One selection; with its run's progress where one was begun."""
+        """Returns one selection; with its run's progress where one was begun."""
         selections = streams.of(stream).selections
 
         def read() -> ProgressView | SelectionView:
@@ -103,7 +103,9 @@ def reading(streams: Streams) -> APIRouter:
         number: Number,
         asked: Annotated[DryRunAsked, Query()],
     ) -> DryRunView:
-        """What a replay would do with each item, nothing being sent. Its first page looks again; the others don't."""
+        """Forecasts what a replay would do with each item; nothing is sent. Its first page looks again; the others
+        don't.
+        """
         dead = streams.of(asked.stream)
 
         def read() -> DryRunView:

@@ -66,12 +66,12 @@ def item_story(story: ItemStory) -> dict[str, Any]:
 def event_stories(
     stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyStatus]]
 ) -> dict[str, dict[str, Any]]:
-    """By key: rows, postings, deliveries and what became of the bodies; a key that is unknown has none."""
+    """Returns by key: rows, postings, deliveries and what became of the bodies. A key that is unknown has none."""
     return {key: event_story(story, bodies[key]) for key, story in stories.items()}
 
 
 def hit(found: Hit) -> dict[str, Any]:
-    """One decision, and what it booked."""
+    """Returns one decision, and what it booked."""
     names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
     keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
     return {name: getattr(found.row, name) for name in (*names, *keys)} | {
@@ -85,7 +85,7 @@ def hit(found: Hit) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a booking."""
+    """Shows one line of a booking."""
 
     account: str
     side: str
@@ -101,9 +101,9 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one person proposed to book. ``action``: propose_reversal or propose_entry; ``state``: waits, approved, or
-    older than a restore. ``items``: those whose bookings are to be taken back, as the shard of ``stream`` numbers them.
-    ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
+    """Shows what one person proposed to book. ``action``: propose_reversal or propose_entry; ``state``: waits,
+    approved, or older than a restore. ``items``: those whose bookings are to be taken back, as the shard of ``stream``
+    numbers them. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
     """
 
     command_id: str

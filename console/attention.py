@@ -1,4 +1,4 @@
-"""What waits for people: alerts that fire, and orders and bookings that want another person's approval."""
+"""Collects what waits for people: alerts that fire, and orders and bookings that need another person's approval."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WaitingApproval:
 
     @property
     def reader(self) -> Role:
-        """Who may see it."""
+        """Names the role that may see it."""
         return Role.VIEWER if self.kind == "selection" else Role.FINANCE
 
 
@@ -111,7 +111,7 @@ class Attention:
             return self._latest
 
     def badges(self, user: User) -> Mapping[str, Badge]:
-        """By a link's path, as read last; never blocks."""
+        """Returns the numbers beside a user's links by the link's path, as read last; never blocks."""
         latest = self._latest
         firing, waiting = len(latest.alerts_for(user)), len(latest.approvals_for(user))
         parts = [

@@ -1,4 +1,4 @@
-"""What two people book in a ledger (entries, reversals), one proposing and one approving; and its API."""
+"""Books in a ledger what two people agree on (entries, reversals): one proposes, one approves; and its API."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BookingService:
         self._clock = clock
 
     def proposals(self) -> Sequence[Proposed]:
-        """What was proposed, newest first, and what became of it."""
+        """Lists what was proposed, newest first, and what became of it."""
         return all_proposals(self.ledger, self._control_topic)
 
     def propose_entry(self, entry: Entry, actor: str, reason: str, command_id: str) -> CommandSent:
@@ -94,7 +94,7 @@ class BookingService:
             return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
 
     def _decided(self, at: StreamLayout, command_id: str, giving: Giving) -> CommandSent | None:
-        """What an earlier run of the same order sent, if the processor has decided it."""
+        """Returns what an earlier run of the same order sent, if the processor has decided it."""
         row = DeltaView(at.journal, self._control_topic).command_row(command_id)
         if row is None:
             return None
@@ -111,7 +111,7 @@ Bookings = Mapping[Mode, BookingService]
 
 
 class LineAsked(BaseModel):
-    """One line of a booking."""
+    """Describes one line of a booking."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -26,8 +26,6 @@ KEPT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plotted:
-    """One plot under its caption."""
-
     caption: str
     plot: Markup
 

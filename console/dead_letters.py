@@ -1,4 +1,4 @@
-"""One work stream's dead letters, put together: its index, its selections and their runs."""
+"""Puts one work stream's dead letters together: its index, its selections and their runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.idempotency.request import Problem
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What may be asked and done about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
+    """Answers questions and takes orders about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
 
     stream: str
     index: DeadLetterIndex

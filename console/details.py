@@ -1,4 +1,4 @@
-"""What is known of an item, an event and an entity, in the order and the words in which pages and commands show it."""
+"""Lists the details of an item, an event and an entity, in the order and words of pages and commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLEAR_WITHIN_H = 4
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One thing that is known, under its name: a text, or a moment.
+    """Shows one thing that is known, under its name: a text, or a moment.
 
     ``about``: the key of an event or an entity, or a trace's id, whose page says more. ``is_key``: it is for machines
     to read.
@@ -47,7 +47,7 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One point of a timeline. ``lines`` are what it booked, ``log_lines`` what was logged during it."""
+    """Marks a point of a timeline. ``lines`` are what it booked, ``log_lines`` what was logged during it."""
 
     at: datetime | None
     title: str
@@ -85,7 +85,7 @@ def error_text(
 
 
 def item_error(item: Item) -> str:
-    """Of an item that never failed: why it waits."""
+    """Describes the error of an item; of one that never failed, why it waits."""
     error = error_text(item.error_class, item.error_code, (item.kind, item.mark), item.message)
     return error or item.reason or ""
 
@@ -97,7 +97,7 @@ def died_of(story: ItemStory) -> str:
 
 
 def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
-    """Where an item is from, what it is about, and where it stands; its error stands apart (`died_of`).
+    """Says where an item is from, what it is about, and where it stands; its error stands apart (`died_of`).
 
     ``wait``: what it waits for now, where that is known. Without it, the item's last row says when it is due.
     """
@@ -185,7 +185,7 @@ def tries_of(story: ItemStory) -> list[Moment]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of the dead letters of a stream. ``level``: ``bad``, ``warn`` or nothing."""
+    """Shows one figure of the dead letters of a stream. ``level``: ``bad``, ``warn`` or nothing."""
 
     name: str
     value: str
@@ -244,7 +244,7 @@ def _seen(one: Seen) -> str:
 
 
 def journal_says(one: Difference) -> str:
-    """What the journal holds of a difference."""
+    """Says what the journal holds of a difference."""
     if one.seq is None:
         return "nothing" if one.kind == "missing_here" else ""
     account = f", not for the account {one.account}" if one.kind == "account_differs" else ""
@@ -258,7 +258,7 @@ def _level(stats: Stats, age: timedelta | None) -> str:
 
 
 def timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
-    """What one Kafka offset brought, and what was decided of it, in the order in which it happened."""
+    """Tells what one Kafka offset brought, and what was decided of it, in the order in which it happened."""
     once = Once()
     return [_received(delivery), *(_decided(row, story, once) for row in delivery.rows[:rows_max])]
 

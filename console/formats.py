@@ -17,7 +17,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def plain(value: Any) -> Any:
-    """What every ``{{ … }}`` goes through: a text has nothing in it that can't be seen, and isn't without end."""
+    """Cleans every ``{{ … }}``: a text has nothing in it that can't be seen, and isn't without end."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return visible(value, CHARS_MAX)
     return "" if value is None else value

@@ -1,4 +1,4 @@
-"""What browsers bring: the two cookies, forms with the token that only their reader's browser got, and their fields."""
+"""Reads what browsers bring: the two cookies, and forms with the token that only their reader's browser got."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FormRefused(PayhookError):
 
 
 def new_visitor() -> str:
-    """What a visitor's cookie holds before they sign in: the token of the sign-in form is made of it."""
+    """Makes what a visitor's cookie holds before they sign in: the token of the sign-in form is made of it."""
     return secrets.token_urlsafe(VISITOR_BYTES)
 
 
@@ -164,7 +164,7 @@ class Cookies:
         return self._read(request, VISITOR)
 
     def secret(self, request: Request) -> str | None:
-        """What the tokens of the browser's forms are made of: the session's id only while the session lasts."""
+        """Returns what the tokens of the browser's forms are made of: the session's id only while the session lasts."""
         return self.session(request) if getattr(request.state, "user", None) else self.visitor(request)
 
     def set_session(self, response: Response, secret: str) -> None:
@@ -226,7 +226,7 @@ class Fields:
         return int(value)
 
     def read(self, name: str, read: Callable[[str], Value]) -> Value | None:
-        """What ``read`` makes of the text, such as a moment by `core.moments`; its own error is the problem."""
+        """Returns what ``read`` makes of the text, such as a moment by `core.moments`; its own error is the problem."""
         value = self.text(name)
         try:
             return None if value is None else read(value)

@@ -110,7 +110,7 @@ class Guard:
         await self._app(scope, receive, send)
 
     async def _passed(self, request: Request) -> Receive:
-        """What the application reads the body by.
+        """Checks a request, and returns what the application reads its body by.
 
         :raises PayhookError: the request isn't passed on
         """

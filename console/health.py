@@ -42,9 +42,9 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps a
-    process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in the
-    files, asked where these are missing or old; ``received``: what came in within the last hour.
+    """Holds what the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps
+    a process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in
+    the files, asked where these are missing or old; ``received``: what came in within the last hour.
     """
 
     ingest_ready_url: str
@@ -117,7 +117,7 @@ def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode)
 
 
 def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
-    """What a status says of each mode's traffic."""
+    """Splits a status by the mode of the traffic."""
     return {"live": status, "test": status["test"]} if "test" in status else {"live": status}
 
 
@@ -139,7 +139,7 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
 
 
 async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
-    """What a processor says of its streams (`processor.reporting.exposition`); nothing where it doesn't answer."""
+    """Asks a processor for the states of its streams (`processor.reporting.exposition`); empty: it doesn't answer."""
     try:
         streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
@@ -153,7 +153,7 @@ def _says_more(one: Mapping[str, Any], known: Mapping[str, Any], now: datetime) 
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
-    """What a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
+    """Reads what a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
     return _aged(read_said(path), now)
 
 
@@ -185,7 +185,6 @@ def _own_registry() -> CollectorRegistry:
 
 
 async def scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
-    """What a process says on its metrics page now."""
     try:
         answer = await client.get(url, timeout=ASK_TIMEOUT_S)
         answer.raise_for_status()
@@ -201,7 +200,7 @@ Marks: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 class KafkaLag:
-    """One connection, used at each request. ``read`` blocks: call it off the event loop."""
+    """Counts undecided records over one connection. ``read`` blocks: call it off the event loop."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         settings = {
@@ -239,7 +238,7 @@ OWN_NAME = "console"
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one process exposed; None when it didn't answer."""
+    """Holds what one process exposed; ``text`` is None when it didn't answer."""
 
     process: str
     text: str | None

@@ -66,7 +66,7 @@ Cursor = Annotated[str, Field(max_length=TEXT_CHARS_MAX, description="`next` of 
 
 
 class LedgerAsked(BaseModel):
-    """Whose ledger."""
+    """Names the ledger."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -74,7 +74,7 @@ class LedgerAsked(BaseModel):
 
 
 class BalancesAsked(LedgerAsked):
-    """What counts, and which page of it."""
+    """Says which balances count, and which page of them."""
 
     merchant: Text | None = Field(None, description="only this merchant's bookings, with the provider's side of them")
     currency: Currency | None = None
@@ -98,14 +98,14 @@ class BalancesAsked(LedgerAsked):
 
 
 class PostingsAsked(BalancesAsked):
-    """Whose postings."""
+    """Says which postings are listed."""
 
     account: Text = Field(description="as the balances name it", examples=["merchant:m-1:payable"])
     limit: int = Field(100, ge=1, le=POSTINGS_MAX)
 
 
 class SearchAsked(LedgerAsked):
-    """What a decision must be like."""
+    """Says what a decision must be like."""
 
     text: Text | None = Field(None, description="a part of the event's, the fact's or the entity's key")
     event_type: Text | None = None
@@ -203,7 +203,7 @@ class ReconciliationsPage:
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationRun:
-    """One run, and what differs."""
+    """Shows one run, and what differs."""
 
     run: dict[str, Any]
     differences: list[Difference]

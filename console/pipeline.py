@@ -16,7 +16,7 @@ BESIDE, BELOW = 74, 54
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One part of a pipeline: its name, and in a word how it is; empty: not known."""
+    """Draws one part of a pipeline: its name, and in a word how it is; empty: not known."""
 
     name: str
     state: str
@@ -54,7 +54,7 @@ class Grid:
         return float(self._left + column * (BOX_WIDTH + BESIDE)), float(self._top + row * (BOX_HEIGHT + BELOW))
 
     def source(self, arrow: Arrow) -> tuple[float, float]:
-        """Where an arrow's source has its corner, or would have it."""
+        """Returns where an arrow's source has its corner, or would have it."""
         if arrow.source:
             return self.corner(arrow.source)
         x, y = self.corner(arrow.target)

@@ -158,7 +158,7 @@ def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
 
 
 def legend(plot: Element, names: Sequence[str], top: float) -> None:
-    """One row a series."""
+    """Writes one row a series."""
     for place, name in enumerate(names):
         y = top + place * LEGEND_ROW
         draw(plot, "rect", class_=f"s{place % SERIES_MAX + 1}", x=LEFT, y=y, width=10.0, height=10.0)
@@ -193,7 +193,9 @@ EMPTY_HEIGHT = 80.0
 
 
 def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]]) -> Markup:
-    """One bar a name, in the order given. What is no number is shown as such, without a bar; negative ones go left."""
+    """Draws one bar a name, in the order given. What is no number is shown as such, without a bar; negative ones go
+    left.
+    """
     height = ROW * len(values) + 8.0 if values else EMPTY_HEIGHT
     plot = canvas(title, described, height)
     if not values:

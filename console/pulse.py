@@ -42,7 +42,7 @@ NOT_PUBLISHED = frozenset({"duplicate", "in_flight", "not_published"})
 
 
 class Pulse:
-    """What the processes' metrics said in the last minute. ``metrics``: their pages' URLs by name."""
+    """Keeps what the processes' metrics said in the last minute. ``metrics``: their pages' URLs by name."""
 
     def __init__(
         self, metrics: Mapping[str, str], client: httpx2.AsyncClient, clock: Clock, alerts: AlertsSettings
@@ -133,7 +133,7 @@ class Pulse:
         return None if gained is None or seconds <= 0 else gained / seconds
 
     def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
-        """Of all series of a name with these labels, of a stream those of all its journals. Outcomes ``without`` are
+        """Sums what series of a name with these labels gained, over all journals of a stream. Outcomes ``without`` are
         left out. None where no page has it.
         """
         every = [series for series in self._now if series[0] == name]

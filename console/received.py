@@ -1,4 +1,4 @@
-"""What came in within the last hour: the receivers' answers, counted from the end of their receipts' topics.
+"""Counts what came in within the last hour: the receivers' answers, from the end of their receipts' topics.
 
 The counts are kept by minute, so memory and an answer's time don't grow with traffic.
 """
@@ -80,7 +80,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRequest:
-    """One refused request; ``type`` is known of what was verified."""
+    """Names a refused request; ``type`` is known of what was verified."""
 
     at: datetime
     provider: str
@@ -259,7 +259,7 @@ class ReceiptTail:
         self._next = {(str(start.topic), start.partition): start.offset for start in starts}
 
     def _start(self, wanted: TopicPartition) -> TopicPartition:
-        """Where a partition is read from; an offset below 0 is its end."""
+        """Finds where a partition is read from; an offset below 0 is its end."""
         end = self._end((str(wanted.topic), wanted.partition))
         start = end if wanted.offset < 0 else max(wanted.offset, end - RECORDS_MAX)
         return TopicPartition(wanted.topic, wanted.partition, start)

@@ -25,8 +25,9 @@ from dlq.selection import (
 
 
 class SelectionAsked(BaseModel):
-    """What is to be frozen: everything dead, ignored or unknown that matches now, each item as it is now; or single
-    items as they were seen."""
+    """Selects what is to be frozen: everything dead, ignored or unknown that matches now, each item as it is now. Or
+    single items as they were seen.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -95,7 +96,7 @@ class ReasonAsked(BaseModel):
 
 
 class ApprovalAsked(BaseModel):
-    """What was looked at."""
+    """Repeats what was looked at."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", json_schema_extra={"example": {"reason": "compared with the provider's report"}}
@@ -186,7 +187,7 @@ class SelectionsView(BaseModel):
 
 
 class SelectedItem(View):
-    """One item of a selection and what became of it; ``row_seq``: the journal's row that says so."""
+    """Shows one item of a selection and what became of it; ``row_seq``: the journal's row that says so."""
 
     place: int
     item_seq: int = _at("target", "item_seq")
@@ -205,7 +206,7 @@ class SelectedItems(BaseModel):
 
 
 class ForecastView(View):
-    """What a replay would do with one item. ``followers`` run after it by themselves."""
+    """Forecasts what a replay would do with one item. ``followers`` run after it by themselves."""
 
     item_seq: int = _at("target", "item_seq")
     seen_seq: int = _at("target", "seen_seq")
@@ -216,8 +217,9 @@ class ForecastView(View):
 
 
 class DryRunView(BaseModel):
-    """What a replay would do, as of the journal's row ``journal_seq``; nothing was sent. The processor stays the
-    judge. ``next``: ``after`` of the next page."""
+    """Forecasts what a replay would do, as of the journal's row ``journal_seq``; nothing was sent. The processor stays
+    the judge. ``next``: ``after`` of the next page.
+    """
 
     selection: int
     made_at: datetime

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class TracingSettings(BaseModel):
-    """Where traces are looked at. What they are sent to is OpenTelemetry's own variables' to say."""
+    """Says where traces are looked at. OpenTelemetry's own variables say what they are sent to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,7 +18,7 @@ class TracingSettings(BaseModel):
     )
 
     def address_of(self, trace_id: str) -> str | None:
-        """None where no trace system is named."""
+        """Returns the address of a trace; None where no trace system is named."""
         return self.link.replace("{trace_id}", trace_id) or None
 
 

@@ -1,4 +1,4 @@
-"""Who reads the story of an event or an entity: finance each, an operator those of what they may replay."""
+"""Decides who reads the story of an event or an entity: finance each, an operator those of what they may replay."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FindMissed: TypeAlias = Callable[[str, Location, datetime], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class SubscriberSettings:
-    """One section of the subscribers file. ``url`` is without user and query. ``state``: active, off or disabled;
+    """Holds one section of the subscribers file. ``url`` is without user and query. ``state``: active, off or disabled;
     ``why`` says why nothing is sent to it, ``since`` (RFC 3339) when it was disabled.
     """
 
@@ -60,7 +60,7 @@ def report_subscribers(
     answers: Mapping[Mode, Mapping[str, SubscriberAnswers]],
     statuses: Mapping[Mode, Iterable[Mapping[str, Any]]],
 ) -> list[SubscriberReport]:
-    """Those that don't get what they are to get first.
+    """Reports on subscribers; those that don't get what they are to get come first.
 
     :param answers: by the mode of the traffic, and the subscriber
     :param statuses: by mode, what the processors of the streams that tell subscribers say of themselves

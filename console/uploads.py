@@ -30,7 +30,7 @@ NAME_CHARS_MAX = 100
 
 
 class UploadsFull(PayhookError):
-    """As many reports wait as are taken."""
+    """Raised when as many reports wait as are taken."""
 
     def __init__(self) -> None:
         super().__init__(f"{OPEN_MAX} reports wait to be compared: come again when one of them is done")
@@ -46,7 +46,7 @@ class ReconcileFailed(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class ReportAsked:
-    """What to compare: as the options of `payhook ledger reconcile`. ``since`` counts, ``until`` doesn't."""
+    """Says what to compare, as the options of `payhook ledger reconcile`. ``since`` counts, ``until`` doesn't."""
 
     mode: Mode
     provider: str
@@ -57,8 +57,6 @@ class ReportAsked:
 
 
 class UploadState(StrEnum):
-    """What became of an uploaded report."""
-
     WAITS = "waits"
     RUNNING = "running"
     DONE = "done"
@@ -67,7 +65,7 @@ class UploadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One report. ``run_id``: of the reconciliation, once it is done; ``problem``: why there is none."""
+    """Follows one report. ``run_id``: of the reconciliation, once it is done; ``problem``: why there is none."""
 
     upload_id: str
     name: str
@@ -128,7 +126,7 @@ class ReportUploads:
         return self._uploads.get(upload_id)
 
     def open(self) -> list[Upload]:
-        """Those that aren't compared yet, the oldest first."""
+        """Lists uploads that aren't compared yet, the oldest first."""
         with self._lock:
             return [one for one in self._uploads.values() if one.is_open]
 

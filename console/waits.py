@@ -65,7 +65,7 @@ def waiting(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None
 
 
 def wait_of(files: StreamLayout, item: Item, now: datetime) -> Waiting | None:
-    """What an item waits for that is to be tried again; None where it doesn't wait, or no index of it is here."""
+    """Finds what an item that is to be tried again waits for; None where it doesn't wait, or no index of it is here."""
     if item.state is not ItemState.WAITING:
         return None
     try:
@@ -105,7 +105,7 @@ def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
 
 
 def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, str] | None:
-    """What holds up all events of a stream, and what to do; None while it decides."""
+    """Finds what holds up all events of a stream, and what to do; None while it decides."""
     said = fresh(status, now)
     if said is None:
         last = "" if status is None or "at" not in status else f" since {status['at']}"

@@ -1,1 +1,1 @@
-"""Who may do what at the management listener: local users, their sessions and tokens, and the role of each route."""
+"""Decides who may do what at the management listener: local users, sessions, tokens, and the role of each route."""

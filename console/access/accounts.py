@@ -162,7 +162,7 @@ def _witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], Non
 
 
 def _as_text(account: Account | None) -> str | None:
-    """What may be read for ever: neither hashes nor stamps, which only say that they changed."""
+    """Writes an account as it may be read for ever: without hashes and stamps, which only say that they changed."""
     if account is None:
         return None
     tokens = sorted(f"{token.name} until {token.ends_at[:10]}" for token in account.tokens)
@@ -178,7 +178,7 @@ class MachineOnly(UserUnfit):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One user as a page shows them. ``signed_in_at``: None where it isn't known."""
+    """Shows one user on a page. ``signed_in_at``: None where it isn't known."""
 
     name: str
     roles: Sequence[Role]

@@ -10,7 +10,7 @@ from core.errors import PayhookError
 
 
 class Role(StrEnum):
-    """What a person may do. A route asks for exactly one of them."""
+    """A person with the role may do what it says. A route asks for exactly one."""
 
     VIEWER = "viewer"
     """Reads dead events, their statistics and the audit log."""
@@ -36,8 +36,6 @@ INCLUDED: Mapping[Role, frozenset[Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a request comes from."""
-
     name: str
     roles: frozenset[Role]
 

@@ -1,4 +1,4 @@
-"""What each route demands: a role, any signed-in user, or nothing. A route that demands nothing says why."""
+"""Finds what each route demands: a role, any signed-in user, or nothing. A route that demands nothing says why."""
 
 from __future__ import annotations
 
@@ -93,8 +93,6 @@ def signed_in(request: Request) -> User:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One route with what it demands."""
-
     methods: frozenset[str]
     path: str
     demand: Demand
@@ -129,8 +127,8 @@ def demand_of(route: BaseRoute, prefix: str = "") -> Demand:
 
 
 def demanded(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
-    """What the route of a request demands; None: there is no such route. Of a path that is there for other methods
-    alone: what it demands of those.
+    """Returns what the route of a request demands; None: there is no such route. A path that is there for other methods
+    alone demands what those do.
     """
     other_method: Demand | None = None
     for route in routes:

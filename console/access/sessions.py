@@ -1,4 +1,4 @@
-"""Who is signed in: random ids, kept as hashes in a SQLite file that outlives the listener."""
+"""Keeps who is signed in: random ids, as hashes in a SQLite file that outlives the listener."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Whose it is, by name and by the stamp of their account when it began."""
+    """Names the user, and the stamp of their account when the session began."""
 
     name: str
     stamp: str

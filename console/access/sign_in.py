@@ -90,7 +90,7 @@ class SignInThrottle:
 
 
 def site(address: str) -> str:
-    """What one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
+    """Returns what one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -179,7 +179,7 @@ class Access:
         await self._in_turn(self._change_password, user.name, current, new, address)
 
     def by_session(self, secret: str) -> User | None:
-        """Whose session it is. One that began before the user's last change of password or roles is over."""
+        """Returns the user of a session. A session that began before the last change of password or roles is over."""
         session = self._sessions.find(secret)
         if session is None:
             return None
@@ -190,7 +190,7 @@ class Access:
         return account.user
 
     def by_token(self, secret: str) -> User | None:
-        """Whose bearer token it is; None: there is no such token.
+        """Returns the user of a bearer token; None: there is no such token.
 
         :raises TokenOver: its time is over
         """

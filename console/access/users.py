@@ -29,7 +29,7 @@ def new_token() -> str:
 
 
 def secret_sha256(secret: str) -> str:
-    """Of 256 random bits: they can't be guessed, so nothing slower is needed."""
+    """Hashes a secret of 256 random bits: it can't be guessed, so nothing slower is needed."""
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
@@ -76,7 +76,9 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are over."""
+    """Holds one user as the file has them. ``stamp`` changes with password and roles: sessions of an older one are
+    over.
+    """
 
     name: str
     roles: frozenset[Role]
@@ -100,7 +102,7 @@ Witness = Callable[[Accounts, Accounts], None]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the file held when it was last read; ``seen`` is empty where there was none."""
+    """Holds what the file said when it was last read; ``seen`` is empty where there was none."""
 
     seen: tuple[int, ...]
     accounts: Accounts

@@ -42,7 +42,7 @@ OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a list shows: the filter, its order, and the page of it."""
+    """Holds what a list shows: the filter, its order, and the page of it."""
 
     wanted: Filter
     sort: Sort

@@ -40,7 +40,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Plotted:
-    """One plot under its caption; ``field``: of the list's filter, by which its values are looked up."""
+    """Shows a plot under its caption; ``field``: of the list's filter, by which its values are looked up."""
 
     caption: str
     plot: Markup
@@ -50,8 +50,8 @@ class Plotted:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What a stream's processor reports. ``state``: running, blocked, off, failed, down; ``waits``: what its events
-    wait for.
+    """Shows what a stream's processor reports. ``state``: running, blocked, off, failed, down; ``waits``: what its
+    events wait for.
     """
 
     name: str
@@ -63,7 +63,7 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the page shows of one stream's dead letters, of all its journals."""
+    """Shows one stream's dead letters, of all its journals."""
 
     figures: Sequence[Figure]
     groups: Sequence[Group]
@@ -81,7 +81,7 @@ class Live:
 
 
 async def live_of(place: DlqPlace, stream: WorkStream, user: User) -> dict[str, Any]:
-    """What the template of the part that renews itself shows: the metrics as of now, and what waits for people."""
+    """Reads what the part of the page that renews itself shows: the metrics as of now, and what waits for people."""
     waiting = await place.asking.ask(place.attention.now)
     live = Live(place.pulse.figures(stream.name), place.pulse.pictures(stream.mode))
     return {"live": live, "waiting": waiting, "approvals": waiting.approvals_for(user)}
@@ -119,7 +119,7 @@ def _hours(stats: Stats) -> Markup:
 
 
 def reported(name: str, path: Path, now: datetime) -> StreamReport:
-    """What a stream's status file says; a file that isn't there, or is old, is a stream that is down."""
+    """Reads a stream's status file; a file that isn't there, or is old, is a stream that is down."""
     status = read_status_file(path, now)
     if "at" not in status:
         return StreamReport(name, "down", "its processor isn't running", "", ())

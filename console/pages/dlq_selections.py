@@ -218,7 +218,7 @@ def _listed(stream: WorkStream, before: int) -> tuple[Sequence[Kept], Sequence[K
 
 
 def _known(stream: WorkStream, numbers: tuple[int, ...]) -> dict[int, Item]:
-    """What the list of dead events says of items now; of ignored and unknown events it says nothing."""
+    """Reads what the list of dead events says of items now; of ignored and unknown events it says nothing."""
     stream.index.follow()
     found = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
     return {item.item_seq: item for item in found.items}

@@ -52,8 +52,6 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the form asks for."""
-
     as_of: AsOf
     merchant: str | None
     currency: str | None

@@ -133,7 +133,7 @@ def entry_asked(fields: Fields) -> Entry | None:
 
 
 def postings_of(text: str) -> list[Posting]:
-    """One line each: its side, account, amount as a decimal number, and currency.
+    """Reads one posting a line: its side, account, amount as a decimal number, and currency.
 
     :raises LineUnreadable: it isn't that
     """
@@ -152,7 +152,7 @@ def _posting(number: int, words: Sequence[str]) -> Posting:
 
 
 def _listed(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[Proposed], list[Hit]]:
-    """What was proposed, the newest first, and the newest bookings that were taken back."""
+    """Lists what was proposed, the newest first, and the newest bookings that were taken back."""
     done = search(ledger.journals(), ledger.postings(), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
     # The approval's own row books nothing.
     return service.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

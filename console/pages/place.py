@@ -1,4 +1,4 @@
-"""What the pages rest on: whose data folder, which traffic and stream, and who answers questions."""
+"""Gives pages their data folder, the traffic and stream that are looked at, and who answers questions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Place:
     traces: TraceAddress = no_traces
 
     def mode(self, request: Request) -> Mode:
-        """Whose traffic a request looks at: ``?mode=test``, else live."""
+        """Tells whose traffic a request looks at: ``?mode=test``, else live."""
         wanted = request.query_params.get(MODE)
         return next((mode for mode in self.modes if mode == wanted), self.modes[0])
 
@@ -164,7 +164,7 @@ STREAM = "stream"
 
 @dataclass(frozen=True, slots=True)
 class WorkStream:
-    """One work stream, and where it keeps what."""
+    """Holds one work stream, and where it keeps what."""
 
     dead: DeadLetters
     files: StreamLayout
@@ -237,7 +237,7 @@ class DlqPlace:
     async def ask(
         self, stream: WorkStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
     ) -> Answer:
-        """What the index says, after it has taken in what the journal has gained."""
+        """Asks the index, after it has taken in what the journal has gained."""
 
         def followed() -> Answer:
             stream.index.follow()

@@ -67,7 +67,7 @@ class SubscriberPages:
         return RedirectResponse(address(path, {STREAM: stream}), 303)
 
     def _begin(self, subscriber: SubscriberSettings, since: datetime, reason: str, actor: str) -> list[tuple[str, int]]:
-        """By stream and number, the selections whose replays were begun."""
+        """Begins replays, and returns their selections by stream and number."""
         parts = of_stream(self._place.streams, stream_of(NOTIFY, subscriber.mode)).values()
         found = [(part, self._place.missed(subscriber.name, part.files.journal, since)) for part in parts]
         begun = []

@@ -109,7 +109,7 @@ def user_routes(users: UserService, asking: Asking, clock: Clock) -> APIRouter:
 
 
 def roles_of(fields: Fields) -> frozenset[Role]:
-    """Those that are ticked: any role's name, so that a refused one is on record as what was asked for."""
+    """Reads the roles that are ticked: any role's name, so that a refused one is on record as what was asked for."""
     return frozenset(Role(name) for name in fields.choices("role", [role.value for role in Role]))
 
 
