@@ -53,10 +53,10 @@ def alerts(place: Place, as_json: bool) -> None:
 def test(place: Place, receiver: str | None) -> None:
     """Send each receiver a notice that says that it is a test. Exit 1 if one doesn't take it."""
     everyone = receivers(place.settings.alerts)
-    chosen = {name: one for name, one in everyone.items() if receiver in (None, name)}
+    chosen = {name: destination for name, destination in everyone.items() if receiver in (None, name)}
     if not chosen:
         raise NoReceiver(receiver, tuple(everyone))
-    taken = [_send(name, one, test_notice(SystemClock())) for name, one in chosen.items()]
+    taken = [_send(name, destination, test_notice(SystemClock())) for name, destination in chosen.items()]
     sys.exit(0 if all(taken) else 1)
 
 
@@ -97,12 +97,12 @@ def _as_tree(settings: AlertsSettings, known: Remembered, standing: AlertsStandi
         "thresholds": {name: rule.threshold for name, rule in every.items()},
         "receivers": {
             name: {
-                "to": one.shown,
+                "to": receiver.shown,
                 "only_critical": settings.receivers[name].only_critical,
                 "waiting": len(known.waiting.get(name, ())),
                 "problem": known.problems.get(name),
             }
-            for name, one in receivers(settings).items()
+            for name, receiver in receivers(settings).items()
         },
     }
 
@@ -127,10 +127,12 @@ def _print_receivers(settings: AlertsSettings, known: Remembered) -> None:
     if not settings.receivers:
         click.echo("alerts go nowhere: name a receiver in alerts.receivers of payhook.toml (docs/alerts.md)")
         return
-    for name, one in receivers(settings).items():
+    for name, receiver in receivers(settings).items():
         gets = "critical alerts" if settings.receivers[name].only_critical else "all alerts"
         waiting, problem = len(known.waiting.get(name, ())), known.problems.get(name)
-        click.echo(f"receiver {name} ({one.shown}): gets {gets}, {waiting} wait" + (f"; {problem}" if problem else ""))
+        click.echo(
+            f"receiver {name} ({receiver.shown}): gets {gets}, {waiting} wait" + (f"; {problem}" if problem else "")
+        )
 
 
 def _shown(value: float) -> str:

@@ -41,8 +41,8 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     if len(keys) > REVERSALS_MAX:
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
     by_journal = _bookings(place, keys)
-    found = [one for bookings in by_journal.values() for one in bookings]
-    _print_lines("event", [(one.event_key or "", line) for one in found for line in reversal_of(one)])
+    bookings_found = [row for bookings in by_journal.values() for row in bookings]
+    _print_lines("event", [(row.event_key or "", line) for row in bookings_found for line in reversal_of(row)])
     if dry_run:
         click.echo("nothing was sent")
         return
@@ -63,7 +63,7 @@ def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Jour
     :raises NotReversible: one of them can't be
     """
     by_journal = place.ledger.by_journal(keys)
-    return {at: bookings_of(str(at.journal), own) for at, own in by_journal.items()}
+    return {at: bookings_of(str(at.journal), journal_bookings) for at, journal_bookings in by_journal.items()}
 
 
 @click.command()
@@ -73,13 +73,13 @@ def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Jour
 def proposals(place: Place, every: bool, as_json: bool) -> None:
     """List the reversals and entries that wait for another person, newest first."""
     proposed = all_proposals(place.ledger, topics_of(place.mode).control)
-    found = [Proposal.of(one) for one in proposed if every or one.waits]
+    shown_proposals = [Proposal.of(proposal) for proposal in proposed if every or proposal.waits]
     if as_json:
-        click.echo(dumped(found))
-    elif not found:
+        click.echo(dumped(shown_proposals))
+    elif not shown_proposals:
         click.echo("nothing waits for an approval")
     else:
-        _print_proposals(found)
+        _print_proposals(shown_proposals)
 
 
 def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
@@ -90,20 +90,20 @@ def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
     rows.print()
 
 
-def _print_proposals(found: Sequence[Proposal]) -> None:
+def _print_proposals(listed: Sequence[Proposal]) -> None:
     """Prints them one below the other, since ids and account names are copied from here."""
-    for one in found:
-        items = ", ".join(row_name(one.stream, item) for item in one.items)
-        what = f"{ACTIONS[one.action]} of items {items}" if items else None
+    for proposal in listed:
+        items = ", ".join(row_name(proposal.stream, item) for item in proposal.items)
+        what = f"{ACTIONS[proposal.action]} of items {items}" if items else None
         details = [
-            ("at", second(one.at)),
-            ("by", one.actor),
-            ("reason", one.reason),
-            ("proposes", what or f"entry for {one.entity}"),
-            *((line.side, f"{line.account}  {money(line.amount_minor, line.currency)}") for line in one.lines),
-            ("document", one.evidence_sha256),
+            ("at", second(proposal.at)),
+            ("by", proposal.actor),
+            ("reason", proposal.reason),
+            ("proposes", what or f"entry for {proposal.entity}"),
+            *((line.side, f"{line.account}  {money(line.amount_minor, line.currency)}") for line in proposal.lines),
+            ("document", proposal.evidence_sha256),
         ]
-        print_details(details, f"{one.command_id}  {one.state}")
+        print_details(details, f"{proposal.command_id}  {proposal.state}")
 
 
 Line = tuple[str, str, str]
@@ -162,10 +162,10 @@ def enter(
 
 
 def _lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:
-    found = []
+    postings = []
     for account, amount, currency in given:
         try:
-            found.append(Posting(account, side, Money(minor_units(amount, currency), currency)))
+            postings.append(Posting(account, side, Money(minor_units(amount, currency), currency)))
         except PayhookError as wrong:
             raise click.UsageError(f"--{side} {account} {amount} {currency}: {wrong}") from wrong
-    return found
+    return postings

@@ -170,11 +170,11 @@ def stats(place: Place, wanted: Filter, as_json: bool) -> None:
     Figures of open events don't depend on --state.
     """
     index = all_followed(place)
-    found = index.stats(wanted)
+    statistics = index.stats(wanted)
     if as_json:
-        click.echo(dumped(found))
+        click.echo(dumped(statistics))
     else:
-        dlq_tables.print_stats(found, index.groups(replace(wanted, states=OPEN_STATES[:1]), CAUSES_SHOWN))
+        dlq_tables.print_stats(statistics, index.groups(replace(wanted, states=OPEN_STATES[:1]), CAUSES_SHOWN))
 
 
 @click.command()
@@ -187,11 +187,11 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 
     `payhook dlq list --fingerprint HEX` lists one group's.
     """
-    found = all_followed(place).groups(wanted, limit)
+    causes = all_followed(place).groups(wanted, limit)
     if as_json:
-        click.echo(dumped(found))
+        click.echo(dumped(causes))
     else:
-        dlq_tables.print_groups(found, SystemClock().now())
+        dlq_tables.print_groups(causes, SystemClock().now())
 
 
 def all_followed(place: Place) -> DeadLetterIndex | JoinedIndex:
@@ -226,26 +226,26 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
     Live and test traffic have one record. Nothing in it can be changed: its rows are chained, and `payhook verify`
     checks the chain.
     """
-    found = AuditLog(place.layout.audit_log).read(limit, before)
+    entries = AuditLog(place.layout.audit_log).read(limit, before)
     if as_json:
-        click.echo(dumped([one.as_row() | {"at": one.at} for one in found]))
-    elif not found:
+        click.echo(dumped([entry.as_row() | {"at": entry.at} for entry in entries]))
+    elif not entries:
         click.echo("nothing is on record")
     else:
-        _print_entries(found)
+        _print_entries(entries)
 
 
-def _print_entries(found: list[RecordedEntry]) -> None:
+def _print_entries(entries: list[RecordedEntry]) -> None:
     """Prints entries of the audit log, each with what it changed below it."""
     rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
-    for one in found:
-        who = f"{one.actor} ({one.channel})"
-        rows.add(one.number, second(one.at), who, one.outcome.value, "\n".join(_changed(one)))
+    for entry in entries:
+        who = f"{entry.actor} ({entry.channel})"
+        rows.add(entry.number, second(entry.at), who, entry.outcome.value, "\n".join(_changed(entry)))
     rows.print()
 
 
-def _changed(one: RecordedEntry) -> Iterator[str]:
-    yield f"{one.action} {one.what}".strip()
-    for name, value in (("why", one.reason), ("before", one.before), ("after", one.after)):
+def _changed(entry: RecordedEntry) -> Iterator[str]:
+    yield f"{entry.action} {entry.what}".strip()
+    for name, value in (("why", entry.reason), ("before", entry.before), ("after", entry.after)):
         if value:
             yield f"{name}: {value}"

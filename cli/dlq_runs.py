@@ -187,17 +187,17 @@ def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
 
 def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
     """Single items in one command a part. All are looked at before the first command goes out."""
-    services = [_orders_of(one.part) for one in meant]
+    services = [_orders_of(target.part) for target in meant]
     commands = [
-        service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, one.items)), this_account(), reason))
-        for service, one in zip(services, meant, strict=True)
+        service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, target.items)), this_account(), reason))
+        for service, target in zip(services, meant, strict=True)
     ]
-    for service, command, one in zip(services, commands, meant, strict=True):
+    for service, command, target in zip(services, commands, meant, strict=True):
         service.send(command)
         if as_json:
-            click.echo(json.dumps({"command_id": command.command_id, "items": one.items}))
+            click.echo(json.dumps({"command_id": command.command_id, "items": target.items}))
         else:
-            show = f"payhook dlq show ID{one.part.options_again}"
+            show = f"payhook dlq show ID{target.part.options_again}"
             click.echo(f"sent as command {command.command_id}; `{show}` says what became of it")
 
 
@@ -210,9 +210,10 @@ def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters,
     """Returns the number of a selection for each part. Items that were named one by one are frozen as one first: those
     of all parts, before anything is done with the first.
     """
-    dead = [(one, opened(one.part)) for one in meant]
+    dead = [(target, opened(target.part)) for target in meant]
     return [
-        (one.part, of, _frozen(of, one.items, note) if one.selection is None else one.selection) for one, of in dead
+        (target.part, of, _frozen(of, target.items, note) if target.selection is None else target.selection)
+        for target, of in dead
     ]
 
 
@@ -247,13 +248,15 @@ def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
         reported = DryRunView.of(made, list(dead.dry_runs.each(number)), None)
         sys.stdout.write(reported.model_dump_json(indent=1) + "\n")
         return
-    for verdict, count in sorted(made.counts.items(), key=lambda one: -one[1]):
+    for verdict, count in sorted(made.counts.items(), key=lambda pair: -pair[1]):
         click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")
     if made.followers:
         click.echo(f"{made.followers:>9,}  followers would run after them")
     rows = Rows("ID", "would", "followers", "why", right=["ID", "followers"])
-    for one in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
-        rows.add(one.target.item_seq, one.verdict.value.replace("_", " "), one.followers or "", one.why)
+    for forecast in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
+        rows.add(
+            forecast.target.item_seq, forecast.verdict.value.replace("_", " "), forecast.followers or "", forecast.why
+        )
     rows.print()
     if sum(made.counts.values()) > FORECASTS_SHOWN:
         click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")

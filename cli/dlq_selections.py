@@ -77,9 +77,9 @@ def selections(place: Place, number: Named | None, states: tuple[str, ...], as_j
         dead = opened(part_of_selection(place, number))
         _show(dead, number.number, [RunItemState(state) for state in states] or None, as_json)
         return
-    kept = [one for part in place.parts.values() for one in opened(part).selections.kept()]
+    kept = [selection for part in place.parts.values() for selection in opened(part).selections.kept()]
     if place.has_several:
-        kept.sort(key=lambda one: one.selection.frozen_at, reverse=True)
+        kept.sort(key=lambda pair: pair.selection.frozen_at, reverse=True)
     _print(place, kept, as_json, "nothing was frozen yet")
 
 
@@ -88,9 +88,9 @@ def selections(place: Place, number: Named | None, states: tuple[str, ...], as_j
 @with_place_of_stream
 def proposals(place: Place, as_json: bool) -> None:
     """List what waits for a second person, oldest first."""
-    waiting = [one for part in place.parts.values() for one in opened(part).selections.proposals()]
+    waiting = [proposal for part in place.parts.values() for proposal in opened(part).selections.proposals()]
     if place.has_several:
-        waiting.sort(key=lambda one: one.selection.frozen_at)
+        waiting.sort(key=lambda proposal: proposal.selection.frozen_at)
     _print(place, waiting, as_json, "nothing waits for an approval")
 
 
@@ -102,10 +102,10 @@ def _print(place: Place, kept: Sequence[Kept], as_json: bool, nothing: str) -> N
         click.echo(nothing)
     else:
         rows = Rows("", "frozen", "who", "items", "note", "run", "by", "state", right=["items"])
-        for one in kept:
-            run = one.run
+        for selection in kept:
+            run = selection.run
             reported = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
-            frozen = one.selection
+            frozen = selection.selection
             rows.add(
                 f"{frozen.stream}:{frozen.name}" if place.has_several else frozen.name,
                 f"{frozen.frozen_at:%Y-%m-%d %H:%M}",
@@ -119,8 +119,8 @@ def _print(place: Place, kept: Sequence[Kept], as_json: bool, nothing: str) -> N
 
 def _with_streams(shown: SelectionsView, kept: Sequence[Kept]) -> str:
     tree = shown.model_dump(mode="json")
-    for one, view in zip(kept, tree["selections"], strict=True):
-        view["stream"] = one.selection.stream
+    for selection, view in zip(kept, tree["selections"], strict=True):
+        view["stream"] = selection.selection.stream
     return json.dumps(tree, indent=1)
 
 
@@ -131,7 +131,7 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
     if as_json:
         reported = SelectionView.of(kept) if progress is None else ProgressView.of(progress)
         tree = reported.model_dump(mode="json") | {
-            "items": [SelectedItem.of(one).model_dump(mode="json") for one in items]
+            "items": [SelectedItem.of(item).model_dump(mode="json") for item in items]
         }
         click.echo(json.dumps(tree, indent=1))
         return
@@ -142,8 +142,8 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
         click.echo(f"{progress.run.run.action} by {progress.run.actor}: {progress.run.run.reason}")
         click.echo(outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
     rows = Rows("ID", "row", "state", "why", right=["ID", "row"])
-    for one in items:
-        rows.add(one.target.item_seq, one.row_seq or one.target.seen_seq, WORDS[one.state], one.reason)
+    for item in items:
+        rows.add(item.target.item_seq, item.row_seq or item.target.seen_seq, WORDS[item.state], item.reason)
     rows.print()
     if len(items) == SHOWN_MAX:
         click.echo(f"the first {SHOWN_MAX}; --state narrows them, --json shows {ITEMS_JSON_MAX:,}")

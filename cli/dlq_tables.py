@@ -66,7 +66,7 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
 
 def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
     """Depth, age and rates, then what to do by cause, then where the items are from, then the last hours."""
-    print_details((one.name, f"{one.value}; {one.note}") for one in figures_of(stats))
+    print_details((figure.name, f"{figure.value}; {figure.note}") for figure in figures_of(stats))
     steps = Rows("items", "cause", "what to do next", right=["items"], title="causes")
     for cause in causes:
         steps.add(f"{cause.count:,}", cause.error_class or "no error", cause.advice)
@@ -103,13 +103,13 @@ def print_story(story: ItemStory, wait: Waiting | None, now: datetime, name: str
                 click.secho(f"  {name}", bold=True)
                 print_text(text, STACK_SHOWN_CHARS_MAX, indent=4)
     _print_decisions(story, once)
-    for one in tries_of(story):
+    for attempt in tries_of(story):
         known = [
-            ("at", second(one.at)),
-            ("ended", one.decision),
-            *((detail.name, detail.shown) for detail in one.details),
+            ("at", second(attempt.at)),
+            ("ended", attempt.decision),
+            *((detail.name, detail.shown) for detail in attempt.details),
         ]
-        print_details(known, one.title)
+        print_details(known, attempt.title)
     _print_items(f"before it, of {item.entity_key}", map(_neighbour, story.before), once)
     _print_items("after it", map(_neighbour, story.after), once)
     _print_items(_counted("held by it", story.held, story.held_total), map(_item, story.held), once)
@@ -123,10 +123,10 @@ def print_story(story: ItemStory, wait: Waiting | None, now: datetime, name: str
 
 def _print_decisions(story: ItemStory, once: Once) -> None:
     rows = Rows("seq", "decided (UTC)", "decision", "who", "why", right=["seq"], title="decisions")
-    for one in story.rows:
-        cause = f"row {one.cause_seq}" if one.cause_seq is not None else ""
-        why = "; ".join(part for part in (once.text(one.reason, f"row {one.seq}"), cause) if part)
-        rows.add(one.seq, second(one.decided_at), one.decision.value, one.actor, why)
+    for row in story.rows:
+        cause = f"row {row.cause_seq}" if row.cause_seq is not None else ""
+        why = "; ".join(part for part in (once.text(row.reason, f"row {row.seq}"), cause) if part)
+        rows.add(row.seq, second(row.decided_at), row.decision.value, row.actor, why)
     rows.print(indent=2)
     if story.rows_cut:
         click.echo(f"  these are its first and last {len(story.rows)} rows; there are more between")
@@ -139,8 +139,8 @@ def _print_items(title: str, items: Iterable[Listed], once: Once) -> None:
     rows.print(indent=2)
 
 
-def _neighbour(one: Neighbour) -> Listed:
-    return one.item_seq, one.decided_at, one.decision.value, one.event_key, one.reason, ""
+def _neighbour(neighbour: Neighbour) -> Listed:
+    return neighbour.item_seq, neighbour.decided_at, neighbour.decision.value, neighbour.event_key, neighbour.reason, ""
 
 
 def _item(item: Item) -> Listed:

@@ -41,7 +41,9 @@ def list_letters(place: Place, topic: str, limit: int, *, as_json: bool) -> None
         age = "" if letter.died_at is None else span(now - letter.died_at, 1)
         rows.add(letter.name, age, _origin(letter), letter.group or "", letter.deliveries or "", _holds(letter))
     rows.print()
-    print_details(((f"ID {one.name}", one.problem) for one in letters if one.problem), "can't be brought back")
+    print_details(
+        ((f"ID {letter.name}", letter.problem) for letter in letters if letter.problem), "can't be brought back"
+    )
 
 
 def bring_back(place: Place, topic: str, names: Sequence[str], reason: str, *, dry_run: bool) -> None:

@@ -42,8 +42,8 @@ class Named(NamedTuple):
 
 def read_name(text: str) -> Named | None:
     """``42``, ``s3``, ``ledger.1:42``; None: it is no name."""
-    found = _NAME.fullmatch(text)
-    return Named(found[1], int(found[3]), bool(found[2])) if found else None
+    match = _NAME.fullmatch(text)
+    return Named(match[1], int(match[3]), bool(match[2])) if match else None
 
 
 class SelectionName(click.ParamType[Named]):
@@ -95,9 +95,9 @@ def part_of_item(place: Place, named: Named) -> Place:
         return place
     control = topics_of(place.mode).control
     having = {
-        name: one
-        for name, one in place.parts.items()
-        if DeltaView(one.looked_at.journal, control).last_rows([named.number])
+        name: part
+        for name, part in place.parts.items()
+        if DeltaView(part.looked_at.journal, control).last_rows([named.number])
     }
     if not having:
         raise ItemUnknown(named.number)

@@ -100,27 +100,27 @@ def _print_maintained(report: Report) -> None:
     names = ("files", "size", "log", freed, "seconds")
     title = "dry run: nothing was changed" if report.dry_run else ""
     rows = Rows("table", *names, right=names, title=title)
-    for one in report.tables:
-        rows.add(*_cells(one, report.dry_run))
+    for table in report.tables:
+        rows.add(*_cells(table, report.dry_run))
     rows.print()
-    for one in report.tables:
-        if one.bodies_dropped:
+    for table in report.tables:
+        if table.bodies_dropped:
             fate = "would go" if report.dry_run else "are gone"
-            console.print(f"{one.of}: {one.bodies_dropped:,} whose time is over or that were redacted {fate}")
-        if one.problem:
-            console.print(f"{one.of}: {one.problem}", markup=False)
+            console.print(f"{table.of}: {table.bodies_dropped:,} whose time is over or that were redacted {fate}")
+        if table.problem:
+            console.print(f"{table.of}: {table.problem}", markup=False)
     console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
 
 
-def _cells(one: TableReport, dry_run: bool) -> tuple[str, ...]:
+def _cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
     """Before and after in one cell. How large a table would be isn't known before."""
     return (
-        one.of,
-        _change(f"{one.files_before:,}", f"{one.files_after:,}"),
-        size(one.bytes_before) if dry_run else _change(size(one.bytes_before), size(one.bytes_after)),
-        _change(f"{one.log_before:,}", f"{one.log_after:,}"),
-        f"{one.freed_files:,} ({size(one.freed_bytes)})" if one.freed_files else "",
-        f"{one.seconds:.1f}",
+        table.of,
+        _change(f"{table.files_before:,}", f"{table.files_after:,}"),
+        size(table.bytes_before) if dry_run else _change(size(table.bytes_before), size(table.bytes_after)),
+        _change(f"{table.log_before:,}", f"{table.log_after:,}"),
+        f"{table.freed_files:,} ({size(table.freed_bytes)})" if table.freed_files else "",
+        f"{table.seconds:.1f}",
     )
 
 
@@ -144,21 +144,21 @@ def rebuild_postings(place: Place) -> None:
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
     """
-    there = place.ledger.begun()
-    if not there:
+    begun = place.ledger.begun()
+    if not begun:
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
     # Spark's modules take a second to load; no other command of the group needs them.
     from ledger.rebuild import run
 
     jars, settings = spark_jars(place.layout.lake), place.settings
-    for one in there:
-        with recorder(place).act(this_account(), "rebuild_postings", one.stream) as changes:
-            done = run(one.journal, one.postings, jars, settings.data_dir, settings.ledger)
+    for layout in begun:
+        with recorder(place).act(this_account(), "rebuild_postings", layout.stream) as changes:
+            done = run(layout.journal, layout.postings, jars, settings.data_dir, settings.ledger)
             changes.before = f"{done.before} lines"
             changes.after = (
                 f"{done.lines} lines of the journal up to row {done.mark}, version {done.version} of the postings"
             )
-        journal = f"the journal {one.stream}" if len(there) > 1 else "the journal"
+        journal = f"the journal {layout.stream}" if len(begun) > 1 else "the journal"
         click.echo(
             f"{done.lines:,} lines of {journal} up to row {done.mark:,} are the postings now (version {done.version}, "
             f"{done.seconds:.1f} s); there were {done.before:,}"
@@ -346,20 +346,20 @@ def storage(place: Place, as_json: bool) -> None:
 
     lake = place.layout.lake
     try:
-        found = race(lake)
+        outcome = race(lake)
     except OSError as failed:
         click.echo(f"payhook: {lake} can't be used: {failed}", err=True)
         sys.exit(1)
     if as_json:
-        result = {"lake": str(lake), "ok": found.holds, "won": found.winners, "twice": found.twice}
-        click.echo(json.dumps({**result, "nobody": found.nobody, "listed": found.listed}))
-    elif found.holds:
-        won = ", ".join(map(str, found.winners))
-        click.echo(f"{lake}: each of {sum(found.winners)} names went to one of four writers ({won})")
-    elif found.twice or found.nobody:
-        problem = f"{found.twice} names went to two writers, {found.nobody} to none"
+        result = {"lake": str(lake), "ok": outcome.holds, "won": outcome.winners, "twice": outcome.twice}
+        click.echo(json.dumps({**result, "nobody": outcome.nobody, "listed": outcome.listed}))
+    elif outcome.holds:
+        won = ", ".join(map(str, outcome.winners))
+        click.echo(f"{lake}: each of {sum(outcome.winners)} names went to one of four writers ({won})")
+    elif outcome.twice or outcome.nobody:
+        problem = f"{outcome.twice} names went to two writers, {outcome.nobody} to none"
         click.echo(f"{lake}: {problem}. Don't keep a lake there: commits would be lost.", err=True)
     else:
         problem = "a listing that begins after a name has others than the later ones"
         click.echo(f"{lake}: {problem}. Don't keep a lake there: its tables couldn't be read.", err=True)
-    sys.exit(0 if found.holds else 1)
+    sys.exit(0 if outcome.holds else 1)

@@ -67,12 +67,12 @@ def balances(
 
     Exit 1 if debits and credits differ.
     """
-    found = read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row))
+    accounts = read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row))
     if as_json:
-        click.echo(dumped(found))
+        click.echo(dumped(accounts))
     else:
-        ledger_tables.print_balances(found)
-    sys.exit(0 if all(total.balanced for total in totals(found)) else 1)
+        ledger_tables.print_balances(accounts)
+    sys.exit(0 if all(total.balanced for total in totals(accounts)) else 1)
 
 
 @click.command()
@@ -123,11 +123,11 @@ def owed(
 
     Below zero the merchant owes it.
     """
-    found = read_owed(read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row)))
+    merchants = read_owed(read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row)))
     if as_json:
-        click.echo(dumped(found))
+        click.echo(dumped(merchants))
     else:
-        ledger_tables.print_owed(found)
+        ledger_tables.print_owed(merchants)
 
 
 def _as_of(place: Place, before: datetime | None, row: str | None) -> AsOf:
@@ -157,7 +157,7 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
         asked = {key: ledger.story(key) for key in keys}
     stories, bodies = (
         {key: story for key, (story, _) in asked.items()},
-        {key: found for key, (_, found) in asked.items()},
+        {key: body for key, (_, body) in asked.items()},
     )
     if as_json:
         click.echo(dumped(event_stories(stories, bodies)))
@@ -203,14 +203,14 @@ def unknown(place: Place, every: bool, as_json: bool) -> None:
     then `payhook dlq discard sN`; it is on record, and its key stays held.
     """
     with ledger_tables.looking("looking through the journal"):
-        found = unknown_events(place.ledger.journals())
+        events = unknown_events(place.ledger.journals())
         closed = closed_unknown(place.ledger.journals()) if every else []
     if as_json:
-        click.echo(dumped({"unknown": found, "closed": closed} if every else found))
+        click.echo(dumped({"unknown": events, "closed": closed} if every else events))
     else:
-        ledger_tables.print_unknown(found)
+        ledger_tables.print_unknown(events)
         ledger_tables.print_closed_unknown(closed)
-    sys.exit(1 if found else 0)
+    sys.exit(1 if events else 0)
 
 
 def _undecided(key: str) -> str:
@@ -238,7 +238,9 @@ UNTIL = click.option(
 @click.option("--event-type", help="Only events of this type, as the provider names it.")
 @click.option("--provider", help="Only this provider's (stripe, adyen, …).")
 @click.option("--merchant", help="Only what was booked for this merchant.")
-@click.option("--decision", type=click.Choice([one.value for one in Decision]), help="Only decisions of this kind.")
+@click.option(
+    "--decision", type=click.Choice([choice.value for choice in Decision]), help="Only decisions of this kind."
+)
 @SINCE
 @UNTIL
 @click.option("--amount", help="Only bookings of this amount, such as 12.50; wants --currency.")
@@ -280,7 +282,7 @@ def search(
         ledger = place.ledger
         hits = find(ledger.journals(), ledger.postings(), wanted, limit)
     if as_json:
-        click.echo(dumped([hit(one) for one in hits]))
+        click.echo(dumped([hit(match) for match in hits]))
     else:
         ledger_tables.print_hits(hits, limit)
 

@@ -55,20 +55,29 @@ def writing(out: Path) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, rows: progress.update(task, completed=done, total=rows)
 
 
-def print_unknown(found: Sequence[UnknownEvents]) -> None:
+def print_unknown(events: Sequence[UnknownEvents]) -> None:
     """A row a type and reason, then what to do about each kind of them."""
-    if not found:
+    if not events:
         click.echo("nothing is unknown")
         return
     rows = Rows(
         "provider", "what isn't known", "events", "first", "last", "amount", "newest", right=["events", "amount"]
     )
-    for one in found:
-        amounts = ", ".join(money(minor, currency) for currency, minor in one.amounts.items())
-        rows.add(one.provider, one.what, one.events, second(one.first_at), second(one.last_at), amounts, one.event_key)
+    for group in events:
+        amounts = ", ".join(money(minor, currency) for currency, minor in group.amounts.items())
+        rows.add(
+            group.provider,
+            group.what,
+            group.events,
+            second(group.first_at),
+            second(group.last_at),
+            amounts,
+            group.event_key,
+        )
     rows.print()
-    for advice in dict.fromkeys(one.advice for one in found):
-        click.echo(f"{', '.join(dict.fromkeys(one.what for one in found if one.advice == advice))}: {advice}")
+    for advice in dict.fromkeys(group.advice for group in events):
+        advised = dict.fromkeys(group.what for group in events if group.advice == advice)
+        click.echo(f"{', '.join(advised)}: {advice}")
 
 
 def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
@@ -76,19 +85,27 @@ def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
     if not closed:
         return
     rows = Rows("closed", "provider", "type", "event", "as", "by", "why")
-    for one in closed:
-        rows.add(second(one.at), one.provider, one.event_type, one.event_key, one.decision, one.actor, one.reason)
+    for event in closed:
+        rows.add(
+            second(event.at),
+            event.provider,
+            event.event_type,
+            event.event_key,
+            event.decision,
+            event.actor,
+            event.reason,
+        )
     rows.print()
 
 
-def print_balances(found: Sequence[Balance]) -> None:
+def print_balances(balances: Sequence[Balance]) -> None:
     """Accounts, then the sum of each currency, and whether it is in balance."""
-    if not found:
+    if not balances:
         click.echo("nothing has been booked yet")
         return
-    rows, sums = Rows("account", "currency", *SUMS, right=SUMS), totals(found)
-    for one in found:
-        _add_sums(rows, one.account, one.currency, one.debit_minor, one.credit_minor)
+    rows, sums = Rows("account", "currency", *SUMS, right=SUMS), totals(balances)
+    for balance in balances:
+        _add_sums(rows, balance.account, balance.currency, balance.debit_minor, balance.credit_minor)
     for total in sums:
         _add_sums(rows, "all accounts", total.currency, total.debit_minor, total.credit_minor)
     rows.print()
@@ -115,16 +132,18 @@ def print_postings(account: str, page: PostingsPage) -> None:
         click.echo(f"{len(page.lines):,} of {page.count:,}; older ones: --cursor {page.next}")
 
 
-def print_owed(found: Sequence[Owed]) -> None:
+def print_owed(merchants: Sequence[Owed]) -> None:
     """A merchant and currency a row, with what it is made of."""
-    if not found:
+    if not merchants:
         click.echo("nothing has been booked yet")
         return
-    parts = owed_parts(found)
+    parts = owed_parts(merchants)
     rows = Rows("merchant", "currency", *parts, "owed", right=[*parts, "owed"])
-    for one in found:
-        amounts = [decimal_text(one.parts[name], one.currency) if name in one.parts else None for name in parts]
-        rows.add(one.merchant, one.currency, *amounts, decimal_text(one.owed_minor, one.currency))
+    for merchant in merchants:
+        amounts = [
+            decimal_text(merchant.parts[name], merchant.currency) if name in merchant.parts else None for name in parts
+        ]
+        rows.add(merchant.merchant, merchant.currency, *amounts, decimal_text(merchant.owed_minor, merchant.currency))
     rows.print()
 
 
@@ -184,9 +203,9 @@ def _print_receipts(story: EventStory) -> None:
     """Prints what was answered, also for deliveries that Redis knew already, which Kafka never saw."""
     receipts = story.receipts or []
     rows = Rows("at", "status", "outcome", "receipt", title="answered")
-    for one in receipts[:RECEIPTS_MAX]:
-        at = None if one.at is None else to_rfc3339(one.at)
-        rows.add(at, one.status, one.outcome, f"{one.partition}/{one.offset}, line {one.line}")
+    for receipt in receipts[:RECEIPTS_MAX]:
+        at = None if receipt.at is None else to_rfc3339(receipt.at)
+        rows.add(at, receipt.status, receipt.outcome, f"{receipt.partition}/{receipt.offset}, line {receipt.line}")
     rows.print(indent=2)
     if len(receipts) > RECEIPTS_MAX:
         click.echo(f"these are the first {RECEIPTS_MAX:,} answers; there are more")
@@ -213,11 +232,11 @@ def _print_bookings(story: EventStory) -> None:
 def _print_event(event: EntityEvent, once: Once, stream: str) -> None:
     names = ("row", "decided (UTC)", "decision", "why")
     decisions = Rows(*names, right=["row"], title=event.first.event_key or f"item {event.first.item_seq}")
-    for one in event.rows:
-        late = "out of order" if one.out_of_order else None
-        why = once.text(one.reason or one.error_message, f"row {one.seq}", one.error_class or "")
+    for row in event.rows:
+        late = "out of order" if row.out_of_order else None
+        why = once.text(row.reason or row.error_message, f"row {row.seq}", row.error_class or "")
         reason = "; ".join(text for text in (why, late) if text)
-        decisions.add(row_name(stream, one.seq), second(one.decided_at), one.decision.value, reason)
+        decisions.add(row_name(stream, row.seq), second(row.decided_at), row.decision.value, reason)
     decisions.print(indent=2)
     lines = Rows("account", "side", "amount", "balance", right=["amount", "balance"])
     for line in event.lines:

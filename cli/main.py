@@ -33,10 +33,10 @@ class LazyGroup(click.Group):
         return sorted(self.later)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        there = self.later.get(cmd_name)
-        if there is None:
+        later = self.later.get(cmd_name)
+        if later is None:
             return None
-        module, _, name = there.place.partition(":")
+        module, _, name = later.place.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 

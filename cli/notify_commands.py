@@ -58,12 +58,12 @@ def subscribers(place: Place, as_json: bool) -> None:
     if not file.path.exists():
         click.echo("[]" if as_json else f"there are no subscribers: {file.path} isn't there")
         return
-    found = [_state(place, one) for one in file.all().values()]
+    states = [_state(place, subscriber) for subscriber in file.all().values()]
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(states, indent=1))
     else:
-        _print(found)
-    sys.exit(0 if all(one["state"] in ("active", "off") for one in found) else 1)
+        _print(states)
+    sys.exit(0 if all(state["state"] in ("active", "off") for state in states) else 1)
 
 
 @notify.command()
@@ -117,8 +117,8 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).find(name)
     if disabled is not None or not subscriber.enabled:
         raise click.ClickException(f"{name} gets nothing now: enable it first (payhook notify enable {name})")
-    whole = replace(place, stream=STREAM, mode=subscriber.mode)
-    missed = [(part, missed_items(part.looked_at.journal, subscriber, since)) for part in whole.parts.values()]
+    stream_place = replace(place, stream=STREAM, mode=subscriber.mode)
+    missed = [(part, missed_items(part.looked_at.journal, subscriber, since)) for part in stream_place.parts.values()]
     click.echo(f"{name} missed {sum(len(items) for _, items in missed):,} events since {to_rfc3339(since)}")
     for part, items in missed:
         dead = opened(part)
@@ -172,8 +172,8 @@ def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
     answer = sender.send(subscriber, message_id, trial_json(message_id, to_rfc3339(clock.now())))
     took_ms = (clock.monotonic() - began) * 1_000
     # As a quoted text: what a stranger's server says doesn't reach the terminal as control sequences.
-    said = f": {shown(answer.said, SAID_CHARS_MAX)}" if answer.said else ""
-    click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id}{said}")
+    quoted = f": {shown(answer.said, SAID_CHARS_MAX)}" if answer.said else ""
+    click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id}{quoted}")
     return 200 <= answer.status <= 299
 
 
@@ -182,15 +182,15 @@ def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
     state, why, since, next_try_at = "active", "", "", None
-    said = _said_of(place, subscriber)
+    downstream = _said_of(place, subscriber)
     if not subscriber.enabled:
         state, why = "off", "enabled = false"
     elif disabled is not None:
         state, why, since = "disabled", disabled.reason, disabled.at
     elif problem := _problem(place, subscriber):
         state, why = "unusable", problem
-    elif failing_since := said.get("failing_since") or said.get("since"):
-        state, why, since, next_try_at = "failing", said["why"], failing_since, said["next_try_at"]
+    elif failing_since := downstream.get("failing_since") or downstream.get("since"):
+        state, why, since, next_try_at = "failing", downstream["why"], failing_since, downstream["next_try_at"]
     return {**shown_fields(subscriber), "state": state, "since": since, "why": why, "next_try_at": next_try_at}
 
 
@@ -198,8 +198,8 @@ def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
     """Returns what the stream that runs here says of a subscriber; nothing where none runs."""
     file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
     status = fresh(read_said(file), SystemClock().now()) or {}
-    said: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
-    return said
+    state: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
+    return state
 
 
 def _problem(place: Place, subscriber: Subscriber) -> str:
@@ -216,12 +216,16 @@ def _problem(place: Place, subscriber: Subscriber) -> str:
 
 def _print(subscribers: list[dict[str, Any]]) -> None:
     rows = Rows("subscriber", "state", "of", "types", "url")
-    for one in subscribers:
-        whose = f"{one['mode']}, tenant {one['tenant']}" if one["tenant"] else one["mode"]
-        rows.add(one["name"], one["state"], whose, " ".join(one["types"]), one["url"])
+    for subscriber in subscribers:
+        whose = f"{subscriber['mode']}, tenant {subscriber['tenant']}" if subscriber["tenant"] else subscriber["mode"]
+        rows.add(subscriber["name"], subscriber["state"], whose, " ".join(subscriber["types"]), subscriber["url"])
     rows.print()
-    for one in subscribers:
-        if one["why"]:
-            since = f" since {one['since']}" if one["since"] else ""
-            next_try = f"; next try at {one['next_try_at']}" if one["next_try_at"] else ""
-            print_text(f"{one['name']} is {one['state']}{since}: {one['why']}{next_try}", WHY_CHARS_MAX, indent=0)
+    for subscriber in subscribers:
+        if subscriber["why"]:
+            since = f" since {subscriber['since']}" if subscriber["since"] else ""
+            next_try = f"; next try at {subscriber['next_try_at']}" if subscriber["next_try_at"] else ""
+            print_text(
+                f"{subscriber['name']} is {subscriber['state']}{since}: {subscriber['why']}{next_try}",
+                WHY_CHARS_MAX,
+                indent=0,
+            )

@@ -15,10 +15,10 @@ def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
 
     An editable installation comes last on the path, so anything else of that name hides it.
     """
-    for own in sorted(checkout.glob("*/__init__.py")):
-        name = own.parent.name
+    for package in sorted(checkout.glob("*/__init__.py")):
+        name = package.parent.name
         spec = None if name in NOT_IMPORTED else find_spec(name)
-        if spec is not None and (spec.origin is None or Path(spec.origin).resolve() != own):
+        if spec is not None and (spec.origin is None or Path(spec.origin).resolve() != package):
             yield name, str(spec.origin or next(iter(spec.submodule_search_locations or ["?"])))
 
 

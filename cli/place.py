@@ -98,10 +98,10 @@ class Place:
         :raises click.UsageError: it isn't looked at
         """
         wanted = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
-        found = self.parts.get(wanted)
-        if found is None or mode_of(name) not in ("live", self.mode):
+        part = self.parts.get(wanted)
+        if part is None or mode_of(name) not in ("live", self.mode):
             raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.parts)}")
-        return found
+        return part
 
     def part_of_entity(self, entity_key: str) -> Place:
         """The part whose journal has an entity's rows."""
@@ -115,10 +115,10 @@ class Place:
 
         :raises NotUp: nothing runs there
         """
-        found = read_endpoints(self.settings.data_dir)
-        if found is None:
+        endpoints = read_endpoints(self.settings.data_dir)
+        if endpoints is None:
             raise NotUp(self.settings.data_dir)
-        return found
+        return endpoints
 
     def record_keys(self) -> RecordKeys:
         """Reads the keys that sign commands and events.
@@ -134,8 +134,11 @@ class Place:
         """
         if self.settings.kafka.is_outside:
             return self.settings.kafka
-        own = {"bootstrap_servers": self.endpoints().kafka, "security": security_of(self.layout.kafka, "operator")}
-        return self.settings.kafka.model_copy(update=own)
+        own_broker = {
+            "bootstrap_servers": self.endpoints().kafka,
+            "security": security_of(self.layout.kafka, "operator"),
+        }
+        return self.settings.kafka.model_copy(update=own_broker)
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -208,7 +211,7 @@ def check_stream(settings: Settings, stream: str) -> None:
     known = streams_of(settings)
     parts = {name: _part_names(config) for name, config in known.items()}
     if stream not in known and stream not in parts.get(base_of(stream), []):
-        listed = [one for name in known for one in (name, *(parts[name] if len(parts[name]) > 1 else []))]
+        listed = [option for name in known for option in (name, *(parts[name] if len(parts[name]) > 1 else []))]
         raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(listed)}", param_hint="--stream")
 
 

@@ -60,18 +60,18 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
     if since is not None:
         since = since.replace(tzinfo=UTC)
     adapters = build_adapters(place.settings.providers)
-    found = all_provider_bugs(place.ledger, adapters, provider=provider, since=since)
+    bugs = all_provider_bugs(place.ledger, adapters, provider=provider, since=since)
     if as_json:
-        click.echo(json_of(found, since))
+        click.echo(json_of(bugs, since))
     elif as_csv:
-        click.echo(csv_of(found), nl=False)
+        click.echo(csv_of(bugs), nl=False)
     else:
-        print_table(found)
+        print_table(bugs)
 
 
 def json_of(bugs: Sequence[ProviderBug], since: datetime | None) -> str:
     """Counts by provider and kind, and every case; times are RFC 3339 in UTC, amounts in minor units."""
-    counts = {name: Counter(bug.kind for bug in found) for name, found in _by_provider(bugs)}
+    counts = {name: Counter(bug.kind for bug in cases) for name, cases in _by_provider(bugs)}
     return dumped(
         {
             "since": since,
@@ -96,11 +96,11 @@ def print_table(bugs: Sequence[ProviderBug]) -> None:
         click.echo("no provider reported anything twice, or in two ways")
     for name, of_provider in _by_provider(bugs):
         for kind, explained in EXPLAINED.items():
-            found = [bug for bug in of_provider if bug.kind == kind]
-            if found:
-                _rows(f"{name}: {explained} ({len(found):,})", found[:SHOWN_MAX], kind).print()
-            if len(found) > SHOWN_MAX:
-                click.echo(f"and {len(found) - SHOWN_MAX:,} more: --csv and --json print all of them")
+            of_kind = [bug for bug in of_provider if bug.kind == kind]
+            if of_kind:
+                _rows(f"{name}: {explained} ({len(of_kind):,})", of_kind[:SHOWN_MAX], kind).print()
+            if len(of_kind) > SHOWN_MAX:
+                click.echo(f"and {len(of_kind) - SHOWN_MAX:,} more: --csv and --json print all of them")
 
 
 def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
@@ -123,7 +123,7 @@ def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
 
 def _by_provider(bugs: Sequence[ProviderBug]) -> Iterator[tuple[str, list[ProviderBug]]]:
     ordered = sorted(bugs, key=lambda bug: bug.provider)
-    return ((name, list(found)) for name, found in itertools.groupby(ordered, key=lambda bug: bug.provider))
+    return ((name, list(cases)) for name, cases in itertools.groupby(ordered, key=lambda bug: bug.provider))
 
 
 def _flat(bug: ProviderBug) -> list[object]:

@@ -82,21 +82,21 @@ def reconcile(
 
     reader = build_report(provider, place.settings.providers, account)
     period = Period(_utc(since), _utc(until))
-    found = _found(place)
-    books = Books([(one.journal, one.postings) for one in place.ledger.places], found)
+    reports = _found(place)
+    books = Books([(files.journal, files.postings) for files in place.ledger.places], reports)
     wanted = Wanted(report, reader, account, tenant, period)
     settings = place.settings.ledger
     made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
-        print_json(made, found.differences(made.run_id))
+        print_json(made, reports.differences(made.run_id))
     else:
-        print_run(made, found)
+        print_run(made, reports)
     if is_repair:
         repair = Repair(made, place.mode, this_account(), reason or "")
         if dry_run:
-            _show_repair(repair, found, reader)
+            _show_repair(repair, reports, reader)
         else:
-            _repair(place, repair, found, reader)
+            _repair(place, repair, reports, reader)
     sys.exit(0 if made.clean else 1)
 
 
@@ -106,15 +106,15 @@ def reconcile(
 @with_place_of_mode
 def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
     """List the reconciliations so far, or show one again."""
-    found = _found(place)
+    reports = _found(place)
     if run_id is None:
-        print_runs(found.runs(), as_json)
+        print_runs(reports.runs(), as_json)
         return
-    run = found.run(run_id)
+    run = reports.run(run_id)
     if as_json:
-        print_json(run, found.differences(run_id))
+        print_json(run, reports.differences(run_id))
     else:
-        print_run(run, found)
+        print_run(run, reports)
 
 
 def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: bool) -> None:
@@ -131,24 +131,24 @@ def _found(place: Place) -> Reconciliations:
     return Reconciliations(ledger.shared("reconciliation"), ledger.shared("reconciliation-runs"))
 
 
-def _planned(repair: Repair, found: Reconciliations, reader: SettlementReport, left_out: Kept) -> Iterator[Made]:
+def _planned(repair: Repair, reports: Reconciliations, reader: SettlementReport, left_out: Kept) -> Iterator[Made]:
     from ledger.reconcile import LeftOut, plan
 
-    for one in plan(repair, found.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
-        if isinstance(one, LeftOut):
-            left_out.add(one)
+    for movement in plan(repair, reports.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
+        if isinstance(movement, LeftOut):
+            left_out.add(movement)
         else:
-            yield one
+            yield movement
 
 
-def _show_repair(repair: Repair, found: Reconciliations, reader: SettlementReport) -> None:
+def _show_repair(repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
     left_out = Kept()
-    count = print_planned(_planned(repair, found, reader, left_out))
+    count = print_planned(_planned(repair, reports, reader, left_out))
     print_left_out(left_out)
     click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
 
 
-def _repair(place: Place, repair: Repair, found: Reconciliations, reader: SettlementReport) -> None:
+def _repair(place: Place, repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
     """Sends what is missing. How much Kafka has is on record, also where it didn't take all of it."""
     from ledger.reconcile import NotAcknowledged, send
 
@@ -161,7 +161,7 @@ def _repair(place: Place, repair: Repair, found: Reconciliations, reader: Settle
             place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()
         )
         try:
-            sent = send(producer, _planned(repair, found, reader, left_out), place.mode, SystemClock().now())
+            sent = send(producer, _planned(repair, reports, reader, left_out), place.mode, SystemClock().now())
         except NotAcknowledged as lost:
             changes.after = f"{lost.sent} events sent, {lost.failed} not acknowledged"
             raise
@@ -178,7 +178,7 @@ SHOWN_MAX = 100
 """Of one kind; JSON has them all."""
 
 
-def print_run(run: Reconciliation, found: Reconciliations) -> None:
+def print_run(run: Reconciliation, reports: Reconciliations) -> None:
     """The run's head, then what differs, kind by kind."""
     print_details((detail.name, detail.shown) for detail in run_details(run))
     _print_totals(run)
@@ -186,9 +186,12 @@ def print_run(run: Reconciliation, found: Reconciliations) -> None:
         count = run.counts[kind]
         title = f"{kind} ({count:,}): {explained}"
         rows = Rows("line", "fact", "report", "ledger", "journal says", right=["line", "report", "ledger"], title=title)
-        for one in found.differences(run.run_id, kind, SHOWN_MAX) if count else ():
-            amounts = (money(one.reported_minor, one.reported_currency), money(one.booked_minor, one.booked_currency))
-            rows.add(one.line, one.fact_key, *amounts, journal_says(one))
+        for difference in reports.differences(run.run_id, kind, SHOWN_MAX) if count else ():
+            amounts = (
+                money(difference.reported_minor, difference.reported_currency),
+                money(difference.booked_minor, difference.booked_currency),
+            )
+            rows.add(difference.line, difference.fact_key, *amounts, journal_says(difference))
         rows.print()
         if count > SHOWN_MAX:
             click.echo(f"and {count - SHOWN_MAX:,} more: `payhook ledger reconciliations --run {run.run_id} --json`")
@@ -200,9 +203,9 @@ def _print_totals(run: Reconciliation) -> None:
     """A kind and currency a row: what the report and the ledger come to."""
     numbers = ("report", "ledger", "difference")
     rows = Rows("kind", *numbers, right=numbers, title="totals; above zero came to us")
-    for one in run.totals:
-        amounts = (one.reported_minor, one.booked_minor, one.differs_minor)
-        rows.add(one.kind, *(money(minor, one.currency) for minor in amounts))
+    for total in run.totals:
+        amounts = (total.reported_minor, total.booked_minor, total.differs_minor)
+        rows.add(total.kind, *(money(minor, total.currency) for minor in amounts))
     rows.print()
 
 
@@ -219,15 +222,15 @@ def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
         counts = (run.compared, run.agreed, sum(run.counts.values()))
         period = f"{second(run.since) or 'open'} to {second(run.until) or 'open'}"
         report = f"{run.report_name} of {run.provider}\n{period}"
-        rows.add(run.run_id, report, *(f"{one:,}" for one in counts))
+        rows.add(run.run_id, report, *(f"{count:,}" for count in counts))
     rows.print()
 
 
 def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
     """``{"run": …, "differences": […]}``, written as it is read: there may be as many as the report has lines."""
     click.echo(f'{{"run": {json.dumps(plain(as_dict(run)))},\n "differences": [', nl=False)
-    for number, one in enumerate(differences):
-        click.echo(("," if number else "") + "\n  " + json.dumps(plain(one)), nl=False)
+    for number, difference in enumerate(differences):
+        click.echo(("," if number else "") + "\n  " + json.dumps(plain(difference)), nl=False)
     click.echo("\n ]}")
 
 
@@ -250,18 +253,22 @@ class Kept:
         self.count = 0
         self.some: list[LeftOut] = []
 
-    def add(self, one: LeftOut) -> None:
+    def add(self, left_out: LeftOut) -> None:
         self.count += 1
         if len(self.some) < SHOWN_MAX:
-            self.some.append(one)
+            self.some.append(left_out)
 
 
 def print_left_out(left_out: Kept) -> None:
     """Prints the movements that a person has to see to."""
     rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
     once = Once()
-    for one in left_out.some:
-        rows.add(one.difference.line, one.difference.fact_key, once.text(one.why, f"line {one.difference.line}"))
+    for movement in left_out.some:
+        rows.add(
+            movement.difference.line,
+            movement.difference.fact_key,
+            once.text(movement.why, f"line {movement.difference.line}"),
+        )
     rows.print()
 
 

@@ -55,9 +55,9 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
         if file is not None:
             lines = export(looks, clock, file)
             click.echo(f"{lines} lost ranges and events are written to {file}", err=True)
-        disagree = [one for one in looks if one.disagrees]
+        disagree = [stream_look for stream_look in looks if stream_look.disagrees]
         if as_json:
-            click.echo(json.dumps([_as_tree(one) for one in looks], indent=1))
+            click.echo(json.dumps([_as_tree(stream_look) for stream_look in looks], indent=1))
         else:
             _print(looks)
         if not disagree:
@@ -67,7 +67,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
         from processor.history.losses import Acceptance
 
         assert reason is not None
-        what = ", ".join(one.layout.stream for one in disagree)
+        what = ", ".join(stream_look.layout.stream for stream_look in disagree)
         with recorder(place).act(this_account(), "accept_loss", what, reason):
             decide(looks, Acceptance(this_account(), reason, clock.now()))
         since = have_listed_again(place.settings, looks, clock.now())
@@ -95,18 +95,18 @@ def _say_what_lists_bring(place: Place, since: datetime, *, as_json: bool) -> No
 
 def _print(looks: list[Look]) -> None:
     console = Console(soft_wrap=True)
-    for one in looks:
-        findings = one.findings
-        if not one.disagrees:
+    for stream_look in looks:
+        findings = stream_look.findings
+        if not stream_look.disagrees:
             console.print(f"{findings.stream}: the journal agrees (last row {findings.seq:,})", highlight=False)
             continue
         console.print(f"{findings.stream}: the journal disagrees (last row {findings.seq:,})", highlight=False)
-        for older in one.older:
+        for older in stream_look.older:
             console.print(f"  {older.problem}", highlight=False, markup=False)
         for disagreement in findings.disagreements[:EVENTS_SHOWN]:
             console.print(f"  {disagreement.sentence()}", highlight=False, markup=False)
         rows = Rows("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
-        for parting in one.partings():
+        for parting in stream_look.partings():
             lost = "" if parting.lost is None else f"{parting.lost[0]:,} to {parting.lost[1] - 1:,}"
             rows.add(
                 f"{parting.topic.rpartition('.')[2]}[{parting.partition}]",
@@ -118,38 +118,38 @@ def _print(looks: list[Look]) -> None:
                 lost,
             )
         rows.print(indent=2)
-        _print_events(one, console)
-    if any(one.disagrees for one in looks):
+        _print_events(stream_look, console)
+    if any(stream_look.disagrees for stream_look in looks):
         console.print("Put the newest data back, or: payhook recover --accept-loss --reason R")
 
 
-def _print_events(one: Look, console: Console) -> None:
-    if one.claims is None:
+def _print_events(stream_look: Look, console: Console) -> None:
+    if stream_look.claims is None:
         console.print("  claims in Redis couldn't be compared: there is no index, or Redis doesn't answer")
-    elif one.claims:
+    elif stream_look.claims:
         console.print(
-            f"  at least {len(one.claims):,} events that Redis knows as published are nowhere", highlight=False
+            f"  at least {len(stream_look.claims):,} events that Redis knows as published are nowhere", highlight=False
         )
-    if not one.events:
+    if not stream_look.events:
         console.print("  no receipt is without a decision or a record (receipts that Kafka lost can't tell)")
         return
-    console.print(f"  at least {len(one.events):,} events were answered 2xx and are nowhere:", highlight=False)
-    for event in one.events[:EVENTS_SHOWN]:
+    console.print(f"  at least {len(stream_look.events):,} events were answered 2xx and are nowhere:", highlight=False)
+    for event in stream_look.events[:EVENTS_SHOWN]:
         console.print(f"    {event.event_key}", highlight=False, markup=False)
-    if len(one.events) > EVENTS_SHOWN:
+    if len(stream_look.events) > EVENTS_SHOWN:
         console.print("    … --export FILE writes all of them")
 
 
 _PARTITION = ("topic", "partition", "until", "low", "high", "begins", "decided_beyond", "to_decide", "lost")
 
 
-def _as_tree(one: Look) -> dict[str, Any]:
-    findings = one.findings
+def _as_tree(stream_look: Look) -> dict[str, Any]:
+    findings = stream_look.findings
     return {
         "stream": findings.stream,
         "seq": findings.seq,
-        "agrees": not one.disagrees,
-        "older": [{"what": each.what, "seq": each.seq, "last_seq": each.last_seq} for each in one.older],
+        "agrees": not stream_look.disagrees,
+        "older": [{"what": each.what, "seq": each.seq, "last_seq": each.last_seq} for each in stream_look.older],
         "disagreements": [
             {
                 "kind": each.kind.value,
@@ -160,9 +160,9 @@ def _as_tree(one: Look) -> dict[str, Any]:
             }
             for each in findings.disagreements
         ],
-        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in one.partings()],
-        "lost_events": [event.event_key for event in one.events],
-        "lost_claims": None if one.claims is None else [digest.hex() for digest in one.claims],
+        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in stream_look.partings()],
+        "lost_events": [event.event_key for event in stream_look.events],
+        "lost_claims": None if stream_look.claims is None else [digest.hex() for digest in stream_look.claims],
     }
 
 
@@ -181,9 +181,9 @@ def split(place: Place, shards: int, reason: str) -> None:
 
     with recorder(place).act(this_account(), "split", f"among {shards} shards", reason):
         divided = divide(place.settings, shards, SystemClock())
-    for one in divided:
-        click.echo(f"{one.stream}: {one.before} → {shards} shards")
-        for journal, seq in one.journals.items():
+    for part in divided:
+        click.echo(f"{part.stream}: {part.before} → {shards} shards")
+        for journal, seq in part.journals.items():
             click.echo(f"  {journal}: goes on after row {seq:,}")
     if not divided:
         click.echo(f"nothing to divide: there is no journal, or it is divided among {shards} shards already")

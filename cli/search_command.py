@@ -33,20 +33,22 @@ def search(place: Place, text: str, as_json: bool) -> None:
     """
     ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        found = find_payments(ledger, text, Deadline(SystemClock(), SEARCH_S_MAX), place.settings.console.order_field)
+        payments = find_payments(
+            ledger, text, Deadline(SystemClock(), SEARCH_S_MAX), place.settings.console.order_field
+        )
     if as_json:
-        click.echo(dumped(found))
-    elif len(found.found) == 1:
-        _print_story(place, found)
+        click.echo(dumped(payments))
+    elif len(payments.found) == 1:
+        _print_story(place, payments)
     else:
-        _print_list(found)
-    if found.looked_since is not None and not as_json:
-        click.echo(CUT.format(seconds=SEARCH_S_MAX, since=to_rfc3339(found.looked_since)), err=True)
-    sys.exit(0 if found.found else 1)
+        _print_list(payments)
+    if payments.looked_since is not None and not as_json:
+        click.echo(CUT.format(seconds=SEARCH_S_MAX, since=to_rfc3339(payments.looked_since)), err=True)
+    sys.exit(0 if payments.found else 1)
 
 
-def _print_story(place: Place, found: Payments) -> None:
-    [payment] = found.found
+def _print_story(place: Place, payments: Payments) -> None:
+    [payment] = payments.found
     if payment.is_entity:
         ledger_tables.print_entity(place.ledger.entity(payment.key))
     else:
@@ -54,16 +56,16 @@ def _print_story(place: Place, found: Payments) -> None:
         ledger_tables.print_story(payment.key, story, bodies)
 
 
-def _print_list(found: Payments) -> None:
-    if not found.found:
+def _print_list(payments: Payments) -> None:
+    if not payments.found:
         click.echo("no payments match")
         return
     rows = Rows("decided (UTC)", "decision", "amount", "payment, merchant", right=["amount"])
-    for one in found.found:
-        amounts = ", ".join(money(minor, currency) for currency, minor in one.amounts.items())
-        named = "\n".join(filter(None, (one.key, one.merchant)))
-        rows.add(second(one.at), one.decision, amounts, named)
+    for payment in payments.found:
+        amounts = ", ".join(money(minor, currency) for currency, minor in payment.amounts.items())
+        named = "\n".join(filter(None, (payment.key, payment.merchant)))
+        rows.add(second(payment.at), payment.decision, amounts, named)
     rows.print()
-    if found.more:
+    if payments.more:
         click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")
     click.echo("payhook ledger entity KEY tells the story of one")

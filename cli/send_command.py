@@ -90,11 +90,11 @@ def _test_endpoint(place: Place, provider: str, named: str) -> str:
     """The one that is named if it is one, else the provider's only one."""
     contexts = Contexts(place.settings.ingest)
     names = [named] if named else contexts.endpoints(provider)
-    found = [name for name in names if contexts.of(provider, name or None).mode == "test"]
-    if len(found) != 1:
+    tests = [name for name in names if contexts.of(provider, name or None).mode == "test"]
+    if len(tests) != 1:
         raise NothingToSendWith(
-            f"{provider} has {len(found)} test endpoints{' of that name' if named else ''}: give one of its endpoints "
+            f"{provider} has {len(tests)} test endpoints{' of that name' if named else ''}: give one of its endpoints "
             'mode = "test" in [ingest.endpoints], or name the one that is meant. Where the provider signs its '
             "live flag, leave --test out: the body says what it is"
         )
-    return found[0]
+    return tests[0]

@@ -63,18 +63,18 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
         return
     endpoints = read_endpoints(place.settings.data_dir)
     if endpoints is not None:
-        said = {"up": True, "ready": False, "endpoints": as_dict(endpoints), **_ask(endpoints.ops)}
+        answers = {"up": True, "ready": False, "endpoints": as_dict(endpoints), **_ask(endpoints.ops)}
     else:
-        said = _ask_each(place.settings)
-    side = said if place.mode == "live" else said.get("test", NO_TEST_TRAFFIC)
+        answers = _ask_each(place.settings)
+    side = answers if place.mode == "live" else answers.get("test", NO_TEST_TRAFFIC)
     if (known := read_said(place.layout.verified)) is not None:
-        said["verified"] = dict(known)
+        answers["verified"] = dict(known)
     if (known := read_said(place.layout.caught_up)) is not None:
-        said["caught_up"] = known.get("sources", {})
+        answers["caught_up"] = known.get("sources", {})
     if as_json:
-        click.echo(json.dumps(said, indent=2))
+        click.echo(json.dumps(answers, indent=2))
     else:
-        _print_status(said, side, place.mode)
+        _print_status(answers, side, place.mode)
     sys.exit(0 if side["ready"] else 1)
 
 
@@ -116,41 +116,43 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     async def ask() -> dict[str, Any]:
         async with httpx2.AsyncClient(trust_env=False) as client:
-            said = await read_status(places, client, now)
+            answers = await read_status(places, client, now)
             pages = await asyncio.gather(*(scrape(name, url, client) for name, url in places.metrics.items()))
-        return {**said, "processes": {page.process: page.text is not None for page in pages}}
+        return {**answers, "processes": {page.process: page.text is not None for page in pages}}
 
     try:
-        said = asyncio.run(ask())
+        gathered = asyncio.run(ask())
         named = bool(settings.console.ingest_url or places.metrics)
         # At the receiver's own port on loopback another stack's may answer.
-        answering = [said["ingest"]["ready"], *said["processes"].values()] if named else []
-        said["up"] = any([*answering, *(fresh(one, now) is not None for one in said["streams"].values())])
-        if said["up"]:
+        answering = [gathered["ingest"]["ready"], *gathered["processes"].values()] if named else []
+        gathered["up"] = any(
+            [*answering, *(fresh(stream_status, now) is not None for stream_status in gathered["streams"].values())]
+        )
+        if gathered["up"]:
             tail.look()
-            for mode, side in sides(said).items():
-                side["lag"] = lag.read(marks_of(ledgers(said, mode)))
+            for mode, side in sides(gathered).items():
+                side["lag"] = lag.read(marks_of(ledgers(gathered, mode)))
                 side["refused"] = refusal_counts(tail.received(mode))
     finally:
         lag.close()
         tail.close()
-    if not said["up"]:
-        said["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
-    return said
+    if not gathered["up"]:
+        gathered["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
+    return gathered
 
 
-def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
+def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
     """``side`` is what is said of live traffic, or of test traffic. Figures are of all journals together."""
-    if not said["up"]:
-        click.echo(_not_up(said))
+    if not answers["up"]:
+        click.echo(_not_up(answers))
         return
     from console.health import ledgers
 
-    parts, lag = ledgers(said, mode), side.get("lag")
+    parts, lag = ledgers(answers, mode), side.get("lag")
     details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
-        *_where(said.get("endpoints", {})),
-        ("receiver", "ready" if said.get("ingest", {}).get("ready") else "not ready"),
+        *_where(answers.get("endpoints", {})),
+        ("receiver", "ready" if answers.get("ingest", {}).get("ready") else "not ready"),
         ("processor", "ready" if all(part.get("ready") for part in parts) else "not ready"),
     ]
     for name, shown in PROCESSOR_FIGURES.items():
@@ -167,18 +169,18 @@ def _print_status(said: dict[str, Any], side: dict[str, Any], mode: Mode) -> Non
         if part.get("by_range"):
             gone = f"Kafka no longer holds the last decided record of {', '.join(part['by_range'])}"
             details.append((f"compared by id and range{of_it}", gone))
-    details += [(f"stream {name}", _of_stream(stream)) for name, stream in said.get("streams", {}).items()]
-    details += held_back([*parts, *said.get("streams", {}).values()])
+    details += [(f"stream {name}", _of_stream(stream)) for name, stream in answers.get("streams", {}).items()]
+    details += held_back([*parts, *answers.get("streams", {}).values()])
     details += refusals(side.get("refused", {}))
-    details += verified(said.get("verified", {}), mode)
-    details += caught_up(said.get("caught_up", {}))
-    if side is said and "test" in said:
-        details.append(("test traffic", "ready" if said["test"]["ready"] else "not ready"))
-    if "endpoints" in said:
-        details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in said["endpoints"]["pids"].items())))
-    processes = said.get("processes", {})
+    details += verified(answers.get("verified", {}), mode)
+    details += caught_up(answers.get("caught_up", {}))
+    if side is answers and "test" in answers:
+        details.append(("test traffic", "ready" if answers["test"]["ready"] else "not ready"))
+    if "endpoints" in answers:
+        details.append(("pids", ", ".join(f"{name} {pid}" for name, pid in answers["endpoints"]["pids"].items())))
+    processes = answers.get("processes", {})
     details += [(f"process {name}", "answers" if up else "doesn't answer") for name, up in processes.items()]
-    problem = side.get("problem", said.get("problem"))
+    problem = side.get("problem", answers.get("problem"))
     print_details([*details, ("problem", None if problem is None else str(problem))])
 
 
@@ -205,36 +207,36 @@ def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
     :param known: as `ledger.verify.report.remember` writes it; an earlier version wrote no ``invariants``
     """
     return [
-        (f"verified {stream}", f"{said['at']}: {_outcome(said)}")
-        for stream, said in sorted(known.items())
+        (f"verified {stream}", f"{results['at']}: {_outcome(results)}")
+        for stream, results in sorted(known.items())
         if mode_of(stream) == mode
     ]
 
 
 def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A line a source whose list is asked for: up to when it was read, what is missing now, and what came in so."""
-    return [(f"caught up with {name}", _caught_up(said)) for name, said in sorted(sources.items())]
+    return [(f"caught up with {name}", _caught_up(source)) for name, source in sorted(sources.items())]
 
 
-def _caught_up(said: Mapping[str, Any]) -> str:
-    until, missing = said["until"] or "never", said.get("missing")
-    until += ", and the provider says that it sends no webhooks to us" if said.get("switched_off") else ""
-    if said["problem"]:
-        return f"until {until}: {said['problem']}" + (f"; missing now: {missing:,}" if missing else "")
-    came = f"{said['fetched']:,} events were missing and came in" if said["fetched"] else "nothing was missing"
-    return f"until {until}: {came}; {said.get('fetched_day', 0):,} came in within a day"
+def _caught_up(source: Mapping[str, Any]) -> str:
+    until, missing = source["until"] or "never", source.get("missing")
+    until += ", and the provider says that it sends no webhooks to us" if source.get("switched_off") else ""
+    if source["problem"]:
+        return f"until {until}: {source['problem']}" + (f"; missing now: {missing:,}" if missing else "")
+    came = f"{source['fetched']:,} events were missing and came in" if source["fetched"] else "nothing was missing"
+    return f"until {until}: {came}; {source.get('fetched_day', 0):,} came in within a day"
 
 
-def _outcome(said: Mapping[str, Any]) -> str:
-    wrong, invariants = said["wrong"], said.get("invariants") or {}
-    left_out = [name for name, one in invariants.items() if one["not_checked"] is not None]
+def _outcome(results: Mapping[str, Any]) -> str:
+    wrong, invariants = results["wrong"], results.get("invariants") or {}
+    left_out = [name for name, result in invariants.items() if result["not_checked"] is not None]
     held = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
     return f"{held}; not checked: {', '.join(left_out)}" if left_out else held
 
 
-def _not_up(said: dict[str, Any]) -> str:
+def _not_up(answers: dict[str, Any]) -> str:
     """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
-    if asked := ", ".join(said.get("asked", [])):
+    if asked := ", ".join(answers.get("asked", [])):
         return f"nothing answers at {asked}: look at the services there; `payhook up` would start another stack here"
     return "not running: `payhook up --detach` starts it"
 
@@ -294,7 +296,7 @@ def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, Wai
         "total": queue.total,
         "head": queue.head,
         "previous_dead": queue.previous_dead,
-        "items": [{**_item(queue, item), "wait": one.as_json()} for item, one in waits],
+        "items": [{**_item(queue, item), "wait": wait.as_json()} for item, wait in waits],
     }
 
 
@@ -357,8 +359,8 @@ def _until_gone(reported: Mapping[str, Any]) -> str:
     if reported["recover_s"] is None:
         return f"growing: {reported['drain_per_s']:,.0f} events/s are decided"
     forecast = reported["forecast"]
-    said = f"; said at {forecast['at']}: gone at {forecast['until']}" if forecast and forecast["until"] else ""
-    return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{said}"
+    words = f"; said at {forecast['at']}: gone at {forecast['until']}" if forecast and forecast["until"] else ""
+    return f"gone in {reported['recover_s']:,.0f} s at {reported['drain_per_s']:,.0f} events/s{words}"
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
@@ -377,5 +379,5 @@ def _waits_for(wait: Wait, stream: Mapping[str, Any]) -> str:
     return f"{what}{since}: {wait.why}{next_try}{counted}"
 
 
-def _counted(one: Mapping[str, Any]) -> str:
-    return f"{one['failed']:,} of {one['calls']:,} calls failed, {one['held']:,} weren't made"
+def _counted(downstream: Mapping[str, Any]) -> str:
+    return f"{downstream['failed']:,} of {downstream['calls']:,} calls failed, {downstream['held']:,} weren't made"

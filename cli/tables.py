@@ -165,8 +165,8 @@ def _broken(line: str, width: int) -> Iterator[str]:
             yield part.rstrip()
         part = piece.lstrip()
         if cell_len(part.rstrip()) > width:
-            *whole, part = _forced(part, width)
-            yield from whole
+            *lines, part = _forced(part, width)
+            yield from lines
     yield part.rstrip()
 
 
@@ -177,8 +177,8 @@ def _forced(name: str, width: int) -> Iterator[str]:
         if cell_len(part + piece.rstrip()) > width and part:
             yield part
             part = ""
-        *whole, last = chop_cells(part + piece, width) or [""]
-        yield from whole
+        *parts, last = chop_cells(part + piece, width) or [""]
+        yield from parts
         part = last
     yield part
 

@@ -43,14 +43,14 @@ def list_command(place: Place, as_json: bool) -> None:
     """List users with their roles, and their tokens with the day on which each ends."""
     people, now = _service(place).people(), SystemClock().now()
     if as_json:
-        click.echo(json.dumps([_as_dict(one) for one in people], indent=1))
+        click.echo(json.dumps([_as_dict(person) for person in people], indent=1))
     elif not people:
         click.echo("there are no users; `payhook users add NAME --role admin` makes one")
     else:
         rows = Rows("user", "roles", "tokens")
-        for one in people:
-            tokens = (_ends(token, now) for token in sorted(one.tokens, key=lambda token: token.name))
-            rows.add(one.name, ", ".join(one.roles), "\n".join(tokens))
+        for person in people:
+            tokens = (_ends(token, now) for token in sorted(person.tokens, key=lambda token: token.name))
+            rows.add(person.name, ", ".join(person.roles), "\n".join(tokens))
         rows.print()
 
 
@@ -130,9 +130,9 @@ def _service(place: Place) -> UserService:
     return UserService(Users(place.layout.users), None, AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)
 
 
-def _as_dict(one: Person) -> dict[str, Any]:
-    tokens = [{"name": token.name, "made_at": token.made_at, "ends_at": token.ends_at} for token in one.tokens]
-    return {"name": one.name, "roles": list(one.roles), "tokens": tokens}
+def _as_dict(person: Person) -> dict[str, Any]:
+    tokens = [{"name": token.name, "made_at": token.made_at, "ends_at": token.ends_at} for token in person.tokens]
+    return {"name": person.name, "roles": list(person.roles), "tokens": tokens}
 
 
 def _ends(token: Token, now: datetime) -> str:
