@@ -13,17 +13,17 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
     ``{"ingest": "http://receivers:9101/metrics"}`` with two receivers is ``ingest-10.0.0.4`` and ``ingest-10.0.0.5``. A
     name that can't be looked up stays as it is: asking it will say so. It blocks as long as the look-up takes.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, url in urls.items():
         addresses = _addresses(urlsplit(url).hostname or "")
         if len(addresses) < 2:
-            found[name] = url
+            by_name[name] = url
             continue
         for address in addresses:
             parts = urlsplit(url)
             port = "" if parts.port is None else f":{parts.port}"
-            found[f"{name}-{address}"] = parts._replace(netloc=f"{address}{port}").geturl()
-    return found
+            by_name[f"{name}-{address}"] = parts._replace(netloc=f"{address}{port}").geturl()
+    return by_name
 
 
 def _addresses(host: str) -> list[str]:

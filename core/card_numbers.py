@@ -103,10 +103,10 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
     while (start := _START.search(text, at)) is not None:
         at = start.start()
         for form in _FORMS:
-            found = form.match(text, at)
-            if found is not None and _is_card(found):
-                yield found.span()
-                at = found.end()
+            match = form.match(text, at)
+            if match is not None and _is_card(match):
+                yield match.span()
+                at = match.end()
                 break
         else:
             at += 1
@@ -170,17 +170,19 @@ def shown(value: object, chars_max: int) -> str:
 
 def _track_rest(text: bytes, end: int) -> tuple[int, int] | None:
     """Finds a magnetic track's data behind a card number that ends at ``end`` (start, end), its name left out."""
-    found = _TRACK_REST.match(text, end)
-    return None if found is None else found.span(found.lastindex or 0)
+    match = _TRACK_REST.match(text, end)
+    return None if match is None else match.span(match.lastindex or 0)
 
 
-def _is_card(found: re.Match[bytes]) -> bool:
-    if not is_card_number(found[0].translate(None, SEPARATORS)):
+def _is_card(match: re.Match[bytes]) -> bool:
+    if not is_card_number(match[0].translate(None, SEPARATORS)):
         return False
-    return _track_rest(found.string, found.end()) is not None or not _within_hex(found.string, *found.span())
+    return _track_rest(match.string, match.end()) is not None or not _within_hex(match.string, *match.span())
 
 
 def _within_hex(text: bytes, start: int, end: int) -> bool:
     begin = max(0, start - _HEX_AROUND)
     around = text[begin : end + _HEX_AROUND]
-    return any(one.start() + begin <= start and end <= one.end() + begin for one in _HEX.finditer(around))
+    return any(
+        hex_match.start() + begin <= start and end <= hex_match.end() + begin for hex_match in _HEX.finditer(around)
+    )

@@ -280,8 +280,8 @@ def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA
     """
     version = _schema_version(texts[VERSION_HEADER])
     if version[0] > newest[0]:
-        found, known = version_text(version), version_text(newest)
-        raise Unparseable(f"header schema {found} is newer than {known}: upgrade the processor first")
+        given, known = version_text(version), version_text(newest)
+        raise Unparseable(f"header schema {given} is newer than {known}: upgrade the processor first")
     if version >= newest:
         return texts
     due = [step for step in steps if step.version >= version]
@@ -294,7 +294,7 @@ def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA
 
 
 def _schema_version(text: str) -> Version:
-    found = _VERSION.fullmatch(text)
-    if found is None:
+    match = _VERSION.fullmatch(text)
+    if match is None:
         raise Unparseable(f"header {VERSION_HEADER} is wrong: {text[:40]!r}, such as 1.1 is wanted")
-    return int(found[1]), int(found[2] or 0)
+    return int(match[1]), int(match[2] or 0)

@@ -66,18 +66,18 @@ class FilesToSend:
         stamps = {asked: (path, _stamp(path)) for asked, path in files.items()}
         if stamps != self._stamps:
             held = {str(asked): _held(path) for asked, path in sorted(files.items())}
-            whole = pickle.dumps(held, protocol=5)
-            self._sent = SentFiles(hashlib.sha256(whole).hexdigest(), zlib.compress(whole, 1))
+            pickled = pickle.dumps(held, protocol=5)
+            self._sent = SentFiles(hashlib.sha256(pickled).hexdigest(), zlib.compress(pickled, 1))
             self._stamps = stamps
         return self._sent
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _held(path: Path) -> bytes | tuple[int, str]:
@@ -100,10 +100,10 @@ class _Received:
     held: Mapping[str, bytes | tuple[int, str]] = field(repr=False)
 
     def read(self, path: Path) -> bytes:
-        found = self.held.get(str(path), (errno.ENOENT, "it wasn't sent to this executor"))
-        if isinstance(found, tuple):
-            raise OSError(*found, str(path))
-        return found
+        content = self.held.get(str(path), (errno.ENOENT, "it wasn't sent to this executor"))
+        if isinstance(content, tuple):
+            raise OSError(*content, str(path))
+        return content
 
 
 _received: _Received | None = None
@@ -130,8 +130,8 @@ class TextFiles:
         if received is not None:
             raw = received.read(sent_as or path)
             return self._same(path, raw, len(raw), raw)
-        found = path.stat()
-        return self._same(path, (found.st_mtime_ns, found.st_size, found.st_ino), found.st_size, None)
+        stat = path.stat()
+        return self._same(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino), stat.st_size, None)
 
     def _same(self, path: Path, stamp: object, size: int, raw: bytes | None) -> str:
         with self._lock:

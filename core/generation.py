@@ -93,9 +93,9 @@ def generation_keys(mode: Mode, number: int = 0, *, cluster: bool) -> tuple[str,
     names = (f"{first}:{number}" for number in itertools.count())
     copies: list[str] = []
     for name in names:
-        found = next((one for one in copies if _are_apart(first, one, name)), None)
-        if found is not None:
-            return (first, found, name)
+        second = next((copy for copy in copies if _are_apart(first, copy, name)), None)
+        if second is not None:
+            return (first, second, name)
         copies.append(name)
     raise AssertionError("names don't end")
 

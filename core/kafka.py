@@ -106,20 +106,23 @@ def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, 
     :raises SettingError: a file that the settings name can't be read
     """
     security = kafka.security
-    found: dict[str, Any] = {**config, "bootstrap.servers": kafka.bootstrap_servers}
+    options: dict[str, Any] = {**config, "bootstrap.servers": kafka.bootstrap_servers}
     if security.protocol == "PLAINTEXT":
-        return found
-    found["security.protocol"] = security.protocol
+        return options
+    options["security.protocol"] = security.protocol
     if security.is_sasl:
         name, password = credentials(security)
-        found |= {"sasl.mechanism": security.mechanism, "sasl.username": name, "sasl.password": password}
+        options |= {"sasl.mechanism": security.mechanism, "sasl.username": name, "sasl.password": password}
     if security.ca_file:
         _read(security.ca_file, "kafka.security.ca_file")
-        found["ssl.ca.location"] = security.ca_file
+        options["ssl.ca.location"] = security.ca_file
     if security.certificate_file:
         _read(security.certificate_file, "kafka.security.certificate_file")
-        found |= {"ssl.certificate.location": security.certificate_file, "ssl.key.location": security.certificate_file}
-    return found
+        options |= {
+            "ssl.certificate.location": security.certificate_file,
+            "ssl.key.location": security.certificate_file,
+        }
+    return options
 
 
 def spark_options(kafka: KafkaSettings) -> dict[str, str]:
@@ -128,25 +131,25 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
     :raises SettingError: a file that the settings name can't be read
     """
     security = kafka.security
-    found = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     if security.protocol == "PLAINTEXT":
-        return found
-    found["kafka.security.protocol"] = security.protocol
+        return options
+    options["kafka.security.protocol"] = security.protocol
     if security.is_sasl:
         name, password = (_quoted(word) for word in credentials(security))
         login = f"{_MODULES[security.mechanism]} required username={name} password={password};"
-        found |= {"kafka.sasl.mechanism": security.mechanism, "kafka.sasl.jaas.config": login}
+        options |= {"kafka.sasl.mechanism": security.mechanism, "kafka.sasl.jaas.config": login}
     if security.ca_file:
         text = _read(security.ca_file, "kafka.security.ca_file")
-        found |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": text}
+        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": text}
     if security.certificate_file:
         key, chain = _key_and_chain(_read(security.certificate_file, "kafka.security.certificate_file"))
-        found |= {
+        options |= {
             "kafka.ssl.keystore.type": "PEM",
             "kafka.ssl.keystore.key": key,
             "kafka.ssl.keystore.certificate.chain": chain,
         }
-    return found
+    return options
 
 
 def credentials(security: KafkaSecurity) -> Credentials:
@@ -207,21 +210,21 @@ class _Follower:
             if not self._clients:
                 return
         try:
-            found = credentials(self._security)
+            now = credentials(self._security)
         except SettingError as wrong:
             if not self._failed:
                 log.warning("Kafka's clients keep their credentials: %s", wrong)
             self._failed = True
             return
         self._failed = False
-        if found == self._known:
+        if now == self._known:
             return
         with self._lock:
             clients = list(self._clients)
-            self._known = found
+            self._known = now
         for client in clients:
-            client.set_sasl_credentials(*found)
-        log.info("Kafka's clients have taken new credentials of %s", found.name)
+            client.set_sasl_credentials(*now)
+        log.info("Kafka's clients have taken new credentials of %s", now.name)
 
     def _run(self) -> None:
         pause = threading.Event()

@@ -80,13 +80,13 @@ class RecordKeys:
 
     def _look(self) -> None:
         try:
-            found = self._read()
+            keys = self._read()
         except SettingError as wrong:
             log.warning("the keys of records stay as they are: %s", wrong)
             return
-        if found != self._keys:
-            self._keys = found
-            log.info("the keys of records were read again: %d", len(found))
+        if keys != self._keys:
+            self._keys = keys
+            log.info("the keys of records were read again: %d", len(keys))
 
     def _read(self) -> Keys:
         make = f"`openssl rand -hex 32 > {self._file}` makes one, the same for receivers, processors and operators"
@@ -103,8 +103,8 @@ def sign_record(
     keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
 ) -> list[Header]:
     """The headers, and one with the first key's hash."""
-    found = list(headers)
-    return [*found, (MAC_HEADER, _signed(keys[0], _message(topic, partition, key, value, found)))]
+    given = list(headers)
+    return [*given, (MAC_HEADER, _signed(keys[0], _message(topic, partition, key, value, given)))]
 
 
 def check_record(
@@ -118,8 +118,8 @@ def check_record(
         raise Forged(topic, "says nothing of who made it")
     others, given = headers[:-1], headers[-1][1] or b""
     message = _message(topic, partition, key, value, others)
-    for one in keys:
-        if given.startswith(_id(one)) and hmac.compare_digest(_signed(one, message), given):
+    for candidate in keys:
+        if given.startswith(_id(candidate)) and hmac.compare_digest(_signed(candidate, message), given):
             return others
     raise Forged(topic, "isn't as one of the known keys signed it")
 
@@ -132,10 +132,10 @@ _ids: dict[bytes, bytes] = {}
 
 
 def _id(key: bytes) -> bytes:
-    found = _ids.get(key)
-    if found is None:
-        found = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).hexdigest()[:_ID_CHARS].encode()
-    return found
+    key_id = _ids.get(key)
+    if key_id is None:
+        key_id = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).hexdigest()[:_ID_CHARS].encode()
+    return key_id
 
 
 _SEPARATOR = "\0"
@@ -150,6 +150,6 @@ def _message(topic: str, partition: int, key: bytes | None, value: bytes | None,
     names = _SEPARATOR.join([f"{topic}[{partition}]", *[name for name, _ in headers]]).encode()
     parts = [names, key, value, *[text for _, text in headers]]
     present = [part for part in parts if part is not None]
-    whole = len(present) == len(parts)
-    lengths = map(len, present) if whole else [_NONE if part is None else len(part) for part in parts]
+    all_present = len(present) == len(parts)
+    lengths = map(len, present) if all_present else [_NONE if part is None else len(part) for part in parts]
     return b"".join((struct.pack(f">{len(parts)}I", *lengths), *present))

@@ -134,9 +134,9 @@ def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
     return f"{name}{SHARD_MARK}{shard}" if shard else name
 
 
-def have_a_name_in_common(one: str, other: str) -> bool:
+def have_a_name_in_common(stream: str, other: str) -> bool:
     """Whether `stream_of` makes the same name of two in some mode and shard, also of different ones."""
-    shorter, longer = sorted((one, other), key=len)
+    shorter, longer = sorted((stream, other), key=len)
     return longer.startswith(shorter) and _MODE_AND_SHARD.fullmatch(longer, len(shorter)) is not None
 
 

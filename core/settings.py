@@ -163,9 +163,9 @@ class RedisSettings(BaseModel):
             )
         if url.username or url.password:
             raise ValueError("redis.url has a user or password; with Sentinel they stand in redis.credentials_file")
-        for one in self.sentinels:
-            if not _ADDRESS.fullmatch(one):
-                raise ValueError(f"redis.sentinels has {one!r}; HOST:PORT is wanted")
+        for sentinel in self.sentinels:
+            if not _ADDRESS.fullmatch(sentinel):
+                raise ValueError(f"redis.sentinels has {sentinel!r}; HOST:PORT is wanted")
 
     @property
     def is_tls(self) -> bool:
@@ -180,7 +180,7 @@ class RedisSettings(BaseModel):
     @property
     def sentinel_addresses(self) -> list[tuple[str, int]]:
         """Host and port of each."""
-        pairs = (one.rpartition(":") for one in self.sentinels)
+        pairs = (sentinel.rpartition(":") for sentinel in self.sentinels)
         return [(host.strip("[]"), int(port)) for host, _, port in pairs]
 
 

@@ -32,13 +32,13 @@ def socket_folder(folder: Path, name_bytes: int) -> Path:
 
     :param name_bytes: of the sockets' own names
     """
-    own = folder.absolute()
-    name = f"payhook-{hashlib.sha256(os.fsencode(own)).hexdigest()[:16]}"
+    absolute = folder.absolute()
+    name = f"payhook-{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}"
     in_temporary = Path(tempfile.gettempdir()) / name
     of_session = os.environ.get("XDG_RUNTIME_DIR")
     in_session = Path(of_session) / name if of_session else in_temporary
     length_max = SOCKET_PATH_BYTES_MAX - name_bytes - 1
-    return next((one for one in (own, in_session) if len(os.fsencode(one)) <= length_max), in_temporary)
+    return next((choice for choice in (absolute, in_session) if len(os.fsencode(choice)) <= length_max), in_temporary)
 
 
 def make_socket_folder(sockets: Path, folder: Path) -> None:
@@ -48,7 +48,7 @@ def make_socket_folder(sockets: Path, folder: Path) -> None:
     """
     sockets.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     # In the folder for temporary files any user could have put a link.
-    there = sockets.stat(follow_symlinks=sockets == folder.absolute())
-    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
+    status = sockets.stat(follow_symlinks=sockets == folder.absolute())
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise SocketFolderUnsafe(sockets)
     sockets.chmod(PRIVATE)

@@ -28,8 +28,8 @@ class SourceRecord:
 
     def header(self, name: str) -> str | None:
         """The last header of a name as text; None where there is none."""
-        found = [raw for one, raw in self.headers if one == name]
-        return None if not found or found[-1] is None else found[-1].decode("utf-8", "replace")
+        values = [raw for header, raw in self.headers if header == name]
+        return None if not values or values[-1] is None else values[-1].decode("utf-8", "replace")
 
     def document(self) -> Any:
         """The value as the handler sees it: parsed JSON, also of Avro and Protobuf.

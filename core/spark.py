@@ -78,12 +78,12 @@ def open_spark(
         os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
     place = _on_loopback(scratch) if is_local(master) else _on_cluster(archive)
     named = {"spark.app.name": name, "spark.master": master}
-    whole = {**named, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
-    _start_jvm(whole)
+    all_conf = {**named, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
+    _start_jvm(all_conf)
     if not is_local(master) and SparkConf().get("spark.authenticate") != "true":
         raise SparkUnauthenticated(master)
     builder = SparkSession.builder
-    for key, value in whole.items():
+    for key, value in all_conf.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

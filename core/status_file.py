@@ -40,19 +40,21 @@ def waits_of(status: Mapping[str, Any]) -> list[Wait]:
     if status.get("blocked") is not None:
         times = moment_of(status, "blocked_since"), moment_of(status, "next_probe_at")
         waits.append(Wait(None, str(status["blocked"]), *times))
-    for name, one in (status.get("downstreams") or {}).items():
-        if one.get("since") is not None:
-            waits.append(Wait(name, str(one["why"]), moment_of(one, "since"), moment_of(one, "next_try_at")))
+    for name, downstream in (status.get("downstreams") or {}).items():
+        if downstream.get("since") is not None:
+            waits.append(
+                Wait(name, str(downstream["why"]), moment_of(downstream, "since"), moment_of(downstream, "next_try_at"))
+            )
     return waits
 
 
 def read_said(file: Path) -> Mapping[str, Any] | None:
     """The object in it; None where there is none, or none that can be read."""
     try:
-        said = json.loads(file.read_text("utf-8"))
+        status = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return said if isinstance(said, dict) else None
+    return status if isinstance(status, dict) else None
 
 
 def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
@@ -65,21 +67,21 @@ def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
         return None
 
 
-def moment_of(said: Mapping[str, Any] | None, name: str) -> datetime | None:
+def moment_of(status: Mapping[str, Any] | None, name: str) -> datetime | None:
     """A time that it says; None where it says none."""
     try:
-        return None if said is None else from_rfc3339(said[name])
+        return None if status is None else from_rfc3339(status[name])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def past_moment_of(said: Mapping[str, Any] | None, name: str, now: datetime) -> datetime | None:
+def past_moment_of(status: Mapping[str, Any] | None, name: str, now: datetime) -> datetime | None:
     """As `moment_of`; None too where it is still to come: nothing waits until a clock that ran ahead is right."""
-    at = moment_of(said, name)
+    at = moment_of(status, name)
     return at if at is not None and at <= now else None
 
 
-def fresh(said: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
+def fresh(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
     """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much ahead."""
-    at = moment_of(said, "at")
-    return said if at is not None and abs(now - at) <= STATUS_AGE_MAX else None
+    at = moment_of(status, "at")
+    return status if at is not None and abs(now - at) <= STATUS_AGE_MAX else None

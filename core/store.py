@@ -111,17 +111,17 @@ def variables(settings: StoreSettings, url: str) -> dict[str, str]:
     """The address of a URL's store, and how it is asked."""
     scheme = _scheme(url)
     kind = _KINDS[scheme]
-    found = {
+    named = {
         f"{kind.prefix}ALLOW_HTTP": str(settings.allow_http).lower(),
         f"{kind.prefix}TIMEOUT": f"{TIMEOUT_S:g}s",
         f"{kind.prefix}CONNECT_TIMEOUT": f"{CONNECT_TIMEOUT_S:g}s",
     }
     if scheme == "s3":
-        found["AWS_REGION"] = settings.region
-        found["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not settings.path_style).lower()
+        named["AWS_REGION"] = settings.region
+        named["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not settings.path_style).lower()
         # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
-        found["AWS_CONDITIONAL_PUT"] = "etag"
-    return found | ({kind.endpoint: settings.endpoint} if settings.endpoint else {})
+        named["AWS_CONDITIONAL_PUT"] = "etag"
+    return named | ({kind.endpoint: settings.endpoint} if settings.endpoint else {})
 
 
 _OWN: dict[str, Mapping[str, str]] = {}

@@ -40,7 +40,7 @@ class TopicsUnfit(PayhookError):
     def __init__(self, faults: tuple[TopicFault, ...], durability: Durability) -> None:
         self.faults = faults
         self.durability = durability
-        lines = [f"topic {one.topic}: {one.problem}. This mends it: {one.remedy}" for one in faults]
+        lines = [f"topic {fault.topic}: {fault.problem}. This mends it: {fault.remedy}" for fault in faults]
         if durability == "replicated":
             lines.append(ONE_BROKER)
         super().__init__("\n".join(lines))
@@ -62,9 +62,9 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
         if topic not in known:
             faults.append(TopicFault(topic, "it isn't there", "python -m stack.topics"))
             continue
-        there = len(known[topic].partitions)
-        if is_events(topic) and there < kafka.events_partitions:
-            problem = f"it has {there} partitions, kafka.events_partitions is {kafka.events_partitions}"
+        partitions = len(known[topic].partitions)
+        if is_events(topic) and partitions < kafka.events_partitions:
+            problem = f"it has {partitions} partitions, kafka.events_partitions is {kafka.events_partitions}"
             faults.append(TopicFault(topic, problem, "python -m stack.topics"))
         if durability == "replicated":
             faults += _replication(topic, known[topic].partitions)
@@ -113,7 +113,7 @@ def command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
 
 
 def _replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFault]:
-    fewest = min((len(one.replicas) for one in partitions.values()), default=0)
+    fewest = min((len(partition.replicas) for partition in partitions.values()), default=0)
     if fewest < REPLICAS_MIN:
         problem = f"a partition has {fewest} replicas, {REPLICAS_MIN} are the least"
         yield TopicFault(topic, problem, f"give each of its partitions {REPLICAS_MIN} by kafka-reassign-partitions.sh")

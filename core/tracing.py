@@ -55,8 +55,8 @@ def sampled_in(headers: str | None) -> str | None:
     if headers is None or at < 0:
         return None
     begin = at + len(_IN_HEADERS)
-    found = headers[begin : begin + _TRACEPARENT_CHARS]
-    return found if found.endswith(f"-{SAMPLED}") else None
+    traceparent = headers[begin : begin + _TRACEPARENT_CHARS]
+    return traceparent if traceparent.endswith(f"-{SAMPLED}") else None
 
 
 def span_id_of(event_key: str, attempt: int) -> str:

@@ -51,5 +51,5 @@ def _shown(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
     return f"{kept}… ({left:,} more characters)" if left > 0 else kept
 
 
-def _number(found: re.Match[str]) -> str:
-    return f"⟨U+{ord(found[0]):04X}⟩"
+def _number(match: re.Match[str]) -> str:
+    return f"⟨U+{ord(match[0]):04X}⟩"

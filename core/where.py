@@ -81,8 +81,8 @@ def _fits(value: str, patterns: Iterable[str]) -> bool:
     return not taken or any(fnmatchcase(value, pattern) for pattern in taken)
 
 
-def _checked(name: str, said: Any) -> tuple[str, ...]:
-    patterns = (said,) if isinstance(said, str) else tuple(said)
+def _checked(name: str, given: Any) -> tuple[str, ...]:
+    patterns = (given,) if isinstance(given, str) else tuple(given)
     if not 0 < len(patterns) <= PATTERNS_MAX:
         raise WhereInvalid(name, f"1 to {PATTERNS_MAX} patterns are wanted, here are {len(patterns)}")
     for pattern in patterns:
