@@ -171,13 +171,13 @@ def _caller(scope: Scope) -> str:
 
 def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
     """The one of a journal's stream; where none is named, of the first one of the mode's ledger."""
-    found = services.get(stream or stream_of(LEDGER, mode))
-    if found is None and stream is None:
+    service = services.get(stream or stream_of(LEDGER, mode))
+    if service is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
-    if found is None or (stream is not None and mode_of(stream) != mode):
+    if service is None or (stream is not None and mode_of(stream) != mode):
         known = ", ".join(name for name in services if mode_of(name) == mode)
         raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {known}")
-    return found
+    return service
 
 
 def _not_as_seen(refused: OrderRefused) -> Problem:

@@ -50,7 +50,7 @@ class FilterAsked(BaseModel):
 
     def filter(self) -> Filter:
         given: dict[str, Any] = {name: getattr(self, name) for name in FilterAsked.model_fields}
-        given |= {name: tuple(one) for name, one in given.items() if isinstance(one, list)}
+        given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return Filter(**given)
 
 

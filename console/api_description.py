@@ -96,9 +96,9 @@ _NO_BRACES = str.maketrans("", "", "{}")
 
 def sections_of(document: Mapping[str, Any]) -> list[tuple[str, list[Operation]]]:
     """Every operation of a description, by what its path is about, in the description's order."""
-    found = list(_operations(document))
-    names = [*dict.fromkeys(_section(one.path) for one in found)]
-    return [(name, [one for one in found if _section(one.path) == name]) for name in names]
+    operations = list(_operations(document))
+    names = [*dict.fromkeys(_section(operation.path) for operation in operations)]
+    return [(name, [operation for operation in operations if _section(operation.path) == name]) for name in names]
 
 
 def _section(path: str) -> str:
@@ -111,12 +111,17 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
         if operation is None:
             continue
         parameters = [
-            DescribedField(one["name"], _kind(document, one["schema"]), one.get("required", False), _text(one))
-            for one in operation.get("parameters", ())
+            DescribedField(
+                parameter["name"],
+                _kind(document, parameter["schema"]),
+                parameter.get("required", False),
+                _text(parameter),
+            )
+            for parameter in operation.get("parameters", ())
         ]
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         good: Mapping[str, Any] = next(
-            (one for status, one in operation["responses"].items() if status.startswith("2")), {}
+            (response for status, response in operation["responses"].items() if status.startswith("2")), {}
         )
         answer = good.get("content", {}).get("application/json", {}).get("schema", {})
         yield Operation(
@@ -128,7 +133,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
             parameters=parameters,
             body=_fields(document, body),
             answer=_fields(document, answer),
-            answers=[(status, one["description"]) for status, one in sorted(operation["responses"].items())],
+            answers=[(status, response["description"]) for status, response in sorted(operation["responses"].items())],
         )
 
 
@@ -137,15 +142,15 @@ def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Desc
     resolved = _resolved(document, schema)
     required = resolved.get("required", ())
     return [
-        DescribedField(name, _kind(document, one), name in required, _text(one))
-        for name, one in resolved.get("properties", {}).items()
+        DescribedField(name, _kind(document, field), name in required, _text(field))
+        for name, field in resolved.get("properties", {}).items()
     ]
 
 
 def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in schema:
-        found: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        return found
+        named: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return named
     return _resolved(document, schema["anyOf"][0]) if "anyOf" in schema else schema
 
 
@@ -155,7 +160,7 @@ def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         named = _resolved(document, schema)
         return _one_of(named["enum"]) if "enum" in named else schema["$ref"].rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_kind(document, one) for one in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(_kind(document, part) for part in schema["anyOf"]))
     if "enum" in schema:
         return _one_of(schema["enum"])
     if schema.get("type") == "array":

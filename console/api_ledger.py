@@ -90,9 +90,9 @@ class LedgerReader:
 
         def read(journals: LedgerJournals) -> HitsPage:
             tables = journals.journals(), journals.postings()
-            found = _paged(lambda: search(*tables, wanted, asked.limit + 1, asked.cursor))
-            hits = found[: asked.limit]
-            return HitsPage([hit(one) for one in hits], hits[-1].cursor if len(found) > asked.limit else None)
+            hits_found = _paged(lambda: search(*tables, wanted, asked.limit + 1, asked.cursor))
+            hits = hits_found[: asked.limit]
+            return HitsPage([hit(match) for match in hits], hits[-1].cursor if len(hits_found) > asked.limit else None)
 
         return await self._answer(asked, read)
 
@@ -158,13 +158,13 @@ class LedgerReader:
         """Returns one reconciliation, and its first differences, kind by kind."""
 
         def read(journals: LedgerJournals) -> ReconciliationRun:
-            found = reconciliations(journals)
+            reports = reconciliations(journals)
             try:
-                run: Reconciliation = found.run(run_id)
+                run: Reconciliation = reports.run(run_id)
             except UnknownRun as wrong:
                 title = "No such reconciliation"
                 raise Problem(404, "reconciliation-unknown", title, str(wrong)) from None
-            differences = itertools.islice(found.differences(run_id), asked.limit)
+            differences = itertools.islice(reports.differences(run_id), asked.limit)
             return ReconciliationRun(as_dict(run), list(differences))
 
         return await self._answer(asked, read)
@@ -214,25 +214,25 @@ def _paged(read: Callable[[], Answer]) -> Answer:
 
 
 def _balances(journals: LedgerJournals, asked: BalancesAsked) -> BalancesPage:
-    found = balances(journals.postings(), asked.merchant, asked.currency, asked.moment(journals))
-    listed = _after(found, asked.cursor)
+    all_balances = balances(journals.postings(), asked.merchant, asked.currency, asked.moment(journals))
+    listed = _after(all_balances, asked.cursor)
     page = listed[: asked.limit]
     more = _place(page[-1]) if len(listed) > asked.limit else None
-    return BalancesPage(list(page), totals(found), owed(found), more)
+    return BalancesPage(list(page), totals(all_balances), owed(all_balances), more)
 
 
-def _place(one: Balance) -> str:
-    return f"{one.currency}~{one.account}"
+def _place(balance: Balance) -> str:
+    return f"{balance.currency}~{balance.account}"
 
 
-def _after(found: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
+def _after(listed: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
     """The balances behind the page that ended there, in the order of accounts and currencies."""
     if cursor is None:
-        return found
+        return listed
     currency, mark, account = cursor.partition("~")
     if not mark:
         raise invalid("cursor", str(CursorInvalid(cursor)))
-    return [one for one in found if (one.account, one.currency) > (account, currency)]
+    return [balance for balance in listed if (balance.account, balance.currency) > (account, currency)]
 
 
 def _not_found(what: str, then: str = FIND) -> Problem:

@@ -94,9 +94,9 @@ def reading(streams: Streams) -> APIRouter:
         limit: Limit = 100,
     ) -> SelectedItems:
         """Its items in their frozen order, and what became of each; ``after``: ``next`` of the page before."""
-        found = await asyncio.to_thread(streams.of(stream).selections.items, number, states, after, limit)
-        following = found[-1].place if len(found) == limit else None
-        return SelectedItems(items=list(map(SelectedItem.of, found)), next=following)
+        listed = await asyncio.to_thread(streams.of(stream).selections.items, number, states, after, limit)
+        following = listed[-1].place if len(listed) == limit else None
+        return SelectedItems(items=list(map(SelectedItem.of, listed)), next=following)
 
     @router.get(f"{ONE}/dry-run", summary="Show what a replay would do", responses=refusals)
     async def dry_run(

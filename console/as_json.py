@@ -37,9 +37,9 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -70,16 +70,16 @@ def event_stories(
     return {key: event_story(story, bodies[key]) for key, story in stories.items()}
 
 
-def hit(found: Hit) -> dict[str, Any]:
+def hit(match: Hit) -> dict[str, Any]:
     """Returns one decision, and what it booked."""
     names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
     keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
-    return {name: getattr(found.row, name) for name in (*names, *keys)} | {
-        "stream": found.stream,
-        "merchant": found.merchant,
-        "amount_minor": found.amount_minor,
-        "currency": found.currency,
-        "decimals": None if found.currency is None else decimals_of(found.currency),
+    return {name: getattr(match.row, name) for name in (*names, *keys)} | {
+        "stream": match.stream,
+        "merchant": match.merchant,
+        "amount_minor": match.amount_minor,
+        "currency": match.currency,
+        "decimals": None if match.currency is None else decimals_of(match.currency),
     }
 
 
@@ -119,15 +119,15 @@ class Proposal:
     stream: str
 
     @classmethod
-    def of(cls, found: Proposed) -> Self:
-        command, entry = found.command, found.command.entry
+    def of(cls, proposed: Proposed) -> Self:
+        command, entry = proposed.command, proposed.command.entry
         return cls(
             command_id=command.command_id,
             action=command.action,
             actor=command.actor,
             reason=command.reason,
             at=command.at,
-            state=found.state,
+            state=proposed.state,
             items=tuple(target.item_seq for target in command.targets),
             entity=None if entry is None else entry.entity_key,
             evidence_sha256=None if entry is None else entry.evidence_sha256,

@@ -65,7 +65,7 @@ class Waiting:
         return self.alerts.firing if user.may(Role.VIEWER) else ()
 
     def approvals_for(self, user: User) -> list[WaitingApproval]:
-        return [one for one in self.approvals if user.may(one.reader)]
+        return [approval for approval in self.approvals if user.may(approval.reader)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +123,17 @@ class Attention:
 
     def _approvals(self, now_s: float) -> Sequence[WaitingApproval]:
         try:
-            runs = [_run(name, one) for name, kept in self._selections.items() for one in kept.proposals()]
+            runs = [_run(name, kept_run) for name, kept in self._selections.items() for kept_run in kept.proposals()]
             if now_s - self._bookings_read_s >= BOOKINGS_EVERY_S:
-                found = [(mode, one) for mode, service in self._bookings.items() for one in service.proposals()]
-                self._booked = [_booking(mode, one) for mode, one in found if one.waits]
+                bookings = [
+                    (mode, booking) for mode, service in self._bookings.items() for booking in service.proposals()
+                ]
+                self._booked = [_booking(mode, booking) for mode, booking in bookings if booking.waits]
                 self._bookings_read_s = now_s
         except (PayhookError, DeltaError, OSError) as unread:
             log.warning("what waits for an approval can't be read: %s", unread)
             return self._latest.approvals
-        return sorted([*runs, *self._booked], key=lambda one: one.at)
+        return sorted([*runs, *self._booked], key=lambda approval: approval.at)
 
 
 def _run(stream: str, kept: Kept) -> WaitingApproval:
@@ -153,10 +155,14 @@ def _run(stream: str, kept: Kept) -> WaitingApproval:
 
 def _booking(mode: str, proposed: Proposed) -> WaitingApproval:
     command = proposed.command
-    debits = [one.money for one in command.entry.postings if one.side == "debit"] if command.entry is not None else []
+    debits = (
+        [posting.money for posting in command.entry.postings if posting.side == "debit"]
+        if command.entry is not None
+        else []
+    )
     amounts = {
-        currency: sum(one.amount_minor for one in debits if one.currency == currency)
-        for currency in sorted({one.currency for one in debits})
+        currency: sum(money.amount_minor for money in debits if money.currency == currency)
+        for currency in sorted({money.currency for money in debits})
     }
     return WaitingApproval(
         kind="booking",

@@ -88,10 +88,10 @@ class BookingService:
         with self._orders.giving(actor, "approve_booking", f"{at.stream} proposal {proposal_id}", reason) as giving:
             if (decided := self._decided(at, command_id, giving)) is not None:
                 return decided
-            found = waiting(self.ledger, self._control_topic, proposal_id).command
-            if account_of(found.actor) == account_of(actor):
-                raise AnotherPersonWanted(proposal_id, found.actor)
-            return _sent(giving, approve(found, actor, reason, self._clock.now(), command_id))
+            proposal = waiting(self.ledger, self._control_topic, proposal_id).command
+            if account_of(proposal.actor) == account_of(actor):
+                raise AnotherPersonWanted(proposal_id, proposal.actor)
+            return _sent(giving, approve(proposal, actor, reason, self._clock.now(), command_id))
 
     def _decided(self, at: StreamLayout, command_id: str, giving: Giving) -> CommandSent | None:
         """Returns what an earlier run of the same order sent, if the processor has decided it."""
@@ -165,7 +165,7 @@ class EntryAsked(BaseModel):
         :raises Problem: the time can't be read
         :raises EntryUnfit, CommandInvalid: it can't be booked
         """
-        return entry_of(self.entity, self._moment(), self.evidence_sha256, [one.posting() for one in self.lines])
+        return entry_of(self.entity, self._moment(), self.evidence_sha256, [line.posting() for line in self.lines])
 
     def _moment(self) -> datetime:
         try:
@@ -210,8 +210,8 @@ def booking_routes(services: Bookings) -> APIRouter:
     )
     async def proposals(mode: Mode = "live") -> Response:
         """Reversals and entries that were proposed, newest first."""
-        found = await asyncio.to_thread(_service(services, mode).proposals)
-        return JSONResponse(plain(Proposals([Proposal.of(one) for one in found])))
+        proposals = await asyncio.to_thread(_service(services, mode).proposals)
+        return JSONResponse(plain(Proposals([Proposal.of(proposal) for proposal in proposals])))
 
     @acting(router, "/entries", Role.FINANCE, summary="Propose a booking")
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:

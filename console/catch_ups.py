@@ -84,9 +84,11 @@ def read_catch_ups(layout: Layout, modes: Sequence[Mode]) -> CatchUpReport:
 
     :raises TableUnreadable: the table of spans is damaged
     """
-    said = read_said(layout.caught_up) or {}
-    sources = [_source(name, one) for name, one in _mapping(said.get("sources")).items() if isinstance(one, Mapping)]
-    unlisted = [UnlistedProvider(name, str(why)) for name, why in sorted(_mapping(said.get("unlisted")).items())]
+    report = read_said(layout.caught_up) or {}
+    sources = [
+        _source(name, source) for name, source in _mapping(report.get("sources")).items() if isinstance(source, Mapping)
+    ]
+    unlisted = [UnlistedProvider(name, str(why)) for name, why in sorted(_mapping(report.get("unlisted")).items())]
     lost = [
         LostSpan(span.source, span.since, span.until, span.reason or "")
         for mode in modes
@@ -94,22 +96,24 @@ def read_catch_ups(layout: Layout, modes: Sequence[Mode]) -> CatchUpReport:
         if span.outcome == LOST
     ]
     lost.sort(key=lambda span: span.until, reverse=True)
-    return CatchUpReport(sorted(sources, key=lambda one: (not one.problem, one.source)), unlisted, lost[:SHOWN_MAX])
-
-
-def _source(name: str, said: Mapping[str, Any]) -> ListedSource:
-    problem, missing, fetched_day = said.get("problem"), said.get("missing"), said.get("fetched_day")
-    return ListedSource(
-        source=name,
-        until=moment_of(said, "until"),
-        at=moment_of(said, "at"),
-        missing=missing if isinstance(missing, int) else None,
-        fetched_day=fetched_day if isinstance(fetched_day, int) else 0,
-        problem=str(problem) if problem else None,
-        failing_since=moment_of(said, "since"),
-        switched_off=switched_off if isinstance(switched_off := said.get("switched_off"), bool) else None,
+    return CatchUpReport(
+        sorted(sources, key=lambda source: (not source.problem, source.source)), unlisted, lost[:SHOWN_MAX]
     )
 
 
-def _mapping(said: object) -> Mapping[str, Any]:
-    return said if isinstance(said, Mapping) else {}
+def _source(name: str, source: Mapping[str, Any]) -> ListedSource:
+    problem, missing, fetched_day = source.get("problem"), source.get("missing"), source.get("fetched_day")
+    return ListedSource(
+        source=name,
+        until=moment_of(source, "until"),
+        at=moment_of(source, "at"),
+        missing=missing if isinstance(missing, int) else None,
+        fetched_day=fetched_day if isinstance(fetched_day, int) else 0,
+        problem=str(problem) if problem else None,
+        failing_since=moment_of(source, "since"),
+        switched_off=switched_off if isinstance(switched_off := source.get("switched_off"), bool) else None,
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

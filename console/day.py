@@ -54,12 +54,14 @@ def _steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
     last = now - (now - EPOCH) % STEP
     first = last - SPAN + STEP
     journals = [
-        Rows(str(one.journal), one.stream, own_rows_after(one.journal) if number else 0)
-        for number, one in enumerate(places)
+        Rows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
+        for number, place in enumerate(places)
     ]
-    found = {one.at: one for one in activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))}
+    by_moment = {
+        step.at: step for step in activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))
+    }
     moments = (first + number * STEP for number in range(SPAN // STEP))
-    return [found.get(at, Activity(at)) for at in moments]
+    return [by_moment.get(at, Activity(at)) for at in moments]
 
 
 def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
@@ -70,7 +72,7 @@ def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
 
 def _latency(steps: Sequence[Activity], now: datetime) -> Plotted:
     lines = [
-        Steps(name, [(one.at, value) for one in steps if (value := read(one)) is not None])
+        Steps(name, [(step.at, value) for step in steps if (value := read(step)) is not None])
         for name, read in _LATENCIES.items()
     ]
     known = [value for _, value in lines[-1].points]
@@ -82,20 +84,19 @@ def _latency(steps: Sequence[Activity], now: datetime) -> Plotted:
 
 
 _LATENCIES: Mapping[str, Callable[[Activity], float | None]] = {
-    "P50": lambda one: one.p50_s,
-    "P99": lambda one: one.p99_s,
+    "P50": lambda step: step.p50_s,
+    "P99": lambda step: step.p99_s,
 }
 
 
 def _throughput(steps: Sequence[Activity], now: datetime) -> Plotted:
     step_s = STEP.total_seconds()
     lines = [
-        Steps("events decided a second", [(one.at, one.events / step_s) for one in steps]),
-        Steps("first tries a second", [(one.at, one.first_tries / step_s) for one in steps]),
+        Steps("events decided a second", [(step.at, step.events / step_s) for step in steps]),
+        Steps("first tries a second", [(step.at, step.first_tries / step_s) for step in steps]),
     ]
-    words = (
-        f"{sum(one.events for one in steps):,} events were decided, {sum(one.first_tries for one in steps):,} tried."
-    )
+    decided, tried = sum(step.events for step in steps), sum(step.first_tries for step in steps)
+    words = f"{decided:,} events were decided, {tried:,} tried."
     return Plotted("Throughput", steps_plot("Throughput of the last day", words, lines, now, whole=False))
 
 
@@ -104,9 +105,11 @@ def _retries(steps: Sequence[Activity], now: datetime) -> Plotted:
         attempt: f"try {attempt}{' and later' if attempt == ATTEMPT_MAX else ''}"
         for attempt in range(2, ATTEMPT_MAX + 1)
     }
-    lines = [Steps(name, [(one.at, one.retries.get(attempt, 0)) for one in steps]) for attempt, name in names.items()]
-    lines.append(Steps("died", [(one.at, one.dead) for one in steps]))
-    retries, dead = sum(sum(one.retries.values()) for one in steps), sum(one.dead for one in steps)
+    lines = [
+        Steps(name, [(step.at, step.retries.get(attempt, 0)) for step in steps]) for attempt, name in names.items()
+    ]
+    lines.append(Steps("died", [(step.at, step.dead) for step in steps]))
+    retries, dead = sum(sum(step.retries.values()) for step in steps), sum(step.dead for step in steps)
     words = f"{retries:,} retries and {dead:,} deaths in 24 hours."
     return Plotted("Retries by attempt and deaths, in 15 minutes", steps_plot("Retries and deaths", words, lines, now))
 

@@ -171,16 +171,16 @@ def tries_of(story: ItemStory) -> list[Moment]:
     """Each try with its error; what the item died of stands apart, and an error that came before is named once."""
     once = Once()
     once.text(died_of(story), "above")
-    found = []
-    for one in story.attempts:
-        error = error_text(one.error_class, one.error_code, (one.kind,), one.message)
+    moments = []
+    for attempt in story.attempts:
+        error = error_text(attempt.error_class, attempt.error_code, (attempt.kind,), attempt.message)
         details = [
-            Detail("error", once.text(error, f"try {one.number}", one.error_class or "") or None),
-            Detail("handler", one.handler_version),
+            Detail("error", once.text(error, f"try {attempt.number}", attempt.error_class or "") or None),
+            Detail("handler", attempt.handler_version),
         ]
-        title = f"try {one.number}, row {one.seq}"
-        found.append(Moment(one.at, title, one.decision.value, _known(details), log_lines=one.log_lines))
-    return found
+        title = f"try {attempt.number}, row {attempt.seq}"
+        moments.append(Moment(attempt.at, title, attempt.decision.value, _known(details), log_lines=attempt.log_lines))
+    return moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,16 +239,16 @@ def run_details(run: Reconciliation) -> list[Detail]:
     ]
 
 
-def _seen(one: Seen) -> str:
-    return f"row {one.journal_seq:,} of {one.stream}"
+def _seen(shard: Seen) -> str:
+    return f"row {shard.journal_seq:,} of {shard.stream}"
 
 
-def journal_says(one: Difference) -> str:
+def journal_says(difference: Difference) -> str:
     """Says what the journal holds of a difference."""
-    if one.seq is None:
-        return "nothing" if one.kind == "missing_here" else ""
-    account = f", not for the account {one.account}" if one.kind == "account_differs" else ""
-    return f"{one.decision} ({one.event_name}){account}"
+    if difference.seq is None:
+        return "nothing" if difference.kind == "missing_here" else ""
+    account = f", not for the account {difference.account}" if difference.kind == "account_differs" else ""
+    return f"{difference.decision} ({difference.event_name}){account}"
 
 
 def _level(stats: Stats, age: timedelta | None) -> str:
@@ -344,7 +344,7 @@ def _cause(row: JournalRow, story: EventStory) -> Detail:
 
 
 def _commit(row: JournalRow, story: EventStory) -> str:
-    commit, whole = story.commits.get(row.batch_seq), f"batch {row.batch_seq}, epoch {row.epoch}"
+    commit, batch = story.commits.get(row.batch_seq), f"batch {row.batch_seq}, epoch {row.epoch}"
     if commit is None:
-        return f"{whole}; its version isn't known any more: log cleaned up"
-    return f"version {commit.version} ({whole}) at {to_rfc3339(commit.committed_at)}"
+        return f"{batch}; its version isn't known any more: log cleaned up"
+    return f"version {commit.version} ({batch}) at {to_rfc3339(commit.committed_at)}"

@@ -91,7 +91,7 @@ async def _checked_upload(request: Request, secret: str | None) -> FormData:
         except MultiPartException:
             raise FormRefused(400, "the form can't be read") from None
     try:
-        _check_token([one for one in form.getlist(FIELD) if isinstance(one, str)], secret)
+        _check_token([token for token in form.getlist(FIELD) if isinstance(token, str)], secret)
     except FormRefused:
         await form.close()
         raise
@@ -178,8 +178,8 @@ class Cookies:
         self._delete(response, SESSION)
 
     def _read(self, request: Request, name: str) -> str | None:
-        found = request.cookies.get(self._named(name))
-        return found if found and len(found) <= COOKIE_CHARS_MAX else None
+        value = request.cookies.get(self._named(name))
+        return value if value and len(value) <= COOKIE_CHARS_MAX else None
 
     def _set(self, response: Response, name: str, value: str) -> None:
         """Until the browser is closed; the session's own limits hold here."""

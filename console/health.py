@@ -99,21 +99,21 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
-    if any(fresh(one, now) is None or one.get("state") == STANDBY for one in streams.values()):
+    if any(fresh(status, now) is None or status.get("state") == STANDBY for status in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
-            reported = {name: one for name, one in (await _reported(url, client)).items() if name in streams}
-            aged = {name: _aged(one, now) for name, one in reported.items()}
-            streams |= {name: one for name, one in aged.items() if _says_more(one, streams[name], now)}
-    said = {**_side(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
+            reported = {name: status for name, status in (await _reported(url, client)).items() if name in streams}
+            aged = {name: _aged(status, now) for name, status in reported.items()}
+            streams |= {name: status for name, status in aged.items() if _says_more(status, streams[name], now)}
+    answer = {**_side(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
     if any(mode_of(name) == "test" for name in streams):
-        said["test"] = _side(ingest_ready, streams, "test")
-    return {**said, "streams": streams}
+        answer["test"] = _side(ingest_ready, streams, "test")
+    return {**answer, "streams": streams}
 
 
 def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
     parts = list(of_stream(streams, stream_of(LEDGER, mode)).values()) or [{"ready": False}]
-    return {"ready": ingest_ready and all(one["ready"] for one in parts), "processor": parts[0]}
+    return {"ready": ingest_ready and all(part["ready"] for part in parts), "processor": parts[0]}
 
 
 def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
@@ -130,12 +130,12 @@ def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
 
 def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
     """The next offset to decide of each partition: where several read it (commands), the slowest one's."""
-    found: dict[str, dict[str, int]] = {}
-    for one in parts:
-        for topic, partitions in one.get("marks", {}).items():
-            known = found.setdefault(topic, {})
+    marks: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for topic, partitions in part.get("marks", {}).items():
+            known = marks.setdefault(topic, {})
             known |= {number: min(until, known.get(number, until)) for number, until in partitions.items()}
-    return found
+    return marks
 
 
 async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
@@ -144,12 +144,16 @@ async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[s
         streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
         return {}
-    return {name: one for name, one in streams.items() if isinstance(one, dict)} if isinstance(streams, dict) else {}
+    return (
+        {name: stream for name, stream in streams.items() if isinstance(stream, dict)}
+        if isinstance(streams, dict)
+        else {}
+    )
 
 
-def _says_more(one: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
+def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
     """Whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
-    return fresh(one, now) is not None and (one.get("state") != STANDBY or fresh(known, now) is None)
+    return fresh(reported, now) is not None and (reported.get("state") != STANDBY or fresh(known, now) is None)
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
@@ -261,20 +265,20 @@ class _Merged(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield self._up()
-        exposed = [(one.process, family) for one in self._scrapes for family in _families(one)]
+        exposed = [(page.process, family) for page in self._scrapes for family in _families(page)]
         count = Counter(family.name for _, family in exposed)
         merged: dict[str, Metric] = {}
         for process, family in exposed:
-            whole = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            metric = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
             added = {PROCESS_LABEL: process} if count[family.name] > 1 or _is_process_own(family.name) else {}
-            whole.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
+            metric.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
         yield from merged.values()
 
     def _up(self) -> GaugeMetricFamily:
         entry = CATALOGUE[UP_METRIC]
         up = GaugeMetricFamily(UP_METRIC, entry.meaning, labels=entry.labels)
-        for one in self._scrapes:
-            up.add_metric([one.process], 0.0 if one.text is None else 1.0)
+        for page in self._scrapes:
+            up.add_metric([page.process], 0.0 if page.text is None else 1.0)
         return up
 
 

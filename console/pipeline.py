@@ -101,19 +101,19 @@ def pipeline_plot(
         write(plot, "text", cut(box.name), class_="name middle", x=number(middle), y=number(name_y))
         if box.state:
             write(plot, "text", cut(box.state), class_="tick middle", x=number(middle), y=number(y + 36))
-    for one in arrows:
-        _arrow(plot, one, grid)
+    for arrow in arrows:
+        _arrow(plot, arrow, grid)
     return finished(plot)
 
 
-def _arrow(plot: Element, one: Arrow, grid: Grid) -> None:
+def _arrow(plot: Element, arrow: Arrow, grid: Grid) -> None:
     """To the right within a row, downwards within a column."""
-    (from_x, from_y), (to_x, to_y) = grid.source(one), grid.corner(one.target)
+    (from_x, from_y), (to_x, to_y) = grid.source(arrow), grid.corner(arrow.target)
     if from_y == to_y:
         y, begin, end = to_y + BOX_HEIGHT / 2, from_x + BOX_WIDTH + 4, to_x - 4
         draw(plot, "path", class_="arrow", d=f"M{number(begin)} {number(y)}H{number(end)}m-7 -5l7 5l-7 5")
-        write(plot, "text", one.label, class_="tick middle", x=number((begin + end) / 2), y=number(y - 8))
+        write(plot, "text", arrow.label, class_="tick middle", x=number((begin + end) / 2), y=number(y - 8))
         return
     x, begin, end = to_x + BOX_WIDTH / 2, from_y + BOX_HEIGHT + 4, to_y - 4
     draw(plot, "path", class_="arrow", d=f"M{number(x)} {number(begin)}V{number(end)}m-5 -7l5 7l5 -7")
-    write(plot, "text", one.label, class_="tick", x=number(x + 8), y=number((begin + end) / 2 + 4))
+    write(plot, "text", arrow.label, class_="tick", x=number(x + 8), y=number((begin + end) / 2 + 4))

@@ -178,8 +178,8 @@ def finished(plot: Element) -> Markup:
 
 def cut(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
     """A label; the whole of it belongs into a title."""
-    whole = visible(text)
-    return whole if len(whole) <= chars_max else f"{whole[: chars_max - 1]}…"
+    full_text = visible(text)
+    return full_text if len(full_text) <= chars_max else f"{full_text[: chars_max - 1]}…"
 
 
 def number(value: float) -> str:
@@ -230,30 +230,30 @@ def steps_plot(
     ``whole``: the axis is no finer than 1.
     """
     assert len(series) <= SERIES_MAX
-    shown = [Steps(one.name, [point for point in one.points if is_plotted(point[1])]) for one in series]
-    shown = [one for one in shown if one.points]
-    names = [one.name for one in shown]
+    shown = [Steps(steps.name, [point for point in steps.points if is_plotted(point[1])]) for steps in series]
+    shown = [steps for steps in shown if steps.points]
+    names = [steps.name for steps in shown]
     height = HEIGHT + (LEGEND_ROW * len(names) + 6.0 if names else 0.0)
     plot = canvas(title, described, height)
     if not shown:
         return nothing(plot, height)
-    values = [value for one in shown for _, value in one.points]
-    begin = min([*(one.points[0][0] for one in shown), *([since] if since else [])])
-    end = max([*(one.points[-1][0] for one in shown), *([until] if until else [])])
+    values = [value for steps in shown for _, value in steps.points]
+    begin = min([*(steps.points[0][0] for steps in shown), *([since] if since else [])])
+    end = max([*(steps.points[-1][0] for steps in shown), *([until] if until else [])])
     end = max(end, begin + timedelta(seconds=1))
     ticks = value_ticks(min(values), max(values), whole=whole)
     across = Scale(begin.timestamp(), end.timestamp(), LEFT, WIDTH - RIGHT)
     up = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
     value_axis(plot, ticks, up)
-    for place, one in enumerate(shown):
-        draw(plot, "path", class_=f"line s{place + 1}", d=_path(one, across, up, end))
+    for place, steps in enumerate(shown):
+        draw(plot, "path", class_=f"line s{place + 1}", d=_path(steps, across, up, end))
     _time_axis(plot, begin, end, across)
     legend(plot, names, HEIGHT + 4)
     return finished(plot)
 
 
-def _path(one: Steps, across: Scale, up: Scale, end: datetime) -> str:
-    first, *others = one.points
+def _path(steps: Steps, across: Scale, up: Scale, end: datetime) -> str:
+    first, *others = steps.points
     path = [f"M{number(across.at(first[0].timestamp()))} {number(up.at(first[1]))}"]
     for at, value in others:
         path.append(f"H{number(across.at(at.timestamp()))}V{number(up.at(value))}")

@@ -64,8 +64,8 @@ class Pulse:
         """Reads every page once; one that doesn't answer has no figures."""
         pages = await asyncio.gather(*(scrape(name, url, self._client) for name, url in self._metrics.items()))
         texts = [(page.process, page.text) for page in pages if page.text is not None]
-        found = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in texts])
-        self._now = {series: value for one in found for series, value in one.items()}
+        pages_read = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in texts])
+        self._now = {series: value for samples in pages_read for series, value in samples.items()}
         self._window.read(self._clock.monotonic(), self._now)
 
     def figures(self, stream: str) -> list[Figure]:
@@ -115,8 +115,8 @@ class Pulse:
             Arrow("processor", "dlq", _per_s(self._rate(DECISIONS, stream=ledger, decision="dead"))),
             Arrow("ledger", "notify", _per_s(self._rate(DECISIONS, stream=notify, decision="applied"))),
         ]
-        said = ", ".join(f"{one.source or 'webhooks'} to {one.target} {one.label}" for one in arrows)
-        title, words = f"The pipeline, {mode} traffic", f"What flows a second: {said}."
+        flows = ", ".join(f"{arrow.source or 'webhooks'} to {arrow.target} {arrow.label}" for arrow in arrows)
+        title, words = f"The pipeline, {mode} traffic", f"What flows a second: {flows}."
         grids = {"wide": WIDE, "tall": TALL}
         return {name: pipeline_plot(title, words, boxes, arrows, grid) for name, grid in grids.items()}
 
@@ -125,8 +125,8 @@ class Pulse:
         return "" if blocked is None else "blocked" if blocked else "running"
 
     def _tries(self, stream: str) -> float | None:
-        gained = [self._gained(DECISIONS, stream=stream, decision=one) for one in TRIES]
-        return sum(one for one in gained if one is not None) if self._has(DECISIONS) else None
+        gained = [self._gained(DECISIONS, stream=stream, decision=decision) for decision in TRIES]
+        return sum(tries for tries in gained if tries is not None) if self._has(DECISIONS) else None
 
     def _rate(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
         gained, seconds = self._gained(name, without, **labels), self._window.covered(WINDOW_S)
@@ -142,12 +142,12 @@ class Pulse:
 
     def _gauge(self, name: str, stream: str) -> float | None:
         """The sum over the stream's journals; of several processes with one journal the highest counts."""
-        found: dict[str, float] = {}
+        by_journal: dict[str, float] = {}
         for series, value in self._now.items():
             if series[0] == name and value == value and _has_labels(series, {"stream": stream}):
-                one = dict(series[1])["stream"]
-                found[one] = max(value, found.get(one, value))
-        return sum(found.values()) if found else None
+                journal = dict(series[1])["stream"]
+                by_journal[journal] = max(value, by_journal.get(journal, value))
+        return sum(by_journal.values()) if by_journal else None
 
     def _has(self, name: str) -> bool:
         return any(series[0] == name for series in self._now)

@@ -157,20 +157,20 @@ class ReceivedHour:
 
     def summary(self, since: datetime | None, until: datetime, problem: str | None) -> Received:
         """Kinds with most answers first."""
-        whole: Counter[Kind] = Counter()
+        answers: Counter[Kind] = Counter()
         for kinds in self._minutes.values():
-            whole.update(kinds)
+            answers.update(kinds)
         reasons: Counter[tuple[str, str, int]] = Counter()
-        for kind, count in whole.items():
+        for kind, count in answers.items():
             if (code := kind.code) is not None:
                 reasons[code, kind.provider, kind.status] += count
         return Received(
             since=since,
             until=until,
             problem=problem,
-            total=whole.total(),
-            refused=sum(count for kind, count in whole.items() if kind.status >= 400),
-            arrived=[Arrived(*kind, count) for kind, count in whole.most_common()],
+            total=answers.total(),
+            refused=sum(count for kind, count in answers.items() if kind.status >= 400),
+            arrived=[Arrived(*kind, count) for kind, count in answers.most_common()],
             reasons=[
                 Reason(code, provider, status, count, self._last[code, provider], REMEDIES[code], runbook_of(code))
                 for (code, provider, status), count in reasons.most_common()

@@ -215,8 +215,8 @@ def _advised(error: Exception) -> str:
 def _invalid(invalid: RequestValidationError) -> Problem:
     """Says what is wrong where, and repeats nothing of what was sent."""
     errors = invalid.errors()[:ERRORS_NAMED_MAX]
-    named = [{"at": "/" + "/".join(map(str, one["loc"])), "problem": str(one["msg"])} for one in errors]
-    places = ", ".join(sorted({str(one["loc"][-1]) for one in errors}))
+    named = [{"at": "/" + "/".join(map(str, error["loc"])), "problem": str(error["msg"])} for error in errors]
+    places = ", ".join(sorted({str(error["loc"][-1]) for error in errors}))
     return Problem(422, "invalid", "The request isn't valid", f"correct {places}", errors=named)
 
 

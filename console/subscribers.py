@@ -65,13 +65,15 @@ def report_subscribers(
     :param answers: by the mode of the traffic, and the subscriber
     :param statuses: by mode, what the processors of the streams that tell subscribers say of themselves
     """
-    found = []
-    for one in settings:
-        report = SubscriberReport(one, answers.get(one.mode, {}).get(one.name, SubscriberAnswers()))
-        for status in statuses.get(one.mode, ()):
+    reports = []
+    for subscriber in settings:
+        report = SubscriberReport(
+            subscriber, answers.get(subscriber.mode, {}).get(subscriber.name, SubscriberAnswers())
+        )
+        for status in statuses.get(subscriber.mode, ()):
             report = _with_status(report, status)
-        found.append(report)
-    return sorted(found, key=lambda one: (one.state == "active", one.settings.name))
+        reports.append(report)
+    return sorted(reports, key=lambda report: (report.state == "active", report.settings.name))
 
 
 def _with_status(report: SubscriberReport, status: Mapping[str, Any]) -> SubscriberReport:

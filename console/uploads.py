@@ -106,7 +106,7 @@ class ReportUploads:
         """
         upload = Upload(secrets.token_hex(16), _file_name(name), asked, actor, self._clock.now())
         with self._lock:
-            if sum(one.is_open for one in self._uploads.values()) >= OPEN_MAX:
+            if sum(kept.is_open for kept in self._uploads.values()) >= OPEN_MAX:
                 raise UploadsFull
             self._uploads[upload.upload_id] = upload
             while len(self._uploads) > KEPT_MAX:
@@ -128,7 +128,7 @@ class ReportUploads:
     def open(self) -> list[Upload]:
         """Lists uploads that aren't compared yet, the oldest first."""
         with self._lock:
-            return [one for one in self._uploads.values() if one.is_open]
+            return [upload for upload in self._uploads.values() if upload.is_open]
 
     def _run(self, upload: Upload, folder: Path) -> None:
         self._set(replace(upload, state=UploadState.RUNNING))

@@ -100,26 +100,26 @@ def _own(
 def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
     """The downstream that the reason begins with, if its breaker isn't closed."""
     downstreams = (status or {}).get("downstreams") or {}
-    names = [name for name, said in downstreams.items() if said.get("state") != "closed"]
+    names = [name for name, state in downstreams.items() if state.get("state") != "closed"]
     return next((name for name in names if reason.startswith(f"{name} ")), None)
 
 
 def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, str] | None:
     """Finds what holds up all events of a stream, and what to do; None while it decides."""
-    said = fresh(status, now)
-    if said is None:
+    known = fresh(status, now)
+    if known is None:
         last = "" if status is None or "at" not in status else f" since {status['at']}"
         return Wait.PROCESSOR, f"The stream's processor says nothing here{last}: look at it where it runs, or start it."
-    why = said.get("why") or said.get("last_failure") or ""
-    if said.get("state") == STANDBY:
+    why = known.get("why") or known.get("last_failure") or ""
+    if known.get("state") == STANDBY:
         return Wait.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
-    if said.get("state") == "refused":
+    if known.get("state") == "refused":
         return Wait.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
-    if blocked := said.get("blocked"):
+    if blocked := known.get("blocked"):
         return Wait.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
-    if said.get("state") == "off":
+    if known.get("state") == "off":
         return Wait.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
-    if said.get("state") == "failed":
+    if known.get("state") == "failed":
         return Wait.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
     return None
 
@@ -127,11 +127,11 @@ def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, 
 def lines(waits: Iterable[tuple[OpenItem, Waiting]]) -> list[str]:
     """A line for each wait, with the items that it holds."""
     groups: dict[tuple[Wait, str], list[tuple[OpenItem, Waiting]]] = {}
-    for item, one in waits:
-        groups.setdefault((one.wait, one.text), []).append((item, one))
+    for item, event_wait in waits:
+        groups.setdefault((event_wait.wait, event_wait.text), []).append((item, event_wait))
     return [
         f"{_named([item.row.item_seq for item, _ in held])} {'wait' if len(held) > 1 else 'waits'} for: {wait.value}, "
-        f"since {to_rfc3339(min(one.since for _, one in held))}. {text}"
+        f"since {to_rfc3339(min(event_wait.since for _, event_wait in held))}. {text}"
         for (wait, text), held in groups.items()
     ]
 

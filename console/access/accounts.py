@@ -214,18 +214,18 @@ class UserService:
         """All users, by name."""
         signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
         return [
-            Person(name, sorted(one.roles), one.tokens, signed_in.get(name))
-            for name, one in sorted(self._users.all().items())
+            Person(name, sorted(account.roles), account.tokens, signed_in.get(name))
+            for name, account in sorted(self._users.all().items())
         ]
 
     def person(self, name: str) -> Person:
         """
         :raises UserUnknown: there is no such user
         """
-        found = next((one for one in self.people() if one.name == name), None)
-        if found is None:
+        person = next((person for person in self.people() if person.name == name), None)
+        if person is None:
             raise UserUnknown(name)
-        return found
+        return person
 
     def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
         with self._recording(actor, "user_add", name) as record:

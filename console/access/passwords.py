@@ -68,9 +68,9 @@ def _check_guesses(password: str, name: str) -> None:
     """
     :raises PasswordUnfit: it is among the first guesses of a person who knows the user
     """
-    own = name.partition("@")[0]
-    if len(own) >= NAME_CHARS_MIN and own in password.casefold():
-        raise PasswordUnfit(f"it holds the user's name, {own}")
+    own_name = name.partition("@")[0]
+    if len(own_name) >= NAME_CHARS_MIN and own_name in password.casefold():
+        raise PasswordUnfit(f"it holds the user's name, {own_name}")
     # Its lists of words take a tenth of a second, and few commands set a password.
     from zxcvbn import zxcvbn
 

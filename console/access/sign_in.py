@@ -92,14 +92,14 @@ class SignInThrottle:
 def site(address: str) -> str:
     """Returns what one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, IPV6_SITE), strict=False))
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, IPV6_SITE), strict=False))
+    return str(parsed)
 
 
 log = logging.getLogger(__name__)
@@ -194,10 +194,10 @@ class Access:
 
         :raises TokenOver: its time is over
         """
-        found = self._users.by_token(secret_sha256(secret))
-        if found is None:
+        match = self._users.by_token(secret_sha256(secret))
+        if match is None:
             return None
-        account, token = found
+        account, token = match
         if token.is_over(self._clock.now()):
             raise TokenOver(account.name, token.name, token.ends_at)
         return account.user

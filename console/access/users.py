@@ -218,7 +218,7 @@ def _decoded(tree: Any) -> dict[str, Account]:
 
 
 def _account(name: str, fields: Any) -> Account:
-    tokens = tuple(_token(label, one) for label, one in fields["tokens"].items())
+    tokens = tuple(_token(label, token) for label, token in fields["tokens"].items())
     roles = frozenset(Role(role) for role in fields["roles"])
     return Account(name, roles, str(fields["password"]), str(fields["stamp"]), tokens)
 
@@ -233,5 +233,5 @@ def _token(label: str, fields: Any) -> Token:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode

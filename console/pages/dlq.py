@@ -156,9 +156,9 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
     async def payload(request: Request, item_seq: int, user: Viewer) -> Response:
         """The exact bytes, as a file: a browser never shows them as a page."""
         stream = place.stream(request)
-        found = (await story_of(stream, item_seq, user)).payload
-        if found.raw is None:
-            return render(request, "refused.html", 404, title="The payload isn't to be had", detail=found.note)
+        payload = (await story_of(stream, item_seq, user)).payload
+        if payload.raw is None:
+            return render(request, "refused.html", 404, title="The payload isn't to be had", detail=payload.note)
         name = f"{stream.name}-{item_seq}.bin"
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
-        return Response(found.raw, media_type="application/octet-stream", headers=headers)
+        return Response(payload.raw, media_type="application/octet-stream", headers=headers)

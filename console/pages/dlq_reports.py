@@ -92,8 +92,8 @@ def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
 
     :raises DeadLetterIndexUnreadable: see there
     """
-    for one in indexes.values():
-        one.follow()
+    for follower in indexes.values():
+        follower.follow()
     index = JoinedIndex(indexes)
     stats = index.stats()
     return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), stats, list(indexes))
@@ -101,13 +101,13 @@ def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
 
 def plots(stats: Stats) -> list[Plotted]:
     """Inflow and outflow by hour, then open items by what they are."""
-    found = [Plotted("Died and closed, by hour", _hours(stats))]
+    plotted = [Plotted("Died and closed, by hour", _hours(stats))]
     for name, field in NAMES.items():
         counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
-        values = [(one.value or "none", one.items) for one in counts]
+        values = [(count.value or "none", count.items) for count in counts]
         words = ", ".join(f"{value}: {items:,}" for value, items in values) or "nothing is open"
-        found.append(Plotted(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts))
-    return found
+        plotted.append(Plotted(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts))
+    return plotted
 
 
 def _hours(stats: Stats) -> Markup:
@@ -157,10 +157,10 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         if not user.may(Role.VIEWER):
             return RedirectResponse(FINANCE_HOME, 303) if user.may(Role.FINANCE) else render(request, "home.html")
         stream = place.stream(request)
-        indexes = {name: one.index for name, one in place.parts(stream).items()}
+        indexes = {name: part.index for name, part in place.parts(stream).items()}
         shown = await place.asking.ask(overview, indexes)
         now = place.clock.now()
-        streams = [reported(one.name, one.files.status, now) for one in place.streams.values()]
+        streams = [reported(work_stream.name, work_stream.files.status, now) for work_stream in place.streams.values()]
         live = await live_of(place, stream, user)
         day = await _day(place, stream, shown.stats)
         return place.show(request, "dlq/overview.html", shown=shown, reported=streams, day=day, **live)
@@ -173,7 +173,7 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
 
 async def _day(place: DlqPlace, stream: WorkStream, stats: Stats) -> list[DayPlot] | None:
     """None: the last day of a long journal takes longer than a page may; what is still being read is there later."""
-    places = [one.files for one in place.parts(stream).values()]
+    places = [part.files for part in place.parts(stream).values()]
     try:
         return day_plots(await place.asking.ask(place.day.read, stream.name, places, stats.at), stats)
     except TooMuchAsked:
@@ -188,6 +188,6 @@ def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
     @router.get("/dlq/audit", dependencies=[Depends(require(Role.VIEWER))])
     async def audit(request: Request) -> Response:
         before = Fields(request.query_params).number("before", 1, NUMBER_MAX)
-        found = await place.asking.ask(audit_log.read, PER_PAGE, before)
-        older = found[-1].number if len(found) == PER_PAGE and found[-1].number > 1 else None
-        return place.show(request, "dlq/audit.html", entries=found, before=before, older=older)
+        entries = await place.asking.ask(audit_log.read, PER_PAGE, before)
+        older = entries[-1].number if len(entries) == PER_PAGE and entries[-1].number > 1 else None
+        return place.show(request, "dlq/audit.html", entries=entries, before=before, older=older)

@@ -67,7 +67,7 @@ class SelectionPages:
         """From the list's form: the items that are marked, or all that match its filter."""
         marked = fields.choice("what", ("marked", "all")) != "all"
         seen = marked_items(fields) if marked else []
-        wanted = Filter(items=tuple(one.item_seq for one in seen)) if marked else read_filter(fields).wanted
+        wanted = Filter(items=tuple(target.item_seq for target in seen)) if marked else read_filter(fields).wanted
         note = printable(fields, "note") or ""
         if fields.problems or (marked and not seen):
             reported = next(iter(fields.problems.values()), "mark items first; nothing was selected")
@@ -94,9 +94,14 @@ class SelectionPages:
         if made is None or (only is None and after is None):
             made = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
         verdicts = None if only is None else [Verdict(only)]
-        found = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
+        forecasts = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
         kept = await self._ask(stream.selections.get, number)
-        context = {"made": made, "shown": found[:ITEMS_PER_PAGE], "more": len(found) > ITEMS_PER_PAGE, "only": only}
+        context = {
+            "made": made,
+            "shown": forecasts[:ITEMS_PER_PAGE],
+            "more": len(forecasts) > ITEMS_PER_PAGE,
+            "only": only,
+        }
         context |= {"fields": fields, "mode_words": MODE_WORDS, "run_words": RUN_WORDS}
         return self._place.show(request, "dlq/dry_run.html", kept=kept, **context)
 
@@ -220,8 +225,8 @@ def _listed(stream: WorkStream, before: int) -> tuple[Sequence[Kept], Sequence[K
 def _known(stream: WorkStream, numbers: tuple[int, ...]) -> dict[int, Item]:
     """Reads what the list of dead events says of items now; of ignored and unknown events it says nothing."""
     stream.index.follow()
-    found = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
-    return {item.item_seq: item for item in found.items}
+    page = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
+    return {item.item_seq: item for item in page.items}
 
 
 def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
@@ -229,7 +234,7 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
     kept = stream.selections.get(number)
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
-    known = _known(stream, tuple(one.target.item_seq for one in items))
+    known = _known(stream, tuple(item.target.item_seq for item in items))
     run = progress.run if progress is not None else None
     why = stream.dead.runs.why_two_people(number, run.run, run.actor) if run is not None else None
     return {

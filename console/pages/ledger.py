@@ -111,21 +111,22 @@ def answered(journals: LedgerJournals, asked: Asked) -> Answer:
     :raises LedgerUnreadable: a table is damaged
     """
     postings = journals.postings()
-    found = balances(postings, asked.merchant, asked.currency, asked.as_of)
+    all_balances = balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
-    currencies = [total.currency for total in totals(found)] if asked.as_of.seq is None else []
+    currencies = [total.currency for total in totals(all_balances)] if asked.as_of.seq is None else []
     plotted = []
     for currency in currencies[:PLOTS_MAX]:
         over_time = balances_over_time(postings, currency, merchant=asked.merchant, until=asked.as_of.before)
         plotted.append((currency, plot(over_time), over_time))
-    return Answer(found, totals(found), plotted)
+    return Answer(all_balances, totals(all_balances), plotted)
 
 
 def plot(over_time: BalancesOverTime) -> Markup:
     """A line for each account."""
     decimals = decimals_of(over_time.currency)
     shown = [
-        Steps(one.account, [(at, balance / 10**decimals) for at, balance in one.points]) for one in over_time.accounts
+        Steps(account.account, [(at, balance / 10**decimals) for at, balance in account.points])
+        for account in over_time.accounts
     ]
     return steps_plot(f"Balances in {over_time.currency} over time", _described(over_time), shown, whole=not decimals)
 
@@ -133,7 +134,8 @@ def plot(over_time: BalancesOverTime) -> Markup:
 def _described(over_time: BalancesOverTime) -> str:
     """The plot in words, for those who don't see it."""
     parts = [
-        f"{one.account}: {decimal_text(one.points[-1][1], over_time.currency)} at the end" for one in over_time.accounts
+        f"{account.account}: {decimal_text(account.points[-1][1], over_time.currency)} at the end"
+        for account in over_time.accounts
     ]
     left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
     return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."
@@ -142,8 +144,8 @@ def _described(over_time: BalancesOverTime) -> str:
 def add_unknown(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/unknown")
     async def unknown(request: Request) -> Response:
-        found, closed = await place.asking.ask(_unknown, place.ledger(request))
-        return place.show(request, "ledger/unknown_events.html", found=found, closed=closed)
+        unknown, closed = await place.asking.ask(_unknown, place.ledger(request))
+        return place.show(request, "ledger/unknown_events.html", found=unknown, closed=closed)
 
 
 def _unknown(journals: LedgerJournals) -> tuple[list[UnknownEvents], list[ClosedUnknown]]:
@@ -275,8 +277,8 @@ def add_reports(router: APIRouter, place: Place) -> None:
 async def show_runs(place: Place, request: Request, fields: Fields, status: int = 200) -> Response:
     """The list of runs, with the form that uploads a report."""
     page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
-    found = await place.asking.ask(reconciliations(place.ledger(request)).runs)
-    shown, pages = _page(found, page, RUNS_PER_PAGE)
+    runs = await place.asking.ask(reconciliations(place.ledger(request)).runs)
+    shown, pages = _page(runs, page, RUNS_PER_PAGE)
     context = {"runs": shown, "page": page, "pages": pages, "fields": fields, "uploads": place.uploads}
     return place.show(request, "ledger/reconciliations.html", status, bytes_max=UPLOAD_BYTES_MAX, **context)
 
@@ -286,16 +288,16 @@ def reconciliations(journals: LedgerJournals) -> Reconciliations:
     return Reconciliations(journals.shared("reconciliation"), journals.shared("reconciliation-runs"))
 
 
-def differing(found: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:
+def differing(reports: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:
     """A run, and of each kind the first differences.
 
     :raises UnknownRun: there is none of that id
     """
-    run = found.run(run_id)
+    run = reports.run(run_id)
     most = OF_KIND_MAX if only else DIFFERENCES_MAX
     kinds = []
     for kind, explained in KINDS.items():
         if run.counts[kind] and only in (None, kind):
-            shown = list(itertools.islice(found.differences(run_id, kind, most), most))
+            shown = list(itertools.islice(reports.differences(run_id, kind, most), most))
             kinds.append(Kinded(kind, explained, run.counts[kind], shown))
     return run, kinds

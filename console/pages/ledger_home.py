@@ -46,7 +46,7 @@ class FinanceHome:
 
     @property
     def unknown_count(self) -> int:
-        return sum(one.events for one in self.unknown)
+        return sum(group.events for group in self.unknown)
 
     @property
     def differing(self) -> int:
@@ -67,41 +67,41 @@ def read_home(place: Place, mode: Mode, journals: LedgerJournals, service: Booki
     """
     :raises LedgerUnreadable: a table is damaged
     """
-    found = balances(journals.postings())
-    to_merchants = owed(found)
+    all_balances = balances(journals.postings())
+    to_merchants = owed(all_balances)
     runs = reconciliations(journals).runs()
     results = read_results(place.layout, mode)
     return FinanceHome(
-        held=_held(found),
+        held=_held(all_balances),
         owed_in_all=_by_currency(to_merchants),
-        owed=sorted(to_merchants, key=lambda one: -abs(one.owed_minor) / 10**one.decimals)[:OWED_SHOWN],
-        merchants=len({one.merchant for one in to_merchants}),
+        owed=sorted(to_merchants, key=lambda merchant: -abs(merchant.owed_minor) / 10**merchant.decimals)[:OWED_SHOWN],
+        merchants=len({merchant.merchant for merchant in to_merchants}),
         unknown=unknown_events(journals.journals()),
-        waiting=sum(one.waits for one in service.proposals()),
+        waiting=sum(proposal.waits for proposal in service.proposals()),
         last_run=runs[0] if runs else None,
         verified_at=_oldest(results),
-        wrong=sum(one.state == WRONG for result in results for one in result.invariants),
+        wrong=sum(invariant.state == WRONG for result in results for invariant in result.invariants),
         booked=_booked(journals),
     )
 
 
-def _held(found: Sequence[Balance]) -> dict[str, int]:
+def _held(accounts: Sequence[Balance]) -> dict[str, int]:
     held: Counter[str] = Counter()
-    for one in found:
-        if one.account.startswith("provider:"):
-            held[one.currency] += one.balance_minor
+    for balance in accounts:
+        if balance.account.startswith("provider:"):
+            held[balance.currency] += balance.balance_minor
     return dict(sorted(held.items()))
 
 
-def _by_currency(found: Sequence[Owed]) -> dict[str, int]:
+def _by_currency(merchants: Sequence[Owed]) -> dict[str, int]:
     sums: Counter[str] = Counter()
-    for one in found:
-        sums[one.currency] += one.owed_minor
+    for merchant in merchants:
+        sums[merchant.currency] += merchant.owed_minor
     return dict(sorted(sums.items()))
 
 
 def _oldest(results: Sequence[StreamResult]) -> datetime | None:
-    moments = [one.at for one in results if one.at is not None]
+    moments = [result.at for result in results if result.at is not None]
     return min(moments) if len(moments) == len(results) else None
 
 

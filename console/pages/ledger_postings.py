@@ -30,11 +30,11 @@ def add_postings(router: APIRouter, place: Place) -> None:
         if account is None:
             return place.show(request, "ledger/postings.html", **context)
         try:
-            found = await place.asking.ask(_page, journals, asked, account, fields.text("cursor"))
+            shown = await place.asking.ask(_page, journals, asked, account, fields.text("cursor"))
         except CursorInvalid as wrong:
             fields.wrong("account", str(wrong))
             return place.show(request, "ledger/postings.html", 422, **context)
-        return place.show(request, "ledger/postings.html", **{**context, "found": found})
+        return place.show(request, "ledger/postings.html", **{**context, "found": shown})
 
 
 def _page(journals: LedgerJournals, asked: Asked, account: str, cursor: str | None) -> PostingsPage:
@@ -50,8 +50,8 @@ def add_owed(router: APIRouter, place: Place) -> None:
         context: dict[str, Any] = {"fields": fields, "found": None, "parts": [], "more": 0, "account_of": account_of}
         if fields.problems:
             return place.show(request, "ledger/owed.html", 422, **context)
-        found = await place.asking.ask(_owed, journals, asked)
-        context |= {"found": found[:OWED_MAX], "parts": owed_parts(found), "more": len(found) - OWED_MAX}
+        merchants = await place.asking.ask(_owed, journals, asked)
+        context |= {"found": merchants[:OWED_MAX], "parts": owed_parts(merchants), "more": len(merchants) - OWED_MAX}
         return place.show(request, "ledger/owed.html", **context)
 
 

@@ -67,12 +67,12 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
     @router.get("/ledger/reports/{upload_id}")
     async def progress(request: Request, upload_id: str) -> Response:
         """Leads to the reconciliation once there is one."""
-        found = uploads.find(upload_id)
-        if found is None:
+        upload = uploads.find(upload_id)
+        if upload is None:
             return place.show(request, "ledger/unknown.html", 404, what="report", key=upload_id)
-        if found.run_id is not None:
-            return RedirectResponse(place.link(request, f"/ledger/reconciliations/{found.run_id}"), 303)
-        return place.show(request, "ledger/report.html", upload=found)
+        if upload.run_id is not None:
+            return RedirectResponse(place.link(request, f"/ledger/reconciliations/{upload.run_id}"), 303)
+        return place.show(request, "ledger/report.html", upload=upload)
 
 
 def _day(text: str) -> date:

@@ -18,7 +18,7 @@ from core.status_file import moment_of, read_said
 from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, invariant_types
 from ledger.verify.report import UNKNOWN, WRONG, Known, known_invariants
 
-DEEP = frozenset(one.name for one in OF_DEEP_ALONE)
+DEEP = frozenset(invariant.name for invariant in OF_DEEP_ALONE)
 NOT_YET = "it wasn't looked at yet"
 LOOKED_AT_BY_DEEP = "only `payhook verify --deep` looks at it"
 
@@ -70,7 +70,7 @@ def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> St
         name for name in invariant_types() if name in results or (name not in others and (not said_all or name in DEEP))
     ]
     invariants = [_result(name, results.get(name), was_verified=said_all) for name in asked]
-    invariants.sort(key=lambda one: one.state != WRONG)
+    invariants.sort(key=lambda invariant: invariant.state != WRONG)
     return StreamResult(
         stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants
     )
@@ -85,7 +85,7 @@ def _result(name: str, known: Known | None, *, was_verified: bool) -> InvariantR
         *([f"not checked: {known['not_checked']}"] if known["not_checked"] else []),
         *([f"of the rows from {known['since']:,} on"] if known["since"] > 1 else []),
     ]
-    offenders = [json.dumps(one, ensure_ascii=False) for one in known["offenders"]]
+    offenders = [json.dumps(offender, ensure_ascii=False) for offender in known["offenders"]]
     return InvariantResult(name, sentence, query, known["state"], moment_of(known, "at"), "; ".join(notes), offenders)
 
 

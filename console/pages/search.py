@@ -53,17 +53,17 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
         streams = list(of_stream(dlq.streams, stream_of(LEDGER, mode)).values())
 
         def find(ledger: LedgerJournals) -> Payments:
-            found = find_payments(ledger, words, Deadline(place.clock, SEARCH_S_MAX), place.order_field, only=only)
-            return _joined(found, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
+            payments = find_payments(ledger, words, Deadline(place.clock, SEARCH_S_MAX), place.order_field, only=only)
+            return _joined(payments, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
 
-        found = await place.asking.ask(find, place.ledger(request))
+        matches = await place.asking.ask(find, place.ledger(request))
 
         def page_of_payment(payment: Payment) -> str:
             return _page_of(place, request, user, payment)
 
-        if len(found.found) == 1:
-            return RedirectResponse(page_of_payment(found.found[0]), 303)
-        return place.show(request, "search.html", page_of_payment=page_of_payment, **{**context, "found": found})
+        if len(matches.found) == 1:
+            return RedirectResponse(page_of_payment(matches.found[0]), 303)
+        return place.show(request, "search.html", page_of_payment=page_of_payment, **{**context, "found": matches})
 
     return router
 
@@ -73,13 +73,13 @@ def _dead_of_amount(streams: Sequence[WorkStream], words: str) -> list[Payment]:
     amount = read_amount(words)
     if amount is None:
         return []
-    found = []
+    payments = []
     for stream in streams:
         stream.index.follow()
         pages = [stream.index.page(Filter(amount_minor=minor), limit=FOUND_MAX) for minor in sorted(amount.minors())]
         items = [item for page in pages for item in page.items if amount.is_of(item.amount_minor, item.currency)]
-        found += [payment for item in items if (payment := _payment_of(item, stream.name)) is not None]
-    return found
+        payments += [payment for item in items if (payment := _payment_of(item, stream.name)) is not None]
+    return payments
 
 
 def _payment_of(item: Item, stream: str) -> Payment | None:
@@ -91,11 +91,13 @@ def _payment_of(item: Item, stream: str) -> Payment | None:
     return Payment(key, is_entity, Decision.DEAD.value, item.event_type, item.since, stream, amounts=amounts)
 
 
-def _joined(found: Payments, dead: Sequence[Payment]) -> Payments:
+def _joined(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
     """The newest first, each payment once: what the journal says of one counts."""
-    by_key = {one.key: one for one in (*dead, *found.found)}
-    payments = sorted(by_key.values(), key=lambda one: one.at, reverse=True)
-    return Payments(tuple(payments[:FOUND_MAX]), found.more or len(payments) > FOUND_MAX, found.looked_since)
+    by_key = {payment.key: payment for payment in (*dead, *payments_found.found)}
+    payments = sorted(by_key.values(), key=lambda payment: payment.at, reverse=True)
+    return Payments(
+        tuple(payments[:FOUND_MAX]), payments_found.more or len(payments) > FOUND_MAX, payments_found.looked_since
+    )
 
 
 def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:

@@ -48,7 +48,7 @@ class SubscriberPages:
         if since is None and "since" not in fields.problems:
             fields.wrong("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
         try:
-            settings = {one.name: one for one in await self._ask(self._place.subscribers)}
+            settings = {subscriber.name: subscriber for subscriber in await self._ask(self._place.subscribers)}
         except PayhookError:
             return await self._show(request, fields, 422)
         subscriber = settings.get(name or "")
@@ -69,9 +69,9 @@ class SubscriberPages:
     def _begin(self, subscriber: SubscriberSettings, since: datetime, reason: str, actor: str) -> list[tuple[str, int]]:
         """Begins replays, and returns their selections by stream and number."""
         parts = of_stream(self._place.streams, stream_of(NOTIFY, subscriber.mode)).values()
-        found = [(part, self._place.missed(subscriber.name, part.files.journal, since)) for part in parts]
+        missed = [(part, self._place.missed(subscriber.name, part.files.journal, since)) for part in parts]
         begun = []
-        for part, items in found:
+        for part, items in missed:
             for selection in part.selections.freeze_ignored(items, actor, reason):
                 part.dead.runs.start(selection.number, Run(REPLAY, reason), actor)
                 begun.append((part.name, selection.number))
@@ -104,14 +104,16 @@ def _reports(
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
     waits: list[tuple[str, Wait]] = []
     for mode in MODES:
-        places = [one.files for one in of_stream(streams, stream_of(NOTIFY, mode)).values()]
+        places = [stream.files for stream in of_stream(streams, stream_of(NOTIFY, mode)).values()]
         journals = [
-            Rows(str(one.journal), one.stream, own_rows_after(one.journal) if number else 0)
-            for number, one in enumerate(places)
+            Rows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
+            for number, place in enumerate(places)
         ]
         answers[mode] = subscriber_answers(journals, first_moment(now)) if journals else {}
-        said = {one.stream: read_status_file(one.status, now) for one in places}
-        known = {stream: status for stream, status in said.items() if fresh(status, now) is not None}
+        by_stream = {place.stream: read_status_file(place.status, now) for place in places}
+        known = {stream: status for stream, status in by_stream.items() if fresh(status, now) is not None}
         statuses[mode] = known.values()
-        waits += [(stream, one) for stream, status in known.items() for one in waits_of(status) if not one.downstream]
+        waits += [
+            (stream, wait) for stream, status in known.items() for wait in waits_of(status) if not wait.downstream
+        ]
     return report_subscribers(settings, answers, statuses), waits
