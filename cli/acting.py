@@ -31,7 +31,7 @@ def this_account() -> str:
 
 
 def orders(place: Place) -> Orders:
-    """Sends commands to the mode that is looked at."""
+    """Opens the sender of commands to the mode that is looked at."""
     return Orders(cache(partial(producer, place)), topics_of(place.mode).control, recorder(place))
 
 

@@ -22,7 +22,7 @@ from dlq.alerts.watch import Remembered, read_state
 
 
 class NoReceiver(PayhookError):
-    """There is no receiver, or not the one that was named."""
+    """Raised when there is no receiver, or not the one that was named."""
 
     def __init__(self, name: str | None, known: tuple[str, ...]) -> None:
         self.name = name

@@ -195,14 +195,14 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 
 
 def all_followed(place: Place) -> DeadLetterIndex | JoinedIndex:
-    """The dead-letter indexes of all journals that are looked at, as their journals are now."""
+    """Opens the dead-letter indexes of all journals that are looked at, as their journals are now."""
     if not place.has_several:
         return followed(place)
     return JoinedIndex({name: followed(part) for name, part in place.parts.items()})
 
 
 def followed(place: Place) -> DeadLetterIndex:
-    """The dead-letter index of the stream that is looked at, as the journal is now."""
+    """Opens the dead-letter index of the stream that is looked at, as the journal is now."""
     try:
         kafka: KafkaSettings | None = place.kafka()
     except PayhookError:

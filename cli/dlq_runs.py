@@ -163,7 +163,7 @@ cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead;
 
 
 class Meant(NamedTuple):
-    """The items of one part that a command names: by the number of a selection, or (None) one by one."""
+    """Holds the items of one part that a command names: by the number of a selection, or (None) one by one."""
 
     part: Place
     selection: int | None
@@ -186,7 +186,7 @@ def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
 
 
 def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
-    """Single items in one command a part. All are looked at before the first command goes out."""
+    """Orders single items in one command a part. All are looked at before the first command goes out."""
     services = [_orders_of(target.part) for target in meant]
     commands = [
         service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, target.items)), this_account(), reason))
@@ -218,7 +218,7 @@ def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters,
 
 
 def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
-    """A selection of single items, made for what is to be done with them."""
+    """Freezes single items as a selection, made for what is to be done with them."""
     selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
     click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
     return selection.number

@@ -27,7 +27,7 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 
 
 def print_page(page: Page | JoinedPage, now: datetime) -> None:
-    """An item a row: what it is, since when, and its error's class; below them each error's text, once."""
+    """Prints an item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("nothing is dead" if page.total == 0 else "no more")
         return
@@ -51,7 +51,6 @@ def _ids(ids: Sequence[str]) -> str:
 
 
 def print_groups(groups: Sequence[Group], now: datetime) -> None:
-    """A cause a row."""
     if not groups:
         click.echo("nothing is dead")
         return
@@ -65,7 +64,7 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
 
 
 def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
-    """Depth, age and rates, then what to do by cause, then where the items are from, then the last hours."""
+    """Prints depth, age and rates, what to do by cause, where the items are from, and the last hours."""
     print_details((figure.name, f"{figure.value}; {figure.note}") for figure in figures_of(stats))
     steps = Rows("items", "cause", "what to do next", right=["items"], title="causes")
     for cause in causes:

@@ -27,7 +27,6 @@ TOPIC = click.option(
 
 
 def list_letters(place: Place, topic: str, limit: int, *, as_json: bool) -> None:
-    """Prints the topic's dead letters, oldest first."""
     letters = _topic(place, topic).letters(limit)
     if as_json:
         click.echo(dumped([_as_json(letter) for letter in letters]))

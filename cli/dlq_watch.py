@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")
 
 
 class Named(NamedTuple):
-    """An item or a selection. ``stream``: its journal's; None: it isn't said."""
+    """Names an item or a selection. ``stream``: its journal's; None: it isn't said."""
 
     stream: str | None
     number: int
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 def read_name(text: str) -> Named | None:
-    """``42``, ``s3``, ``ledger.1:42``; None: it is no name."""
+    """Reads ``42``, ``s3``, ``ledger.1:42``; None: it is no name."""
     match = _NAME.fullmatch(text)
     return Named(match[1], int(match[3]), bool(match[2])) if match else None
 
@@ -74,7 +74,7 @@ SELECTION, ITEM = SelectionName(), ItemName()
 
 
 class ItemInSeveral(PayhookError):
-    """Several journals have an item of that number."""
+    """Raised when several journals have an item of that number."""
 
     def __init__(self, number: int, streams: Sequence[str]) -> None:
         self.number = number
@@ -120,12 +120,11 @@ def part_of_selection(place: Place, named: Named) -> Place:
 
 
 def opened(place: Place) -> DeadLetters:
-    """Opens the dead letters of the stream that is looked at."""
     return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
 
 
 def page_of_selection(place: Place, number: int) -> str:
-    """Its address at the management listener, where each stream counts its own."""
+    """Returns the selection's address at the management listener, where each stream counts its own."""
     stream = place.looked_at.stream
     return f"/dlq/selections/{number}" + ("" if stream == LEDGER else f"?stream={stream}")
 
@@ -173,7 +172,6 @@ def _reported(progress: RunProgress) -> str:
 
 
 def outcome(progress: RunProgress) -> str:
-    """Says in one line what became of the items."""
     parts = [f"{count:,} {WORDS[state]}" for state in RunItemState if (count := progress.counts.get(state, 0))]
     return f"s{progress.selection.number}: " + ", ".join(parts)
 

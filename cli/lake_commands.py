@@ -113,7 +113,7 @@ def _print_maintained(report: Report) -> None:
 
 
 def _cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
-    """Before and after in one cell. How large a table would be isn't known before."""
+    """Shows before and after in one cell. How large a table would be isn't known before."""
     return (
         table.of,
         _change(f"{table.files_before:,}", f"{table.files_after:,}"),
@@ -129,7 +129,6 @@ def _change(before: str, after: str) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes in a unit that a person reads."""
     for unit, each in UNITS:
         if count >= each:
             return f"{count / each:.1f} {unit}"
@@ -169,7 +168,7 @@ NOT_GOOD, IMPOSSIBLE = 1, 2
 
 
 class _Folder(click.Path):
-    """A folder of this machine, or a URL on an object store."""
+    """Takes a folder of this machine, or a URL on an object store."""
 
     name = "folder"
 

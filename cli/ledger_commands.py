@@ -131,7 +131,6 @@ def owed(
 
 
 def _as_of(place: Place, before: datetime | None, row: str | None) -> AsOf:
-    """The moment that a command asks for."""
     if before is not None and row is not None:
         raise click.UsageError("--as-of or --seq, not both")
     try:

@@ -39,7 +39,6 @@ TEXT_CHARS_MAX = 2_000
 
 @contextlib.contextmanager
 def looking(words: str) -> Iterator[None]:
-    """Says on a terminal that something is going on."""
     console = Console(stderr=True)
     with console.status(words) if console.is_terminal else contextlib.nullcontext():
         yield
@@ -47,7 +46,7 @@ def looking(words: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(out: Path) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; what is given takes rows written, and of how many."""
+    """Shows a bar on a terminal; what is given takes rows written, and of how many."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -56,7 +55,7 @@ def writing(out: Path) -> Iterator[Callable[[int, int], None]]:
 
 
 def print_unknown(events: Sequence[UnknownEvents]) -> None:
-    """A row a type and reason, then what to do about each kind of them."""
+    """Prints a row a type and reason, then what to do about each kind of them."""
     if not events:
         click.echo("nothing is unknown")
         return
@@ -81,7 +80,7 @@ def print_unknown(events: Sequence[UnknownEvents]) -> None:
 
 
 def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
-    """Unknown events that people closed, each with who did it and why."""
+    """Prints unknown events that people closed, each with who did it and why."""
     if not closed:
         return
     rows = Rows("closed", "provider", "type", "event", "as", "by", "why")
@@ -99,7 +98,7 @@ def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
 
 
 def print_balances(balances: Sequence[Balance]) -> None:
-    """Accounts, then the sum of each currency, and whether it is in balance."""
+    """Prints accounts, then the sum of each currency, and whether it is in balance."""
     if not balances:
         click.echo("nothing has been booked yet")
         return
@@ -116,7 +115,7 @@ def print_balances(balances: Sequence[Balance]) -> None:
 
 
 def print_postings(account: str, page: PostingsPage) -> None:
-    """A line of a booking a row, with the balance that it left."""
+    """Prints a line of a booking a row, with the balance that it left."""
     if not page.lines:
         click.echo(f"no postings on {account}; `payhook ledger balances` lists the accounts")
         return
@@ -133,7 +132,7 @@ def print_postings(account: str, page: PostingsPage) -> None:
 
 
 def print_owed(merchants: Sequence[Owed]) -> None:
-    """A merchant and currency a row, with what it is made of."""
+    """Prints a merchant and currency a row, with what it is made of."""
     if not merchants:
         click.echo("nothing has been booked yet")
         return
@@ -169,7 +168,7 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> No
 
 
 def print_entity(story: EntityStory) -> None:
-    """Each event with its decisions and lines, in Kafka's order, and what that comes to."""
+    """Prints each event with its decisions and lines, in Kafka's order, and what that comes to."""
     heading(story.entity_key)
     once = Once()
     for event in story.events:
@@ -185,7 +184,6 @@ def print_entity(story: EntityStory) -> None:
 
 
 def print_hits(hits: Sequence[Hit], limit: int) -> None:
-    """A decision a row, the newest first."""
     if not hits:
         click.echo("nothing is like that")
         return

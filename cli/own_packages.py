@@ -23,7 +23,7 @@ def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
 
 
 def refusal() -> str | None:
-    """Why payhook can't run with what is installed; None where it can."""
+    """Says why payhook can't run with what is installed; None where it can."""
     hidden = dict(hidden_packages())
     if not hidden:
         return None

@@ -59,7 +59,6 @@ class Place:
 
     @property
     def ledger(self) -> LedgerJournals:
-        """The ledger of the mode that is looked at."""
         # What reads tables takes half a second to load; few commands need it.
         from ledger.queries.journals import LedgerJournals
 
@@ -72,7 +71,7 @@ class Place:
 
     @property
     def options_again(self) -> str:
-        """The options that lead here again, for a command that is named."""
+        """Repeats the options that lead here, for a command that is named."""
         stream = "" if self.stream == LEDGER else f" --stream {self.stream}"
         return stream + (" --test" if self.mode == "test" else "")
 
@@ -89,7 +88,6 @@ class Place:
 
     @property
     def has_several(self) -> bool:
-        """Whether several journals are looked at."""
         return len(self.parts) > 1
 
     def part(self, name: str) -> Place:
@@ -104,7 +102,7 @@ class Place:
         return part
 
     def part_of_entity(self, entity_key: str) -> Place:
-        """The part whose journal has an entity's rows."""
+        """Finds the part whose journal has an entity's rows."""
         from journal.journals import Journals
 
         journals = Journals([part.looked_at for part in self.parts.values()])
@@ -216,7 +214,7 @@ def check_stream(settings: Settings, stream: str) -> None:
 
 
 def _part_names(config: StreamConfig) -> list[str]:
-    """The names of a stream's journals as ``--stream`` takes them: ``ledger.0``, ``ledger.1``."""
+    """Lists the names of a stream's journals as ``--stream`` takes them: ``ledger.0``, ``ledger.1``."""
     return [f"{config.name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
 
 
@@ -249,7 +247,7 @@ read_as_of = functools.partial(_read, moments.as_of)
 
 
 class KeptText(click.ParamType[str]):
-    """Printable words, without the blanks around them."""
+    """Takes printable words, without the blanks around them."""
 
     name = "text"
 

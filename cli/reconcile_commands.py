@@ -179,7 +179,7 @@ SHOWN_MAX = 100
 
 
 def print_run(run: Reconciliation, reports: Reconciliations) -> None:
-    """The run's head, then what differs, kind by kind."""
+    """Prints the run's head, then what differs, kind by kind."""
     print_details((detail.name, detail.shown) for detail in run_details(run))
     _print_totals(run)
     for kind, explained in KINDS.items():
@@ -200,7 +200,7 @@ def print_run(run: Reconciliation, reports: Reconciliations) -> None:
 
 
 def _print_totals(run: Reconciliation) -> None:
-    """A kind and currency a row: what the report and the ledger come to."""
+    """Prints a kind and currency a row: what the report and the ledger come to."""
     numbers = ("report", "ledger", "difference")
     rows = Rows("kind", *numbers, right=numbers, title="totals; above zero came to us")
     for total in run.totals:
@@ -210,7 +210,6 @@ def _print_totals(run: Reconciliation) -> None:
 
 
 def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
-    """Prints one line a run, the newest first."""
     if as_json:
         click.echo(dumped([as_dict(run) for run in runs]))
         return
@@ -260,7 +259,6 @@ class Kept:
 
 
 def print_left_out(left_out: Kept) -> None:
-    """Prints the movements that a person has to see to."""
     rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
     once = Once()
     for movement in left_out.some:

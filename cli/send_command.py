@@ -87,7 +87,7 @@ def _post(client: httpx2.Client, url: str, body: bytes, headers: dict[str, str])
 
 
 def _test_endpoint(place: Place, provider: str, named: str) -> str:
-    """The one that is named if it is one, else the provider's only one."""
+    """Finds the test endpoint: the one that is named if it is one, else the provider's only one."""
     contexts = Contexts(place.settings.ingest)
     names = [named] if named else contexts.endpoints(provider)
     tests = [name for name in names if contexts.of(provider, name or None).mode == "test"]

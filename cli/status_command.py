@@ -192,7 +192,7 @@ def _where(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """A line a code of what the receivers refused within the last hour: how often, and what to do."""
+    """Lists what the receivers refused within the last hour, a line a code: how often, and what to do."""
     from ingest.remedies import REMEDIES
 
     return [
@@ -214,7 +214,7 @@ def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
 
 
 def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A line a source whose list is asked for: up to when it was read, what is missing now, and what came in so."""
+    """Lists sources whose list is asked for: up to when it was read, what is missing now, and what came in so."""
     return [(f"caught up with {name}", _caught_up(source)) for name, source in sorted(sources.items())]
 
 
@@ -344,7 +344,7 @@ def _summary(place: Place, queue: EntityQueue) -> str:
 
 
 def catching_up(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Lines about what a stream's status says under ``catch_up``; none while it says nothing."""
+    """Lists what a stream's status says under ``catch_up``; empty while it says nothing."""
     if not reported:
         return []
     lines = [("arriving", f"{reported['arrival_per_s']:,.0f} events/s")]
@@ -364,7 +364,7 @@ def _until_gone(reported: Mapping[str, Any]) -> str:
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Lines about what streams' events wait for, as their statuses say; none while they wait for nothing."""
+    """Lists what streams' events wait for, as their statuses say; empty while they wait for nothing."""
     lines = (
         (f"{stream.get('stream')} waits", _waits_for(wait, stream)) for stream in streams for wait in waits_of(stream)
     )

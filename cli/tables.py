@@ -25,7 +25,7 @@ _SMALL_PIECE = re.compile(r"(?:[^\s:/._@-]|(?<=\d)[:.-](?=\d))+[:/._@-]*|[:/._@-
 
 
 class Rows:
-    """A table: rows of values under names. ``right``: the columns of numbers; ``title`` stands above it."""
+    """Prints rows of values under names. ``right``: the columns of numbers; ``title`` stands above it."""
 
     def __init__(self, *names: str, right: Sequence[str] = (), title: str = "") -> None:
         self._names = names
@@ -37,12 +37,12 @@ class Rows:
         return len(self._rows)
 
     def add(self, *values: object) -> None:
-        """None is an empty cell."""
+        """Adds a row; None is an empty cell."""
         cells = ["" if value is None else visible_lines(str(value), CELL_CHARS_MAX) for value in values]
         self._rows.append(cells + [""] * (len(self._names) - len(cells)))
 
     def print(self, indent: int = 0) -> None:
-        """Nothing is printed of no rows."""
+        """Prints the table; nothing is printed of no rows."""
         if not self._rows:
             return
         if self._title:
@@ -52,13 +52,13 @@ class Rows:
         click.echo("\n".join(lines))
 
     def _drop_empty(self) -> None:
-        """A column in which no row has anything isn't shown."""
+        """Drops columns in which no row has anything."""
         kept = [at for at in range(len(self._names)) if any(row[at] for row in self._rows)]
         self._names = tuple(self._names[at] for at in kept)
         self._rows = [[row[at] for at in kept] for row in self._rows]
 
     def _as_table(self, indent: int) -> list[str]:
-        """Empty where the names in its cells are too long for it."""
+        """Lays the rows out as a table; empty where the names in its cells are too long for it."""
         widths = self._widths(_columns() - indent)
         if widths is None:
             return []
@@ -76,7 +76,7 @@ class Rows:
         return None
 
     def _least(self, name: str, *cells: str, pattern: re.Pattern[str]) -> int:
-        """The narrowest that a column can be; numbers are never broken."""
+        """Measures the narrowest that a column can be; numbers are never broken."""
         of_name = max(map(cell_len, name.split()), default=0)
         cut = str.splitlines if name in self._right else pattern.findall
         pieces = (piece for cell in cells for piece in cut(cell))
@@ -104,7 +104,7 @@ def heading(text: str) -> None:
 
 
 def print_details(details: Iterable[tuple[str, str | None]], title: str = "") -> None:
-    """Names and what is known under them, one below the other; what is None is left out."""
+    """Prints names and what is known under them, one below the other; what is None is left out."""
     known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
     if known and title:
         heading(title)
@@ -113,13 +113,11 @@ def print_details(details: Iterable[tuple[str, str | None]], title: str = "") ->
 
 
 def print_text(text: str, chars_max: int, indent: int = 2) -> None:
-    """A text of many lines, such as a body."""
     for line in wrapped(visible_lines(text.rstrip(), chars_max), _columns() - indent):
         click.echo(" " * indent + line)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of that width at most."""
     return [part for line in text.split("\n") for part in _broken(line, max(width, 1))]
 
 
@@ -144,7 +142,7 @@ def _least(text: str) -> int:
 
 
 def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
-    """Widths: those that need little more get it whole, the others share what is left."""
+    """Shares the spare width: columns that need little more get it whole, the others share what is left."""
     widths = list(least)
     ordered = sorted(range(len(least)), key=lambda at: most[at] - least[at])
     for done, at in enumerate(ordered):
@@ -155,7 +153,7 @@ def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
-    """The line in parts of that width at most; at least one."""
+    """Breaks the line into parts of that width at most; at least one."""
     part = ""
     for piece in _PIECE.findall(line):
         if cell_len(part + piece.rstrip()) <= width:
@@ -171,7 +169,7 @@ def _broken(line: str, width: int) -> Iterator[str]:
 
 
 def _forced(name: str, width: int) -> Iterator[str]:
-    """A name that is wider than its cell: after its own separators, and within a part only where that is too wide."""
+    """Breaks a name that is wider than its cell after its own separators; within a part only where that is too wide."""
     part = ""
     for piece in _SMALL_PIECE.findall(name):
         if cell_len(part + piece.rstrip()) > width and part:

@@ -29,7 +29,6 @@ WRONG, NOT_CHECKED = 1, 2
 
 
 def _since(context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
-    """A row's number, or a moment."""
     return int(text) if text is not None and text.isdigit() else read_since(context, option, text)
 
 
@@ -103,7 +102,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
 
 
 def _remember(place: Place, report: Report, *, deep: bool) -> None:
-    """For alerts and pages. Where the folder can't be written the proof is as good."""
+    """Remembers the report for alerts and pages. Where the folder can't be written the proof is as good."""
     from ledger.verify.report import remember
 
     try:
@@ -113,7 +112,6 @@ def _remember(place: Place, report: Report, *, deep: bool) -> None:
 
 
 def _streams(place: Place, stream: str | None) -> list[str]:
-    """The streams to verify, one name a journal."""
     from stack.verification import streams_to_verify
 
     if stream is not None:
@@ -131,7 +129,7 @@ def _streams(place: Place, stream: str | None) -> list[str]:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """A table on a terminal; elsewhere one line an invariant."""
+    """Prints a table on a terminal; elsewhere one line an invariant."""
     rows = f"rows {report.since:,} to {report.seq:,}" if report.since > 1 else f"seq {report.seq:,}"
     title = f"{report.stream}: journal version {report.version}, {rows}, {report.seconds:.1f} s"
     if console.is_terminal:
@@ -167,7 +165,7 @@ def _said(finding: Finding) -> str:
 
 
 class ProgressBars(Watch):
-    """Two bars; of how many invariants have answered, and of the one that is being asked."""
+    """Shows two bars: how many invariants have answered, and how far the one is that is being asked."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -188,7 +186,7 @@ class ProgressBars(Watch):
 
 @contextlib.contextmanager
 def watching(console: Console, *, silent: bool = False) -> Iterator[Watch]:
-    """Bars for as long as the ``with`` lasts; nothing where there is no terminal."""
+    """Shows bars for as long as the ``with`` lasts; nothing where there is no terminal."""
     if silent or not console.is_terminal:
         yield Watch()
         return
