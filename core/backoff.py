@@ -10,12 +10,14 @@ DIGITS_MAX = 9
 
 
 def doubled_s(first_s: float, times: int, max_s: float) -> float:
-    """``first_s`` doubled so many times, at most ``max_s``; any number of times, as what fails may fail for days."""
+    """Doubles ``first_s`` so many times, at most ``max_s``; any number of times, as what fails may fail for days."""
     return min(max_s, first_s * 2.0 ** min(times, DOUBLINGS_MAX))
 
 
 def asked_s(error: BaseException) -> float:
-    """Seconds that an error asks to be left alone (its attribute ``retry_after_s``); 0 where it says nothing usable."""
+    """Reads the seconds that an error asks to be left alone (its attribute ``retry_after_s``); 0: it says nothing
+    usable.
+    """
     try:
         wanted = getattr(error, "retry_after_s", None)
         return max(0.0, float(wanted)) if isinstance(wanted, (int, float)) else 0.0

@@ -87,7 +87,7 @@ def is_card_number(digits: bytes) -> bool:
 
 
 def has_check_digit(digits: bytes) -> bool:
-    """The Luhn sum of ASCII digits is a multiple of ten."""
+    """Tells whether the Luhn sum of ASCII digits is a multiple of ten."""
     plain, doubled = digits[-1::-2], digits[-2::-2]
     return (sum(plain) - _ZERO * len(plain) + sum(_DOUBLED[digit - _ZERO] for digit in doubled)) % 10 == 0
 
@@ -139,7 +139,7 @@ def mask_card_numbers(text: bytes, spared: Collection[bytes] = ()) -> Masked:
 
 
 def masked_number(number: bytes, first_kept: int = FIRST_KEPT) -> bytes:
-    """``number`` with ``*`` for its middle digits; what stands between digits stays."""
+    """Masks the middle digits of ``number`` with ``*``; what stands between digits stays."""
     masked = bytearray(number)
     places = [place for place, byte in enumerate(number) if _ZERO <= byte <= _ZERO + 9]
     for place in places[first_kept : len(places) - LAST_KEPT]:
@@ -164,7 +164,7 @@ def without_card_numbers(text: str) -> str:
 
 
 def shown(value: object, chars_max: int) -> str:
-    """Something of a body as an error text may quote it: without card numbers, then cut, as Python writes a text."""
+    """Quotes a value of a body for an error text: without card numbers, then cut, as Python writes a text."""
     return repr(without_card_numbers(str(value))[:chars_max])
 
 

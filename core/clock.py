@@ -23,8 +23,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -33,7 +31,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that is moved by hand: what tests pass in."""
+    """Moves by hand: what tests pass in."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -50,7 +48,7 @@ class ManualClock:
         self._monotonic += seconds
 
     def set_back(self, seconds: float) -> None:
-        """The wall time is corrected; nothing has passed by that."""
+        """Corrects the wall time; nothing has passed by that."""
         self._now -= timedelta(seconds=seconds)
 
 
@@ -71,7 +69,7 @@ class Deadline:
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970-01-01T00:00:00Z, exact."""
+    """Counts microseconds since 1970-01-01T00:00:00Z, exact."""
     return (moment - EPOCH) // _MICROSECOND
 
 
@@ -80,7 +78,7 @@ def from_micros(micros: int) -> datetime:
 
 
 def to_rfc3339(moment: datetime) -> str:
-    """``2026-01-31T12:00:00.000000Z``: fixed width, so that text order is time order."""
+    """Writes ``2026-01-31T12:00:00.000000Z``: fixed width, so that text order is time order."""
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     return moment.isoformat(timespec="microseconds")[:_WITHOUT_OFFSET] + "Z"

@@ -22,7 +22,7 @@ UNCLEAN, IN_SYNC = "unclean.leader.election.enable", "min.insync.replicas"
 
 
 def topic_config(replication: int) -> dict[str, str]:
-    """The configuration with which a topic is made that has so many replicas."""
+    """Returns the configuration with which a topic is made that has so many replicas."""
     return {
         CLEANUP: "delete",
         RECORD_BYTES: str(RECORD_BYTES_MAX),

@@ -28,7 +28,7 @@ class Unconfirmed(PayhookError):
 
 
 class SettingError(PayhookError):
-    """A setting is missing or wrong; found at start, never later."""
+    """Raised when a setting is missing or wrong; found at start, never later."""
 
     def __init__(self, setting: str, problem: str) -> None:
         self.setting = setting
@@ -37,7 +37,7 @@ class SettingError(PayhookError):
 
 
 class Unparseable(PayhookError):
-    """Signed bytes that can't be read as the provider's event: poison."""
+    """Raised for signed bytes that can't be read as the provider's event: poison."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem

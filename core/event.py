@@ -119,7 +119,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """An event as the processor reads it from Kafka. ``headers`` are as received, for the audit."""
+    """Holds an event as the processor reads it from Kafka. ``headers`` are as received, for the audit."""
 
     event: Event
     received_at: datetime
@@ -128,7 +128,7 @@ class ReceivedEvent:
 
 
 def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
-    """Signed bytes that no adapter can read: their hash is their identity and their entity."""
+    """Makes the event of signed bytes that no adapter can read: their hash is their identity and their entity."""
     digest = hashlib.sha256(body).hexdigest()
     return Event(
         provider=provider,
@@ -225,7 +225,7 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 
 
 def _hash(text: str) -> str:
-    """A SHA-256 that the index takes."""
+    """Checks that a text is a SHA-256 that the index takes."""
     if len(text) != SHA256_HEX_CHARS or bytes.fromhex(text).hex() != text:
         raise ValueError(f"{text[:80]!r} is no SHA-256 in lower-case hex")
     return text
@@ -245,7 +245,7 @@ def _version(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From ``version`` to the next one that was ever written; ``lift`` changes header texts in place."""
+    """Leads from ``version`` to the next one that was ever written; ``lift`` changes header texts in place."""
 
     version: Version
     lift: Callable[[Texts], None]
@@ -260,12 +260,12 @@ def version_text(version: Version) -> str:
 
 
 def quote_text(text: str) -> str:
-    """A text as a header holds it, cut to `POISON_CHARS_MAX`: what isn't plain ASCII is percent-encoded UTF-8."""
+    """Quotes a text for a header, cut to `POISON_CHARS_MAX`: what isn't plain ASCII is percent-encoded UTF-8."""
     return quote(text[:POISON_CHARS_MAX], safe=_PLAIN, errors="backslashreplace")
 
 
 def unquote_text(text: str) -> str:
-    """The inverse of `quote_text`; what can't be printed comes back escaped, so that every store takes it."""
+    """Inverts `quote_text`; what can't be printed comes back escaped, so that every store takes it."""
     plain = unquote(text)[:POISON_CHARS_MAX]
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in plain)
 

@@ -20,7 +20,7 @@ FILE_BYTES_MAX = 1_048_576
 
 
 class TooLarge(ValueError):
-    """A file has more bytes than are read."""
+    """Raised when a file has more bytes than are read."""
 
     def __init__(self, size_bytes: int, bytes_max: int) -> None:
         super().__init__(f"{size_bytes} bytes, at most {bytes_max} are read")
@@ -88,7 +88,7 @@ def _held(path: Path) -> bytes | tuple[int, str]:
 
 
 def use_sent(files: SentFiles) -> None:
-    """From now on this process reads these files, and no other, by `TextFiles`."""
+    """Makes this process read these files, and no other, by `TextFiles`."""
     global _received
     if _received is None or _received.digest != files.digest:
         _received = _Received(files.digest, pickle.loads(zlib.decompress(files.packed)))  # noqa: S301 - the driver's

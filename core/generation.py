@@ -36,7 +36,7 @@ def claim_prefix(mode: Mode, generation: int) -> bytes:
 
 
 def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
-    """The name in Redis of the claim on an event key: the journal's index holds the key by the same hash."""
+    """Names the claim on an event key in Redis: the journal's index holds the key by the same hash."""
     return claim_prefix(mode, generation) + hash16(event_key)
 
 
@@ -62,7 +62,7 @@ class Announced:
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announced | None:
-        """The inverse of `encode`; None where nothing stands there that can be read."""
+        """Inverts `encode`; None where nothing stands there that can be read."""
         wording = _WORDING.fullmatch(value or b"")
         if wording is None:
             return None
@@ -72,7 +72,7 @@ class Announced:
 
 
 def generation_key(mode: Mode, number: int = 0) -> str:
-    """The key in Redis of a processor's announcement. A claim's has fewer characters."""
+    """Names the key in Redis of a processor's announcement. A claim's has fewer characters."""
     return f"payhook:claims:generation:{mode}{SHARD_MARK}{number}" if number else f"payhook:claims:generation:{mode}"
 
 

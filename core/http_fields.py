@@ -11,12 +11,12 @@ _QUOTE, _ESCAPE = b'"'[0], b"\\"[0]
 
 
 def strip_blanks(value: bytes) -> bytes:
-    """The value without the blanks and tabs around it (section 5.5)."""
+    """Strips the blanks and tabs around a value (section 5.5)."""
     return value.strip(BLANKS)
 
 
 def split_list(value: bytes, separator: bytes = b",") -> list[bytes]:
-    """The members of a list without blanks around them; empty ones are left out (section 5.6.1.2)."""
+    """Splits a list into its members without blanks around them; empty ones are left out (section 5.6.1.2)."""
     stripped = (member.strip(BLANKS) for member in _split_unquoted(value, separator))
     return [member for member in stripped if member]
 
@@ -51,7 +51,7 @@ def _unquote(text: bytes) -> bytes:
 
 
 def _split_unquoted(value: bytes, separator: bytes) -> list[bytes]:
-    """The parts between separators that stand in no quoted string; a quote that isn't closed reaches to the end."""
+    """Splits at separators that stand in no quoted string; a quote that isn't closed reaches to the end."""
     if b'"' not in value:
         return value.split(separator)
     parts, start, quoted, escaped = [], 0, False, False

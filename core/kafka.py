@@ -168,7 +168,7 @@ def _read(file: str, setting: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word of a JAAS configuration."""
+    """Quotes a word of a JAAS configuration."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -205,7 +205,9 @@ class _Follower:
             self._clients.add(client)
 
     def look(self) -> None:
-        """A file that can't be read now leaves clients what they have. Without clients nobody asks for it."""
+        """Reads the credentials again. A file that can't be read now leaves clients what they have. Without clients
+        nobody asks for it.
+        """
         with self._lock:
             if not self._clients:
                 return

@@ -79,5 +79,5 @@ def join_key(*parts: str) -> str:
 
 
 def hash16(key: str) -> bytes:
-    """The 16-byte form of a key under which Redis and the index hold it."""
+    """Returns the 16-byte form of a key under which Redis and the index hold it."""
     return hashlib.sha256(key.encode("utf-8")).digest()[:16]

@@ -117,7 +117,6 @@ class Layout:
 
     @property
     def lake(self) -> Location:
-        """The folder of all tables, which several machines may share."""
         return LakeUrl(self.lake_url) if self.lake_url else self.root / "lake"
 
     def stream(self, name: str) -> StreamLayout:
@@ -179,7 +178,7 @@ class Layout:
 
     @property
     def audit_log(self) -> Location:
-        """The record of what people did: of live and test traffic alike."""
+        """Live and test traffic have one record of what people did."""
         return self.lake / "acts"
 
     @property

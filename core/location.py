@@ -40,7 +40,6 @@ Location: TypeAlias = Path | LakeUrl
 
 
 def location_of(text: str) -> Location:
-    """The location that a text names."""
     return LakeUrl(text) if is_url(text) else Path(text)
 
 
@@ -50,7 +49,7 @@ def is_url(text: str) -> bool:
 
 
 def bucket_of(url: str) -> str:
-    """The beginning of a URL that all places in its bucket share."""
+    """Returns the beginning of a URL that all places in its bucket share."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 

@@ -42,12 +42,12 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 def in_this_context(function: Callable[..., T]) -> Callable[..., T]:
-    """The function as it is called by one thread at a time that has no context of its own."""
+    """Binds a function to this context; one thread at a time may call it that has no context of its own."""
     return partial(copy_context().run, function)
 
 
 def about(event_key: str | None = None, traceparent: str | bytes | None = None) -> dict[str, str]:
-    """For ``extra``: the event that a record is about, and the trace that its ``traceparent`` names."""
+    """Returns for ``extra``: the event that a record is about, and the trace that its ``traceparent`` names."""
     if isinstance(traceparent, bytes):
         traceparent = traceparent.decode("ascii", "replace")
     trace_id = None if traceparent is None else trace_id_of(traceparent)
@@ -63,7 +63,7 @@ def about_record(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 
 
 def trace_id_of(traceparent: str) -> str | None:
-    """The trace's id in a W3C ``traceparent``; None where there is none."""
+    """Returns the trace's id in a W3C ``traceparent``; None where there is none."""
     parts = traceparent.split("-")
     return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
 
@@ -93,7 +93,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """The same for people, on one line and those of the error. Control characters are escaped."""
+    """Writes the same for people, on one line and those of the error. Control characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _reported(record).items())

@@ -77,23 +77,22 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """The name as Prometheus has it."""
         return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """With the one that is added where pages are put together."""
+        """Lists the labels, with the one that is added where pages are put together."""
         common = COMMON_LABELS.get(self.service)
         return self.labels if common is None else (*self.labels, common)
 
 
 def _rows(service: Service, kind: Kind, *rows: tuple[str, ...]) -> Iterator[Entry]:
-    """Entries of a name, a unit, a meaning, and then labels."""
+    """Reads entries of a name, a unit, a meaning, and then labels."""
     return (Entry(name, kind, unit, service, meaning, tuple(labels)) for name, unit, meaning, *labels in rows)
 
 
 def _times(service: Service, buckets: tuple[float, ...], *rows: tuple[str, ...]) -> Iterator[Entry]:
-    """Histograms of a name, a meaning, and then labels."""
+    """Reads histograms of a name, a meaning, and then labels."""
     return (
         Entry(name, Kind.HISTOGRAM, "seconds", service, meaning, tuple(labels), buckets)
         for name, meaning, *labels in rows
@@ -395,7 +394,6 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
 
 
 def entries(service: Service, kind: Kind) -> list[Entry]:
-    """A service's metrics of one type."""
     return [entry for entry in CATALOGUE.values() if entry.service is service and entry.kind is kind]
 
 
@@ -424,7 +422,7 @@ def histogram(name: str, registry: CollectorRegistry) -> Histogram:
 
 
 def add_process(registry: CollectorRegistry) -> None:
-    """Memory, processor time and garbage collections of this process; read when the page is asked for."""
+    """Adds memory, processor time and garbage collections of this process; read when the page is asked for."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     gauge("payhook_memory_used_ratio", registry).set_function(memory_used)
@@ -450,7 +448,7 @@ TABLE_HEAD = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|"
 
 
 def page(every: Iterable[Entry]) -> str:
-    """docs/metrics.md."""
+    """Writes docs/metrics.md."""
     lines = [HEAD]
     for service, of_it in groupby(every, key=lambda entry: entry.service):
         lines += [f"## {service.value.capitalize()}", "", TABLE_HEAD]

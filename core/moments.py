@@ -14,8 +14,6 @@ _ONE_DAY, _LEAST, _NOTHING = timedelta(days=1), timedelta(microseconds=1), timed
 
 
 class MomentInvalid(PayhookError):
-    """A text that is no moment."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(f"{text!r} is no time: write 2026-01-31 or 2026-01-31T12:00:00Z")
@@ -46,7 +44,7 @@ def as_of(text: str) -> datetime:
 
 
 def span(since: datetime | None, until: datetime | None) -> str:
-    """Both ends in words, as far as there are any: ``from … to …``."""
+    """Writes both ends in words, as far as there are any: ``from … to …``."""
     return " ".join(f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None)
 
 

@@ -33,7 +33,7 @@ _METHOD = re.compile(r"[a-z0-9_]{1,40}")
 
 
 class MoneyInvalid(PayhookError):
-    """An amount or a currency that no booking may rest on."""
+    """Raised for an amount or a currency that no booking may rest on."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -78,7 +78,7 @@ class Money:
 
 
 def decimals_of(currency: str) -> int:
-    """Decimals of a currency's minor unit by ISO 4217; ``currency`` in capitals."""
+    """Returns the decimals of a currency's minor unit by ISO 4217; ``currency`` in capitals."""
     return _DECIMALS.get(currency, 2)
 
 
@@ -148,7 +148,6 @@ class MoneyFact:
 
     @property
     def pair_key(self) -> str | None:
-        """The pair with the amount."""
         return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
 
     @property

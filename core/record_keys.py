@@ -36,7 +36,7 @@ Keys: TypeAlias = Sequence[bytes]
 
 
 class Forged(PayhookError):
-    """The record wasn't made by payhook, or was changed: it is dead, and nothing that it says is believed."""
+    """Raised when the record wasn't made by payhook, or was changed: it is dead, and nothing that it says is believed."""
 
     def __init__(self, topic: str, problem: str) -> None:
         self.topic = topic
@@ -48,7 +48,7 @@ class Forged(PayhookError):
 
 
 class RecordKeys:
-    """The keys as they are in their file now."""
+    """Holds the keys as they are in their file now."""
 
     def __init__(self, file: Path) -> None:
         """
@@ -60,7 +60,7 @@ class RecordKeys:
 
     @property
     def now(self) -> Keys:
-        """The first one signs. A file that can't be read now leaves what there was."""
+        """Reads the keys; the first one signs. A file that can't be read now leaves what there was."""
         at = time.monotonic()
         if at - self._looked_at >= LOOK_S:
             self._looked_at = at
@@ -69,13 +69,13 @@ class RecordKeys:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The names of the keys, which say nothing of them; the first one signs."""
+        """Names the keys, and says nothing of them; the first one signs."""
         return tuple(_id(key).decode() for key in self.now)
 
     def sign(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
     ) -> list[Header]:
-        """The headers, and one that says who made the record."""
+        """Adds to the headers the one that says who made the record."""
         return sign_record(self.now, topic, partition, key, value, headers)
 
     def _look(self) -> None:
@@ -102,7 +102,7 @@ class RecordKeys:
 def sign_record(
     keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
 ) -> list[Header]:
-    """The headers, and one with the first key's hash."""
+    """Adds to the headers the one with the first key's hash."""
     given = list(headers)
     return [*given, (MAC_HEADER, _signed(keys[0], _message(topic, partition, key, value, given)))]
 

@@ -40,7 +40,7 @@ RETRIES = 1
 
 
 class FileCredentials(CredentialProvider):
-    """User and password as their file has them when a connection is made: they change without a restart."""
+    """Reads user and password as their file has them when a connection is made: they change without a restart."""
 
     def __init__(self, file: Path, setting: str) -> None:
         self._file = file
@@ -93,7 +93,7 @@ class TlsConnection(SSLConnection):
 
 
 class SentinelTlsConnection(SentinelManagedSSLConnection):
-    """`TlsConnection` to the primary that Sentinel names."""
+    """Makes a `TlsConnection` to the primary that Sentinel names."""
 
     def __init__(self, *, tls: Tls, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]  # redis-py's
@@ -101,7 +101,7 @@ class SentinelTlsConnection(SentinelManagedSSLConnection):
 
 
 class Sentinels(Sentinel):
-    """All are asked at once: one whose host is gone holds up no answer of another."""
+    """Asks all Sentinels at once: one whose host is gone holds up no answer of another."""
 
     def __init__(self, settings: RedisSettings, options: dict[str, Any]) -> None:
         super().__init__([])  # type: ignore[no-untyped-call]  # redis-py's
@@ -233,7 +233,9 @@ def is_cluster(client: Client | AsyncClient) -> bool:
 
 
 class Script:
-    """A Lua script, which a server that doesn't know it yet is sent with the call: one that was promoted or emptied."""
+    """Runs a Lua script, which a server that doesn't know it yet is sent with the call: one that was promoted or
+    emptied.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -81,7 +81,7 @@ def is_events(topic: str) -> bool:
 
 
 def topics_of(mode: Mode) -> TopicNames:
-    """``payments.events`` and its like; with ``.test`` at the end for test traffic."""
+    """Names ``payments.events`` and its like; with ``.test`` at the end for test traffic."""
     return _TOPICS[mode]
 
 
@@ -108,7 +108,7 @@ class Shard:
 
     @classmethod
     def read(cls, text: str) -> Shard:
-        """The inverse of `str`: ``1/4`` is the second of four."""
+        """Inverts `str`: ``1/4`` is the second of four."""
         number, _, count = text.partition("/")
         return cls(int(number), int(count))
 
@@ -129,7 +129,7 @@ WHOLE: Final = Shard()
 
 
 def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
-    """A work stream's name in a mode: ``ledger``, or ``ledger-test``; of a shard after the first, ``ledger.1``."""
+    """Names a work stream in a mode: ``ledger``, or ``ledger-test``; of a shard after the first, ``ledger.1``."""
     name = stream if mode == "live" else f"{stream}{_TEST_STREAM}"
     return f"{name}{SHARD_MARK}{shard}" if shard else name
 
@@ -141,22 +141,24 @@ def have_a_name_in_common(stream: str, other: str) -> bool:
 
 
 def shard_of(stream: str) -> int:
-    """The number of the shard that a stream's name says (`stream_of`)."""
+    """Returns the number of the shard that a stream's name says (`stream_of`)."""
     return int(stream.partition(SHARD_MARK)[2] or 0)
 
 
 def row_name(stream: str, seq: int) -> str:
-    """A journal's row, or an item: its number, and before it the stream of a shard after the first, ``ledger.1:5``."""
+    """Names a journal's row, or an item: its number, and before it the stream of a shard after the first,
+    ``ledger.1:5``.
+    """
     return f"{stream}:{seq}" if shard_of(stream) else str(seq)
 
 
 def mode_of(stream: str) -> Mode:
-    """The mode whose events a work stream decides: the inverse of `stream_of`."""
+    """Returns the mode whose events a work stream decides: the inverse of `stream_of`."""
     return "test" if stream.partition(SHARD_MARK)[0].endswith(_TEST_STREAM) else "live"
 
 
 def base_of(stream: str) -> str:
-    """A work stream's name as it is configured: ``ledger`` for ``ledger-test`` and ``ledger.1`` too."""
+    """Returns a work stream's name as it is configured: ``ledger`` for ``ledger-test`` and ``ledger.1`` too."""
     return stream.partition(SHARD_MARK)[0].removesuffix(_TEST_STREAM)
 
 
@@ -171,12 +173,11 @@ def of_stream(values: Mapping[str, Value], whole: str) -> dict[str, Value]:
 
 
 def in_mode(topic: str, mode: Mode) -> str:
-    """A topic's name in a mode: ``orders``, or ``orders.test``."""
+    """Names a topic in a mode: ``orders``, or ``orders.test``."""
     return topic if mode == "live" else f"{topic}{_TEST_TOPIC}"
 
 
 def dlq_topic(stream: str) -> str:
-    """The topic of a work stream's dead letters."""
     return f"dlq.{stream}"
 
 
@@ -186,7 +187,7 @@ def journal_topic(stream: str, receiver: str) -> str:
 
 
 def source_of(topic: str) -> str:
-    """The stream whose journal a topic of `journal_topic` is."""
+    """Returns the stream whose journal a topic of `journal_topic` is."""
     return topic.removeprefix(JOURNAL_TOPIC).partition("/")[0]
 
 
@@ -201,12 +202,12 @@ def is_sparse(topic: str) -> bool:
 
 
 def of_tenant(tenant: str | None, key: str) -> str:
-    """A key with its tenant: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
+    """Adds the tenant to a key: ``shop-a~stripe:evt_1:charge.succeeded``; as it is without one."""
     return key if tenant is None else f"{tenant}{TENANT_MARK}{key}"
 
 
 def scoped(event: Event, tenant: str | None, zone: str | None) -> Event:
-    """The event as that tenant's, from that zone; the adapter named it without either."""
+    """Makes the event that tenant's, from that zone; the adapter named it without either."""
     if tenant is None and zone is None:
         return event
     return replace(

@@ -173,13 +173,11 @@ class RedisSettings(BaseModel):
 
     @property
     def database(self) -> int:
-        """The number of the URL."""
         url = _redis_url(self.url)
         return int(parse_qs(url.query).get("db", [url.path.strip("/") if url.scheme != "unix" else ""])[0] or 0)
 
     @property
     def sentinel_addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each."""
         pairs = (sentinel.rpartition(":") for sentinel in self.sentinels)
         return [(host.strip("[]"), int(port)) for host, _, port in pairs]
 

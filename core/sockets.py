@@ -17,7 +17,7 @@ PRIVATE = 0o700
 
 
 class SocketFolderUnsafe(PayhookError):
-    """The folder for a socket isn't this user's own."""
+    """Raised when the folder for a socket isn't this user's own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -27,7 +27,7 @@ class SourceRecord:
     decode: Callable[[bytes], Any]
 
     def header(self, name: str) -> str | None:
-        """The last header of a name as text; None where there is none."""
+        """Returns the last header of a name as text; None where there is none."""
         values = [raw for header, raw in self.headers if header == name]
         return None if not values or values[-1] is None else values[-1].decode("utf-8", "replace")
 

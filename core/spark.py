@@ -33,7 +33,7 @@ SOCKET_NAME_BYTES = len(".01234567-89ab-cdef-0123-456789abcdef.sock")
 
 
 class SparkUnauthenticated(SettingError):
-    """A cluster would reach the driver without a secret: whoever reaches its ports could run code in it."""
+    """Raised when a cluster would reach the driver without a secret: whoever reaches its ports could run code in it."""
 
     def __init__(self, master: str) -> None:
         self.master = master
@@ -91,7 +91,7 @@ def open_spark(
 
 
 def _start_jvm(conf: Mapping[str, str]) -> None:
-    """Starts it unless it runs. What it is given here is on its command line, for everybody to read: no keys."""
+    """Starts the JVM unless it runs. What it is given here is on its command line, for everybody to read: no keys."""
     public = [(key, value) for key, value in conf.items() if key not in _store_keys(os.environ)]
     # Whoever builds a session has all of its settings there.
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
@@ -155,7 +155,7 @@ def _on_cluster(archive: Path | None) -> dict[str, str]:
 
 
 def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
-    """The keys of an object store for executors, which haven't this process's ``AWS_…`` variables."""
+    """Returns the keys of an object store for executors, which haven't this process's ``AWS_…`` variables."""
     named = {
         "fs.s3a.access.key": env.get("AWS_ACCESS_KEY_ID"),
         "fs.s3a.secret.key": env.get("AWS_SECRET_ACCESS_KEY"),

@@ -49,7 +49,7 @@ def waits_of(status: Mapping[str, Any]) -> list[Wait]:
 
 
 def read_said(file: Path) -> Mapping[str, Any] | None:
-    """The object in it; None where there is none, or none that can be read."""
+    """Reads the object in a file; None where there is none, or none that can be read."""
     try:
         status = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
 
 
 def moment_of(status: Mapping[str, Any] | None, name: str) -> datetime | None:
-    """A time that it says; None where it says none."""
+    """Reads a time that a status says; None where it says none."""
     try:
         return None if status is None else from_rfc3339(status[name])
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -76,12 +76,16 @@ def moment_of(status: Mapping[str, Any] | None, name: str) -> datetime | None:
 
 
 def past_moment_of(status: Mapping[str, Any] | None, name: str, now: datetime) -> datetime | None:
-    """As `moment_of`; None too where it is still to come: nothing waits until a clock that ran ahead is right."""
+    """Reads a time as `moment_of`; None too where it is still to come: nothing waits until a clock that ran ahead is
+    right.
+    """
     at = moment_of(status, name)
     return at if at is not None and at <= now else None
 
 
 def fresh(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
-    """A stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much ahead."""
+    """Returns a stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much
+    ahead.
+    """
     at = moment_of(status, "at")
     return status if at is not None and abs(now - at) <= STATUS_AGE_MAX else None

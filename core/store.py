@@ -108,7 +108,7 @@ def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping
 
 
 def variables(settings: StoreSettings, url: str) -> dict[str, str]:
-    """The address of a URL's store, and how it is asked."""
+    """Returns the address of a URL's store, and how it is asked."""
     scheme = _scheme(url)
     kind = _KINDS[scheme]
     named = {

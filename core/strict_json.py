@@ -42,7 +42,7 @@ def loads(body: bytes) -> Document:
 
 
 def dumps(document: object) -> bytes:
-    """Compact JSON, keys in their own order, numbers as they were read."""
+    """Writes compact JSON, keys in their own order, numbers as they were read."""
     return orjson.dumps(document, default=_number)
 
 
@@ -52,7 +52,7 @@ def canonical(document: object) -> bytes:
 
 
 def _walk(document: Document) -> tuple[int, bool]:
-    """How many texts (keys included) it holds, and whether any number was read as a float."""
+    """Counts the texts (keys included) of a document, and tells whether any number was read as a float."""
     texts, has_floats = 0, False
     level: list[Any] = [document]
     for _ in range(DEPTH_MAX):
@@ -78,7 +78,7 @@ def _walk(document: Document) -> tuple[int, bool]:
 
 
 def _quotes(body: bytes) -> int:
-    """The quotes that open or close a text. orjson drops the first of two equal keys, this still sees it."""
+    """Counts the quotes that open or close a text. orjson drops the first of two equal keys, this still sees it."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return body.count(b'"')

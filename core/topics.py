@@ -35,7 +35,7 @@ class TopicFault:
 
 
 class TopicsUnfit(PayhookError):
-    """Topics could lose what was acknowledged, or don't take what is sent. Nothing is taken or decided."""
+    """Raised when topics could lose what was acknowledged, or don't take what is sent. Nothing is taken or decided."""
 
     def __init__(self, faults: tuple[TopicFault, ...], durability: Durability) -> None:
         self.faults = faults
@@ -107,7 +107,7 @@ def answer_of(asked: Future[T], s_max: float) -> T:
 
 
 def command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
-    """A call of one of Kafka's own tools. Where Kafka is secured it wants the client's settings in a file."""
+    """Writes a call of one of Kafka's own tools. Where Kafka is secured it needs the client's settings in a file."""
     secured = "" if kafka.security.protocol == "PLAINTEXT" else " --command-config FILE"
     return f"{tool} --bootstrap-server {kafka.bootstrap_servers}{secured} {arguments}"
 

@@ -50,7 +50,7 @@ def is_traced(env: Mapping[str, str] = os.environ) -> bool:
 
 
 def sampled_in(headers: str | None) -> str | None:
-    """The ``traceparent`` of an event's headers as the journal keeps them, if its trace is taken."""
+    """Returns the ``traceparent`` of an event's headers as the journal keeps them, if its trace is taken."""
     at = -1 if headers is None else headers.find(_IN_HEADERS)
     if headers is None or at < 0:
         return None
@@ -67,7 +67,7 @@ def span_id_of(event_key: str, attempt: int) -> str:
 
 
 def with_span(traceparent: str, span_id: str) -> str:
-    """The same trace, continued from another of its spans."""
+    """Continues the same trace from another of its spans."""
     version, trace_id, _, flags = traceparent.split("-")
     return f"{version}-{trace_id}-{span_id}-{flags}"
 
@@ -82,14 +82,14 @@ class Traced:
     span: Span | None = None
 
     def end(self, attributes: Mapping[str, str | int]) -> None:
-        """It is answered."""
+        """Ends the trace, since the webhook is answered."""
         if self.span is not None:
             self.span.set_attributes(dict(attributes))
             self.span.end()
 
 
 class Tracing:
-    """The spans of one process. Any thread may make them; none waits for a collector."""
+    """Makes the spans of one process. Any thread may make them; none waits for a collector."""
 
     def __init__(self, provider: TracerProvider, ids: Any, clock: Clock) -> None:
         self._provider = provider

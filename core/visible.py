@@ -20,12 +20,12 @@ _UNSEEN_IN_LINE = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
 
 
 def visible(text: str, chars_max: int = CHARS_MAX) -> str:
-    """``text`` in one line: what can't be seen is given by its number (``⟨U+202E⟩``), a long text is cut."""
+    """Writes ``text`` in one line: what can't be seen is given by its number (``⟨U+202E⟩``), a long text is cut."""
     return _shown(text, _UNSEEN_IN_LINE, chars_max)
 
 
 def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
-    """The same; lines stay lines and tabs tabs."""
+    """Writes the same; lines stay lines and tabs tabs."""
     return _shown(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
 
 

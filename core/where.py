@@ -24,7 +24,7 @@ Patterns: TypeAlias = str | Sequence[str]
 
 
 class WhereInvalid(PayhookError):
-    """A ``where`` that can't be read. ``key`` is the header that it says it of."""
+    """Raised for a ``where`` that can't be read. ``key`` is the header that it says it of."""
 
     def __init__(self, key: str, problem: str) -> None:
         self.key = key
@@ -50,12 +50,10 @@ class Where:
 
     @classmethod
     def from_text(cls, text: str) -> Where:
-        """The inverse of `text`."""
         return cls.read(json.loads(text))
 
     @property
     def text(self) -> str:
-        """Canonical JSON."""
         return json.dumps({name: list(patterns) for name, patterns in self.terms}, separators=(",", ":"))
 
     def __str__(self) -> str:

@@ -145,7 +145,7 @@ class DownstreamHeld(PayhookError):
 
 
 class Calls(Protocol):
-    """The calls that are left in this batch, and what became of those that were made."""
+    """Counts the calls that are left in this batch, and what became of those that were made."""
 
     def calling(self, downstream: str) -> contextlib.AbstractContextManager[None]:
         """Takes one call; what is raised within counts as the downstream's failure, its duration as its latency.
@@ -175,7 +175,7 @@ def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def limited_by(calls: Calls) -> Iterator[None]:
-    """Within, `calling` asks ``calls``. A thread sees its own: pass it on."""
+    """Makes `calling` ask ``calls`` within. A thread sees its own: pass it on."""
     before = _calls.set(calls)
     try:
         yield
@@ -266,12 +266,12 @@ class DriverSide(Protocol):
 
 
 def reversed_postings(postings: Sequence[Posting]) -> tuple[Posting, ...]:
-    """The lines that take a booking back: the same accounts and amounts with their sides exchanged."""
+    """Makes the lines that take a booking back: the same accounts and amounts with their sides exchanged."""
     return tuple(Posting(line.account, "credit" if line.side == "debit" else "debit", line.money) for line in postings)
 
 
 def postings_to_json(postings: Sequence[Posting]) -> str | None:
-    """Canonical JSON of a booking, or None for none: the journal's ``postings`` column."""
+    """Writes a booking as canonical JSON, or None for none: the journal's ``postings`` column."""
     if not postings:
         return None
     lines = [
@@ -288,7 +288,7 @@ def postings_to_json(postings: Sequence[Posting]) -> str | None:
 
 
 def postings_from_json(text: str | None) -> tuple[Posting, ...]:
-    """The inverse of `postings_to_json`."""
+    """Inverts `postings_to_json`."""
     if text is None:
         return ()
     return tuple(
