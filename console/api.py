@@ -92,7 +92,7 @@ def create_api(
     attention: Attention | None = None,
     catch_ups: AskCatchUps = nothing_listed,
 ) -> FastAPI:
-    """The routes by themselves: they expect `IdempotencyKey` before them."""
+    """Makes the routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
     for action in sorted(ITEM_ACTIONS):
@@ -170,7 +170,7 @@ def _caller(scope: Scope) -> str:
 
 
 def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
-    """The one of a journal's stream; where none is named, of the first one of the mode's ledger."""
+    """Finds the service of a journal's stream; where none is named, of the first one of the mode's ledger."""
     service = services.get(stream or stream_of(LEDGER, mode))
     if service is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")

@@ -85,7 +85,7 @@ class Groups:
 
 
 def routes(streams: Streams) -> APIRouter:
-    """Reading, for all who may view."""
+    """Makes the routes that read, for all who may view."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 

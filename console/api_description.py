@@ -34,7 +34,7 @@ _SECTIONS = {"/dlq/": "Dead letters and selections", "/ledger/": "Ledger"}
 
 
 def describe(api: FastAPI) -> dict[str, Any]:
-    """The OpenAPI description of the routes, each with how to sign in and the role that it asks for."""
+    """Describes the routes in OpenAPI, each with how to sign in and the role that it asks for."""
     described = get_openapi(
         title="payhook management API",
         version="1",
@@ -63,7 +63,7 @@ def _roles(route: APIRoute) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DescribedField:
-    """A parameter, or a field of a body or an answer. ``kind``: its JSON type, and what it may be."""
+    """Shows a parameter, or a field of a body or an answer. ``kind``: its JSON type, and what it may be."""
 
     name: str
     kind: str
@@ -95,7 +95,7 @@ _NO_BRACES = str.maketrans("", "", "{}")
 
 
 def sections_of(document: Mapping[str, Any]) -> list[tuple[str, list[Operation]]]:
-    """Every operation of a description, by what its path is about, in the description's order."""
+    """Sorts every operation of a description by what its path is about, in the description's order."""
     operations = list(_operations(document))
     names = [*dict.fromkeys(_section(operation.path) for operation in operations)]
     return [(name, [operation for operation in operations if _section(operation.path) == name]) for name in names]
@@ -138,7 +138,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
 
 
 def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[DescribedField]:
-    """The fields of an object; of one of several objects those of the first."""
+    """Lists the fields of an object; of one of several objects those of the first."""
     resolved = _resolved(document, schema)
     required = resolved.get("required", ())
     return [
@@ -155,7 +155,7 @@ def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping
 
 
 def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """``string``, ``list of integer``, ``one of live, test``; of a schema with a name that name."""
+    """Names the type: ``string``, ``list of integer``, ``one of live, test``; of a schema with a name that name."""
     if "$ref" in schema:
         named = _resolved(document, schema)
         return _one_of(named["enum"]) if "enum" in named else schema["$ref"].rpartition("/")[2]

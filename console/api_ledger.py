@@ -61,7 +61,7 @@ UNDECIDED = "it was answered, and isn't decided yet: ask again in a moment, or s
 
 
 class LedgerReader:
-    """Each method but the private ones is a route."""
+    """Answers questions about the ledger; each method but the private ones is a route."""
 
     def __init__(self, services: Bookings, asking: Asking) -> None:
         self._services = services
@@ -178,7 +178,7 @@ class LedgerReader:
 
 
 def ledger_routes(services: Bookings) -> APIRouter:
-    """For finance; stories for who may replay too."""
+    """Makes the routes for finance; stories are for who may replay too."""
     router, reader = APIRouter(prefix="/ledger", route_class=StrictRoute), LedgerReader(services, Asking())
     finance = Depends(require(Role.FINANCE))
     for path, read, summary, shape, readers in (
@@ -226,7 +226,7 @@ def _place(balance: Balance) -> str:
 
 
 def _after(listed: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
-    """The balances behind the page that ended there, in the order of accounts and currencies."""
+    """Skips to the balances behind the page that ended there, in the order of accounts and currencies."""
     if cursor is None:
         return listed
     currency, mark, account = cursor.partition("~")

@@ -63,7 +63,6 @@ class StrictRoute(APIRoute):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for its description."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemView"}}}
     return {status: {"description": _REFUSED[status], "content": content} for status in statuses}
 
@@ -177,7 +176,6 @@ class CommandDecided(BaseModel):
 
     @classmethod
     def of(cls, command_id: str, row: JournalRow) -> CommandDecided:
-        """From the command's journal row."""
         return cls(
             command_id=command_id,
             decision=row.decision.value,

@@ -55,7 +55,7 @@ class DryRunAsked(BaseModel):
 
 
 def reading(streams: Streams) -> APIRouter:
-    """For users who may view."""
+    """Makes the routes for users who may view."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 
@@ -122,7 +122,7 @@ def reading(streams: Streams) -> APIRouter:
 
 
 def running(streams: Streams) -> APIRouter:
-    """For users who may act; each route says which role that is."""
+    """Makes the routes for users who may act; each one says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
     async def begin(request: Request, dead: DeadLetters, number: int, run: Run) -> RunStarted:

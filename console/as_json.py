@@ -26,12 +26,11 @@ from ledger.reversals import Proposed
 
 
 def dumped(value: object) -> str:
-    """As a command prints it."""
     return json.dumps(plain(value), indent=1)
 
 
 def plain(value: Any) -> Any:
-    """Objects, lists, texts and numbers."""
+    """Makes objects, lists, texts and numbers of it."""
     if isinstance(value, ItemStory):
         return item_story(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -137,7 +136,7 @@ class Proposal:
 
 
 def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, Any]:
-    """Rows, postings, deliveries, and what became of the bodies."""
+    """Returns rows, postings, deliveries, and what became of the bodies."""
     return {
         "rows": [_row(row, story) for row in story.rows],
         "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],
@@ -152,7 +151,7 @@ def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, An
 
 
 def _row(row: JournalRow, story: EventStory) -> dict[str, Any]:
-    """A journal row with its commit (null: cleaned up from the log) and its cause."""
+    """Returns a journal row with its commit (null: cleaned up from the log) and its cause."""
     commit, cause = story.commits.get(row.batch_seq), story.causes.get(row.cause_seq or 0)
     return {**plain(row), "commit": commit, "cause": cause}
 

@@ -70,7 +70,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A number beside a link of the menu, and the same in words."""
+    """Shows a number beside a link of the menu, and the same in words."""
 
     count: int
     text: str
@@ -102,7 +102,7 @@ class Attention:
             await asyncio.sleep(EVERY_S)
 
     def now(self) -> Waiting:
-        """As of `EVERY_S` ago at most; blocks. What can't be read now stays as it was read last."""
+        """Returns what waits as of `EVERY_S` ago at most; blocks. What can't be read now stays as it was read last."""
         with self._reading:
             now_s = self._clock.monotonic()
             if now_s - self._read_s >= EVERY_S:

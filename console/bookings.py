@@ -34,7 +34,7 @@ from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, wai
 
 
 class AnotherPersonWanted(PayhookError):
-    """An approval by the account that proposed it."""
+    """Raised for an approval by the account that proposed it."""
 
     def __init__(self, command_id: str, proposer: str) -> None:
         self.command_id = command_id
@@ -43,7 +43,7 @@ class AnotherPersonWanted(PayhookError):
 
 
 class BookingService:
-    """Blocks; threads may share it."""
+    """Proposes and approves bookings. Blocks; threads may share it."""
 
     def __init__(
         self,

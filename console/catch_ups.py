@@ -45,7 +45,7 @@ class ListedSource:
 
 @dataclass(frozen=True, slots=True)
 class UnlistedProvider:
-    """A provider that webhooks are taken from and whose list isn't asked for, and why not."""
+    """Names a provider that webhooks are taken from and whose list isn't asked for, and why not."""
 
     provider: str
     why: str
@@ -53,7 +53,7 @@ class UnlistedProvider:
 
 @dataclass(frozen=True, slots=True)
 class LostSpan:
-    """A time of which the provider's list tells nothing any more."""
+    """Marks a time of which the provider's list tells nothing any more."""
 
     source: str
     since: datetime
@@ -63,7 +63,7 @@ class LostSpan:
 
 @dataclass(frozen=True, slots=True)
 class CatchUpReport:
-    """Sources that fail first; the newest lost spans first."""
+    """Lists sources that fail first; the newest lost spans first."""
 
     sources: Sequence[ListedSource]
     unlisted: Sequence[UnlistedProvider]
@@ -75,7 +75,7 @@ AskCatchUps: TypeAlias = Callable[[], CatchUpReport]
 
 
 def nothing_listed() -> CatchUpReport:
-    """The answer where no list is asked for."""
+    """Answers where no list is asked for."""
     return CatchUpReport((), (), ())
 
 

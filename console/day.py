@@ -65,7 +65,7 @@ def _steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
 
 
 def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
-    """Latency, throughput, retries and deaths in steps of 15 minutes; depth by the hour."""
+    """Plots latency, throughput, retries and deaths in steps of 15 minutes; depth by the hour."""
     now = stats.at
     return [_latency(steps, now), _throughput(steps, now), _retries(steps, now), _depth(stats)]
 
@@ -115,7 +115,7 @@ def _retries(steps: Sequence[Activity], now: datetime) -> Plotted:
 
 
 def _depth(stats: Stats) -> Plotted:
-    """Counted back from what is dead now by what died and was closed since."""
+    """Counts back from what is dead now by what died and was closed since."""
     hours = [hour for hour in stats.hours if hour.at > stats.at - SPAN - timedelta(hours=1)]
     since = itertools.accumulate((hour.closed - hour.died for hour in reversed(hours)), initial=stats.open)
     points = [(hour.at, max(0, depth)) for hour, depth in zip(reversed(hours), list(since)[1:], strict=True)]

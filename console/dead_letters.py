@@ -38,7 +38,6 @@ class DeadLetters:
         return story
 
     def asked(self, run: Run) -> Asked:
-        """How a dry run of this run is meant."""
         return Asked(run.mode, self.dead_head, run.force, self.replays_max)
 
 
@@ -47,7 +46,7 @@ StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_len
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
+    """Holds dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
 
     by_name: Mapping[str, DeadLetters]
 

@@ -64,7 +64,7 @@ class Once:
         self._places: dict[str, str] = {}
 
     def text(self, text: str | None, place: str, short: str = "") -> str | None:
-        """The text, or ``short`` and that it is as at the first place."""
+        """Returns the text, or ``short`` and that it is as at the first place."""
         if not text:
             return text
         first = self._places.setdefault(text, place)
@@ -77,7 +77,7 @@ def error_text(
     kinds: Sequence[ErrorKind | Mark | None],
     message: str | None,
 ) -> str:
-    """``MerchantUnknown 404 (NRE): no such merchant``; empty where there was no error."""
+    """Writes ``MerchantUnknown 404 (NRE): no such merchant``; empty where there was no error."""
     named = " ".join(part for part in (error_class, error_code) if part)
     listed = ", ".join(kind.value for kind in kinds if kind is not None)
     named = f"{named} ({listed})" if named and listed else named
@@ -91,7 +91,7 @@ def item_error(item: Item) -> str:
 
 
 def died_of(story: ItemStory) -> str:
-    """The error that an item died of, as one text."""
+    """Writes the error that an item died of, as one text."""
     died = story.died_of
     return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
 
@@ -143,7 +143,6 @@ def _wait_details(item: Item, wait: Waiting | None) -> list[Detail]:
 
 
 def trace_of(traceparent: str | None) -> Detail:
-    """The trace that an event came with."""
     trace_id = None if traceparent is None else trace_id_of(traceparent)
     return Detail("trace", trace_id, about=None if trace_id is None else ("trace", trace_id), is_key=True)
 
@@ -168,7 +167,7 @@ def next_step(row: JournalRow) -> str | None:
 
 
 def tries_of(story: ItemStory) -> list[Moment]:
-    """Each try with its error; what the item died of stands apart, and an error that came before is named once."""
+    """Lists each try with its error; what the item died of stands apart, and an error that came before is named once."""
     once = Once()
     once.text(died_of(story), "above")
     moments = []
@@ -194,7 +193,7 @@ class Figure:
 
 
 def figures_of(stats: Stats) -> list[Figure]:
-    """How much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
+    """Says how much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
     age = None if stats.oldest is None else stats.at - stats.oldest
     oldest = "nothing is dead" if stats.oldest is None else f"since {second(stats.oldest)}"
     next_over = "" if stats.next_over_24h is None else f"; the next in {span(stats.next_over_24h - stats.at)}"
@@ -212,7 +211,7 @@ def figures_of(stats: Stats) -> list[Figure]:
 
 
 def _rate_figure(rate: Rate, depth: int) -> Figure:
-    """``last 15 minutes``: ``300 in, 0 out``; of the last hour also how many an hour would do."""
+    """Shows a rate: ``last 15 minutes``: ``300 in, 0 out``; of the last hour also how many an hour would do."""
     note, level = f"time to clear: {rate.clearing}", "warn" if rate.time_to_clear_s is None else ""
     if rate.window_s == HOUR_S and depth:
         needed = math.ceil(depth / CLEAR_WITHIN_H + rate.inflow)
@@ -221,7 +220,6 @@ def _rate_figure(rate: Rate, depth: int) -> Figure:
 
 
 def run_details(run: Reconciliation) -> list[Detail]:
-    """A reconciliation's head."""
     period = " to ".join(second(at) or "open" for at in (run.since, run.until))
     listed = [Detail("not compared", f"{n:,} × {category}") for category, n in sorted(run.not_compared.items())]
     return [

@@ -24,36 +24,36 @@ def plain(value: Any) -> Any:
 
 
 def lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
-    """A text of many lines, for a ``pre``."""
+    """Writes a text of many lines, for a ``pre``."""
     return escape(visible_lines(value, chars_max))
 
 
 def exact(value: str) -> Markup:
-    """A text as it is, but for escaping: the value of a form's field, never what people read."""
+    """Escapes a text, and leaves it as it is else: the value of a form's field, never what people read."""
     return escape(value)
 
 
 def money(amount_minor: int | None, currency: str | None) -> str:
-    """``1,234.50 EUR``; nothing of None."""
+    """Writes ``1,234.50 EUR``; nothing of None."""
     if amount_minor is None or currency is None:
         return ""
     return f"{decimal_text(amount_minor, currency)} {visible(currency, 10)}"
 
 
 def moment(at: datetime | None) -> Markup:
-    """To the second, UTC; the rest is in the element's attribute."""
+    """Writes a moment to the second, UTC; the rest is in the element's attribute."""
     if at is None:
         return Markup("")
     return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), second(at))
 
 
 def second(at: datetime | None) -> str:
-    """``2026-01-31 12:00:07``: a moment to the second."""
+    """Writes a moment to the second: ``2026-01-31 12:00:07``."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def span(time: timedelta | float | None, units: int = 2) -> str:
-    """``3 d 4 h``, ``12 min``, ``0 s``: the greatest units. Seconds, or a time delta."""
+    """Writes the greatest units of seconds or a time delta: ``3 d 4 h``, ``12 min``, ``0 s``."""
     if time is None:
         return ""
     left = int(time.total_seconds() if isinstance(time, timedelta) else time)

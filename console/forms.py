@@ -39,7 +39,7 @@ UPLOAD_FIELD_BYTES_MAX = 1 << 14
 
 
 class FormRefused(PayhookError):
-    """A form that isn't taken; nothing was done."""
+    """Raised for a form that isn't taken; nothing was done."""
 
     def __init__(self, status: int, problem: str) -> None:
         self.status = status
@@ -53,7 +53,7 @@ def new_visitor() -> str:
 
 
 def csrf_token(secret: str) -> str:
-    """The token of a browser's forms, from what its cookie holds: nothing is kept, and nothing leads back."""
+    """Makes the token of a browser's forms from what its cookie holds: nothing is kept, and nothing leads back."""
     return hmac.new(secret.encode(errors="replace"), b"payhook forms", hashlib.sha256).hexdigest()
 
 
@@ -81,7 +81,7 @@ async def checked_form(request: Request, secret: str | None) -> Receive:
 
 
 async def _checked_upload(request: Request, secret: str | None) -> FormData:
-    """A form with a file, which is on the disk where it is large."""
+    """Reads a form with a file, which is on the disk where it is large."""
     parts = _parts(request, UPLOAD_BYTES_MAX)
     limits = {"max_fields": UPLOAD_FIELDS_MAX, "max_part_size": UPLOAD_FIELD_BYTES_MAX}
     with _reading(UPLOAD_S_MAX):
@@ -152,12 +152,14 @@ COOKIE_CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """``secure``: the browser sees the listener over HTTPS. Cookies then belong to that very host (``__Host-``)."""
+    """Reads and sets cookies. ``secure``: the browser sees the listener over HTTPS. Cookies then belong to that very
+    host (``__Host-``).
+    """
 
     secure: bool
 
     def session(self, request: Request) -> str | None:
-        """A session's id, if the request has one."""
+        """Returns a session's id, if the request has one."""
         return self._read(request, SESSION)
 
     def visitor(self, request: Request) -> str | None:
@@ -182,7 +184,7 @@ class Cookies:
         return value if value and len(value) <= COOKIE_CHARS_MAX else None
 
     def _set(self, response: Response, name: str, value: str) -> None:
-        """Until the browser is closed; the session's own limits hold here."""
+        """Sets a cookie until the browser is closed; the session's own limits hold here."""
         response.set_cookie(self._named(name), value, path="/", httponly=True, secure=self.secure, samesite=STRICT)
 
     def _delete(self, response: Response, name: str) -> None:
@@ -242,7 +244,7 @@ class Fields:
         return value
 
     def choices(self, name: str, among: Collection[str] | None = None) -> tuple[str, ...]:
-        """A field that may be given several times."""
+        """Reads a field that may be given several times."""
         values = [value for value in self._given.getlist(name) if isinstance(value, str) and value]
         if len(values) > CHOICES_MAX or any(len(value) > TEXT_CHARS_MAX for value in values):
             self.wrong(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are taken")
@@ -253,11 +255,11 @@ class Fields:
         return tuple(dict.fromkeys(values))
 
     def listed(self, name: str) -> list[str]:
-        """Every value of a field, however many there are: who asks has a limit of its own."""
+        """Reads every value of a field, however many there are: who asks has a limit of its own."""
         return [value for value in self._given.getlist(name) if isinstance(value, str)]
 
     def given(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
-        """The field as it came: what the form shows again."""
+        """Returns the field as it came: what the form shows again."""
         value = self._given.get(name)
         return value[:chars_max] if isinstance(value, str) else ""
 

@@ -122,14 +122,14 @@ def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
 
 
 def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
-    """The words of all parts of a mode's ledger, in a status."""
+    """Returns the status of each part of a mode's ledger."""
     wanted, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
     return list(of_stream(streams, wanted).values()) or [side.get("processor", {})]
 
 
 def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
-    """The next offset to decide of each partition: where several read it (commands), the slowest one's."""
+    """Returns the next offset to decide of each partition: where several read it (commands), the slowest one's."""
     marks: dict[str, dict[str, int]] = {}
     for part in parts:
         for topic, partitions in part.get("marks", {}).items():
@@ -152,7 +152,7 @@ async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[s
 
 
 def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
-    """Whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
+    """Tells whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
     return fresh(reported, now) is not None and (reported.get("state") != STANDBY or fresh(known, now) is None)
 
 
@@ -177,7 +177,6 @@ async def _is_ok(url: str, client: httpx2.AsyncClient) -> bool:
 
 
 def own_scrape() -> Scrape:
-    """The listener's own metrics."""
     return Scrape(OWN_NAME, generate_latest(_own_registry()).decode())
 
 
@@ -216,7 +215,7 @@ class KafkaLag:
         self._one_at_a_time = threading.Lock()
 
     def read(self, marks: Marks) -> dict[str, int] | None:
-        """Undecided records by topic; None when Kafka doesn't say."""
+        """Counts undecided records by topic; None when Kafka doesn't say."""
         with self._one_at_a_time:
             try:
                 return {topic: self._of(topic, partitions) for topic, partitions in marks.items()}

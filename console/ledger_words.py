@@ -40,7 +40,7 @@ TEXT_CHARS_MAX = 1_000
 
 
 def invalid(name: str, problem: str) -> Problem:
-    """The refusal of one field of the query."""
+    """Refuses one field of the query."""
     errors = [{"at": f"/query/{name}", "problem": problem}]
     return Problem(422, "invalid", "The request isn't valid", f"{name}: {problem}", errors=errors)
 

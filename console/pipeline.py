@@ -25,7 +25,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From one box to another by their keys, with its rate; from nowhere: into the pipeline."""
+    """Joins one box to another by their keys, with its rate; from nowhere: into the pipeline."""
 
     source: str
     target: str
@@ -34,7 +34,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Column and row of each box; what comes from nowhere comes from the left, or ``from_above``."""
+    """Places each box in a column and a row; what comes from nowhere comes from the left, or ``from_above``."""
 
     places: Mapping[str, tuple[int, int]]
     from_above: bool = False
@@ -90,7 +90,7 @@ TALL = Grid(
 def pipeline_plot(
     title: str, described: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow], grid: Grid = WIDE
 ) -> Markup:
-    """The pipeline: a box for each key of a grid, and arrows between them with their rates."""
+    """Draws a box for each key of a grid, and arrows between them with their rates."""
     plot = canvas(title, described, grid.height, grid.width)
     for key, box in boxes.items():
         x, y = grid.corner(key)
@@ -107,7 +107,7 @@ def pipeline_plot(
 
 
 def _arrow(plot: Element, arrow: Arrow, grid: Grid) -> None:
-    """To the right within a row, downwards within a column."""
+    """Draws an arrow to the right within a row, downwards within a column."""
     (from_x, from_y), (to_x, to_y) = grid.source(arrow), grid.corner(arrow.target)
     if from_y == to_y:
         y, begin, end = to_y + BOX_HEIGHT / 2, from_x + BOX_WIDTH + 4, to_x - 4

@@ -23,7 +23,7 @@ VALUE_MAX = 1e100
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A value that stays until the next moment. Moments ascend."""
+    """Holds a value that stays until the next moment. Moments ascend."""
 
     name: str
     points: Sequence[tuple[datetime, float]]
@@ -62,7 +62,7 @@ def _round_step(least: float) -> float:
 
 
 def short(value: float) -> str:
-    """``950``, ``1.2k``, ``35M``, ``-2G``."""
+    """Writes ``950``, ``1.2k``, ``35M``, ``-2G``."""
     size = abs(value)
     for unit, prefix in _PREFIXES:
         if size >= unit:
@@ -71,12 +71,11 @@ def short(value: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits that count."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def time_ticks(begin: datetime, end: datetime) -> list[datetime]:
-    """Round moments (UTC) within the span, `TIMES_MAX` at most."""
+    """Finds round moments (UTC) within the span, `TIMES_MAX` at most."""
     begin, end = begin.astimezone(UTC), end.astimezone(UTC)
     span_s = (end - begin).total_seconds()
     for step_s in (*_TIME_STEPS_S, *(days * _DAY for days in _DAY_STEPS)):
@@ -89,7 +88,7 @@ def time_ticks(begin: datetime, end: datetime) -> list[datetime]:
 
 
 def time_labels(ticks: Sequence[datetime]) -> list[str]:
-    """As short as they still differ: the time of day within two days, else the day."""
+    """Writes moments as short as they still differ: the time of day within two days, else the day."""
     if not ticks:
         return []
     steps = [later - earlier for earlier, later in itertools.pairwise(ticks)]
@@ -113,7 +112,7 @@ Element = ElementTree.Element
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values to places: ``low`` at ``start``, ``high`` at ``end``."""
+    """Maps values to places: ``low`` at ``start``, ``high`` at ``end``."""
 
     low: float
     high: float
@@ -125,7 +124,7 @@ class Scale:
 
 
 def canvas(title: str, described: str, height: float = HEIGHT, width: float = WIDTH) -> Element:
-    """An empty plot. ``title`` names it, ``described`` says in words what it shows."""
+    """Makes an empty plot. ``title`` names it, ``described`` says in words what it shows."""
     name = hashlib.sha256(f"{title}\0{described}\0{width}".encode("utf-8", "replace")).hexdigest()[:12]
     frame = {"class": "plot", "viewBox": f"0 0 {number(width)} {number(height)}", "role": "img"}
     plot = ElementTree.Element("svg", {**frame, "aria-labelledby": f"t{name} d{name}"})
@@ -135,7 +134,7 @@ def canvas(title: str, described: str, height: float = HEIGHT, width: float = WI
 
 
 def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
-    """An element with a text; attributes' underscores are dashes, ``class_`` is class."""
+    """Adds an element with a text; attributes' underscores are dashes, ``class_`` is class."""
     made = ElementTree.SubElement(
         parent, tag, {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     )
@@ -144,13 +143,13 @@ def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
 
 
 def draw(parent: Element, tag: str, **attributes: str | float) -> Element:
-    """An element without a text; places are written with one decimal."""
+    """Adds an element without a text; places are written with one decimal."""
     texts = {name: value if isinstance(value, str) else number(value) for name, value in attributes.items()}
     return write(parent, tag, "", **texts)
 
 
 def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
-    """Lines across the plot, each with its value at the left."""
+    """Draws lines across the plot, each with its value at the left."""
     for tick in ticks:
         y = scale.at(tick)
         draw(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
@@ -166,24 +165,24 @@ def legend(plot: Element, names: Sequence[str], top: float) -> None:
 
 
 def nothing(plot: Element, height: float = HEIGHT) -> Markup:
-    """A plot that has nothing to show says so."""
+    """Finishes a plot that has nothing to show, and says so."""
     write(plot, "text", "nothing to show", class_="tick middle", x=number(WIDTH / 2), y=number(height / 2))
     return finished(plot)
 
 
 def finished(plot: Element) -> Markup:
-    """As text that a template puts in as it is: every text in it was escaped as it was written."""
+    """Writes the plot as text that a template puts in as it is: every text in it was escaped as it was written."""
     return Markup(ElementTree.tostring(plot, encoding="unicode"))  # noqa: S704
 
 
 def cut(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """A label; the whole of it belongs into a title."""
+    """Cuts a label; the whole of it belongs into a title."""
     full_text = visible(text)
     return full_text if len(full_text) <= chars_max else f"{full_text[: chars_max - 1]}…"
 
 
 def number(value: float) -> str:
-    """A place on the plot."""
+    """Writes a place on the plot."""
     return f"{value:.1f}".removesuffix(".0")
 
 

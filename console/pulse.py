@@ -69,7 +69,7 @@ class Pulse:
         self._window.read(self._clock.monotonic(), self._now)
 
     def figures(self, stream: str) -> list[Figure]:
-        """The four figures: of all journals of a stream, the idempotency hits of all that was received."""
+        """Makes the four figures: of all journals of a stream, the idempotency hits of all that was received."""
         most = self._alerts
         edges = [(edge, self._gained(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S]
         all_of_it = self._gained(f"{SECONDS}_bucket", stream=stream, le="+Inf")
@@ -141,7 +141,7 @@ class Pulse:
         return self._window.gained(some, every, WINDOW_S) if every else None
 
     def _gauge(self, name: str, stream: str) -> float | None:
-        """The sum over the stream's journals; of several processes with one journal the highest counts."""
+        """Sums a gauge over the stream's journals; of several processes with one journal the highest counts."""
         by_journal: dict[str, float] = {}
         for series, value in self._now.items():
             if series[0] == name and value == value and _has_labels(series, {"stream": stream}):

@@ -41,7 +41,7 @@ NOT_READ = "the receipts weren't read yet; look again in a few seconds"
 
 
 class Kind(NamedTuple):
-    """Answers that are counted together. ``outcome``: what became of an event, or why the request was refused."""
+    """Counts answers together. ``outcome``: what became of an event, or why the request was refused."""
 
     provider: str
     type: str
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 
     @property
     def code(self) -> str | None:
-        """Why the request was refused; None where it wasn't, or where another event of it says why."""
+        """Says why the request was refused; None where it wasn't, or where another event of it says why."""
         return self.outcome if self.status >= 400 and self.outcome in REFUSALS else None
 
 
@@ -110,12 +110,12 @@ AskReceived: TypeAlias = Callable[[Mode], Received]
 
 
 def not_read(_mode: Mode) -> Received:
-    """The answer while nobody reads the receipts."""
+    """Answers while nobody reads the receipts."""
     return Received(None, None, NOT_READ, 0, 0, [], [], [])
 
 
 def refusal_counts(received: Received) -> dict[str, int]:
-    """Refused requests by code, the most first."""
+    """Counts refused requests by code, the most first."""
     counts: Counter[str] = Counter()
     for reason in received.reasons:
         counts[reason.code] += reason.count
@@ -148,7 +148,6 @@ class ReceivedHour:
         return at
 
     def forget(self, now: datetime) -> None:
-        """Drops what came before the last hour."""
         first = _minute(now - HOUR)
         self._minutes = {minute: kinds for minute, kinds in self._minutes.items() if minute >= first}
         self._last = {key: at for key, at in self._last.items() if _minute(at) >= first}
@@ -156,7 +155,7 @@ class ReceivedHour:
             self._newest.popleft()
 
     def summary(self, since: datetime | None, until: datetime, problem: str | None) -> Received:
-        """Kinds with most answers first."""
+        """Sums the hour up, kinds with most answers first."""
         answers: Counter[Kind] = Counter()
         for kinds in self._minutes.values():
             answers.update(kinds)
@@ -200,7 +199,7 @@ class ReceiptTail:
         self._received = {mode: not_read(mode) for mode in topics}
 
     def received(self, mode: Mode) -> Received:
-        """A mode's last hour as of the last look."""
+        """Returns a mode's last hour as of the last look."""
         return self._received[mode]
 
     async def follow(self) -> None:

@@ -51,7 +51,7 @@ ERRORS_NAMED_MAX = 10
 
 
 class ForeignPage(PayhookError):
-    """A web page from elsewhere sends this, as the browser says."""
+    """Raised when a web page from elsewhere sends this, as the browser says."""
 
     def __init__(self, header: str) -> None:
         self.header = header
@@ -61,7 +61,7 @@ class ForeignPage(PayhookError):
 
 
 class NotJson(PayhookError):
-    """A body at the API that doesn't say it is JSON: what a form of another site could send."""
+    """Raised for a body at the API that doesn't say it is JSON: what a form of another site could send."""
 
     def __init__(self) -> None:
         super().__init__("the body is JSON, and its Content-Type says so: application/json")

@@ -26,13 +26,13 @@ from core.routing import row_name
 
 
 def address(path: str, query: Mapping[str, object] | None = None) -> str:
-    """``path`` with what of ``query`` has a value; a list is a field given several times."""
+    """Makes an address of ``path`` with what of ``query`` has a value; a list is a field given several times."""
     given = {name: value for name, value in (query or {}).items() if value not in (None, "", [], ())}
     return f"{path}?{urlencode(given, doseq=True, errors='replace')}" if given else path
 
 
 def segment(text: str) -> str:
-    """A text as a segment of a path: ``/`` and ``%`` too are quoted, and two dots are no way up."""
+    """Quotes a text as a segment of a path: ``/`` and ``%`` too are quoted, and two dots are no way up."""
     quoted = quote(text, safe=":", errors="replace")
     return quoted.replace(".", "%2E") if set(text) == {"."} else quoted
 
@@ -45,12 +45,12 @@ HOME = "/"
 
 
 def local_path(wanted: str) -> str:
-    """The path, if it is one of ours; else the first page's."""
+    """Returns the path, if it is one of ours; else the first page's."""
     return wanted if len(wanted) <= PATH_CHARS_MAX and LOCAL_PATH.fullmatch(wanted) else HOME
 
 
 def path_of(request: Request) -> str:
-    """Path and query of a request, fit for a link."""
+    """Returns path and query of a request, fit for a link."""
     query = request.scope["query_string"].decode("latin-1")
     return local_path(quote(request.scope["path"]) + (f"?{query}" if query else ""))
 
@@ -95,7 +95,7 @@ class StaticFile:
 
 @functools.cache
 def static_files() -> dict[str, StaticFile]:
-    """Every file that may be asked for, by its name; nothing else is ever opened."""
+    """Lists every file that may be asked for, by its name; nothing else is ever opened."""
     files = {}
     for path in sorted(FOLDER.iterdir()):
         if path.suffix in TYPES:
@@ -128,7 +128,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def csrf_field(request: Request) -> Markup:
-    """The hidden field that every form of a page has; empty where the reader's browser has no cookie of ours."""
+    """Makes the hidden field that every form of a page has; empty where the reader's browser has no cookie of ours."""
     secret = getattr(request.state, "csrf_secret", None)
     return Markup('<input type="hidden" name="{}" value="{}">').format(FIELD, csrf_token(secret) if secret else "")
 

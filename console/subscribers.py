@@ -50,7 +50,6 @@ class SubscriberReport:
 
     @property
     def state(self) -> str:
-        """Active, failing, off or disabled."""
         fails = self.answers.failing_since is not None and self.settings.state == "active"
         return "failing" if fails else self.settings.state
 
@@ -77,7 +76,7 @@ def report_subscribers(
 
 
 def _with_status(report: SubscriberReport, status: Mapping[str, Any]) -> SubscriberReport:
-    """A processor knows of tries that left no row."""
+    """Adds what a processor knows of tries that left no row."""
     downstreams = status.get("downstreams")
     reported = downstreams.get(DOWNSTREAM + report.settings.name) if isinstance(downstreams, Mapping) else None
     if not isinstance(reported, Mapping):
@@ -97,5 +96,5 @@ def _with_status(report: SubscriberReport, status: Mapping[str, Any]) -> Subscri
 
 
 def first_moment(now: datetime) -> datetime:
-    """From when on answers are looked at."""
+    """Returns from when on answers are looked at."""
     return now - SPAN

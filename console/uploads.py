@@ -37,8 +37,6 @@ class UploadsFull(PayhookError):
 
 
 class ReconcileFailed(PayhookError):
-    """A report can't be compared."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(problem)
@@ -122,7 +120,7 @@ class ReportUploads:
         return upload
 
     def find(self, upload_id: str) -> Upload | None:
-        """None: it isn't known here, or not any more."""
+        """Finds an upload; None: it isn't known here, or not any more."""
         return self._uploads.get(upload_id)
 
     def open(self) -> list[Upload]:
@@ -149,7 +147,7 @@ class ReportUploads:
 
 
 def _file_name(given: str) -> str:
-    """The name that a browser gave, as one of a file: no folder, nothing that can't be seen, no option."""
+    """Cleans the name that a browser gave: no folder, nothing that can't be seen, no option."""
     name = given.replace("\\", "/").rpartition("/")[2]
     kept = "".join(char for char in name if char.isprintable())[-NAME_CHARS_MAX:].lstrip("-. ")
     return kept if kept.encode("utf-8", "replace").isascii() and kept else "report.csv"

@@ -47,13 +47,13 @@ class Waiting:
     """Says what holds the event and what to do, in whole sentences."""
 
     def as_json(self) -> dict[str, str | None]:
-        """As `--json` prints it."""
+        """Makes what `--json` prints."""
         until = None if self.until is None else to_rfc3339(self.until)
         return {"for": self.wait.value, "since": to_rfc3339(self.since), "until": until, "text": self.text}
 
 
 def waiting(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None, now: datetime) -> Waiting:
-    """The wait of one event of a queue. ``status``: what the stream's processor wrote last."""
+    """Finds the wait of one event of a queue. ``status``: what the stream's processor wrote last."""
     row = item.row
     due_at = row.due_at if row.due_at is not None and row.due_at > now else None
     wait, text = _own(queue, item, due_at, status)
@@ -98,7 +98,7 @@ def _own(
 
 
 def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
-    """The downstream that the reason begins with, if its breaker isn't closed."""
+    """Finds the downstream that the reason begins with, if its breaker isn't closed."""
     downstreams = (status or {}).get("downstreams") or {}
     names = [name for name, state in downstreams.items() if state.get("state") != "closed"]
     return next((name for name in names if reason.startswith(f"{name} ")), None)
@@ -125,7 +125,7 @@ def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, 
 
 
 def lines(waits: Iterable[tuple[OpenItem, Waiting]]) -> list[str]:
-    """A line for each wait, with the items that it holds."""
+    """Writes a line for each wait, with the items that it holds."""
     groups: dict[tuple[Wait, str], list[tuple[OpenItem, Waiting]]] = {}
     for item, event_wait in waits:
         groups.setdefault((event_wait.wait, event_wait.text), []).append((item, event_wait))

@@ -170,7 +170,7 @@ def _as_text(account: Account | None) -> str | None:
 
 
 class MachineOnly(UserUnfit):
-    """A change that isn't made from a page."""
+    """Raised for a change that isn't made from a page."""
 
     def __init__(self, what: str, command: str) -> None:
         super().__init__(f"{what} on the machine alone: `{command}`")
@@ -211,7 +211,6 @@ class UserService:
         self._recorder = Recorder(audit_log, clock, channel)
 
     def people(self) -> list[Person]:
-        """All users, by name."""
         signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
         return [
             Person(name, sorted(account.roles), account.tokens, signed_in.get(name))
@@ -249,12 +248,12 @@ class UserService:
             remove_user(self._users, name, record)
 
     def make_token(self, actor: str, name: str, label: str, days: int) -> str:
-        """A new bearer token, to be shown once."""
+        """Makes a bearer token, to be shown once."""
         with self._recording(actor, "token_make", name) as record:
             return make_token(self._users, name, label, self._clock.now(), record, days)
 
     def revoke_token(self, actor: str, name: str, label: str) -> None:
-        """Also an administrator's, and from a page too: it only takes away."""
+        """Revokes also an administrator's token, and from a page too: it only takes away."""
         with self._recording(actor, "token_revoke", name) as record:
             revoke_token(self._users, name, label, record)
 

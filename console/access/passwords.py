@@ -27,13 +27,11 @@ _HASHER = PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
 
 @functools.cache
 def unknown_hash() -> str:
-    """The hash of a random password: a name that isn't there is answered after as long as one that is."""
+    """Makes the hash of a random password: a name that isn't there is answered after as long as one that is."""
     return _HASHER.hash(secrets.token_hex(32))
 
 
 class PasswordUnfit(PayhookError):
-    """A password that isn't taken."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"this password isn't taken: {problem}")
@@ -54,7 +52,7 @@ def hashed(password: str, name: str) -> str:
 
 
 def matches(password: str, known: str | None) -> bool:
-    """Whether it is the password of a hash. None (no such user) takes as long, and is never true."""
+    """Tells whether it is the password of a hash. Unknown users (None) take the same time and never match."""
     secret = _bytes(password)
     if secret is None:
         return False
@@ -82,7 +80,7 @@ def _check_guesses(password: str, name: str) -> None:
 
 
 def _bytes(password: str) -> bytes | None:
-    """None: it can't be a password."""
+    """Encodes a password; None: it can't be one."""
     try:
         secret = password.encode()
     except UnicodeEncodeError:

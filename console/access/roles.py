@@ -45,15 +45,13 @@ class User:
 
 
 class NotSignedIn(PayhookError):
-    """The request has no signed-in user, or no longer."""
+    """Raised when the request has no signed-in user, or no longer."""
 
     def __init__(self) -> None:
         super().__init__("sign in first")
 
 
 class TokenOver(NotSignedIn):
-    """A bearer token whose time is over."""
-
     def __init__(self, name: str, label: str, ends_at: str) -> None:
         self.name = name
         self.label = label
@@ -64,8 +62,6 @@ class TokenOver(NotSignedIn):
 
 
 class NotAllowed(PayhookError):
-    """The signed-in user may not do this."""
-
     def __init__(self, user: User, role: Role) -> None:
         self.user = user
         self.role = role

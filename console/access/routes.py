@@ -17,7 +17,7 @@ from core.errors import PayhookError
 
 
 class RouteUndeclared(PayhookError):
-    """A route that says neither which role it demands nor that everybody may use it."""
+    """Raised for a route that says neither which role it demands nor that everybody may use it."""
 
     def __init__(self, route: str, problem: str) -> None:
         self.route = route
@@ -57,7 +57,7 @@ class Required:
 
 @dataclass(frozen=True, slots=True)
 class Everybody:
-    """A dependency that marks a route for everybody who reaches the listener; ``why`` is for readers of the code."""
+    """Marks a route for everybody who reaches the listener; ``why`` is for readers of the code."""
 
     why: str
 
@@ -78,7 +78,7 @@ def require(role: Role | None, *others: Role) -> Required:
 
 
 def user_of(request: Request) -> User | None:
-    """The signed-in user of a request that came through the guard."""
+    """Returns the signed-in user of a request that came through the guard."""
     user: User | None = getattr(request.state, "user", None)
     return user
 

@@ -66,7 +66,7 @@ class Sessions:
             self._db = _open(path)
 
     def begin(self, name: str, stamp: str) -> str:
-        """A new session's id: what the cookie holds, and nothing here does."""
+        """Begins a session, and returns its id: what the cookie holds, and nothing here does."""
         secret, now = secrets.token_urlsafe(ID_BYTES), to_micros(self._clock.now())
         with self._lock:
             self._forget_ended()
@@ -82,12 +82,12 @@ class Sessions:
         return secret
 
     def last_sign_ins(self) -> dict[str, datetime]:
-        """When each user last signed in, as far as this file knows: it may have been made again since."""
+        """Returns when each user last signed in, as far as this file knows: it may have been made again since."""
         with self._lock:
             return {name: from_micros(at_us) for name, at_us in self._db.execute("SELECT name, at_us FROM sign_ins")}
 
     def find(self, secret: str) -> Session | None:
-        """The session of an id, and that it was used; None: there is none, or it is over."""
+        """Finds the session of an id, and notes that it was used; None: there is none, or it is over."""
         now = self._clock.now()
         with self._lock:
             row = self._db.execute(
@@ -108,7 +108,6 @@ class Sessions:
         return Session(name, stamp, began_at)
 
     def end(self, secret: str) -> None:
-        """Signs it out."""
         with self._lock:
             self._end(secret)
 

@@ -54,7 +54,7 @@ class SignInThrottle:
         self._tries: dict[int, _Tries] = {}
 
     def begin(self, name: str, address: str) -> float:
-        """Seconds to wait; 0: this is a try, and counts."""
+        """Returns the seconds to wait; 0: this is a try, and counts."""
         now = self._clock.monotonic()
         places = ((self._place("user", name), USER_TRIES), (self._place("address", site(address)), ADDRESS_TRIES))
         with self._lock:
@@ -67,7 +67,9 @@ class SignInThrottle:
         return 0.0
 
     def succeeded(self, name: str, address: str) -> None:
-        """The try was no wrong one. The address gets back this one alone: who has one password may still guess."""
+        """Takes back a try that was no wrong one. The address gets back this one alone: who has one password may still
+        guess.
+        """
         with self._lock:
             self._tries.pop(self._place("user", name), None)
             if (tries := self._tries.get(self._place("address", site(address)))) is not None:
@@ -118,14 +120,14 @@ NOBODY = "(unknown)"
 
 
 class SignInRefused(PayhookError):
-    """Wrong name or password; the answer doesn't say which."""
+    """Raised for a wrong name or password; the answer doesn't say which."""
 
     def __init__(self) -> None:
         super().__init__("this name with this password isn't known")
 
 
 class SignInTooSoon(PayhookError):
-    """Too many wrong tries before this one, which wasn't looked at."""
+    """Raised after too many wrong tries; this one wasn't looked at."""
 
     def __init__(self, wait_s: float) -> None:
         self.wait_s = wait_s
@@ -133,7 +135,7 @@ class SignInTooSoon(PayhookError):
 
 
 class SignInBusy(PayhookError):
-    """More people sign in at this moment than can be looked at."""
+    """Raised when more people sign in at this moment than can be looked at."""
 
     def __init__(self) -> None:
         super().__init__("too many people sign in at this moment; try again")
@@ -157,7 +159,6 @@ class Access:
 
     @property
     def has_users(self) -> bool:
-        """Whether there is a user at all."""
         return bool(self._users.all())
 
     async def sign_in(self, name: str, password: str, address: str) -> str:
@@ -203,7 +204,6 @@ class Access:
         return account.user
 
     def sign_out(self, secret: str, user: User) -> None:
-        """Ends a session."""
         self._sessions.end(secret)
         self._recorder.record(user.name, "sign_out", "", Outcome.DONE)
 

@@ -24,7 +24,7 @@ TOKEN_BYTES = 32
 
 
 def new_token() -> str:
-    """A bearer token: shown once, kept as its hash."""
+    """Makes a bearer token: shown once, kept as its hash."""
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
@@ -45,7 +45,7 @@ STAMP_BYTES = 16
 
 
 class UsersUnreadable(PayhookError):
-    """The file is there and can't be trusted; until it can, every sign-in is refused."""
+    """Raised when the file is there and can't be trusted; until it can, every sign-in is refused."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
@@ -54,8 +54,6 @@ class UsersUnreadable(PayhookError):
 
 
 class UserUnfit(PayhookError):
-    """A change of users that can't be made."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(problem)
@@ -63,7 +61,7 @@ class UserUnfit(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token: its name, and the hash of what is presented. ``made_at`` and ``ends_at``: RFC 3339."""
+    """Holds a bearer token's name, and the hash of what is presented. ``made_at`` and ``ends_at``: RFC 3339."""
 
     name: str
     sha256: str
@@ -91,7 +89,7 @@ class Account:
         return User(self.name, self.roles)
 
     def stamped(self, **changed: Any) -> Account:
-        """The account with something changed that ends its sessions."""
+        """Changes something that ends the account's sessions."""
         return replace(self, **changed, stamp=new_stamp())
 
 
@@ -110,7 +108,7 @@ class _Known:
 
 
 class Users:
-    """The file at ``path``; it is made with the first user. Threads and processes may share it."""
+    """Reads and changes the file at ``path``; it is made with the first user. Threads and processes may share it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

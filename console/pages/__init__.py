@@ -43,7 +43,7 @@ def routers(
     bookings: Mapping[Mode, BookingService],
     received: AskReceived = not_read,
 ) -> list[APIRouter]:
-    """Every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
+    """Makes every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     stories = APIRouter()
     add_stories(stories, finance)
     return [

@@ -50,7 +50,7 @@ class Looked:
 
 
 def read_filter(fields: Fields) -> Looked:
-    """The form's fields; its problems are in `Fields.problems`."""
+    """Reads the form's fields; its problems are in `Fields.problems`."""
     wanted = Filter(
         kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", OPTIONS["kinds"])),
         classes=fields.choices("class"),
@@ -68,7 +68,7 @@ def read_filter(fields: Fields) -> Looked:
 
 
 def marked_items(fields: Fields) -> list[Target]:
-    """The items that were marked one by one, each as its page showed it."""
+    """Reads the items that were marked one by one, each as its page showed it."""
     try:
         seen = {target.item_seq: target for target in map(target_of_text, fields.listed("item"))}
         Filter(items=tuple(seen))
@@ -79,7 +79,7 @@ def marked_items(fields: Fields) -> list[Target]:
 
 
 def query_of(wanted: Filter) -> Mapping[str, object]:
-    """The same as an address's fields; the inverse of `read_filter`."""
+    """Writes a filter as an address's fields; the inverse of `read_filter`."""
     return {
         "kind": [kind.value for kind in wanted.kinds],
         "class": list(wanted.classes),
@@ -97,7 +97,7 @@ def query_of(wanted: Filter) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The payload as text: ``pretty`` where it is JSON, ``raw`` as it came (text, or bytes in hex)."""
+    """Shows the payload as text: ``pretty`` where it is JSON, ``raw`` as it came (text, or bytes in hex)."""
 
     pretty: str | None
     raw: str | None

@@ -74,7 +74,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The four figures of one stream, of all its journals, and the pipeline of its traffic."""
+    """Shows the four figures of one stream, of all its journals, and the pipeline of its traffic."""
 
     figures: Sequence[Figure]
     pictures: Mapping[str, Markup]
@@ -100,7 +100,7 @@ def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
 
 
 def plots(stats: Stats) -> list[Plotted]:
-    """Inflow and outflow by hour, then open items by what they are."""
+    """Plots inflow and outflow by hour, then open items by what they are."""
     plotted = [Plotted("Died and closed, by hour", _hours(stats))]
     for name, field in NAMES.items():
         counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
@@ -172,7 +172,7 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
 
 
 async def _day(place: DlqPlace, stream: WorkStream, stats: Stats) -> list[DayPlot] | None:
-    """None: the last day of a long journal takes longer than a page may; what is still being read is there later."""
+    """Reads the day's plots. None: the last day of a long journal takes longer than a page may; it is there later."""
     places = [part.files for part in place.parts(stream).values()]
     try:
         return day_plots(await place.asking.ask(place.day.read, stream.name, places, stats.at), stats)

@@ -50,7 +50,7 @@ RUN_WORDS = {
 
 
 class SelectionPages:
-    """The pages of selections; each method but the private ones is a route."""
+    """Shows selections; each method but the private ones is a route."""
 
     def __init__(self, place: DlqPlace) -> None:
         self._place = place
@@ -140,7 +140,7 @@ class SelectionPages:
         return await self._give(request, number, lambda runs: runs.start(number, run, user.name))
 
     async def _give(self, request: Request, number: int, order: Callable[[Runs], object]) -> Response:
-        """The caller records it, and its refusal."""
+        """Sends an order; the caller records it, and its refusal."""
         try:
             await self._ask(order, self._place.stream(request).dead.runs)
         except RunRefused as refused:
@@ -172,7 +172,7 @@ def add_selections(router: APIRouter, place: DlqPlace) -> None:
 
 
 def run_of(fields: Fields, action: str) -> Run | None:
-    """The run that a form asks for; None: its problems are shown."""
+    """Reads the run that a form asks for; None: its problems are shown."""
     reason = reason_of(fields)
     if action != REPLAY:
         return None if reason is None else Run(action, reason)
@@ -184,7 +184,7 @@ def run_of(fields: Fields, action: str) -> Run | None:
 
 
 def reason_of(fields: Fields) -> str | None:
-    """Every order has one."""
+    """Reads the reason, which every order has."""
     reason = printable(fields, "reason")
     if reason is None:
         fields.wrong("reason", "a reason is wanted: it is kept with every decision")
@@ -192,7 +192,7 @@ def reason_of(fields: Fields) -> str | None:
 
 
 def printable(fields: Fields, name: str) -> str | None:
-    """A text as a command can carry it."""
+    """Reads a text as a command can carry it."""
     text = fields.text(name, KEPT_CHARS_MAX)
     if text is not None and not is_kept_text(text):
         fields.wrong(name, "one line of printable characters is wanted")
@@ -201,8 +201,6 @@ def printable(fields: Fields, name: str) -> str | None:
 
 
 class RateInvalid(PayhookError):
-    """A text that is no rate."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(f"a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f} is wanted, or nothing")
@@ -230,7 +228,6 @@ def _known(stream: WorkStream, numbers: tuple[int, ...]) -> dict[int, Item]:
 
 
 def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
-    """Everything of a selection's page."""
     kept = stream.selections.get(number)
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)

@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Everything of the page. ``plots``: by currency."""
+    """Holds what the page shows. ``plots``: by currency."""
 
     balances: Sequence[Balance]
     totals: Sequence[Total]
@@ -84,7 +84,7 @@ def add_balances(router: APIRouter, place: Place) -> None:
 
 
 def _page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row], int]:
-    """The rows of one page, and how many pages there are."""
+    """Returns the rows of one page, and how many pages there are."""
     begin = (page - 1) * per_page
     return rows[begin : begin + per_page], -(-len(rows) // per_page)
 
@@ -122,7 +122,7 @@ def answered(journals: LedgerJournals, asked: Asked) -> Answer:
 
 
 def plot(over_time: BalancesOverTime) -> Markup:
-    """A line for each account."""
+    """Draws a line for each account."""
     decimals = decimals_of(over_time.currency)
     shown = [
         Steps(account.account, [(at, balance / 10**decimals) for at, balance in account.points])
@@ -132,7 +132,7 @@ def plot(over_time: BalancesOverTime) -> Markup:
 
 
 def _described(over_time: BalancesOverTime) -> str:
-    """The plot in words, for those who don't see it."""
+    """Says in words what the plot shows, for those who don't see it."""
     parts = [
         f"{account.account}: {decimal_text(account.points[-1][1], over_time.currency)} at the end"
         for account in over_time.accounts
@@ -175,7 +175,7 @@ def _hits(journals: LedgerJournals, wanted: Wanted) -> list[Hit]:
 
 
 def read_search(fields: Fields) -> Wanted:
-    """The form's fields; its problems are in `Fields.problems`."""
+    """Reads the form's fields; its problems are in `Fields.problems`."""
     decision = fields.choice("decision", DECISIONS)
     currency = fields.text("currency", 3)
     currency = currency.upper() if currency else None
@@ -249,7 +249,7 @@ OF_KIND_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Kinded:
-    """The differences of one kind that are shown, and how many there are."""
+    """Shows differences of one kind, and how many there are."""
 
     kind: Kind
     explained: str
@@ -275,7 +275,7 @@ def add_reports(router: APIRouter, place: Place) -> None:
 
 
 async def show_runs(place: Place, request: Request, fields: Fields, status: int = 200) -> Response:
-    """The list of runs, with the form that uploads a report."""
+    """Shows the list of runs, with the form that uploads a report."""
     page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
     runs = await place.asking.ask(reconciliations(place.ledger(request)).runs)
     shown, pages = _page(runs, page, RUNS_PER_PAGE)
@@ -284,7 +284,6 @@ async def show_runs(place: Place, request: Request, fields: Fields, status: int 
 
 
 def reconciliations(journals: LedgerJournals) -> Reconciliations:
-    """The tables of a ledger."""
     return Reconciliations(journals.shared("reconciliation"), journals.shared("reconciliation-runs"))
 
 

@@ -33,8 +33,6 @@ LINES_CHARS_MAX = 20_000
 
 
 class LineUnreadable(PayhookError):
-    """A line of an entry's form that is none."""
-
     def __init__(self, number: int, problem: str) -> None:
         self.number = number
         self.problem = problem
@@ -42,7 +40,7 @@ class LineUnreadable(PayhookError):
 
 
 class BookingPages:
-    """The pages of bookings by two people; each method but the private ones is a route."""
+    """Shows bookings by two people; each method but the private ones is a route."""
 
     def __init__(self, place: Place, services: Mapping[Mode, BookingService]) -> None:
         self._place = place
@@ -98,18 +96,20 @@ def booking_routes(place: Place, services: Mapping[Mode, BookingService]) -> API
 
 
 def _form_of(fields: Fields) -> str:
-    """The number of the form that was filled in; a new one where there is none yet."""
+    """Reads the number of the form that was filled in; a new one where there is none yet."""
     return fields.text("form") or secrets.token_hex(16)
 
 
 def proposal_id(form: str, actor: str, entry: Entry, reason: str) -> str:
-    """The command's id: a form that is sent again is the same proposal, one that was changed meanwhile is another."""
+    """Makes the command's id: a form that is sent again is the same proposal, one that was changed meanwhile is
+    another.
+    """
     asked = json.dumps([form, actor, entry_to_tree(entry), reason], sort_keys=True)
     return hashlib.sha256(asked.encode("utf-8")).hexdigest()[:COMMAND_ID_CHARS]
 
 
 def entry_asked(fields: Fields) -> Entry | None:
-    """The entry that a form asks for; None: the fields say what is wrong."""
+    """Reads the entry that a form asks for; None: the fields say what is wrong."""
     wanted: dict[str, Any] = {
         "entity": fields.text("entity"),
         "occurred": fields.read("occurred", moments.since),

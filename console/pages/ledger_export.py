@@ -32,8 +32,6 @@ SOURCES = ("postings", "journal")
 
 
 class ExportTooLarge(PayhookError):
-    """A page doesn't hand out that much."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"{problem}. Choose a shorter time, or use `payhook ledger export`, which has no such limit")

@@ -60,5 +60,5 @@ def _owed(journals: LedgerJournals, asked: Asked) -> list[Owed]:
 
 
 def account_of(merchant: str, part: str) -> str:
-    """The account whose balance is a part of what the merchant is owed."""
+    """Names the account whose balance is a part of what the merchant is owed."""
     return f"merchant:{key_part(merchant)}:{part}"

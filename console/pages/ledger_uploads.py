@@ -17,15 +17,13 @@ from dlq.recorder import RECONCILE, Recorder
 
 
 class DayInvalid(PayhookError):
-    """A text that is no day."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         super().__init__(f"{text!r} is no day: write 2026-01-31")
 
 
 def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
-    """Without `Place.uploads` there is neither a form nor a route."""
+    """Adds the form and its routes; without `Place.uploads` there is neither."""
     uploads = place.uploads
     if uploads is None:
         return

@@ -48,7 +48,7 @@ Answer = TypeVar("Answer")
 
 
 class TooMuchAsked(PayhookError):
-    """An answer takes too long, or too many wait for theirs."""
+    """Raised when an answer takes too long, or too many wait for theirs."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -128,12 +128,12 @@ class Place:
         return LedgerJournals.of(self.layout.ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """An address that goes on looking at the same traffic."""
+        """Makes an address that goes on looking at the same traffic."""
         mode = self.mode(request)
         return address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
-        """The page that says more of what a detail is about."""
+        """Finds the page that says more of what a detail is about."""
         if detail.about is None:
             return None
         kind, key = detail.about
@@ -142,12 +142,12 @@ class Place:
         return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
 
     def here(self, request: Request, **changes: object) -> str:
-        """The address that was asked for, with some of its fields changed."""
+        """Makes the address that was asked for, with some of its fields changed."""
         given = {name: request.query_params.getlist(name) for name in request.query_params}
         return address(request.url.path, {**given, **changes})
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
-        """A page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
+        """Renders a page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
         shown = {
             "mode": self.mode(request),
             "modes": self.modes,
@@ -205,26 +205,26 @@ class DlqPlace:
     traces: TraceAddress = no_traces
 
     def stream(self, request: Request) -> WorkStream:
-        """The stream that a request looks at: ``?stream=notify``, else the first."""
+        """Finds the stream that a request looks at: ``?stream=notify``, else the first."""
         wanted = request.query_params.get(STREAM)
         return self.streams.get(wanted or "", self._first)
 
     def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
-        """All of a stream's journals, this one too."""
+        """Lists all of a stream's journals, this one too."""
         return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """An address that goes on looking at the same stream."""
+        """Makes an address that goes on looking at the same stream."""
         name = self.stream(request).name
         return address(path, {**query, STREAM: name if name != self._first.name else None})
 
     def ledger_link(self, request: Request, path: str, **query: object) -> str:
-        """An address of finance's pages about the same traffic."""
+        """Makes an address of finance's pages about the same traffic."""
         mode = self.stream(request).mode
         return address(path, {**query, MODE: mode if mode != self._first.mode else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
-        """The page that says more of what a detail is about: of an entity, what is dead of it."""
+        """Finds the page that says more of what a detail is about: of an entity, what is dead of it."""
         if detail.about is None:
             return None
         kind, key = detail.about
@@ -246,7 +246,7 @@ class DlqPlace:
         return await self.asking.ask(followed)
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
-        """A page. Beside what every template has: ``stream``, ``streams`` (their names), ``now``, `link`."""
+        """Renders a page. Beside what every template has: ``stream``, ``streams`` (their names), ``now``, `link`."""
         shown = {
             "stream": self.stream(request),
             "streams": list(self.streams),

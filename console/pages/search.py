@@ -69,7 +69,7 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
 
 
 def _dead_of_amount(streams: Sequence[WorkStream], words: str) -> list[Payment]:
-    """Payments with a dead event of an amount: it isn't booked, so that no posting has it."""
+    """Finds payments with a dead event of an amount: it isn't booked, so that no posting has it."""
     amount = read_amount(words)
     if amount is None:
         return []
@@ -92,7 +92,7 @@ def _payment_of(item: Item, stream: str) -> Payment | None:
 
 
 def _joined(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
-    """The newest first, each payment once: what the journal says of one counts."""
+    """Joins them, the newest first, each payment once: what the journal says of one counts."""
     by_key = {payment.key: payment for payment in (*dead, *payments_found.found)}
     payments = sorted(by_key.values(), key=lambda payment: payment.at, reverse=True)
     return Payments(
@@ -101,7 +101,7 @@ def _joined(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
 
 
 def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:
-    """The payment's story; to a viewer, who reads no stories, what is dead of it."""
+    """Finds the payment's story; to a viewer, who reads no stories, what is dead of it."""
     if user.may(Role.FINANCE) or user.may(Role.REPLAYER):
         return place.link(request, f"/ledger/{'entities' if payment.is_entity else 'events'}/{segment(payment.key)}")
     return f"/dlq?view=items&stream={payment.stream}&entity={segment(payment.key)}"

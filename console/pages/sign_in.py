@@ -19,7 +19,6 @@ from core.errors import PayhookError
 
 
 def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
-    """``/login`` and ``/logout``."""
     router = APIRouter()
     anyone = Depends(Everybody("who isn't signed in has to come here"))
 
@@ -65,7 +64,7 @@ _STATUSES: Mapping[type[PayhookError], int] = {
 
 
 def _refused(refusal: PayhookError, form: Callable[[int, str], Response]) -> Response:
-    """The form again, with what is wrong."""
+    """Shows the form again, with what is wrong."""
     answer = form(_STATUSES[type(refusal)], str(refusal))
     if isinstance(refusal, SignInTooSoon):
         answer.headers["retry-after"] = str(max(1, round(refusal.wait_s)))

@@ -33,7 +33,7 @@ MODES: Sequence[Mode] = ("live", "test")
 
 
 class SubscriberPages:
-    """The page of subscribers, and its form; each method but the private ones is a route."""
+    """Shows subscribers, and the form of a replay; each method but the private ones is a route."""
 
     def __init__(self, place: DlqPlace) -> None:
         self._place = place

@@ -28,7 +28,7 @@ ROLES_SHOWN = {
 
 
 class UserPages:
-    """The pages of users; each method but the private ones is a route."""
+    """Shows users; each method but the private ones is a route."""
 
     def __init__(self, users: UserService, asking: Asking, clock: Clock) -> None:
         self._users = users
@@ -114,7 +114,7 @@ def roles_of(fields: Fields) -> frozenset[Role]:
 
 
 def new_password(fields: Fields) -> str | None:
-    """A password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
+    """Reads a password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
     first, again = (next(iter(fields.listed(name)), "") for name in ("password", "again"))
     if not first or len(first) > BYTES_MAX:
         fields.wrong("password", f"a password of {CHARS_MIN} characters or more is wanted")
