@@ -27,8 +27,8 @@ class NoReceiver(PayhookError):
     def __init__(self, name: str | None, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known
-        wanted = f"there is no receiver {name!r}" if name else "there is no receiver"
-        super().__init__(f"{wanted}; alerts.receivers in payhook.toml names {', '.join(known) or 'none'}")
+        reason = f"there is no receiver {name!r}" if name else "there is no receiver"
+        super().__init__(f"{reason}; alerts.receivers in payhook.toml names {', '.join(known) or 'none'}")
 
 
 @click.group(invoke_without_command=True)
@@ -90,11 +90,11 @@ def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
 
 
 def _as_tree(settings: AlertsSettings, known: Remembered, standing: AlertsStanding) -> dict[str, Any]:
-    every = rules(settings)
+    all_rules = rules(settings)
     return {
         **plain(standing),
         "values": known.values,
-        "thresholds": {name: rule.threshold for name, rule in every.items()},
+        "thresholds": {name: rule.threshold for name, rule in all_rules.items()},
         "receivers": {
             name: {
                 "to": receiver.shown,

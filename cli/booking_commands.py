@@ -46,10 +46,10 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     if dry_run:
         click.echo("nothing was sent")
         return
-    for at, bookings in by_journal.items():
-        targets, lineage = [Target.of(row) for row in bookings], lineage_of(str(at.journal))
+    for layout, bookings in by_journal.items():
+        targets, lineage = [Target.of(row) for row in bookings], lineage_of(str(layout.journal))
         command = Command.new(
-            at.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
+            layout.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
         )
         named = keys if len(by_journal) == 1 else [row.event_key or "" for row in bookings]
         orders(place).send(command, f"{place.mode} {', '.join(named)}")
@@ -63,7 +63,9 @@ def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Jour
     :raises NotReversible: one of them can't be
     """
     by_journal = place.ledger.by_journal(keys)
-    return {at: bookings_of(str(at.journal), journal_bookings) for at, journal_bookings in by_journal.items()}
+    return {
+        layout: bookings_of(str(layout.journal), journal_bookings) for layout, journal_bookings in by_journal.items()
+    }
 
 
 @click.command()
@@ -154,8 +156,8 @@ def enter(
     if dry_run:
         click.echo("nothing was sent")
         return
-    at = place.ledger.of_entity(entity)
-    command = propose_entry(at.stream, lineage_of(str(at.journal)), entry, this_account(), reason, now)
+    layout = place.ledger.of_entity(entity)
+    command = propose_entry(layout.stream, lineage_of(str(layout.journal)), entry, this_account(), reason, now)
     orders(place).send(command, f"{place.mode} {entity}")
     click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)

@@ -176,12 +176,12 @@ def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
         return [Meant(part_of_selection(place, only), only.number, [])]
     items: dict[str, tuple[Place, list[int]]] = {}
-    for text, named in names.items():
-        if named is None or named.is_selection:
+    for text, parsed in names.items():
+        if parsed is None or parsed.is_selection:
             problem = f"{text!r} is neither an item's ID nor the one selection (s3) that can be named"
             raise click.UsageError(problem)
-        part = part_of_item(place, named)
-        items.setdefault(part.looked_at.stream, (part, []))[1].append(named.number)
+        part = part_of_item(place, parsed)
+        items.setdefault(part.looked_at.stream, (part, []))[1].append(parsed.number)
     return [Meant(part, None, list(dict.fromkeys(numbers))) for part, numbers in items.values()]
 
 
@@ -243,24 +243,24 @@ def run_selection(place: Place, dead: DeadLetters, number: int, run: Run, *, wai
 
 
 def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
-    made = dead.dry_runs.make(number, dead.asked(run))
+    dry_run = dead.dry_runs.make(number, dead.asked(run))
     if as_json:
-        reported = DryRunView.of(made, list(dead.dry_runs.each(number)), None)
+        reported = DryRunView.of(dry_run, list(dead.dry_runs.each(number)), None)
         sys.stdout.write(reported.model_dump_json(indent=1) + "\n")
         return
-    for verdict, count in sorted(made.counts.items(), key=lambda pair: -pair[1]):
+    for verdict, count in sorted(dry_run.counts.items(), key=lambda pair: -pair[1]):
         click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")
-    if made.followers:
-        click.echo(f"{made.followers:>9,}  followers would run after them")
+    if dry_run.followers:
+        click.echo(f"{dry_run.followers:>9,}  followers would run after them")
     rows = Rows("ID", "would", "followers", "why", right=["ID", "followers"])
     for forecast in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
         rows.add(
             forecast.target.item_seq, forecast.verdict.value.replace("_", " "), forecast.followers or "", forecast.why
         )
     rows.print()
-    if sum(made.counts.values()) > FORECASTS_SHOWN:
+    if sum(dry_run.counts.values()) > FORECASTS_SHOWN:
         click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")
-    click.echo(f"{made.applied:,} would be applied; of {made.unasked:,} that would run nobody says what comes")
-    if made.limits:
-        click.echo(made.limits)
+    click.echo(f"{dry_run.applied:,} would be applied; of {dry_run.unasked:,} that would run nobody says what comes")
+    if dry_run.limits:
+        click.echo(dry_run.limits)
     click.echo("nothing was sent; the processor decides when it comes to each")

@@ -53,16 +53,16 @@ def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Se
 
     :raises SelectionEmpty: none has
     """
-    empty, made = None, False
+    empty, has_made = None, False
     for part in place.parts.values():
         try:
             selection = opened(part).selections.freeze(wanted, this_account(), note)
         except SelectionEmpty as nothing:
             empty = nothing
         else:
-            made = True
+            has_made = True
             yield part, selection
-    if empty is not None and not made:
+    if empty is not None and not has_made:
         raise empty
 
 

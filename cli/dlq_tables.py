@@ -35,9 +35,9 @@ def print_page(page: Page | JoinedPage, now: datetime) -> None:
     errors: dict[str, list[str]] = {}
     for item in page.items:
         amount = money(item.amount_minor, item.currency)
-        named = "\n".join(part for part in (item.event_key, amount) if part)
+        names = "\n".join(part for part in (item.event_key, amount) if part)
         error = error_text(item.error_class, item.error_code, (item.kind, item.mark), None)
-        rows.add(item.name, span(now - item.since, 1), item.decision.value, named, error)
+        rows.add(item.name, span(now - item.since, 1), item.decision.value, names, error)
         errors.setdefault(item_error(item)[:ERROR_CHARS_MAX], []).append(item.name)
     rows.print()
     print_details(((_ids(ids), text) for text, ids in errors.items() if text), "errors")
@@ -58,8 +58,8 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
     rows = Rows(*names, "fingerprint, e.g.", "cause", right=names)
     for group in groups:
         ages = (span(now - group.oldest, 1), span(now - group.newest, 1))
-        named = f"{group.fingerprint or 'waits only'}\nID {group.sample_name}"
-        rows.add(f"{group.count:,}", *ages, named, f"{_cause(group)}\nnext: {group.advice}")
+        cell = f"{group.fingerprint or 'waits only'}\nID {group.sample_name}"
+        rows.add(f"{group.count:,}", *ages, cell, f"{_cause(group)}\nnext: {group.advice}")
     rows.print()
 
 
@@ -154,6 +154,6 @@ def _counted(title: str, shown: Sequence[Item], total: int) -> str:
 def _cause(group: Group) -> str:
     code = f" {group.error_code}" if group.error_code else ""
     kinds = f" ({', '.join(kind.value for kind in group.kinds)})" if group.kinds else ""
-    named = f"{group.error_class or 'no error'}{code}{kinds}: {group.shape}".removesuffix(": ")
+    cause = f"{group.error_class or 'no error'}{code}{kinds}: {group.shape}".removesuffix(": ")
     where = ", ".join(part for part in (group.place and f"in {group.place}", *group.providers) if part)
-    return "\n".join(line[:ERROR_CHARS_MAX] for line in (named, where) if line)
+    return "\n".join(line[:ERROR_CHARS_MAX] for line in (cause, where) if line)

@@ -51,15 +51,15 @@ def bring_back(place: Place, topic: str, names: Sequence[str], reason: str, *, d
     :raises LetterUnusable: one of them can't be; nothing is published then, unless Kafka refused it
     """
     _check_is_others(place, topic)
-    others = _topic(place, topic)
-    letters = others.named(names)
+    letters_topic = _topic(place, topic)
+    letters = letters_topic.named(names)
     if dry_run:
-        others.check(letters)
+        letters_topic.check(letters)
         for letter in letters:
             click.echo(f"{letter.name} would be published again in {_origin(letter)}")
         return
     with recorder(place).act(this_account(), ACTION, f"{topic} {' '.join(names)}", reason):
-        placed = others.bring_back(letters)
+        placed = letters_topic.bring_back(letters)
     for letter, (source, partition, offset) in zip(letters, placed, strict=True):
         click.echo(f"{letter.name} is published again as {source}[{partition}]@{offset}")
 

@@ -52,10 +52,10 @@ class SelectionName(click.ParamType[Named]):
     name = "selection"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Named:
-        named = read_name(str(value))
-        if named is None or not named.is_selection:
+        parsed = read_name(str(value))
+        if parsed is None or not parsed.is_selection:
             self.fail(f"{value!r} is no selection: they are s1, s2, …; `payhook dlq selections` lists them", param, ctx)
-        return named
+        return parsed
 
 
 class ItemName(click.ParamType[Named]):
@@ -64,10 +64,10 @@ class ItemName(click.ParamType[Named]):
     name = "item"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Named:
-        named = read_name(str(value))
-        if named is None or named.is_selection:
+        parsed = read_name(str(value))
+        if parsed is None or parsed.is_selection:
             return Named(None, click.IntRange(1, SEQ_MAX).convert(value, param, ctx), False)
-        return named
+        return parsed
 
 
 SELECTION, ITEM = SelectionName(), ItemName()
@@ -167,8 +167,8 @@ def _reported(progress: RunProgress) -> str:
     if progress.run.problem:
         return progress.run.problem
     speed = "" if progress.per_s is None else f"{progress.per_s:,.0f}/s"
-    left = "" if progress.eta_s is None else f" {progress.eta_s:,.0f} s left"
-    return speed + left
+    time_left = "" if progress.eta_s is None else f" {progress.eta_s:,.0f} s left"
+    return speed + time_left
 
 
 def outcome(progress: RunProgress) -> str:

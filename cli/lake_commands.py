@@ -82,8 +82,8 @@ def redact(place: Place, event_key: str, reason: str) -> None:
         ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
         click.echo(f"{_body(act)} had been removed before, {ordered}")
     if redacted.lost:
-        named = ", ".join(redacted.lost)
-        click.echo(f"of these files of bodies, which are gone, it isn't known what they held: {named}")
+        lost = ", ".join(redacted.lost)
+        click.echo(f"of these files of bodies, which are gone, it isn't known what they held: {lost}")
         click.echo("if one of them is put back, order it again")
 
 

@@ -153,10 +153,10 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
 
     ledger = place.ledger
     with ledger_tables.looking("looking through the journal"):
-        asked = {key: ledger.story(key) for key in keys}
+        stories_read = {key: ledger.story(key) for key in keys}
     stories, bodies = (
-        {key: story for key, (story, _) in asked.items()},
-        {key: body for key, (_, body) in asked.items()},
+        {key: story for key, (story, _) in stories_read.items()},
+        {key: body for key, (_, body) in stories_read.items()},
     )
     if as_json:
         click.echo(dumped(event_stories(stories, bodies)))
@@ -266,7 +266,7 @@ def search(
 
     if amount is not None and currency is None:
         raise click.UsageError("--amount wants --currency: 100 is one thing in EUR and another in JPY")
-    wanted = Wanted(
+    criteria = Wanted(
         event_type=event_type,
         provider=provider,
         merchant=merchant,
@@ -279,7 +279,7 @@ def search(
     )
     with ledger_tables.looking("looking through the journal"):
         ledger = place.ledger
-        hits = find(ledger.journals(), ledger.postings(), wanted, limit)
+        hits = find(ledger.journals(), ledger.postings(), criteria, limit)
     if as_json:
         click.echo(dumped([hit(match) for match in hits]))
     else:

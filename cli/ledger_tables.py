@@ -155,8 +155,10 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> No
         for moment in timeline(delivery, story):
             title = f"{moment.title}: {moment.decision}" if moment.decision else moment.title
             of_many = f" ({number} of {many})" if many > 1 and moment.decision is None else ""
-            at = Detail("decided" if moment.decision else "at", None, moment.at)
-            print_details(((detail.name, detail.shown) for detail in (at, *moment.details)), f"{title}{of_many}")
+            moment_detail = Detail("decided" if moment.decision else "at", None, moment.at)
+            print_details(
+                ((detail.name, detail.shown) for detail in (moment_detail, *moment.details)), f"{title}{of_many}"
+            )
     if story.cut:
         click.echo(f"these are the first {ROWS_MAX:,} rows of it; there are more")
     _print_bookings(story)
@@ -189,9 +191,9 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
         return
     rows = Rows("seq", "decided (UTC)", "decision", "amount", "event, merchant", right=["seq", "amount"])
     for hit in hits:
-        named = "\n".join(text for text in (hit.row.event_key, hit.merchant) if text is not None)
+        names = "\n".join(text for text in (hit.row.event_key, hit.merchant) if text is not None)
         amount = money(hit.amount_minor, hit.currency)
-        rows.add(hit.name, second(hit.row.decided_at), hit.row.decision.value, amount, named)
+        rows.add(hit.name, second(hit.row.decided_at), hit.row.decision.value, amount, names)
     rows.print()
     if len(hits) == limit:
         click.echo(f"the newest {limit:,}; --limit shows more, other options narrow it")

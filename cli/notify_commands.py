@@ -148,17 +148,17 @@ def add_secret(place: Place, name: str) -> str:
     # Until all of them are written, no other process adds one.
     with locked(path.with_name(f".{path.name}.lock")):
         try:
-            known = path.read_text("utf-8").split() if path.exists() else []
+            secrets = path.read_text("utf-8").split() if path.exists() else []
         except (OSError, ValueError) as unreadable:
             raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
-        if len(known) >= SECRETS_MAX:
-            problem = f"{len(known)} secrets are live; take out the last lines, which should no longer be needed"
+        if len(secrets) >= SECRETS_MAX:
+            problem = f"{len(secrets)} secrets are live; take out the last lines, which should no longer be needed"
             raise FileUnusable(name, path, problem)
         recorder(place).record(
-            this_account(), "notify_secret", name, before=f"{len(known)} secrets", after=f"{len(known) + 1} secrets"
+            this_account(), "notify_secret", name, before=f"{len(secrets)} secrets", after=f"{len(secrets) + 1} secrets"
         )
         secret = new_secret()
-        write_whole(path, "".join(f"{line}\n" for line in (secret, *known)))
+        write_whole(path, "".join(f"{line}\n" for line in (secret, *secrets)))
     return secret
 
 

@@ -27,8 +27,8 @@ def refusal() -> str | None:
     hidden = dict(hidden_packages())
     if not hidden:
         return None
-    listed = ", ".join(f"{name} is {place}" for name, place in hidden.items())
+    packages = ", ".join(f"{name} is {place}" for name, place in hidden.items())
     return (
-        f"payhook: packages of others hide payhook's own: {listed}. Take them out of this environment and out of "
+        f"payhook: packages of others hide payhook's own: {packages}. Take them out of this environment and out of "
         f"PYTHONPATH, or give payhook an environment of its own (`make setup` makes {CHECKOUT / '.venv'})"
     )

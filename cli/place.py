@@ -95,8 +95,8 @@ class Place:
 
         :raises click.UsageError: it isn't looked at
         """
-        wanted = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
-        part = self.parts.get(wanted)
+        stream = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
+        part = self.parts.get(stream)
         if part is None or mode_of(name) not in ("live", self.mode):
             raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.parts)}")
         return part
@@ -206,11 +206,11 @@ def check_stream(settings: Settings, stream: str) -> None:
     """
     :raises click.BadParameter: there is no such stream; names those there are, and their parts where there are several
     """
-    known = streams_of(settings)
-    parts = {name: _part_names(config) for name, config in known.items()}
-    if stream not in known and stream not in parts.get(base_of(stream), []):
-        listed = [option for name in known for option in (name, *(parts[name] if len(parts[name]) > 1 else []))]
-        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(listed)}", param_hint="--stream")
+    configured = streams_of(settings)
+    parts = {name: _part_names(config) for name, config in configured.items()}
+    if stream not in configured and stream not in parts.get(base_of(stream), []):
+        options = [option for name in configured for option in (name, *(parts[name] if len(parts[name]) > 1 else []))]
+        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(options)}", param_hint="--stream")
 
 
 def _part_names(config: StreamConfig) -> list[str]:

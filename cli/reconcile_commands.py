@@ -84,20 +84,20 @@ def reconcile(
     period = Period(_utc(since), _utc(until))
     reports = _found(place)
     books = Books([(files.journal, files.postings) for files in place.ledger.places], reports)
-    wanted = Wanted(report, reader, account, tenant, period)
+    comparison = Wanted(report, reader, account, tenant, period)
     settings = place.settings.ledger
-    made = run(books, wanted, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
+    outcome = run(books, comparison, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
-        print_json(made, reports.differences(made.run_id))
+        print_json(outcome, reports.differences(outcome.run_id))
     else:
-        print_run(made, reports)
+        print_run(outcome, reports)
     if is_repair:
-        repair = Repair(made, place.mode, this_account(), reason or "")
+        repair = Repair(outcome, place.mode, this_account(), reason or "")
         if dry_run:
             _show_repair(repair, reports, reader)
         else:
             _repair(place, repair, reports, reader)
-    sys.exit(0 if made.clean else 1)
+    sys.exit(0 if outcome.clean else 1)
 
 
 @click.command()
@@ -236,8 +236,8 @@ def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
 def print_planned(planned: Iterator[Made]) -> int:
     """Prints what would be sent, and returns how many events that is."""
     rows = Rows("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
-    for made in itertools.islice(planned, SHOWN_MAX):
-        rows.add(made.origin.line, made.event.event_key, made.event.entity_key, _of_event(made))
+    for event in itertools.islice(planned, SHOWN_MAX):
+        rows.add(event.origin.line, event.event.event_key, event.event.entity_key, _of_event(event))
     rows.print()
     more = sum(1 for _ in planned)
     if more:

@@ -63,8 +63,8 @@ def _print_list(payments: Payments) -> None:
     rows = Rows("decided (UTC)", "decision", "amount", "payment, merchant", right=["amount"])
     for payment in payments.found:
         amounts = ", ".join(money(minor, currency) for currency, minor in payment.amounts.items())
-        named = "\n".join(filter(None, (payment.key, payment.merchant)))
-        rows.add(second(payment.at), payment.decision, amounts, named)
+        names = "\n".join(filter(None, (payment.key, payment.merchant)))
+        rows.add(second(payment.at), payment.decision, amounts, names)
     rows.print()
     if payments.more:
         click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")

@@ -65,8 +65,8 @@ def send(
         raise NothingToSendWith(f"no provider {provider!r}; there are {', '.join(sorted(adapters))}")
     if is_test:
         endpoint = _test_endpoint(place, provider, endpoint)
-    known = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock(), Contexts(place.settings.ingest))
-    secret = known.of(provider, endpoint or None)[0]
+    secret_files = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock(), Contexts(place.settings.ingest))
+    secret = secret_files.of(provider, endpoint or None)[0]
     signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True

@@ -67,10 +67,10 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     else:
         answers = _ask_each(place.settings)
     side = answers if place.mode == "live" else answers.get("test", NO_TEST_TRAFFIC)
-    if (known := read_said(place.layout.verified)) is not None:
-        answers["verified"] = dict(known)
-    if (known := read_said(place.layout.caught_up)) is not None:
-        answers["caught_up"] = known.get("sources", {})
+    if (results := read_said(place.layout.verified)) is not None:
+        answers["verified"] = dict(results)
+    if (results := read_said(place.layout.caught_up)) is not None:
+        answers["caught_up"] = results.get("sources", {})
     if as_json:
         click.echo(json.dumps(answers, indent=2))
     else:
@@ -97,8 +97,8 @@ def _ask(ops: str) -> dict[str, Any]:
 
 def _ask_each(settings: Settings) -> dict[str, Any]:
     """Asks the services that the settings name; ``up``: one of them answers, or a stream writes its status here."""
-    named = bool(settings.console.ingest_url or settings.console.metrics_urls)
-    if not named and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
+    names_services = bool(settings.console.ingest_url or settings.console.metrics_urls)
+    if not names_services and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
         return {"up": False, "ready": False}
 
     import asyncio
@@ -122,9 +122,9 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     try:
         gathered = asyncio.run(ask())
-        named = bool(settings.console.ingest_url or places.metrics)
+        names_services = bool(settings.console.ingest_url or places.metrics)
         # At the receiver's own port on loopback another stack's may answer.
-        answering = [gathered["ingest"]["ready"], *gathered["processes"].values()] if named else []
+        answering = [gathered["ingest"]["ready"], *gathered["processes"].values()] if names_services else []
         gathered["up"] = any(
             [*answering, *(fresh(stream_status, now) is not None for stream_status in gathered["streams"].values())]
         )
@@ -137,7 +137,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         lag.close()
         tail.close()
     if not gathered["up"]:
-        gathered["asked"] = [places.ingest_ready_url, *places.metrics.values()] if named else []
+        gathered["asked"] = [places.ingest_ready_url, *places.metrics.values()] if names_services else []
     return gathered
 
 
@@ -156,10 +156,10 @@ def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> 
         ("processor", "ready" if all(part.get("ready") for part in parts) else "not ready"),
     ]
     for name, shown in PROCESSOR_FIGURES.items():
-        known = [part[name] for part in parts if part.get(name) is not None]
-        if known:
+        values = [part[name] for part in parts if part.get(name) is not None]
+        if values:
             details.append(
-                (shown, str(sum(known)) if name in SUMMED and len(known) > 1 else ", ".join(map(str, known)))
+                (shown, str(sum(values)) if name in SUMMED and len(values) > 1 else ", ".join(map(str, values)))
             )
     if lag is not None:
         details.append(("undecided", ", ".join(f"{topic} {count}" for topic, count in lag.items())))
@@ -230,14 +230,14 @@ def _caught_up(source: Mapping[str, Any]) -> str:
 def _outcome(results: Mapping[str, Any]) -> str:
     wrong, invariants = results["wrong"], results.get("invariants") or {}
     left_out = [name for name, result in invariants.items() if result["not_checked"] is not None]
-    held = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
-    return f"{held}; not checked: {', '.join(left_out)}" if left_out else held
+    verdict = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
+    return f"{verdict}; not checked: {', '.join(left_out)}" if left_out else verdict
 
 
 def _not_up(answers: dict[str, Any]) -> str:
     """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
-    if asked := ", ".join(answers.get("asked", [])):
-        return f"nothing answers at {asked}: look at the services there; `payhook up` would start another stack here"
+    if urls := ", ".join(answers.get("asked", [])):
+        return f"nothing answers at {urls}: look at the services there; `payhook up` would start another stack here"
     return "not running: `payhook up --detach` starts it"
 
 
@@ -266,8 +266,12 @@ def print_entity(
         click.echo(json.dumps(as_tree(stream, queue, waits), indent=2))
         return
     if not queue.total:
-        held = stream_wait(status, now)
-        then = "no earlier event holds back what arrives" if held is None else f"what arrives waits. {held[1]}"
+        stream_hold = stream_wait(status, now)
+        then = (
+            "no earlier event holds back what arrives"
+            if stream_hold is None
+            else f"what arrives waits. {stream_hold[1]}"
+        )
         click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: {then}")
         return
     from console.details import Once

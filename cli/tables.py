@@ -53,9 +53,9 @@ class Rows:
 
     def _drop_empty(self) -> None:
         """Drops columns in which no row has anything."""
-        kept = [at for at in range(len(self._names)) if any(row[at] for row in self._rows)]
-        self._names = tuple(self._names[at] for at in kept)
-        self._rows = [[row[at] for at in kept] for row in self._rows]
+        kept = [column for column in range(len(self._names)) if any(row[column] for row in self._rows)]
+        self._names = tuple(self._names[column] for column in kept)
+        self._rows = [[row[column] for column in kept] for row in self._rows]
 
     def _as_table(self, indent: int) -> list[str]:
         """Lays the rows out as a table; empty where the names in its cells are too long for it."""
@@ -105,10 +105,10 @@ def heading(text: str) -> None:
 
 def print_details(details: Iterable[tuple[str, str | None]], title: str = "") -> None:
     """Prints names and what is known under them, one below the other; what is None is left out."""
-    known = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
-    if known and title:
+    shown = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
+    if shown and title:
         heading(title)
-    for line in _detail_lines(known, 2 if title else 0):
+    for line in _detail_lines(shown, 2 if title else 0):
         click.echo(line)
 
 
@@ -145,9 +145,9 @@ def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
     """Shares the spare width: columns that need little more get it whole, the others share what is left."""
     widths = list(least)
     ordered = sorted(range(len(least)), key=lambda at: most[at] - least[at])
-    for done, at in enumerate(ordered):
-        more = min(most[at] - least[at], spare // (len(ordered) - done))
-        widths[at] += more
+    for done, column in enumerate(ordered):
+        more = min(most[column] - least[column], spare // (len(ordered) - done))
+        widths[column] += more
         spare -= more
     return widths
 

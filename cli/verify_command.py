@@ -115,10 +115,12 @@ def _streams(place: Place, stream: str | None) -> list[str]:
     from stack.verification import streams_to_verify
 
     if stream is not None:
-        known = streams_of(place.settings)
-        names = {name: config.names(place.mode) for name, config in known.items()}
+        configured = streams_of(place.settings)
+        names = {name: config.names(place.mode) for name, config in configured.items()}
         pairs = [
-            pair for config in known.values() for pair in zip(config.names("live"), names[config.name], strict=True)
+            pair
+            for config in configured.values()
+            for pair in zip(config.names("live"), names[config.name], strict=True)
         ]
         choices = names | {live: [name] for live, name in pairs if live not in names}
         if stream not in choices:
@@ -150,9 +152,9 @@ def print_report(report: Report, console: Console) -> None:
     for finding in report.findings:
         for offender in finding.offenders:
             console.print(f"{finding.name}: {json.dumps(offender, default=str)}", markup=False)
-    held = "all of it holds" if report.since <= 1 else "all that was looked at holds"
+    verdict = "all of it holds" if report.since <= 1 else "all that was looked at holds"
     if report.ok:
-        console.print(f"verified: {held}")
+        console.print(f"verified: {verdict}")
     else:
         why = "the offenders above" if report.wrong else "what couldn't be checked above"
         console.print(f"[bold red]not verified[/]: see {why}")
