@@ -29,7 +29,7 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
 def _addresses(host: str) -> list[str]:
     """Finds the IPv4 addresses of a host, since a name of one process may have one address of each kind."""
     try:
-        asked = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:
         return []
-    return sorted({str(address[0]) for *_, address in asked})
+    return sorted({str(address[0]) for *_, address in answers})

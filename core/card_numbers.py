@@ -99,17 +99,17 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
     line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` or ``+`` between them; beside letters too, but not within a
     UUID or a hash in hex.
     """
-    at = 0
-    while (start := _START.search(text, at)) is not None:
-        at = start.start()
+    position = 0
+    while (start := _START.search(text, position)) is not None:
+        position = start.start()
         for form in _FORMS:
-            match = form.match(text, at)
+            match = form.match(text, position)
             if match is not None and _is_card(match):
                 yield match.span()
-                at = match.end()
+                position = match.end()
                 break
         else:
-            at += 1
+            position += 1
 
 
 class Masked(NamedTuple):

@@ -280,8 +280,8 @@ def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA
     """
     version = _schema_version(texts[VERSION_HEADER])
     if version[0] > newest[0]:
-        given, known = version_text(version), version_text(newest)
-        raise Unparseable(f"header schema {given} is newer than {known}: upgrade the processor first")
+        version_given, version_known = version_text(version), version_text(newest)
+        raise Unparseable(f"header schema {version_given} is newer than {version_known}: upgrade the processor first")
     if version >= newest:
         return texts
     due = [step for step in steps if step.version >= version]

@@ -63,10 +63,10 @@ class FilesToSend:
         """
         :param files: the path under which each is asked for, and the one where it is
         """
-        stamps = {asked: (path, _stamp(path)) for asked, path in files.items()}
+        stamps = {path_asked: (path, _stamp(path)) for path_asked, path in files.items()}
         if stamps != self._stamps:
-            held = {str(asked): _held(path) for asked, path in sorted(files.items())}
-            pickled = pickle.dumps(held, protocol=5)
+            contents = {str(path_asked): _held(path) for path_asked, path in sorted(files.items())}
+            pickled = pickle.dumps(contents, protocol=5)
             self._sent = SentFiles(hashlib.sha256(pickled).hexdigest(), zlib.compress(pickled, 1))
             self._stamps = stamps
         return self._sent
@@ -135,9 +135,9 @@ class TextFiles:
 
     def _same(self, path: Path, stamp: object, size: int, raw: bytes | None) -> str:
         with self._lock:
-            known = self._read.get(path)
-        if known is not None and known[0] == stamp:
-            return known[1]
+            stamped = self._read.get(path)
+        if stamped is not None and stamped[0] == stamp:
+            return stamped[1]
         if size > self._bytes_max:
             raise TooLarge(size, self._bytes_max)
         text = (path.read_bytes() if raw is None else raw).decode("utf-8")

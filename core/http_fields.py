@@ -55,7 +55,7 @@ def _split_unquoted(value: bytes, separator: bytes) -> list[bytes]:
     if b'"' not in value:
         return value.split(separator)
     parts, start, quoted, escaped = [], 0, False, False
-    for at, byte in enumerate(value):
+    for position, byte in enumerate(value):
         if escaped:
             escaped = False
         elif quoted and byte == _ESCAPE:
@@ -63,6 +63,6 @@ def _split_unquoted(value: bytes, separator: bytes) -> list[bytes]:
         elif byte == _QUOTE:
             quoted = not quoted
         elif byte == separator[0] and not quoted:
-            parts.append(value[start:at])
-            start = at + 1
+            parts.append(value[start:position])
+            start = position + 1
     return [*parts, value[start:]]

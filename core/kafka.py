@@ -180,8 +180,8 @@ def _key_and_chain(text: str) -> tuple[str, str]:
     keys = [block[0] for block in _PEM.finditer(text) if block[1] == "PRIVATE KEY"]
     chain = [block[0] for block in _PEM.finditer(text) if block[1] == "CERTIFICATE"]
     if len(keys) != 1 or not chain:
-        wanted = "one PRIVATE KEY (PKCS #8, no passphrase) and its CERTIFICATE, then those of its issuers"
-        raise SettingError("kafka.security.certificate_file", f"the file must hold {wanted}, as PEM")
+        expected = "one PRIVATE KEY (PKCS #8, no passphrase) and its CERTIFICATE, then those of its issuers"
+        raise SettingError("kafka.security.certificate_file", f"the file must hold {expected}, as PEM")
     return keys[0], "\n".join(chain)
 
 

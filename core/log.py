@@ -51,15 +51,15 @@ def about(event_key: str | None = None, traceparent: str | bytes | None = None) 
     if isinstance(traceparent, bytes):
         traceparent = traceparent.decode("ascii", "replace")
     trace_id = None if traceparent is None else trace_id_of(traceparent)
-    given = {"event_key": event_key, "trace_id": trace_id}
-    return {name: value for name, value in given.items() if value is not None}
+    fields = {"event_key": event_key, "trace_id": trace_id}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def about_record(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
     """`about` the event that a Kafka record's headers name."""
-    known = dict(headers)
-    key = known.get("event_key")
-    return about(None if key is None else key.decode("utf-8", "replace"), known.get(TRACEPARENT))
+    by_name = dict(headers)
+    key = by_name.get("event_key")
+    return about(None if key is None else key.decode("utf-8", "replace"), by_name.get(TRACEPARENT))
 
 
 def trace_id_of(traceparent: str) -> str | None:
@@ -69,8 +69,8 @@ def trace_id_of(traceparent: str) -> str | None:
 
 
 def _reported(record: logging.LogRecord) -> dict[str, str]:
-    known = {**_context.get(), **{name: value for name in FIELDS if (value := getattr(record, name, None))}}
-    return {name: without_card_numbers(str(known[name])) for name in FIELDS if name in known}
+    fields = {**_context.get(), **{name: value for name in FIELDS if (value := getattr(record, name, None))}}
+    return {name: without_card_numbers(str(fields[name])) for name in FIELDS if name in fields}
 
 
 class JsonFormatter(logging.Formatter):
@@ -114,9 +114,9 @@ TALKATIVE = ("httpx", "httpx2", "py4j")
 
 def configure_logging() -> None:
     """Called once by each process's main."""
-    wanted = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
+    log_format = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter() if wanted == "text" else JsonFormatter())
+    handler.setFormatter(TextFormatter() if log_format == "text" else JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     quiet_talkative()
 

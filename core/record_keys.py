@@ -36,7 +36,7 @@ Keys: TypeAlias = Sequence[bytes]
 
 
 class Forged(PayhookError):
-    """Raised when the record wasn't made by payhook, or was changed: it is dead, and nothing that it says is believed."""
+    """Raised when payhook didn't make the record, or it was changed: it is dead, and nothing in it is believed."""
 
     def __init__(self, topic: str, problem: str) -> None:
         self.topic = topic

@@ -114,16 +114,16 @@ class Sentinels(Sentinel):
         """
         :raises MasterNotFoundError: no sentinel answered, or none knows a primary that is up
         """
-        asked = [asyncio.create_task(self._primary(sentinel, service_name)) for sentinel in self.sentinels]
+        tasks = [asyncio.create_task(self._primary(sentinel, service_name)) for sentinel in self.sentinels]
         problems: list[str] = []
         try:
-            for answer in asyncio.as_completed(asked):
+            for answer in asyncio.as_completed(tasks):
                 try:
                     return await answer
                 except FAILURES as failed:
                     problems.append(str(failed))
         finally:
-            for task in asked:
+            for task in tasks:
                 task.cancel()
         raise MasterNotFoundError(f"no sentinel names a primary for {service_name!r}: {'; '.join(sorted(problems))}")
 
@@ -180,11 +180,11 @@ async def async_redis(settings: RedisSettings, connect_s: float, answer_s: float
                 settings.sentinel_service, db=settings.database, **options, **of_tls, **credentials
             )
         elif settings.cluster:
-            given = {
+            from_url = {
                 name: value for name, value in parse_url(settings.url).items() if name not in ("connection_class", "db")
             }
             cluster = cast(Any, redis.asyncio.RedisCluster)(
-                require_full_coverage=False, reinitialize_steps=0, **given, **options, **credentials
+                require_full_coverage=False, reinitialize_steps=0, **from_url, **options, **credentials
             )
             # It takes no connection class; its nodes do.
             cluster.connection_kwargs.update(of_tls)

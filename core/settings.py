@@ -42,8 +42,8 @@ class KafkaSecurity(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> KafkaSecurity:
         if self.is_sasl != bool(self.credentials_file):
-            wanted = f"credentials_file goes with a SASL protocol, and protocol is {self.protocol}"
-            raise ValueError(f"kafka.security: {wanted}")
+            problem = f"credentials_file goes with a SASL protocol, and protocol is {self.protocol}"
+            raise ValueError(f"kafka.security: {problem}")
         if (self.ca_file or self.certificate_file) and not self.protocol.endswith("SSL"):
             raise ValueError(f"kafka.security names certificates, and protocol is {self.protocol}: SASL_SSL is wanted")
         return self
@@ -189,10 +189,10 @@ def _redis_url(text: str) -> ParseResult:
     try:
         url = urlparse(text)
         _ = url.port
-        known = set(parse_qs(url.query, strict_parsing=True)) <= {"db"} if url.query else True
+        is_known_query = set(parse_qs(url.query, strict_parsing=True)) <= {"db"} if url.query else True
     except ValueError:
         raise ValueError("redis.url can't be read; redis://HOST:PORT/DATABASE is wanted") from None
-    if url.scheme not in ("redis", "rediss", "unix") or not known:
+    if url.scheme not in ("redis", "rediss", "unix") or not is_known_query:
         raise ValueError("redis.url begins with redis:// or rediss://, or unix://, and takes no option but db")
     if not _DATABASE.fullmatch(parse_qs(url.query).get("db", [""])[0]):
         raise ValueError("redis.url names a database that is no number")

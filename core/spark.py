@@ -77,8 +77,8 @@ def open_spark(
     else:
         os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
     place = _on_loopback(scratch) if is_local(master) else _on_cluster(archive)
-    named = {"spark.app.name": name, "spark.master": master}
-    all_conf = {**named, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
+    names = {"spark.app.name": name, "spark.master": master}
+    all_conf = {**names, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
     _start_jvm(all_conf)
     if not is_local(master) and SparkConf().get("spark.authenticate") != "true":
         raise SparkUnauthenticated(master)
@@ -115,9 +115,9 @@ def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
 
 def _umask() -> int:
     """Reads what this process takes away from the modes of its files; asking is setting it."""
-    taken = os.umask(0o077)
-    os.umask(taken)
-    return taken
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _on_loopback(scratch: Path) -> dict[str, str]:
@@ -156,12 +156,12 @@ def _on_cluster(archive: Path | None) -> dict[str, str]:
 
 def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
     """Returns the keys of an object store for executors, which haven't this process's ``AWS_…`` variables."""
-    named = {
+    keys = {
         "fs.s3a.access.key": env.get("AWS_ACCESS_KEY_ID"),
         "fs.s3a.secret.key": env.get("AWS_SECRET_ACCESS_KEY"),
         "fs.s3a.session.token": env.get("AWS_SESSION_TOKEN"),
     }
-    return {f"spark.hadoop.{name}": value for name, value in named.items() if value}
+    return {f"spark.hadoop.{name}": value for name, value in keys.items() if value}
 
 
 def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:

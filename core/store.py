@@ -111,17 +111,17 @@ def variables(settings: StoreSettings, url: str) -> dict[str, str]:
     """Returns the address of a URL's store, and how it is asked."""
     scheme = _scheme(url)
     kind = _KINDS[scheme]
-    named = {
+    variables_by_name = {
         f"{kind.prefix}ALLOW_HTTP": str(settings.allow_http).lower(),
         f"{kind.prefix}TIMEOUT": f"{TIMEOUT_S:g}s",
         f"{kind.prefix}CONNECT_TIMEOUT": f"{CONNECT_TIMEOUT_S:g}s",
     }
     if scheme == "s3":
-        named["AWS_REGION"] = settings.region
-        named["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not settings.path_style).lower()
+        variables_by_name["AWS_REGION"] = settings.region
+        variables_by_name["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = str(not settings.path_style).lower()
         # A log's entry is put where none is yet, by delta-rs too; without it delta-rs refuses to write.
-        named["AWS_CONDITIONAL_PUT"] = "etag"
-    return named | ({kind.endpoint: settings.endpoint} if settings.endpoint else {})
+        variables_by_name["AWS_CONDITIONAL_PUT"] = "etag"
+    return variables_by_name | ({kind.endpoint: settings.endpoint} if settings.endpoint else {})
 
 
 _OWN: dict[str, Mapping[str, str]] = {}

@@ -56,22 +56,22 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
     :raises KafkaException: Kafka can't be asked
     """
     durability = kafka.durability
-    known = client.list_topics(timeout=ASK_S_MAX).topics
+    topics = client.list_topics(timeout=ASK_S_MAX).topics
     faults: list[TopicFault] = []
     for topic, record_bytes in wanted.items():
-        if topic not in known:
+        if topic not in topics:
             faults.append(TopicFault(topic, "it isn't there", "python -m stack.topics"))
             continue
-        partitions = len(known[topic].partitions)
+        partitions = len(topics[topic].partitions)
         if is_events(topic) and partitions < kafka.events_partitions:
             problem = f"it has {partitions} partitions, kafka.events_partitions is {kafka.events_partitions}"
             faults.append(TopicFault(topic, problem, "python -m stack.topics"))
         if durability == "replicated":
-            faults += _replication(topic, known[topic].partitions)
+            faults += _replication(topic, topics[topic].partitions)
         changes = dict(_changes(described(client, topic), record_bytes, durability))
         if changes:
             problem = ", ".join(f"{name} is {was}" for name, (was, _) in changes.items())
-            settings = ",".join(f"{name}={wanted}" for name, (_, wanted) in changes.items())
+            settings = ",".join(f"{name}={expected}" for name, (_, expected) in changes.items())
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {settings}"
             faults.append(TopicFault(topic, problem, command("kafka-configs.sh", kafka, change)))
     if faults:
@@ -84,9 +84,9 @@ def described(client: AdminClient, topic: str) -> dict[str, Any]:
     :raises KafkaException: Kafka can't be asked
     """
     for tries_left in range(KNOWN_TRIES_MAX - 1, -1, -1):
-        (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        (future,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         try:
-            entries: dict[str, Any] = answer_of(asked, ASK_S_MAX)
+            entries: dict[str, Any] = answer_of(future, ASK_S_MAX)
             return entries
         except KafkaException as unknown:
             if unknown.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or tries_left == 0:

@@ -44,9 +44,9 @@ Kind: TypeAlias = Literal["SERVER", "CONSUMER"]
 
 def is_traced(env: Mapping[str, str] = os.environ) -> bool:
     """Whether OpenTelemetry's variables name a collector for traces."""
-    named = env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    endpoint = env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     is_off = env.get("OTEL_SDK_DISABLED", "").lower() == "true" or env.get("OTEL_TRACES_EXPORTER") == "none"
-    return bool(named) and not is_off
+    return bool(endpoint) and not is_off
 
 
 def sampled_in(headers: str | None) -> str | None:
@@ -182,9 +182,9 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
             self.wanted = threading.local()
 
         def generate_span_id(self) -> int:
-            wanted: int | None = getattr(self.wanted, "span_id", None)
+            span_number: int | None = getattr(self.wanted, "span_id", None)
             self.wanted.span_id = None
-            return wanted or super().generate_span_id()
+            return span_number or super().generate_span_id()
 
     ids, named = Ids(), env.get("OTEL_SERVICE_NAME") or f"payhook-{service}"
     provider = TracerProvider(

@@ -47,8 +47,8 @@ def kept_text(text: str) -> str:
 
 def _shown(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
     kept = unseen.sub(_number, text[:chars_max])
-    left = len(text) - chars_max
-    return f"{kept}… ({left:,} more characters)" if left > 0 else kept
+    chars_left = len(text) - chars_max
+    return f"{kept}… ({chars_left:,} more characters)" if chars_left > 0 else kept
 
 
 def _number(match: re.Match[str]) -> str:

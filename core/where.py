@@ -71,12 +71,12 @@ EVERYTHING: Final = Where()
 
 
 def _fits(value: str, patterns: Iterable[str]) -> bool:
-    taken, out = list[str](), list[str]()
+    included, excluded = list[str](), list[str]()
     for pattern in patterns:
-        (out if pattern.startswith(NOT) else taken).append(pattern.removeprefix(NOT))
-    if any(fnmatchcase(value, pattern) for pattern in out):
+        (excluded if pattern.startswith(NOT) else included).append(pattern.removeprefix(NOT))
+    if any(fnmatchcase(value, pattern) for pattern in excluded):
         return False
-    return not taken or any(fnmatchcase(value, pattern) for pattern in taken)
+    return not included or any(fnmatchcase(value, pattern) for pattern in included)
 
 
 def _checked(name: str, given: Any) -> tuple[str, ...]:
@@ -94,10 +94,10 @@ def _check_pattern(name: str, pattern: str) -> None:
     glob = pattern.removeprefix(NOT)
     if len(pattern) > PATTERN_CHARS_MAX or not pattern.isprintable():
         raise WhereInvalid(name, f"a pattern is printable text of {PATTERN_CHARS_MAX} characters at most")
-    at = glob.find("[")
-    while at >= 0:
+    start = glob.find("[")
+    while start >= 0:
         # As fnmatch reads it: a ] right behind [ or [! is one of the characters.
-        end = glob.find("]", at + (3 if glob.startswith("[!", at) else 2))
+        end = glob.find("]", start + (3 if glob.startswith("[!", start) else 2))
         if end < 0:
             raise WhereInvalid(name, f"the [ in {pattern!r} is never closed: write [[] for the character itself")
-        at = glob.find("[", end)
+        start = glob.find("[", end)
