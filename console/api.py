@@ -151,7 +151,7 @@ def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
         run: Run = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            given = await asyncio.to_thread(_service(services, asked.mode, asked.stream).give, order)
+            sent = await asyncio.to_thread(_service(services, asked.mode, asked.stream).give, order)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:
@@ -160,7 +160,7 @@ def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
                 503, "kafka-unavailable", "Kafka doesn't answer", detail, retry_after_s=RETRY_AFTER_S
             ) from None
         response.headers["location"] = f"{API}/dlq/commands/{order.command_id}?mode={asked.mode}"
-        return OrderGiven.of(order, asked.mode, given)
+        return OrderGiven.of(order, asked.mode, sent)
 
 
 def _caller(scope: Scope) -> str:
@@ -175,8 +175,8 @@ def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> 
     if service is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
     if service is None or (stream is not None and mode_of(stream) != mode):
-        known = ", ".join(name for name in services if mode_of(name) == mode)
-        raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {known}")
+        stream_names = ", ".join(name for name in services if mode_of(name) == mode)
+        raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {stream_names}")
     return service
 
 

@@ -49,9 +49,9 @@ class FilterAsked(BaseModel):
     items: list[Annotated[int, Field(ge=1, le=SEQ_MAX)]] = Field([], max_length=1_000, description="items' numbers")
 
     def filter(self) -> Filter:
-        given: dict[str, Any] = {name: getattr(self, name) for name in FilterAsked.model_fields}
-        given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-        return Filter(**given)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in FilterAsked.model_fields}
+        fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return Filter(**fields)
 
 
 class WithStream(FilterAsked):

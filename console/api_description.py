@@ -149,16 +149,16 @@ def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Desc
 
 def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in schema:
-        named: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        return named
+        component: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return component
     return _resolved(document, schema["anyOf"][0]) if "anyOf" in schema else schema
 
 
 def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Names the type: ``string``, ``list of integer``, ``one of live, test``; of a schema with a name that name."""
     if "$ref" in schema:
-        named = _resolved(document, schema)
-        return _one_of(named["enum"]) if "enum" in named else schema["$ref"].rpartition("/")[2]
+        resolved = _resolved(document, schema)
+        return _one_of(resolved["enum"]) if "enum" in resolved else schema["$ref"].rpartition("/")[2]
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_kind(document, part) for part in schema["anyOf"]))
     if "enum" in schema:

@@ -215,9 +215,9 @@ def _paged(read: Callable[[], Answer]) -> Answer:
 
 def _balances(journals: LedgerJournals, asked: BalancesAsked) -> BalancesPage:
     all_balances = balances(journals.postings(), asked.merchant, asked.currency, asked.moment(journals))
-    listed = _after(all_balances, asked.cursor)
-    page = listed[: asked.limit]
-    more = _place(page[-1]) if len(listed) > asked.limit else None
+    rest = _after(all_balances, asked.cursor)
+    page = rest[: asked.limit]
+    more = _place(page[-1]) if len(rest) > asked.limit else None
     return BalancesPage(list(page), totals(all_balances), owed(all_balances), more)
 
 

@@ -203,7 +203,7 @@ class OrderGiven(BaseModel):
             command_id=order.command_id,
             action=order.action,
             mode=mode,
-            items=[wanted.item_seq for wanted in order.items],
+            items=[target.item_seq for target in order.items],
             control=ControlOffset.of(given.control),
             decided=None if row is None else CommandDecided.of(order.command_id, row),
         )

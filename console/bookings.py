@@ -68,12 +68,12 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        at = self.ledger.of_entity(entry.entity_key)
-        with self._orders.giving(actor, PROPOSE_ENTRY, f"{at.stream} {entry.entity_key}", reason) as giving:
-            if (decided := self._decided(at, command_id, giving)) is not None:
+        layout = self.ledger.of_entity(entry.entity_key)
+        with self._orders.giving(actor, PROPOSE_ENTRY, f"{layout.stream} {entry.entity_key}", reason) as giving:
+            if (decided := self._decided(layout, command_id, giving)) is not None:
                 return decided
-            lineage, now = lineage_of(str(at.journal)), self._clock.now()
-            return _sent(giving, propose_entry(at.stream, lineage, entry, actor, reason, now, command_id))
+            lineage, now = lineage_of(str(layout.journal)), self._clock.now()
+            return _sent(giving, propose_entry(layout.stream, lineage, entry, actor, reason, now, command_id))
 
     def approve(self, proposal_id: str, actor: str, reason: str, command_id: str) -> CommandSent:
         """Sends the approval of a proposal that waits, unless it was decided already; the processor books it, once.
@@ -84,9 +84,9 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        at = proposed_at(self.ledger, self._control_topic, proposal_id)
-        with self._orders.giving(actor, "approve_booking", f"{at.stream} proposal {proposal_id}", reason) as giving:
-            if (decided := self._decided(at, command_id, giving)) is not None:
+        layout = proposed_at(self.ledger, self._control_topic, proposal_id)
+        with self._orders.giving(actor, "approve_booking", f"{layout.stream} proposal {proposal_id}", reason) as giving:
+            if (decided := self._decided(layout, command_id, giving)) is not None:
                 return decided
             proposal = waiting(self.ledger, self._control_topic, proposal_id).command
             if account_of(proposal.actor) == account_of(actor):

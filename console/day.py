@@ -61,7 +61,7 @@ def _steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
         step.at: step for step in activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))
     }
     moments = (first + number * STEP for number in range(SPAN // STEP))
-    return [by_moment.get(at, Activity(at)) for at in moments]
+    return [by_moment.get(moment, Activity(moment)) for moment in moments]
 
 
 def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
@@ -75,8 +75,8 @@ def _latency(steps: Sequence[Activity], now: datetime) -> Plotted:
         Steps(name, [(step.at, value) for step in steps if (value := read(step)) is not None])
         for name, read in _LATENCIES.items()
     ]
-    known = [value for _, value in lines[-1].points]
-    words = f"P99 was {max(known):.2f} s at most." if known else "No event came in the last 24 hours."
+    seconds = [value for _, value in lines[-1].points]
+    words = f"P99 was {max(seconds):.2f} s at most." if seconds else "No event came in the last 24 hours."
     return Plotted(
         "Latency, seconds from receipt to decision",
         steps_plot("Latency of the last day", words, lines, now, since=steps[0].at, whole=False),

@@ -57,5 +57,5 @@ class Streams:
         try:
             return self.by_name[stream]
         except KeyError:
-            known = ", ".join(sorted(self.by_name)) or "none"
-            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {known}") from None
+            stream_names = ", ".join(sorted(self.by_name)) or "none"
+            raise Problem(404, "stream-unknown", "No such stream", f"streams are: {stream_names}") from None

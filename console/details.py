@@ -78,10 +78,10 @@ def error_text(
     message: str | None,
 ) -> str:
     """Writes ``MerchantUnknown 404 (NRE): no such merchant``; empty where there was no error."""
-    named = " ".join(part for part in (error_class, error_code) if part)
-    listed = ", ".join(kind.value for kind in kinds if kind is not None)
-    named = f"{named} ({listed})" if named and listed else named
-    return ": ".join(part for part in (named, message) if part)
+    error_name = " ".join(part for part in (error_class, error_code) if part)
+    kind_names = ", ".join(kind.value for kind in kinds if kind is not None)
+    error_name = f"{error_name} ({kind_names})" if error_name and kind_names else error_name
+    return ": ".join(part for part in (error_name, message) if part)
 
 
 def item_error(item: Item) -> str:
@@ -167,7 +167,7 @@ def next_step(row: JournalRow) -> str | None:
 
 
 def tries_of(story: ItemStory) -> list[Moment]:
-    """Lists each try with its error; what the item died of stands apart, and an error that came before is named once."""
+    """Lists each try with its error; what the item died of stands apart, and a repeated error is named once."""
     once = Once()
     once.text(died_of(story), "above")
     moments = []
@@ -336,9 +336,9 @@ def _cause(row: JournalRow, story: EventStory) -> Detail:
     if cause is None:
         return Detail("cause", f"row {row.cause_seq}, which the journal doesn't hold: run payhook verify")
     whose = f" by {cause.actor}" if cause.actor else ""
-    named = f" of {cause.event_key}" if cause.event_key and cause.event_key != row.event_key else ""
+    cause_name = f" of {cause.event_key}" if cause.event_key and cause.event_key != row.event_key else ""
     name = row_name(story.stream, cause.seq)
-    return Detail("cause", f"row {name}: {cause.decision}{named}{whose}", about=("event", f"seq:{name}"))
+    return Detail("cause", f"row {name}: {cause.decision}{cause_name}{whose}", about=("event", f"seq:{name}"))
 
 
 def _commit(row: JournalRow, story: EventStory) -> str:

@@ -99,8 +99,12 @@ async def _checked_upload(request: Request, secret: str | None) -> FormData:
 
 
 def _check_token(tokens: Sequence[str], secret: str | None) -> None:
-    known = "" if secret is None else csrf_token(secret)
-    if not known or len(tokens) != 1 or not hmac.compare_digest(tokens[0].encode(errors="replace"), known.encode()):
+    expected = "" if secret is None else csrf_token(secret)
+    if (
+        not expected
+        or len(tokens) != 1
+        or not hmac.compare_digest(tokens[0].encode(errors="replace"), expected.encode())
+    ):
         raise FormRefused(403, "the page was too old, or not one of payhook's; go back, reload it, and try again")
 
 

@@ -173,9 +173,9 @@ class Guard:
 
 
 def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
-    """Lists the origins of the listener's own pages: by its address, by the names of loopback, and as a proxy shows it."""
-    named = host if ":" not in host else f"[{host}]"
-    own_origins = {f"http://{name}:{port}" for name in (named, "127.0.0.1", "localhost", "[::1]")}
+    """Lists the origins of the listener's own pages: by address, by the names of loopback, and as a proxy shows it."""
+    host_name = host if ":" not in host else f"[{host}]"
+    own_origins = {f"http://{name}:{port}" for name in (host_name, "127.0.0.1", "localhost", "[::1]")}
     return frozenset(own_origins | ({public_url} if public_url else set()))
 
 

@@ -123,9 +123,9 @@ def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
 
 def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
     """Returns the status of each part of a mode's ledger."""
-    wanted, streams = stream_of(LEDGER, mode), status.get("streams", {})
+    ledger, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
-    return list(of_stream(streams, wanted).values()) or [side.get("processor", {})]
+    return list(of_stream(streams, ledger).values()) or [side.get("processor", {})]
 
 
 def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
@@ -133,8 +133,8 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
     marks: dict[str, dict[str, int]] = {}
     for part in parts:
         for topic, partitions in part.get("marks", {}).items():
-            known = marks.setdefault(topic, {})
-            known |= {number: min(until, known.get(number, until)) for number, until in partitions.items()}
+            offsets = marks.setdefault(topic, {})
+            offsets |= {number: min(until, offsets.get(number, until)) for number, until in partitions.items()}
     return marks
 
 
@@ -152,7 +152,7 @@ async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[s
 
 
 def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
-    """Tells whether it is to be shown instead: of two processors with a stream the one that stands by says the least."""
+    """Tells whether to show it instead: of two processors with a stream the one that stands by says the least."""
     return fresh(reported, now) is not None and (reported.get("state") != STANDBY or fresh(known, now) is None)
 
 

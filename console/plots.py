@@ -135,11 +135,11 @@ def canvas(title: str, described: str, height: float = HEIGHT, width: float = WI
 
 def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
     """Adds an element with a text; attributes' underscores are dashes, ``class_`` is class."""
-    made = ElementTree.SubElement(
+    element = ElementTree.SubElement(
         parent, tag, {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     )
-    made.text = text
-    return made
+    element.text = text
+    return element
 
 
 def draw(parent: Element, tag: str, **attributes: str | float) -> Element:
@@ -252,9 +252,9 @@ def steps_plot(
 
 
 def _path(steps: Steps, across: Scale, up: Scale, end: datetime) -> str:
-    first, *others = steps.points
+    first, *later = steps.points
     path = [f"M{number(across.at(first[0].timestamp()))} {number(up.at(first[1]))}"]
-    for at, value in others:
+    for at, value in later:
         path.append(f"H{number(across.at(at.timestamp()))}V{number(up.at(value))}")
     path.append(f"H{number(across.at(end.timestamp()))}")
     return "".join(path)

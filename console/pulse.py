@@ -136,9 +136,9 @@ class Pulse:
         """Sums what series of a name with these labels gained, over all journals of a stream. Outcomes ``without`` are
         left out. None where no page has it.
         """
-        every = [series for series in self._now if series[0] == name]
-        some = [series for series in every if _has_labels(series, labels, without)]
-        return self._window.gained(some, every, WINDOW_S) if every else None
+        all_series = [series for series in self._now if series[0] == name]
+        matching = [series for series in all_series if _has_labels(series, labels, without)]
+        return self._window.gained(matching, all_series, WINDOW_S) if all_series else None
 
     def _gauge(self, name: str, stream: str) -> float | None:
         """Sums a gauge over the stream's journals; of several processes with one journal the highest counts."""
@@ -172,12 +172,12 @@ def quantile(share: float, edges: Sequence[tuple[float, float | None]], every: f
     how many were within it."""
     if not every:
         return None
-    known = [(0.0, 0.0), *((edge, count or 0.0) for edge, count in edges)]
-    wanted = share * every
-    for (below, before), (edge, within) in itertools.pairwise(known):
-        if within >= wanted:
-            return below + (edge - below) * ((wanted - before) / (within - before) if within > before else 1.0)
-    return known[-1][0]
+    points = [(0.0, 0.0), *((edge, count or 0.0) for edge, count in edges)]
+    rank = share * every
+    for (below, before), (edge, within) in itertools.pairwise(points):
+        if within >= rank:
+            return below + (edge - below) * ((rank - before) / (within - before) if within > before else 1.0)
+    return points[-1][0]
 
 
 def _share(some: float | None, every: float | None) -> float | None:

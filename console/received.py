@@ -246,13 +246,15 @@ class ReceiptTail:
         begins, partitions = self._clock.now() - HOUR, []
         self._hours = {mode: ReceivedHour() for mode in self._topics}
         for topic in self._topics.values():
-            known = self._consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
-            if known.error is not None:
-                raise KafkaException(known.error)
-            partitions += [TopicPartition(topic, number, int(begins.timestamp() * 1000)) for number in known.partitions]
-        wanted = self._consumer.offsets_for_times(partitions, timeout=ANSWER_S_MAX)
-        starts = [self._start(partition) for partition in wanted]
-        is_cut = any(start.offset > partition.offset >= 0 for start, partition in zip(starts, wanted, strict=True))
+            topic_known = self._consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+            if topic_known.error is not None:
+                raise KafkaException(topic_known.error)
+            partitions += [
+                TopicPartition(topic, number, int(begins.timestamp() * 1000)) for number in topic_known.partitions
+            ]
+        beginnings = self._consumer.offsets_for_times(partitions, timeout=ANSWER_S_MAX)
+        starts = [self._start(partition) for partition in beginnings]
+        is_cut = any(start.offset > partition.offset >= 0 for start, partition in zip(starts, beginnings, strict=True))
         self._since = None if is_cut else begins
         self._consumer.assign(starts)
         self._next = {(str(start.topic), start.partition): start.offset for start in starts}

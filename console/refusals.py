@@ -188,21 +188,21 @@ def _problem(error: Exception, *, to_api: bool) -> Problem:
             return Problem(error.status_code, slug, title, error.detail)
         case RequestValidationError():
             return _invalid(error)
-    known = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
-    status = error.status if isinstance(error, FormRefused) else known.status
-    detail = known.detail or _advised(error)
-    if known.detail:
-        log.error("%s: %s", known.title, error, exc_info=None if isinstance(error, PayhookError) else error)
+    answer = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+    status = error.status if isinstance(error, FormRefused) else answer.status
+    detail = answer.detail or _advised(error)
+    if answer.detail:
+        log.error("%s: %s", answer.title, error, exc_info=None if isinstance(error, PayhookError) else error)
     if to_api and status == 500:
         detail = f"{detail}; repeat the request with the same Idempotency-Key"
-    retries = status == 503 and not known.closes
+    retries = status == 503 and not answer.closes
     return Problem(
         status,
-        known.slug,
-        known.title,
+        answer.slug,
+        answer.title,
         detail,
         retry_after_s=RETRY_AFTER_S if retries else None,
-        closes=known.closes,
+        closes=answer.closes,
     )
 
 
@@ -215,9 +215,9 @@ def _advised(error: Exception) -> str:
 def _invalid(invalid: RequestValidationError) -> Problem:
     """Says what is wrong where, and repeats nothing of what was sent."""
     errors = invalid.errors()[:ERRORS_NAMED_MAX]
-    named = [{"at": "/" + "/".join(map(str, error["loc"])), "problem": str(error["msg"])} for error in errors]
+    problems = [{"at": "/" + "/".join(map(str, error["loc"])), "problem": str(error["msg"])} for error in errors]
     places = ", ".join(sorted({str(error["loc"][-1]) for error in errors}))
-    return Problem(422, "invalid", "The request isn't valid", f"correct {places}", errors=named)
+    return Problem(422, "invalid", "The request isn't valid", f"correct {places}", errors=problems)
 
 
 def _to_sign_in(request: Request) -> Response:

@@ -27,8 +27,8 @@ from core.routing import row_name
 
 def address(path: str, query: Mapping[str, object] | None = None) -> str:
     """Makes an address of ``path`` with what of ``query`` has a value; a list is a field given several times."""
-    given = {name: value for name, value in (query or {}).items() if value not in (None, "", [], ())}
-    return f"{path}?{urlencode(given, doseq=True, errors='replace')}" if given else path
+    fields = {name: value for name, value in (query or {}).items() if value not in (None, "", [], ())}
+    return f"{path}?{urlencode(fields, doseq=True, errors='replace')}" if fields else path
 
 
 def segment(text: str) -> str:
@@ -146,7 +146,7 @@ def render(request: Request, template: str, status: int = 200, /, **context: Any
 
 
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         finalize=plain,
@@ -154,9 +154,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {**FILTERS, "segment": segment, "row_name": lambda seq, stream: row_name(stream, seq)}
-    made.globals |= {"csrf_field": csrf_field, "static": static_url}
-    return made
+    environment.filters |= {**FILTERS, "segment": segment, "row_name": lambda seq, stream: row_name(stream, seq)}
+    environment.globals |= {"csrf_field": csrf_field, "static": static_url}
+    return environment
 
 
 _TEMPLATES = _environment()

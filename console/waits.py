@@ -85,15 +85,15 @@ def _own(
         return Wait.HEAD, f"It runs after item {queue.head}: mend what holds that one."
     if row.error_kind is ErrorKind.SBE:
         return Wait.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
-    at = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
+    when = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
     if has_failed(row) and due_at is not None:
-        return Wait.BACKOFF, f"Nothing is to be done: it is tried again {at}."
+        return Wait.BACKOFF, f"Nothing is to be done: it is tried again {when}."
     if row.decision in (Decision.PARKED, Decision.RETRY) and due_at is not None:
         if reason.endswith(NO_RETRIES):
-            return Wait.BUDGET, f"{reason}. Nothing is to be done: it is tried again {at}."
+            return Wait.BUDGET, f"{reason}. Nothing is to be done: it is tried again {when}."
         if (name := _ill(reason, status)) is not None:
-            return Wait.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {at}."
-        return Wait.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {at}."
+            return Wait.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {when}."
+        return Wait.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {when}."
     return Wait.TURN, "Nothing is to be done: it is tried next."
 
 
@@ -106,20 +106,20 @@ def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
 
 def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, str] | None:
     """Finds what holds up all events of a stream, and what to do; None while it decides."""
-    known = fresh(status, now)
-    if known is None:
+    current = fresh(status, now)
+    if current is None:
         last = "" if status is None or "at" not in status else f" since {status['at']}"
         return Wait.PROCESSOR, f"The stream's processor says nothing here{last}: look at it where it runs, or start it."
-    why = known.get("why") or known.get("last_failure") or ""
-    if known.get("state") == STANDBY:
+    why = current.get("why") or current.get("last_failure") or ""
+    if current.get("state") == STANDBY:
         return Wait.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
-    if known.get("state") == "refused":
+    if current.get("state") == "refused":
         return Wait.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
-    if blocked := known.get("blocked"):
+    if blocked := current.get("blocked"):
         return Wait.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
-    if known.get("state") == "off":
+    if current.get("state") == "off":
         return Wait.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
-    if known.get("state") == "failed":
+    if current.get("state") == "failed":
         return Wait.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
     return None
 

@@ -49,13 +49,13 @@ def add_user(
     :raises UserUnfit, PasswordUnfit: nothing was changed
     :raises NotSignedIn: ``by`` is no user any more; nothing was changed
     """
-    made = Account(checked_name(name), roles, passwords.hashed(password, name), new_stamp())
+    account = Account(checked_name(name), roles, passwords.hashed(password, name), new_stamp())
 
     def add(accounts: dict[str, Account]) -> None:
         if name in accounts:
             raise UserUnfit(f"there is a user {name!r} already; `payhook users roles` or `password` changes them")
         _check_signed_in(accounts, by)
-        accounts[name] = made
+        accounts[name] = account
 
     users.change(add, _witness(name, record))
 
@@ -128,10 +128,10 @@ def revoke_token(users: Users, name: str, label: str, record: Recording) -> None
     """
 
     def revoke(account: Account) -> Account:
-        left = tuple(token for token in account.tokens if token.name != label)
-        if len(left) == len(account.tokens):
+        tokens_left = tuple(token for token in account.tokens if token.name != label)
+        if len(tokens_left) == len(account.tokens):
             raise UserUnfit(f"{name} has no token {label!r}; `payhook users list` shows which there are")
-        return replace(account, tokens=left)
+        return replace(account, tokens=tokens_left)
 
     _alter(users, name, revoke, record)
 

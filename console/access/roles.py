@@ -41,7 +41,7 @@ class User:
 
     def may(self, role: Role) -> bool:
         """Whether a route that asks for the role is theirs."""
-        return any(role in INCLUDED[held] for held in self.roles)
+        return any(role in INCLUDED[own_role] for own_role in self.roles)
 
 
 class NotSignedIn(PayhookError):

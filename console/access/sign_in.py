@@ -235,8 +235,8 @@ class Access:
             raise SignInBusy
         self._waiting += 1
         try:
-            asked = functools.partial(hashes, *args, **kwargs)
-            return await asyncio.get_running_loop().run_in_executor(self._hashing, asked)
+            hash_call = functools.partial(hashes, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._hashing, hash_call)
         finally:
             self._waiting -= 1
 

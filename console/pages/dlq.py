@@ -111,8 +111,8 @@ def shown(payload: Payload) -> Shown:
     try:
         return Shown(payload.pretty, raw.decode("utf-8"), False)
     except UnicodeDecodeError:
-        some = raw[:RAW_BYTES_MAX]
-        lines = (some[at : at + _BYTES_PER_LINE] for at in range(0, len(some), _BYTES_PER_LINE))
+        first_bytes = raw[:RAW_BYTES_MAX]
+        lines = (first_bytes[begin : begin + _BYTES_PER_LINE] for begin in range(0, len(first_bytes), _BYTES_PER_LINE))
         return Shown(None, "\n".join(line.hex(" ") for line in lines), True)
 
 

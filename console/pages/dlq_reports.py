@@ -139,8 +139,10 @@ def _behind(status: dict[str, Any]) -> str:
     catch_up = _dict(status, "catch_up")
     if not catch_up.get("behind"):
         return "no"
-    left = catch_up.get("recover_s")
-    return f"{catch_up.get('lag')} records" + (f", about {span(left)}" if isinstance(left, (int, float)) else "")
+    recover_s = catch_up.get("recover_s")
+    return f"{catch_up.get('lag')} records" + (
+        f", about {span(recover_s)}" if isinstance(recover_s, (int, float)) else ""
+    )
 
 
 def _dict(status: dict[str, Any], name: str) -> dict[str, Any]:

@@ -90,14 +90,14 @@ class SelectionPages:
         force = fields.text("force") is not None
         only, after = fields.choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
         run = Run(REPLAY, "dry run", ReplayMode(mode), None, force)
-        made = await self._ask(stream.dead.dry_runs.kept, number)
-        if made is None or (only is None and after is None):
-            made = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
+        dry_run = await self._ask(stream.dead.dry_runs.kept, number)
+        if dry_run is None or (only is None and after is None):
+            dry_run = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
         verdicts = None if only is None else [Verdict(only)]
         forecasts = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
         kept = await self._ask(stream.selections.get, number)
         context = {
-            "made": made,
+            "made": dry_run,
             "shown": forecasts[:ITEMS_PER_PAGE],
             "more": len(forecasts) > ITEMS_PER_PAGE,
             "only": only,
@@ -231,7 +231,7 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
     kept = stream.selections.get(number)
     progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
-    known = _known(stream, tuple(item.target.item_seq for item in items))
+    now_listed = _known(stream, tuple(item.target.item_seq for item in items))
     run = progress.run if progress is not None else None
     why = stream.dead.runs.why_two_people(number, run.run, run.actor) if run is not None else None
     return {
@@ -240,6 +240,6 @@ def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
         "progress": progress,
         "why_two": why,
         "items": items[:ITEMS_PER_PAGE],
-        "known": known,
+        "known": now_listed,
         "more": len(items) > ITEMS_PER_PAGE,
     }

@@ -104,8 +104,8 @@ def proposal_id(form: str, actor: str, entry: Entry, reason: str) -> str:
     """Makes the command's id: a form that is sent again is the same proposal, one that was changed meanwhile is
     another.
     """
-    asked = json.dumps([form, actor, entry_to_tree(entry), reason], sort_keys=True)
-    return hashlib.sha256(asked.encode("utf-8")).hexdigest()[:COMMAND_ID_CHARS]
+    identity_text = json.dumps([form, actor, entry_to_tree(entry), reason], sort_keys=True)
+    return hashlib.sha256(identity_text.encode("utf-8")).hexdigest()[:COMMAND_ID_CHARS]
 
 
 def entry_asked(fields: Fields) -> Entry | None:

@@ -86,11 +86,11 @@ def read_home(place: Place, mode: Mode, journals: LedgerJournals, service: Booki
 
 
 def _held(accounts: Sequence[Balance]) -> dict[str, int]:
-    held: Counter[str] = Counter()
+    by_currency: Counter[str] = Counter()
     for balance in accounts:
         if balance.account.startswith("provider:"):
-            held[balance.currency] += balance.balance_minor
-    return dict(sorted(held.items()))
+            by_currency[balance.currency] += balance.balance_minor
+    return dict(sorted(by_currency.items()))
 
 
 def _by_currency(merchants: Sequence[Owed]) -> dict[str, int]:

@@ -41,7 +41,7 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
         since, until = fields.read("from", _day), fields.read("to", _day)
         if since is not None and until is not None and since >= until:
             fields.wrong("to", "it must be after the first day")
-        asked = ReportAsked(
+        report_asked = ReportAsked(
             place.mode(request),
             provider or "",
             fields.text("account") or "",
@@ -53,13 +53,13 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
             return await show_runs(place, request, fields, 422)
         assert isinstance(report, UploadFile)
         try:
-            taken = await place.asking.ask(uploads.take, asked, report.filename or "", report.file, user.name)
+            taken = await place.asking.ask(uploads.take, report_asked, report.filename or "", report.file, user.name)
         except UploadsFull as full:
             fields.wrong("report", str(full))
             return await show_runs(place, request, fields, 409)
         finally:
             await form.close() if form is not None else None
-        reading.record(user.name, RECONCILE, f"{asked.mode} {asked.provider} {taken.name}")
+        reading.record(user.name, RECONCILE, f"{report_asked.mode} {report_asked.provider} {taken.name}")
         return RedirectResponse(place.link(request, f"/ledger/reports/{taken.upload_id}"), 303)
 
     @router.get("/ledger/reports/{upload_id}")

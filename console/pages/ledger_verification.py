@@ -55,21 +55,21 @@ class StreamResult:
 
 def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
     """Reads the results of each stream of a mode that was verified, the ledger's first and in any case."""
-    known, by_schedule = read_said(layout.verified) or {}, read_said(layout.verification) or {}
+    verified, by_schedule = read_said(layout.verified) or {}, read_said(layout.verification) or {}
     problems: Mapping[str, str] = by_schedule.get("problems") or {}
-    streams = {stream_of(LEDGER, mode), *(stream for stream in (*known, *problems) if mode_of(stream) == mode)}
+    streams = {stream_of(LEDGER, mode), *(stream for stream in (*verified, *problems) if mode_of(stream) == mode)}
     ordered = sorted(streams, key=lambda stream: (base_of(stream) != LEDGER, stream))
-    return [_of_stream(stream, known.get(stream) or {}, problems.get(stream)) for stream in ordered]
+    return [_of_stream(stream, verified.get(stream) or {}, problems.get(stream)) for stream in ordered]
 
 
 def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> StreamResult:
     results, said_all = known_invariants(known), bool(known.get("invariants"))
     # What a verification left out isn't asked of this stream, but for what only a deep one looks at.
     others = frozenset[str]() if base_of(stream) == LEDGER else OF_THE_LEDGER
-    asked = [
+    invariant_names = [
         name for name in invariant_types() if name in results or (name not in others and (not said_all or name in DEEP))
     ]
-    invariants = [_result(name, results.get(name), was_verified=said_all) for name in asked]
+    invariants = [_result(name, results.get(name), was_verified=said_all) for name in invariant_names]
     invariants.sort(key=lambda invariant: invariant.state != WRONG)
     return StreamResult(
         stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants

@@ -121,8 +121,8 @@ class Place:
 
     def mode(self, request: Request) -> Mode:
         """Tells whose traffic a request looks at: ``?mode=test``, else live."""
-        wanted = request.query_params.get(MODE)
-        return next((mode for mode in self.modes if mode == wanted), self.modes[0])
+        mode_name = request.query_params.get(MODE)
+        return next((mode for mode in self.modes if mode == mode_name), self.modes[0])
 
     def ledger(self, request: Request) -> LedgerJournals:
         return LedgerJournals.of(self.layout.ledgers(self.mode(request)))
@@ -143,8 +143,8 @@ class Place:
 
     def here(self, request: Request, **changes: object) -> str:
         """Makes the address that was asked for, with some of its fields changed."""
-        given = {name: request.query_params.getlist(name) for name in request.query_params}
-        return address(request.url.path, {**given, **changes})
+        fields = {name: request.query_params.getlist(name) for name in request.query_params}
+        return address(request.url.path, {**fields, **changes})
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """Renders a page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
@@ -206,8 +206,8 @@ class DlqPlace:
 
     def stream(self, request: Request) -> WorkStream:
         """Finds the stream that a request looks at: ``?stream=notify``, else the first."""
-        wanted = request.query_params.get(STREAM)
-        return self.streams.get(wanted or "", self._first)
+        stream_name = request.query_params.get(STREAM)
+        return self.streams.get(stream_name or "", self._first)
 
     def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
         """Lists all of a stream's journals, this one too."""

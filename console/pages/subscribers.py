@@ -111,9 +111,12 @@ def _reports(
         ]
         answers[mode] = subscriber_answers(journals, first_moment(now)) if journals else {}
         by_stream = {place.stream: read_status_file(place.status, now) for place in places}
-        known = {stream: status for stream, status in by_stream.items() if fresh(status, now) is not None}
-        statuses[mode] = known.values()
+        fresh_statuses = {stream: status for stream, status in by_stream.items() if fresh(status, now) is not None}
+        statuses[mode] = fresh_statuses.values()
         waits += [
-            (stream, wait) for stream, status in known.items() for wait in waits_of(status) if not wait.downstream
+            (stream, wait)
+            for stream, status in fresh_statuses.items()
+            for wait in waits_of(status)
+            if not wait.downstream
         ]
     return report_subscribers(settings, answers, statuses), waits
