@@ -41,5 +41,4 @@ def producer(place: Place) -> Any:
 
 
 def recorder(place: Place) -> Recorder:
-    """Records what is done here, of `this_account`, in the audit log."""
     return Recorder(AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)

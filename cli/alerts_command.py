@@ -22,8 +22,6 @@ from dlq.alerts.watch import Remembered, read_state
 
 
 class NoReceiver(PayhookError):
-    """Raised when there is no receiver, or not the one that was named."""
-
     def __init__(self, name: str | None, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known
@@ -61,7 +59,6 @@ def test(place: Place, receiver: str | None) -> None:
 
 
 def test_notice(clock: Clock) -> Notice:
-    """Makes a notice that only tries a receiver."""
     now = clock.now()
     return Notice(
         alert=f"test/{to_rfc3339(now)}",

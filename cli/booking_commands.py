@@ -58,7 +58,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 
 
 def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
-    """The bookings of these events by the journal that has them; each journal's are a proposal of its own.
+    """Finds the bookings of these events by the journal that has them; each journal's are a proposal of its own.
 
     :raises NotReversible: one of them can't be
     """

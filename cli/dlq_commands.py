@@ -236,7 +236,6 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
 
 
 def _print_entries(entries: list[RecordedEntry]) -> None:
-    """Prints entries of the audit log, each with what it changed below it."""
     rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
     for entry in entries:
         who = f"{entry.actor} ({entry.channel})"

@@ -225,7 +225,6 @@ def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
 
 
 def run_selection(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
-    """Orders what is to be done with a selection's items, and watches it."""
     started = dead.runs.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)

@@ -49,7 +49,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
 
 
 def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
-    """A selection of each part that has something to be frozen.
+    """Freezes a selection of each part that has something to be frozen.
 
     :raises SelectionEmpty: none has
     """

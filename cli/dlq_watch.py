@@ -47,7 +47,7 @@ def read_name(text: str) -> Named | None:
 
 
 class SelectionName(click.ParamType[Named]):
-    """``s3``: with its letter, which tells it from an item."""
+    """Reads ``s3``: with its letter, which tells it from an item."""
 
     name = "selection"
 
@@ -59,7 +59,7 @@ class SelectionName(click.ParamType[Named]):
 
 
 class ItemName(click.ParamType[Named]):
-    """``42``, or ``ledger.1:42``."""
+    """Reads ``42``, or ``ledger.1:42``."""
 
     name = "item"
 
@@ -74,8 +74,6 @@ SELECTION, ITEM = SelectionName(), ItemName()
 
 
 class ItemInSeveral(PayhookError):
-    """Raised when several journals have an item of that number."""
-
     def __init__(self, number: int, streams: Sequence[str]) -> None:
         self.number = number
         self.streams = tuple(streams)
@@ -84,7 +82,7 @@ class ItemInSeveral(PayhookError):
 
 
 def part_of_item(place: Place, named: Named) -> Place:
-    """The place of the journal that an item is in.
+    """Finds the part whose journal has an item.
 
     :raises ItemUnknown: none has it
     :raises ItemInSeveral: more than one has that number
@@ -107,7 +105,7 @@ def part_of_item(place: Place, named: Named) -> Place:
 
 
 def part_of_selection(place: Place, named: Named) -> Place:
-    """The place of the journal that a selection is of.
+    """Finds the part whose journal a selection is of.
 
     :raises click.UsageError: each journal has selections of its own, and none is named
     """
@@ -136,7 +134,7 @@ STOPS = frozenset({RunState.PROPOSED, RunState.PAUSED})
 def watch(
     selections: Selections, number: int, again: str = "", sleep: Callable[[float], None] = time.sleep
 ) -> RunProgress:
-    """Until the run is finished, paused, or waits for a second person. Ctrl-C leaves it running.
+    """Watches until the run is finished, paused, or waits for a second person. Ctrl-C leaves it running.
 
     ``again``: `Place.options_again`.
     """

@@ -147,7 +147,6 @@ def print_owed(merchants: Sequence[Owed]) -> None:
 
 
 def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> None:
-    """Prints what came, what was decided of it and why, and what was booked."""
     heading(key)
     _print_receipts(story)
     many = len(story.deliveries)

@@ -23,7 +23,7 @@ class Later:
 
 
 class LazyGroup(click.Group):
-    """``later``: the group's commands by their names."""
+    """Loads a command when it is called. ``later``: the group's commands by their names."""
 
     def __init__(self, *args: Any, later: Mapping[str, Later], **more: Any) -> None:
         super().__init__(*args, **more)
@@ -154,7 +154,7 @@ def main() -> None:
 
 
 def run() -> NoReturn:
-    """The console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
+    """Runs the console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
     problem = refusal()
     if problem is not None:
         sys.exit(problem)

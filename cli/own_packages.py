@@ -11,7 +11,7 @@ NOT_IMPORTED = frozenset({"tests", "docs"})
 
 
 def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
-    """The packages of payhook's that others hide, each with where the other one is.
+    """Finds packages of payhook's that others hide, each with where the other one is.
 
     An editable installation comes last on the path, so anything else of that name hides it.
     """

@@ -77,7 +77,6 @@ class Place:
 
     @property
     def parts(self) -> dict[str, Place]:
-        """A place for each journal of the work stream that is looked at, by the journal's stream."""
         if SHARD_MARK in self.stream:
             return {self.looked_at.stream: self}
         config = streams_of(self.settings)[base_of(self.stream)]
@@ -91,7 +90,7 @@ class Place:
         return len(self.parts) > 1
 
     def part(self, name: str) -> Place:
-        """The part of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
+        """Finds the part of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
 
         :raises click.UsageError: it isn't looked at
         """
@@ -102,7 +101,6 @@ class Place:
         return part
 
     def part_of_entity(self, entity_key: str) -> Place:
-        """Finds the part whose journal has an entity's rows."""
         from journal.journals import Journals
 
         journals = Journals([part.looked_at for part in self.parts.values()])
@@ -126,7 +124,7 @@ class Place:
         return RecordKeys(Path(self.settings.kafka.record_keys_file))
 
     def kafka(self) -> KafkaSettings:
-        """The Kafka that is set, else the running stack's, as its operator.
+        """Returns the Kafka that is set, else the running stack's, as its operator.
 
         :raises NotUp: neither is there
         """
@@ -247,8 +245,6 @@ read_as_of = functools.partial(_read, moments.as_of)
 
 
 class KeptText(click.ParamType[str]):
-    """Takes printable words, without the blanks around them."""
-
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

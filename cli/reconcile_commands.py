@@ -226,7 +226,7 @@ def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
 
 
 def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
-    """``{"run": …, "differences": […]}``, written as it is read: there may be as many as the report has lines."""
+    """Prints ``{"run": …, "differences": […]}`` as it is read: there may be as many as the report has lines."""
     click.echo(f'{{"run": {json.dumps(plain(as_dict(run)))},\n "differences": [', nl=False)
     for number, difference in enumerate(differences):
         click.echo(("," if number else "") + "\n  " + json.dumps(plain(difference)), nl=False)
@@ -234,7 +234,6 @@ def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
 
 
 def print_planned(planned: Iterator[Made]) -> int:
-    """Prints what would be sent, and returns how many events that is."""
     rows = Rows("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
     for event in itertools.islice(planned, SHOWN_MAX):
         rows.add(event.origin.line, event.event.event_key, event.event.entity_key, _of_event(event))

@@ -202,7 +202,7 @@ def refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
-    """A line a stream of a mode that was ever verified: when last, and which invariants don't hold.
+    """Lists streams of a mode that were ever verified: when last, and which invariants don't hold.
 
     :param known: as `ledger.verify.report.remember` writes it; an earlier version wrote no ``invariants``
     """
@@ -235,7 +235,9 @@ def _outcome(results: Mapping[str, Any]) -> str:
 
 
 def _not_up(answers: dict[str, Any]) -> str:
-    """A stack that runs elsewhere has a processor there: another one here would take the journal from it."""
+    """Says what to do. A stack that runs elsewhere has a processor there: another one here would take the journal from
+    it.
+    """
     if urls := ", ".join(answers.get("asked", [])):
         return f"nothing answers at {urls}: look at the services there; `payhook up` would start another stack here"
     return "not running: `payhook up --detach` starts it"

@@ -52,7 +52,6 @@ class Rows:
         click.echo("\n".join(lines))
 
     def _drop_empty(self) -> None:
-        """Drops columns in which no row has anything."""
         kept = [column for column in range(len(self._names)) if any(row[column] for row in self._rows)]
         self._names = tuple(self._names[column] for column in kept)
         self._rows = [[row[column] for column in kept] for row in self._rows]
