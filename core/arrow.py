@@ -15,8 +15,6 @@ from types import ModuleType
 
 
 class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
-
     def find_spec(self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas isn't looked for just now", name=fullname)

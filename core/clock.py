@@ -13,10 +13,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """Tells the code the time."""
-
     def now(self) -> datetime:
-        """The wall time, UTC, with its time zone set."""
+        """Returns the wall time, UTC, with its time zone set."""
 
     def monotonic(self) -> float:
         """Seconds that never go back; only differences mean anything."""

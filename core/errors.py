@@ -11,7 +11,7 @@ from core.decision import ErrorKind
 
 
 class PayhookError(Exception):
-    """Base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
+    """Is the base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args), self.__dict__

@@ -185,7 +185,7 @@ def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent:
 
 
 def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> ReceivedEvent:
-    """The inverse of `to_headers`, for records of every version that was ever written.
+    """Inverts `to_headers`, for records of every version that was ever written.
 
     :raises Unparseable: the record wasn't written by a receiver, or by one of a newer major version than this code
     """
@@ -225,7 +225,6 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 
 
 def _hash(text: str) -> str:
-    """Checks that a text is a SHA-256 that the index takes."""
     if len(text) != SHA256_HEX_CHARS or bytes.fromhex(text).hex() != text:
         raise ValueError(f"{text[:80]!r} is no SHA-256 in lower-case hex")
     return text
@@ -271,7 +270,7 @@ def unquote_text(text: str) -> str:
 
 
 def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
-    """A record's header texts in the form of ``newest``; the given ones stay as they are.
+    """Lifts a record's header texts to the form of ``newest``; the given ones stay as they are.
 
     Those of this version and of a newer minor one are given back.
 

@@ -20,8 +20,6 @@ FILE_BYTES_MAX = 1_048_576
 
 
 class TooLarge(ValueError):
-    """Raised when a file has more bytes than are read."""
-
     def __init__(self, size_bytes: int, bytes_max: int) -> None:
         super().__init__(f"{size_bytes} bytes, at most {bytes_max} are read")
 
@@ -195,7 +193,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """As `locked`, without waiting: False where another process holds it.
+    """Holds the lock as `locked`, without waiting: False where another process holds it.
 
     The system takes it back from a process that dies.
     """

@@ -22,7 +22,7 @@ def split_list(value: bytes, separator: bytes = b",") -> list[bytes]:
 
 
 def media_type_of(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:
-    """The media type of a Content-Type in lower case, and its parameters (sections 8.3.1 and 5.6.6).
+    """Reads the media type of a Content-Type in lower case, and its parameters (sections 8.3.1 and 5.6.6).
 
     Parameters' names are in lower case, their values without quotes. Of several with one name the first counts. Blanks
     around an equals sign, which the grammar doesn't have, are passed over.

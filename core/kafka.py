@@ -153,7 +153,7 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def credentials(security: KafkaSecurity) -> Credentials:
-    """As they stand in their file now.
+    """Reads the name and password as they stand in their file now.
 
     :raises SettingError: it can't be read, or hasn't two lines
     """
@@ -168,7 +168,6 @@ def _read(file: str, setting: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quotes a word of a JAAS configuration."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

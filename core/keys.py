@@ -74,7 +74,7 @@ def _hashed(text: str) -> str:
 
 
 def join_key(*parts: str) -> str:
-    """``join_key("stripe", "evt_1", "charge.refunded")`` is ``"stripe:evt_1:charge.refunded"``."""
+    """Joins ``join_key("stripe", "evt_1", "charge.refunded")`` to ``"stripe:evt_1:charge.refunded"``."""
     return ":".join([key_part(part) for part in parts])
 
 

@@ -61,12 +61,10 @@ class StreamLayout:
 
     @property
     def lease(self) -> Location:
-        """The lease says which process decides the stream (`journal.lease`)."""
         return self.lake / "leases" / self.stream
 
     @property
     def lease_lock(self) -> Path:
-        """Held by the process of this data folder that has the lease."""
         return self.root / "run" / f"lease-{self.stream}.lock"
 
     @property
@@ -89,15 +87,14 @@ class StreamLayout:
         return self.root / "run" / f"trying-{self.stream}.json"
 
     def of_shard(self, number: int) -> StreamLayout:
-        """The places of another journal of the stream, by its number."""
         return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, number))
 
     def derived(self, table: str) -> Location:
-        """A table of the lake beside the journals, in the stream's mode, and of its journal."""
+        """Places a table of the lake beside the journals, in the stream's mode, and of its journal."""
         return self.lake / stream_of(table, self._mode, shard_of(self.stream))
 
     def shared(self, table: str) -> Location:
-        """A table of the lake that all journals of a mode have together."""
+        """Places a table of the lake that all journals of a mode have together."""
         return self.lake / stream_of(table, self._mode)
 
     @property
@@ -120,19 +117,16 @@ class Layout:
         return LakeUrl(self.lake_url) if self.lake_url else self.root / "lake"
 
     def stream(self, name: str) -> StreamLayout:
-        """A work stream's places: ``ledger``, or ``ledger-test``."""
         return StreamLayout(self.root, self.lake, name)
 
     def ledger(self, mode: Mode = "live", number: int = 0) -> StreamLayout:
-        """The places of one of the ledger stream's journals in a mode."""
         return self.stream(stream_of(LEDGER, mode, number))
 
     def ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
-        """The places of all its journals, in their order: together they are the mode's ledger."""
+        """Lists the places of all the ledger's journals in their order: together they are the mode's ledger."""
         return [self.ledger(mode, number) for number in range(self.shards)]
 
     def console(self, stream: str) -> Path:
-        """The folder of a work stream's list of dead items."""
         return self.stream(stream).dead_letter_index
 
     @property
@@ -145,7 +139,7 @@ class Layout:
 
     @property
     def package(self) -> Path:
-        """The code for executors on other machines."""
+        """The archive holds the code for executors on other machines."""
         return self.root / "package"
 
     @property
@@ -209,7 +203,6 @@ class Layout:
 
     @property
     def verification(self) -> Path:
-        """The report of the last verification by schedule."""
         return self.run / "verification.json"
 
     @property
@@ -224,7 +217,6 @@ class Layout:
 
     @property
     def restoring(self) -> Path:
-        """The folder that a restore puts together."""
         return self.root / "restoring"
 
     @property

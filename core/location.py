@@ -44,7 +44,6 @@ def location_of(text: str) -> Location:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names a location on an object store."""
     return text.startswith(OBJECT_SCHEMES)
 
 

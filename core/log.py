@@ -113,7 +113,6 @@ TALKATIVE = ("httpx", "httpx2", "py4j")
 
 
 def configure_logging() -> None:
-    """Called once by each process's main."""
     log_format = os.environ.get(FORMAT_VARIABLE) or ("text" if sys.stderr.isatty() else "json")
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter() if log_format == "text" else JsonFormatter())

@@ -11,8 +11,8 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def memory_used(cgroups: Path = CGROUPS, own_file: Path = OWN_CGROUP) -> float:
-    """The used share of the machine's memory, or of the control group's (version 2) that limits this process, whichever
-    is higher. What the system can drop, such as the cache of files, isn't used.
+    """Returns the used share of the machine's memory, or of the control group's (version 2) that limits this process,
+    whichever is higher. What the system can drop, such as the cache of files, isn't used.
     """
     machine = psutil.virtual_memory()
     used: float = 1 - machine.available / machine.total

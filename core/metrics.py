@@ -45,8 +45,6 @@ class Kind(StrEnum):
 
 
 class Service(StrEnum):
-    """Names the process that exposes a metric."""
-
     RECEIVER = "receiver"
     STREAM = "processor, for each work stream"
     PROCESSOR = "processor"
@@ -448,7 +446,6 @@ TABLE_HEAD = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|"
 
 
 def page(every: Iterable[Entry]) -> str:
-    """Writes docs/metrics.md."""
     lines = [HEAD]
     for service, of_it in groupby(every, key=lambda entry: entry.service):
         lines += [f"## {service.value.capitalize()}", "", TABLE_HEAD]

@@ -20,7 +20,7 @@ class MomentInvalid(PayhookError):
 
 
 def since(text: str) -> datetime:
-    """The first moment that counts; a day begins with its first.
+    """Reads the first moment that counts; a day begins with its first.
 
     :raises MomentInvalid: neither a day nor a time
     """
@@ -28,7 +28,7 @@ def since(text: str) -> datetime:
 
 
 def until(text: str) -> datetime:
-    """The first moment that doesn't count any more; a day counts as a whole.
+    """Reads the first moment that doesn't count any more; a day counts as a whole.
 
     :raises MomentInvalid: neither a day nor a time
     """
@@ -36,7 +36,7 @@ def until(text: str) -> datetime:
 
 
 def as_of(text: str) -> datetime:
-    """The first moment after the one that is named; a day counts as a whole.
+    """Reads the first moment after the one that is named; a day counts as a whole.
 
     :raises MomentInvalid: neither a day nor a time
     """

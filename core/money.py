@@ -57,7 +57,7 @@ class MovementUnknown(PayhookError):
 
     @property
     def code(self) -> str:
-        """The name under which unknown events are counted: ``type``, or such as ``status=frozen``."""
+        """Names the movement for the count of unknown events: ``type``, or such as ``status=frozen``."""
         return self.what if self.what == "type" else f"{self.what}={self.value}"
 
 
@@ -83,8 +83,6 @@ def decimals_of(currency: str) -> int:
 
 
 class Movement(StrEnum):
-    """How money moved, in words that hold for every provider."""
-
     CAPTURE = "capture"
     CAPTURE_FAILED = "capture_failed"
     REFUND = "refund"

@@ -110,7 +110,7 @@ def sign_record(
 def check_record(
     keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> Sequence[Header]:
-    """The headers without the hash, which is right.
+    """Checks the hash in a record's headers, and returns the others.
 
     :raises Forged: it isn't, or isn't there
     """

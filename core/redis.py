@@ -228,7 +228,6 @@ def sync_redis(settings: RedisSettings, timeout_s: float) -> Client:
 
 
 def is_cluster(client: Client | AsyncClient) -> bool:
-    """Whether keys are on several servers."""
     return isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster))
 
 

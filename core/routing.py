@@ -41,8 +41,6 @@ JOURNAL_TOPIC = "journal."
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """Names one mode's topics, beside ``dlq.<stream>``."""
-
     events: str
     control: str
     receipts: str
@@ -76,7 +74,6 @@ def is_foreign(provider: str | None) -> bool:
 
 
 def is_events(topic: str) -> bool:
-    """Whether a topic is one that receivers publish events to."""
     return topic in _EVENTS
 
 
@@ -116,11 +113,9 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def reads(self, partition: int) -> bool:
-        """Whether a partition of ``payments.events`` is its own."""
         return partition % self.count == self.number
 
     def decides(self, entity_key: str) -> bool:
-        """Whether an entity's events are its own."""
         return zlib.crc32(entity_key.encode()) % self.count == self.number
 
 
@@ -187,7 +182,6 @@ def journal_topic(stream: str, receiver: str) -> str:
 
 
 def source_of(topic: str) -> str:
-    """Returns the stream whose journal a topic of `journal_topic` is."""
     return topic.removeprefix(JOURNAL_TOPIC).partition("/")[0]
 
 

@@ -22,7 +22,7 @@ class SecretsWrong(ValueError):
 
 
 def secret_lines(text: str) -> tuple[str, ...]:
-    """The secrets of a file, one a line; a PEM block is one.
+    """Reads the secrets of a file, one a line; a PEM block is one.
 
     Nothing else is accepted: a comment or a word too many would be a key that everybody knows.
 

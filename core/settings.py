@@ -86,7 +86,6 @@ class KafkaSettings(BaseModel):
 
     @property
     def is_outside(self) -> bool:
-        """Whether a Kafka is set that `payhook up` doesn't start."""
         return "bootstrap_servers" in self.model_fields_set
 
     @property
@@ -216,5 +215,4 @@ class TopicsSettings(BaseModel):
     )
 
     def replicas(self, durability: Durability) -> int:
-        """Counts the replicas of each topic that is made."""
         return self.replication or replicas_min(durability)

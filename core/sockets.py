@@ -17,8 +17,6 @@ PRIVATE = 0o700
 
 
 class SocketFolderUnsafe(PayhookError):
-    """Raised when the folder for a socket isn't this user's own."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         super().__init__(

@@ -46,7 +46,6 @@ class SparkUnauthenticated(SettingError):
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of the driver's own JVM."""
     return master.startswith("local")
 
 

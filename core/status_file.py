@@ -35,7 +35,6 @@ class Wait:
 
 
 def waits_of(status: Mapping[str, Any]) -> list[Wait]:
-    """Lists what the events of a stream wait for, as its status says."""
     waits: list[Wait] = []
     if status.get("blocked") is not None:
         times = moment_of(status, "blocked_since"), moment_of(status, "next_probe_at")

@@ -24,7 +24,7 @@ Document: TypeAlias = dict[str, Any] | list[Any]
 
 
 def loads(body: bytes) -> Document:
-    """The object or array in ``body``. Integers are int, other numbers Decimal, never float.
+    """Reads the object or array in ``body``. Integers are int, other numbers Decimal, never float.
 
     :raises Unparseable: not JSON in UTF-8; a byte order mark, NaN or Infinity, a key twice in one object,
         half a surrogate pair, nesting beyond `DEPTH_MAX`, an integer beyond 64 bits, or a bare scalar

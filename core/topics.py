@@ -27,8 +27,6 @@ KNOWN_WAIT_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TopicFault:
-    """Says what is wrong with one topic, and what mends it."""
-
     topic: str
     problem: str
     remedy: str
@@ -79,7 +77,8 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
 
 
 def described(client: AdminClient, topic: str) -> dict[str, Any]:
-    """A topic's configuration, its broker's defaults included; one that was made a moment ago isn't known everywhere.
+    """Reads a topic's configuration, its broker's defaults included; one that was made a moment ago isn't known
+    everywhere.
 
     :raises KafkaException: Kafka can't be asked
     """

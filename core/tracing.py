@@ -43,7 +43,6 @@ Kind: TypeAlias = Literal["SERVER", "CONSUMER"]
 
 
 def is_traced(env: Mapping[str, str] = os.environ) -> bool:
-    """Whether OpenTelemetry's variables name a collector for traces."""
     endpoint = env.get("OTEL_EXPORTER_OTLP_ENDPOINT") or env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     is_off = env.get("OTEL_SDK_DISABLED", "").lower() == "true" or env.get("OTEL_TRACES_EXPORTER") == "none"
     return bool(endpoint) and not is_off
@@ -82,7 +81,6 @@ class Traced:
     span: Span | None = None
 
     def end(self, attributes: Mapping[str, str | int]) -> None:
-        """Ends the trace, since the webhook is answered."""
         if self.span is not None:
             self.span.set_attributes(dict(attributes))
             self.span.end()
@@ -163,7 +161,7 @@ class Tracing:
 
 
 def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ) -> Tracing | None:
-    """The traces of a process, once it has forked for the last time; None where they are off.
+    """Opens the traces of a process, once it has forked for the last time; None where they are off.
 
     :param service: ``receiver``, ``processor``; spans say ``payhook-`` and it unless ``OTEL_SERVICE_NAME`` names it
     """

@@ -35,7 +35,7 @@ def is_kept_text(text: str) -> bool:
 
 
 def kept_text(text: str) -> str:
-    """The text without the blanks around it.
+    """Returns the text without the blanks around it.
 
     :raises ValueError: nothing is left, it is too long, or it holds what can't be printed
     """

@@ -60,7 +60,6 @@ class Where:
         return ", ".join(f"{name} = {' or '.join(patterns)}" for name, patterns in self.terms)
 
     def takes(self, mode: str, tenant: str | None, zone: str | None, provider: str) -> bool:
-        """Whether an event with these headers is the stream's."""
         if not self.terms:
             return True
         values = {"mode": mode, "tenant": tenant or "", "zone": zone or "", "provider": provider}

@@ -288,7 +288,6 @@ def postings_to_json(postings: Sequence[Posting]) -> str | None:
 
 
 def postings_from_json(text: str | None) -> tuple[Posting, ...]:
-    """Inverts `postings_to_json`."""
     if text is None:
         return ()
     return tuple(
