@@ -85,7 +85,6 @@ class Groups:
 
 
 def routes(streams: Streams) -> APIRouter:
-    """Makes the routes that read, for all who may view."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 

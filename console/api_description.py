@@ -87,7 +87,6 @@ class Operation:
 
     @property
     def anchor(self) -> str:
-        """Its place on the page."""
         return f"{self.method} {self.path}".lower().replace(" ", "-").replace("/", "-").translate(_NO_BRACES)
 
 

@@ -55,7 +55,6 @@ class DryRunAsked(BaseModel):
 
 
 def reading(streams: Streams) -> APIRouter:
-    """Makes the routes for users who may view."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
     refusals = problems(401, 403, 404, 422, 503)
 

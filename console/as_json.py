@@ -70,7 +70,6 @@ def event_stories(
 
 
 def hit(match: Hit) -> dict[str, Any]:
-    """Returns one decision, and what it booked."""
     names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
     keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
     return {name: getattr(match.row, name) for name in (*names, *keys)} | {
@@ -136,7 +135,6 @@ class Proposal:
 
 
 def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, Any]:
-    """Returns rows, postings, deliveries, and what became of the bodies."""
     return {
         "rows": [_row(row, story) for row in story.rows],
         "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],

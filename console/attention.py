@@ -50,14 +50,11 @@ class WaitingApproval:
 
     @property
     def reader(self) -> Role:
-        """Names the role that may see it."""
         return Role.VIEWER if self.kind == "selection" else Role.FINANCE
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``approvals``: the oldest first."""
-
     alerts: AlertsStanding = field(default_factory=AlertsStanding)
     approvals: Sequence[WaitingApproval] = ()
 

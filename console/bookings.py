@@ -34,8 +34,6 @@ from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, wai
 
 
 class AnotherPersonWanted(PayhookError):
-    """Raised for an approval by the account that proposed it."""
-
     def __init__(self, command_id: str, proposer: str) -> None:
         self.command_id = command_id
         self.proposer = proposer
@@ -58,7 +56,6 @@ class BookingService:
         self._clock = clock
 
     def proposals(self) -> Sequence[Proposed]:
-        """Lists what was proposed, newest first, and what became of it."""
         return all_proposals(self.ledger, self._control_topic)
 
     def propose_entry(self, entry: Entry, actor: str, reason: str, command_id: str) -> CommandSent:

@@ -18,7 +18,8 @@ SHOWN_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class ListedSource:
-    """A provider, or an endpoint of it, whose list is asked for. ``until``: up to when it was listed, None: never.
+    """Shows a provider, or an endpoint of it, whose list is asked for. ``until``: up to when it was listed, None:
+    never.
 
     ``at``: when the last round ended. ``missing``: events that it has and that aren't with Kafka; None: not known, as
     the list couldn't be read. ``fetched_day``: events that came in so within a day before that round.
@@ -75,7 +76,6 @@ AskCatchUps: TypeAlias = Callable[[], CatchUpReport]
 
 
 def nothing_listed() -> CatchUpReport:
-    """Answers where no list is asked for."""
     return CatchUpReport((), (), ())
 
 

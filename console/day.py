@@ -38,7 +38,7 @@ class DayReader:
         self._kept: dict[str, tuple[datetime, Sequence[Activity]]] = {}
 
     def read(self, stream: str, places: Sequence[StreamLayout], now: datetime) -> Sequence[Activity]:
-        """Every step of the day up to now, oldest first, those without an event too.
+        """Reads every step of the day up to now, oldest first, those without an event too.
 
         :param places: the stream's journals
         :raises LedgerUnreadable: a journal is damaged

@@ -91,7 +91,6 @@ def item_error(item: Item) -> str:
 
 
 def died_of(story: ItemStory) -> str:
-    """Writes the error that an item died of, as one text."""
     died = story.died_of
     return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
 
@@ -242,7 +241,6 @@ def _seen(shard: Seen) -> str:
 
 
 def journal_says(difference: Difference) -> str:
-    """Says what the journal holds of a difference."""
     if difference.seq is None:
         return "nothing" if difference.kind == "missing_here" else ""
     account = f", not for the account {difference.account}" if difference.kind == "account_differs" else ""

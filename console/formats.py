@@ -70,7 +70,7 @@ def span(time: timedelta | float | None, units: int = 2) -> str:
 
 
 def number(value: int | float | None) -> str:
-    """``1,234``."""
+    """Writes ``1,234``."""
     return "" if value is None else f"{value:,}"
 
 

@@ -163,7 +163,6 @@ class Cookies:
     secure: bool
 
     def session(self, request: Request) -> str | None:
-        """Returns a session's id, if the request has one."""
         return self._read(request, SESSION)
 
     def visitor(self, request: Request) -> str | None:

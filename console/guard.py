@@ -40,8 +40,6 @@ ALWAYS = {
 
 
 class SecurityHeaders:
-    """Wraps an ASGI application."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -132,7 +130,7 @@ class Guard:
         return request.receive
 
     def _allow_again(self, request: Request, demand: Required) -> User:
-        """As `_allow`, of the user as they are now."""
+        """Checks as `_allow`, for the user as they are now."""
         request.state.user = self._user(request)
         return self._allow(request, demand)
 

@@ -117,12 +117,10 @@ def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode)
 
 
 def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
-    """Splits a status by the mode of the traffic."""
     return {"live": status, "test": status["test"]} if "test" in status else {"live": status}
 
 
 def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
-    """Returns the status of each part of a mode's ledger."""
     ledger, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
     return list(of_stream(streams, ledger).values()) or [side.get("processor", {})]
@@ -248,7 +246,7 @@ class Scrape:
 
 
 def merge(scrapes: Sequence[Scrape]) -> bytes:
-    """All families on one page, and `UP_METRIC` for each process.
+    """Merges all families into one page, and adds `UP_METRIC` for each process.
 
     A family that is a process's own by the catalogue, or that more than one process has, gets a ``process`` label on
     each sample: Prometheus refuses a page that has one series twice.

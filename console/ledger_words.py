@@ -40,7 +40,6 @@ TEXT_CHARS_MAX = 1_000
 
 
 def invalid(name: str, problem: str) -> Problem:
-    """Refuses one field of the query."""
     errors = [{"at": f"/query/{name}", "problem": problem}]
     return Problem(422, "invalid", "The request isn't valid", f"{name}: {problem}", errors=errors)
 

@@ -107,7 +107,6 @@ def pipeline_plot(
 
 
 def _arrow(plot: Element, arrow: Arrow, grid: Grid) -> None:
-    """Draws an arrow to the right within a row, downwards within a column."""
     (from_x, from_y), (to_x, to_y) = grid.source(arrow), grid.corner(arrow.target)
     if from_y == to_y:
         y, begin, end = to_y + BOX_HEIGHT / 2, from_x + BOX_WIDTH + 4, to_x - 4

@@ -30,7 +30,6 @@ class Steps:
 
 
 def is_plotted(value: float) -> bool:
-    """Whether a value has a place on an axis."""
     return -VALUE_MAX <= value <= VALUE_MAX
 
 
@@ -157,7 +156,6 @@ def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
 
 
 def legend(plot: Element, names: Sequence[str], top: float) -> None:
-    """Writes one row a series."""
     for place, name in enumerate(names):
         y = top + place * LEGEND_ROW
         draw(plot, "rect", class_=f"s{place % SERIES_MAX + 1}", x=LEFT, y=y, width=10.0, height=10.0)
@@ -165,7 +163,6 @@ def legend(plot: Element, names: Sequence[str], top: float) -> None:
 
 
 def nothing(plot: Element, height: float = HEIGHT) -> Markup:
-    """Finishes a plot that has nothing to show, and says so."""
     write(plot, "text", "nothing to show", class_="tick middle", x=number(WIDTH / 2), y=number(height / 2))
     return finished(plot)
 
@@ -176,13 +173,11 @@ def finished(plot: Element) -> Markup:
 
 
 def cut(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """Cuts a label; the whole of it belongs into a title."""
     full_text = visible(text)
     return full_text if len(full_text) <= chars_max else f"{full_text[: chars_max - 1]}…"
 
 
 def number(value: float) -> str:
-    """Writes a place on the plot."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -55,7 +55,6 @@ class Pulse:
         self._now: Mapping[Series, float] = {}
 
     async def follow(self) -> None:
-        """Reads until it is cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(EVERY_S)
@@ -93,8 +92,8 @@ class Pulse:
         ]
 
     def pictures(self, mode: Mode) -> dict[str, Markup]:
-        """The pipeline of live traffic, or of test traffic: what flows along each arrow a second. Twice, for ``wide``
-        windows and ``tall`` ones; a page shows one of them.
+        """Draws the pipeline of live traffic, or of test traffic: what flows along each arrow a second. Twice, for
+        ``wide`` windows and ``tall`` ones; a page shows one of them.
         """
         ledger, notify = stream_of(LEDGER, mode), stream_of(NOTIFY, mode)
         decided = self._rate(DECISIONS, stream=ledger)
@@ -168,8 +167,9 @@ def _samples(process: str, page: str) -> dict[Series, float]:
 
 
 def quantile(share: float, edges: Sequence[tuple[float, float | None]], every: float | None) -> float | None:
-    """As Prometheus does: even between two edges of a histogram; the last edge where it is beyond. ``edges``: each with
-    how many were within it."""
+    """Finds a quantile as Prometheus does: even between two edges of a histogram; the last edge where it is beyond.
+    ``edges``: each with how many were within it.
+    """
     if not every:
         return None
     points = [(0.0, 0.0), *((edge, count or 0.0) for edge, count in edges)]

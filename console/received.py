@@ -56,7 +56,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """How many answers of a `Kind` there were."""
+    """Counts the answers of a `Kind`."""
 
     provider: str
     type: str
@@ -67,7 +67,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why requests of a provider were refused, how many, when last, and what an operator does about it."""
+    """Says why requests of a provider were refused, how many, when last, and what an operator does about it."""
 
     code: str
     provider: str
@@ -91,7 +91,7 @@ class RefusedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The last hour. ``since``: the first moment that was looked at; ``problem``: why it isn't as of now."""
+    """Sums up the last hour. ``since``: the first moment that was looked at; ``problem``: why it isn't as of now."""
 
     since: datetime | None
     until: datetime | None
@@ -110,7 +110,6 @@ AskReceived: TypeAlias = Callable[[Mode], Received]
 
 
 def not_read(_mode: Mode) -> Received:
-    """Answers while nobody reads the receipts."""
     return Received(None, None, NOT_READ, 0, 0, [], [], [])
 
 
@@ -203,7 +202,6 @@ class ReceiptTail:
         return self._received[mode]
 
     async def follow(self) -> None:
-        """Looks until it is cancelled."""
         while True:
             await asyncio.to_thread(self.look)
             await asyncio.sleep(EVERY_S)

@@ -69,7 +69,7 @@ class NotJson(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How one kind of error is answered. ``detail``: instead of the error's own text, which is then only logged.
+    """Says how one kind of error is answered. ``detail``: instead of the error's own text, which is then only logged.
 
     ``closes``: the request's body wasn't read, so the connection ends.
     """
@@ -142,7 +142,6 @@ _NOT_SERVED = {
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Answers whatever a route of the application raises."""
     for kind in (Problem, PayhookError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _handle)
 

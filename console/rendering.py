@@ -50,14 +50,13 @@ def local_path(wanted: str) -> str:
 
 
 def path_of(request: Request) -> str:
-    """Returns path and query of a request, fit for a link."""
     query = request.scope["query_string"].decode("latin-1")
     return local_path(quote(request.scope["path"]) + (f"?{query}" if query else ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """``role``: who sees it; its page demands the same."""
+    """Links a page. ``role``: who sees it; its page demands the same."""
 
     label: str
     path: str
@@ -86,8 +85,6 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", 
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """``version`` is of its content."""
-
     data: bytes
     media_type: str
     version: str
@@ -134,8 +131,8 @@ def csrf_field(request: Request) -> Markup:
 
 
 def render(request: Request, template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
-    """A page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), ``badges`` (by a link's
-    path), `csrf_field` and ``static(name)``; it extends ``base.html``.
+    """Renders a page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), ``badges`` (by a
+    link's path), `csrf_field` and ``static(name)``; it extends ``base.html``.
     """
     user = user_of(request)
     links = [link for link in NAVIGATION if user is not None and user.may(link.role)]

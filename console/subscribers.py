@@ -96,5 +96,4 @@ def _with_status(report: SubscriberReport, status: Mapping[str, Any]) -> Subscri
 
 
 def first_moment(now: datetime) -> datetime:
-    """Returns from when on answers are looked at."""
     return now - SPAN

@@ -30,8 +30,6 @@ NAME_CHARS_MAX = 100
 
 
 class UploadsFull(PayhookError):
-    """Raised when as many reports wait as are taken."""
-
     def __init__(self) -> None:
         super().__init__(f"{OPEN_MAX} reports wait to be compared: come again when one of them is done")
 
@@ -124,7 +122,6 @@ class ReportUploads:
         return self._uploads.get(upload_id)
 
     def open(self) -> list[Upload]:
-        """Lists uploads that aren't compared yet, the oldest first."""
         with self._lock:
             return [upload for upload in self._uploads.values() if upload.is_open]
 

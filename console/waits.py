@@ -22,8 +22,6 @@ NAMED_MAX = 5
 
 
 class Wait(StrEnum):
-    """Names what an event waits for."""
-
     PERSON = "person"
     HEAD = "head"
     BLOCKED = "blocked"
@@ -47,7 +45,6 @@ class Waiting:
     """Says what holds the event and what to do, in whole sentences."""
 
     def as_json(self) -> dict[str, str | None]:
-        """Makes what `--json` prints."""
         until = None if self.until is None else to_rfc3339(self.until)
         return {"for": self.wait.value, "since": to_rfc3339(self.since), "until": until, "text": self.text}
 
@@ -125,7 +122,6 @@ def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, 
 
 
 def lines(waits: Iterable[tuple[OpenItem, Waiting]]) -> list[str]:
-    """Writes a line for each wait, with the items that it holds."""
     groups: dict[tuple[Wait, str], list[tuple[OpenItem, Waiting]]] = {}
     for item, event_wait in waits:
         groups.setdefault((event_wait.wait, event_wait.text), []).append((item, event_wait))

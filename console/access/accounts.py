@@ -34,8 +34,6 @@ Recording = Callable[[str, str | None, str | None], None]
 
 
 class UserUnknown(UserUnfit):
-    """There is no such user."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"there is no user {name!r}; `payhook users list` shows who there is")
@@ -170,8 +168,6 @@ def _as_text(account: Account | None) -> str | None:
 
 
 class MachineOnly(UserUnfit):
-    """Raised for a change that isn't made from a page."""
-
     def __init__(self, what: str, command: str) -> None:
         super().__init__(f"{what} on the machine alone: `{command}`")
 
@@ -248,7 +244,6 @@ class UserService:
             remove_user(self._users, name, record)
 
     def make_token(self, actor: str, name: str, label: str, days: int) -> str:
-        """Makes a bearer token, to be shown once."""
         with self._recording(actor, "token_make", name) as record:
             return make_token(self._users, name, label, self._clock.now(), record, days)
 

@@ -38,7 +38,7 @@ class PasswordUnfit(PayhookError):
 
 
 def hashed(password: str, name: str) -> str:
-    """The hash to keep: salt and parameters are in it. ``name``: the user's.
+    """Hashes a password; salt and parameters are in the hash. ``name``: the user's.
 
     :raises PasswordUnfit: too short, too long, not text, or easy to guess
     """

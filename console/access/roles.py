@@ -40,7 +40,6 @@ class User:
     roles: frozenset[Role]
 
     def may(self, role: Role) -> bool:
-        """Whether a route that asks for the role is theirs."""
         return any(role in INCLUDED[own_role] for own_role in self.roles)
 
 

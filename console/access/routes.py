@@ -44,7 +44,7 @@ class Required:
         return user
 
     def of(self, user: User | None) -> User:
-        """The same of a user that is known.
+        """Checks a user that is known.
 
         :raises NotSignedIn, NotAllowed: see there
         """
@@ -84,7 +84,7 @@ def user_of(request: Request) -> User | None:
 
 
 def signed_in(request: Request) -> User:
-    """The user of a route that demands one.
+    """Returns the user of a route that demands one.
 
     :raises NotSignedIn: it doesn't
     """
@@ -99,7 +99,7 @@ class Declared:
 
 
 def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[Declared]:
-    """Every route, those of mounted applications too.
+    """Lists every route, those of mounted applications too.
 
     :raises RouteUndeclared: one doesn't say what it demands
     """

@@ -39,8 +39,6 @@ CREATE TABLE IF NOT EXISTS sessions (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Names the user, and the stamp of their account when the session began."""
-
     name: str
     stamp: str
     began_at: datetime

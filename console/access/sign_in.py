@@ -142,7 +142,7 @@ class SignInBusy(PayhookError):
 
 
 class Access:
-    """The listener's one place that knows who somebody is. Every sign-in, taken or refused, is an act."""
+    """Knows who somebody is: the listener's one place. Every sign-in, taken or refused, is an act."""
 
     def __init__(
         self, users: Users, sessions: Sessions, throttle: SignInThrottle, audit_log: AuditLog, clock: Clock
@@ -162,7 +162,7 @@ class Access:
         return bool(self._users.all())
 
     async def sign_in(self, name: str, password: str, address: str) -> str:
-        """A new session's id.
+        """Signs a user in, and returns the new session's id.
 
         :raises SignInRefused, SignInTooSoon, SignInBusy: see there
         :raises AuditLogUnwritable: it can't be put on record, so there is no session

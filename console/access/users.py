@@ -116,7 +116,7 @@ class Users:
         self._known = _Known((), {}, {})
 
     def all(self) -> Accounts:
-        """Every account by its name; read again only when the file has changed.
+        """Reads every account by its name, again only when the file has changed.
 
         :raises UsersUnreadable: see there
         """
@@ -131,7 +131,7 @@ class Users:
         check_signed_in(self.all(), name)
 
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
-        """A token that is known, also one that is over, and whose it is.
+        """Finds a token that is known, also one that is over, and whose it is.
 
         :raises UsersUnreadable: see there
         """

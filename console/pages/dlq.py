@@ -42,8 +42,6 @@ OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Holds what a list shows: the filter, its order, and the page of it."""
-
     wanted: Filter
     sort: Sort
     cursor: str | None

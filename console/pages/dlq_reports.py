@@ -63,8 +63,6 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Shows one stream's dead letters, of all its journals."""
-
     figures: Sequence[Figure]
     groups: Sequence[Group]
     plots: Sequence[Plotted]
@@ -88,7 +86,7 @@ async def live_of(place: DlqPlace, stream: WorkStream, user: User) -> dict[str, 
 
 
 def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
-    """As of now. ``indexes``: by stream, one a journal.
+    """Reads the overview as of now. ``indexes``: by stream, one a journal.
 
     :raises DeadLetterIndexUnreadable: see there
     """

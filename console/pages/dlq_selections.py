@@ -64,7 +64,7 @@ class SelectionPages:
         return self._place.show(request, "dlq/selections.html", kept=kept, waiting=waiting, older=older)
 
     async def freeze(self, request: Request, user: Replayer, fields: FormFields) -> Response:
-        """From the list's form: the items that are marked, or all that match its filter."""
+        """Freezes what the list's form names: the items that are marked, or all that match its filter."""
         marked = fields.choice("what", ("marked", "all")) != "all"
         seen = marked_items(fields) if marked else []
         wanted = Filter(items=tuple(target.item_seq for target in seen)) if marked else read_filter(fields).wanted
@@ -133,7 +133,6 @@ class SelectionPages:
         return await self._give(request, number, lambda runs: runs.cancel(number, user.name))
 
     async def _start(self, request: Request, number: int, user: User, fields: Fields, action: str) -> Response:
-        """Begins the run that a form of the selection's page asks for."""
         run = run_of(fields, action)
         if run is None:
             return await self._show(request, number, fields, status=422)
@@ -184,7 +183,6 @@ def run_of(fields: Fields, action: str) -> Run | None:
 
 
 def reason_of(fields: Fields) -> str | None:
-    """Reads the reason, which every order has."""
     reason = printable(fields, "reason")
     if reason is None:
         fields.wrong("reason", "a reason is wanted: it is kept with every decision")
@@ -192,7 +190,6 @@ def reason_of(fields: Fields) -> str | None:
 
 
 def printable(fields: Fields, name: str) -> str | None:
-    """Reads a text as a command can carry it."""
     text = fields.text(name, KEPT_CHARS_MAX)
     if text is not None and not is_kept_text(text):
         fields.wrong(name, "one line of printable characters is wanted")

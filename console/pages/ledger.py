@@ -90,7 +90,7 @@ def _page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row],
 
 
 def read_balances(fields: Fields, journals: LedgerJournals) -> Asked:
-    """The form's fields; its problems are in `Fields.problems`. Of several journals a row is looked up.
+    """Reads the form's fields; its problems are in `Fields.problems`. Of several journals a row is looked up.
 
     :raises LedgerUnreadable: a journal is damaged
     """
@@ -122,7 +122,6 @@ def answered(journals: LedgerJournals, asked: Asked) -> Answer:
 
 
 def plot(over_time: BalancesOverTime) -> Markup:
-    """Draws a line for each account."""
     decimals = decimals_of(over_time.currency)
     shown = [
         Steps(account.account, [(at, balance / 10**decimals) for at, balance in account.points])
@@ -249,8 +248,6 @@ OF_KIND_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Kinded:
-    """Shows differences of one kind, and how many there are."""
-
     kind: Kind
     explained: str
     count: int
@@ -275,7 +272,6 @@ def add_reports(router: APIRouter, place: Place) -> None:
 
 
 async def show_runs(place: Place, request: Request, fields: Fields, status: int = 200) -> Response:
-    """Shows the list of runs, with the form that uploads a report."""
     page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
     runs = await place.asking.ask(reconciliations(place.ledger(request)).runs)
     shown, pages = _page(runs, page, RUNS_PER_PAGE)
@@ -288,7 +284,7 @@ def reconciliations(journals: LedgerJournals) -> Reconciliations:
 
 
 def differing(reports: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:
-    """A run, and of each kind the first differences.
+    """Reads a run, and of each kind the first differences.
 
     :raises UnknownRun: there is none of that id
     """

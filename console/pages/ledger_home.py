@@ -50,7 +50,6 @@ class FinanceHome:
 
     @property
     def differing(self) -> int:
-        """Counts differences of the newest reconciliation."""
         return 0 if self.last_run is None else sum(self.last_run.counts.values())
 
 

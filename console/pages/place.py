@@ -142,7 +142,6 @@ class Place:
         return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
 
     def here(self, request: Request, **changes: object) -> str:
-        """Makes the address that was asked for, with some of its fields changed."""
         fields = {name: request.query_params.getlist(name) for name in request.query_params}
         return address(request.url.path, {**fields, **changes})
 
@@ -164,8 +163,6 @@ STREAM = "stream"
 
 @dataclass(frozen=True, slots=True)
 class WorkStream:
-    """Holds one work stream, and where it keeps what."""
-
     dead: DeadLetters
     files: StreamLayout
 
@@ -210,7 +207,6 @@ class DlqPlace:
         return self.streams.get(stream_name or "", self._first)
 
     def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
-        """Lists all of a stream's journals, this one too."""
         return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:

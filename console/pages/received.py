@@ -14,7 +14,6 @@ KINDS_SHOWN_MAX, NEWEST_SHOWN_MAX = 100, 20
 
 
 def received_routes(place: Place, received: AskReceived) -> APIRouter:
-    """Makes the page, and the part of it that renews itself."""
     router = APIRouter(prefix="/received", dependencies=[Depends(require(Role.VIEWER))])
 
     def show(request: Request, template: str) -> Response:

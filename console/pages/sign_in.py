@@ -64,7 +64,6 @@ _STATUSES: Mapping[type[PayhookError], int] = {
 
 
 def _refused(refusal: PayhookError, form: Callable[[int, str], Response]) -> Response:
-    """Shows the form again, with what is wrong."""
     answer = form(_STATUSES[type(refusal)], str(refusal))
     if isinstance(refusal, SignInTooSoon):
         answer.headers["retry-after"] = str(max(1, round(refusal.wait_s)))

@@ -86,7 +86,7 @@ class UserPages:
     async def _change(
         self, request: Request, name: str, fields: Fields, about: str, change: Callable[[], None], then: str = ""
     ) -> Response:
-        """``about``: the field whose problem a refusal is."""
+        """Makes a change, and shows its refusal as a problem of the field ``about``."""
         await self._asking.ask(self._users.person, name)
         if fields.problems:
             return await self._one(request, name, fields, 422)
