@@ -12,7 +12,7 @@ from core.clock import SystemClock
 from core.kafka import open_producer
 from core.routing import topics_of
 from dlq.audit_log import AuditLog
-from dlq.orders import Orders
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
 
 CHANNEL = "cli"
@@ -30,15 +30,15 @@ def this_account() -> str:
         return f"uid {uid}"
 
 
-def orders(place: Place) -> Orders:
+def open_orders(place: Place) -> OrderSender:
     """Opens the sender of commands to the mode that is looked at."""
-    return Orders(cache(partial(producer, place)), topics_of(place.mode).control, recorder(place))
+    return OrderSender(cache(partial(open_order_producer, place)), topics_of(place.mode).control, open_recorder(place))
 
 
-def producer(place: Place) -> Any:
+def open_order_producer(place: Place) -> Any:
     """Opens Kafka's producer for orders. Any: the client's stubs and the port agree only on arguments given by name."""
     return open_producer(place.kafka(), {"acks": "all", "log_level": 0}, place.record_keys())
 
 
-def recorder(place: Place) -> Recorder:
+def open_recorder(place: Place) -> Recorder:
     return Recorder(AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)

@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from cli.place import Place, with_place
-from cli.tables import Rows
-from console.as_json import plain
+from cli.tables import PrintedTable
+from console.as_json import to_json_value
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from dlq.alerts.engine import RUNBOOK, Alert, Kind, Notice
-from dlq.alerts.receivers import NotDelivered, Receiver, receivers
-from dlq.alerts.rules import Severity, rules
+from dlq.alerts.engine import RUNBOOK, Alert, AlertNotice, NoticeKind
+from dlq.alerts.receivers import NotDelivered, NoticeReceiver, make_receivers
+from dlq.alerts.rules import Severity, make_rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.standing import AlertsStanding, read_standing
-from dlq.alerts.watch import Remembered, read_state
+from dlq.alerts.watch import RememberedAlerts, read_state
 
 
 class NoReceiver(PayhookError):
@@ -50,7 +50,7 @@ def alerts(place: Place, as_json: bool) -> None:
 @with_place
 def test(place: Place, receiver: str | None) -> None:
     """Send each receiver a notice that says that it is a test. Exit 1 if one doesn't take it."""
-    everyone = receivers(place.settings.alerts)
+    everyone = make_receivers(place.settings.alerts)
     chosen = {name: destination for name, destination in everyone.items() if receiver in (None, name)}
     if not chosen:
         raise NoReceiver(receiver, tuple(everyone))
@@ -58,12 +58,12 @@ def test(place: Place, receiver: str | None) -> None:
     sys.exit(0 if all(taken) else 1)
 
 
-def test_notice(clock: Clock) -> Notice:
+def test_notice(clock: Clock) -> AlertNotice:
     now = clock.now()
-    return Notice(
+    return AlertNotice(
         alert=f"test/{to_rfc3339(now)}",
         number=1,
-        kind=Kind.TEST,
+        kind=NoticeKind.TEST,
         rule="test",
         subject="",
         severity=Severity.WARNING,
@@ -76,7 +76,7 @@ def test_notice(clock: Clock) -> Notice:
     )
 
 
-def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
+def _send(name: str, receiver: NoticeReceiver, notice: AlertNotice) -> bool:
     try:
         receiver.deliver(notice)
     except NotDelivered as refused:
@@ -86,10 +86,10 @@ def _send(name: str, receiver: Receiver, notice: Notice) -> bool:
     return True
 
 
-def _as_tree(settings: AlertsSettings, known: Remembered, standing: AlertsStanding) -> dict[str, Any]:
-    all_rules = rules(settings)
+def _as_tree(settings: AlertsSettings, known: RememberedAlerts, standing: AlertsStanding) -> dict[str, Any]:
+    all_rules = make_rules(settings)
     return {
-        **plain(standing),
+        **to_json_value(standing),
         "values": known.values,
         "thresholds": {name: rule.threshold for name, rule in all_rules.items()},
         "receivers": {
@@ -99,32 +99,32 @@ def _as_tree(settings: AlertsSettings, known: Remembered, standing: AlertsStandi
                 "waiting": len(known.waiting.get(name, ())),
                 "problem": known.problems.get(name),
             }
-            for name, receiver in receivers(settings).items()
+            for name, receiver in make_receivers(settings).items()
         },
     }
 
 
-def _print(settings: AlertsSettings, known: Remembered, standing: AlertsStanding) -> None:
+def _print(settings: AlertsSettings, known: RememberedAlerts, standing: AlertsStanding) -> None:
     if not standing.looks:
         last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
         click.echo(f"the alerts' process isn't running (it last looked: {last}): `payhook up` starts it")
-    rows = Rows("rule", "of", "now", "limit", "state", right=["now", "limit"])
+    rows = PrintedTable("rule", "of", "now", "limit", "state", right=["now", "limit"])
     states = {alert.key: alert for alert in known.alerts}
-    for name, rule in rules(settings).items():
+    for name, rule in make_rules(settings).items():
         for subject, value in known.values.get(name, {}).items():
-            shown = "not known" if value is None else _shown(value)
-            rows.add(name, subject, shown, _shown(rule.threshold), _state(states.get((name, subject))))
+            shown = "not known" if value is None else _format_value(value)
+            rows.add(name, subject, shown, _format_value(rule.threshold), _describe_state(states.get((name, subject))))
     rows.print()
     for alert in standing.firing:
         click.echo(f"{alert.rule}: {alert.text}")
     _print_receivers(settings, known)
 
 
-def _print_receivers(settings: AlertsSettings, known: Remembered) -> None:
+def _print_receivers(settings: AlertsSettings, known: RememberedAlerts) -> None:
     if not settings.receivers:
         click.echo("alerts go nowhere: name a receiver in alerts.receivers of payhook.toml (docs/alerts.md)")
         return
-    for name, receiver in receivers(settings).items():
+    for name, receiver in make_receivers(settings).items():
         gets = "critical alerts" if settings.receivers[name].only_critical else "all alerts"
         waiting, problem = len(known.waiting.get(name, ())), known.problems.get(name)
         click.echo(
@@ -132,11 +132,11 @@ def _print_receivers(settings: AlertsSettings, known: Remembered) -> None:
         )
 
 
-def _shown(value: float) -> str:
+def _format_value(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def _state(alert: Alert | None) -> str:
+def _describe_state(alert: Alert | None) -> str:
     if alert is None:
         return "ok"
     since = f"{alert.since:%Y-%m-%d %H:%M:%S}"

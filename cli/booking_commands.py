@@ -8,22 +8,22 @@ from pathlib import Path
 
 import click
 
-from cli.acting import APPROVED_WHERE, orders, this_account
+from cli.acting import APPROVED_WHERE, open_orders, this_account
 from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
-from cli.tables import Rows, print_details
-from console.as_json import Proposal, dumped
-from console.formats import money, second
+from cli.tables import PrintedTable, print_details
+from console.as_json import BookingProposal, to_json_text
+from console.formats import format_money, format_second
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.money import Money
 from core.routing import row_name, topics_of
 from core.work import Posting, Side
-from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, Target, propose_entry
+from dlq.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, ItemTarget, propose_entry
 from journal.reader import lineage_of
 from journal.schema import JournalRow
-from ledger.queries import minor_units
-from ledger.reversals import all_proposals, bookings_of, entry_of, evidence_sha256, reversal_of
+from ledger.queries import parse_minor_units
+from ledger.reversals import build_entry, build_reversal, find_bookings, hash_evidence, read_all_proposals
 
 ACTIONS = {"propose_reversal": "reversal"}
 
@@ -40,31 +40,31 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
     """
     if len(keys) > REVERSALS_MAX:
         raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
-    by_journal = _bookings(place, keys)
+    by_journal = _find_bookings(place, keys)
     bookings_found = [row for bookings in by_journal.values() for row in bookings]
-    _print_lines("event", [(row.event_key or "", line) for row in bookings_found for line in reversal_of(row)])
+    _print_lines("event", [(row.event_key or "", line) for row in bookings_found for line in build_reversal(row)])
     if dry_run:
         click.echo("nothing was sent")
         return
     for layout, bookings in by_journal.items():
-        targets, lineage = [Target.of(row) for row in bookings], lineage_of(str(layout.journal))
-        command = Command.new(
+        targets, lineage = [ItemTarget.of_row(row) for row in bookings], lineage_of(str(layout.journal))
+        command = Command.with_new_id(
             layout.stream, lineage, PROPOSE_REVERSAL, targets, this_account(), reason, SystemClock().now()
         )
         named = keys if len(by_journal) == 1 else [row.event_key or "" for row in bookings]
-        orders(place).send(command, f"{place.mode} {', '.join(named)}")
+        open_orders(place).send(command, f"{place.mode} {', '.join(named)}")
         click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 
 
-def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
+def _find_bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
     """Finds the bookings of these events by the journal that has them; each journal's are a proposal of its own.
 
     :raises NotReversible: one of them can't be
     """
-    by_journal = place.ledger.by_journal(keys)
+    by_journal = place.ledger.group_by_journal(keys)
     return {
-        layout: bookings_of(str(layout.journal), journal_bookings) for layout, journal_bookings in by_journal.items()
+        layout: find_bookings(str(layout.journal), journal_bookings) for layout, journal_bookings in by_journal.items()
     }
 
 
@@ -74,10 +74,10 @@ def _bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[Jour
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
     """List the reversals and entries that wait for another person, newest first."""
-    proposed = all_proposals(place.ledger, topics_of(place.mode).control)
-    shown_proposals = [Proposal.of(proposal) for proposal in proposed if every or proposal.waits]
+    proposed = read_all_proposals(place.ledger, topics_of(place.mode).control)
+    shown_proposals = [BookingProposal.from_proposed(proposal) for proposal in proposed if every or proposal.waits]
     if as_json:
-        click.echo(dumped(shown_proposals))
+        click.echo(to_json_text(shown_proposals))
     elif not shown_proposals:
         click.echo("nothing waits for an approval")
     else:
@@ -85,24 +85,27 @@ def proposals(place: Place, every: bool, as_json: bool) -> None:
 
 
 def _print_lines(of: str, lines: Sequence[tuple[str, Posting]]) -> None:
-    rows = Rows(of, "account", "debit", "credit", right=["debit", "credit"], title="would be booked")
+    rows = PrintedTable(of, "account", "debit", "credit", right=["debit", "credit"], title="would be booked")
     for key, line in lines:
-        amount, is_debit = money(line.money.amount_minor, line.money.currency), line.side == "debit"
+        amount, is_debit = format_money(line.money.amount_minor, line.money.currency), line.side == "debit"
         rows.add(key, line.account, amount if is_debit else None, None if is_debit else amount)
     rows.print()
 
 
-def _print_proposals(listed: Sequence[Proposal]) -> None:
+def _print_proposals(listed: Sequence[BookingProposal]) -> None:
     """Prints them one below the other, since ids and account names are copied from here."""
     for proposal in listed:
         items = ", ".join(row_name(proposal.stream, item) for item in proposal.items)
         what = f"{ACTIONS[proposal.action]} of items {items}" if items else None
         details = [
-            ("at", second(proposal.at)),
+            ("at", format_second(proposal.at)),
             ("by", proposal.actor),
             ("reason", proposal.reason),
             ("proposes", what or f"entry for {proposal.entity}"),
-            *((line.side, f"{line.account}  {money(line.amount_minor, line.currency)}") for line in proposal.lines),
+            *(
+                (line.side, f"{line.account}  {format_money(line.amount_minor, line.currency)}")
+                for line in proposal.lines
+            ),
             ("document", proposal.evidence_sha256),
         ]
         print_details(details, f"{proposal.command_id}  {proposal.state}")
@@ -149,8 +152,8 @@ def enter(
         --evidence letter.pdf --reason "lost, says the bank"
     """
     now = SystemClock().now()
-    postings = [*_lines("debit", debited), *_lines("credit", credited)]
-    entry = entry_of(entity, occurred_at or now, evidence_sha256(evidence), postings)
+    postings = [*_read_lines("debit", debited), *_read_lines("credit", credited)]
+    entry = build_entry(entity, occurred_at or now, hash_evidence(evidence), postings)
     _print_lines("entity", [(entity, posting) for posting in postings])
     click.echo(f"evidence: sha256 {entry.evidence_sha256}")
     if dry_run:
@@ -158,16 +161,16 @@ def enter(
         return
     layout = place.ledger.of_entity(entity)
     command = propose_entry(layout.stream, lineage_of(str(layout.journal)), entry, this_account(), reason, now)
-    orders(place).send(command, f"{place.mode} {entity}")
+    open_orders(place).send(command, f"{place.mode} {entity}")
     click.echo(f"proposed as {command.command_id}")
     click.echo(APPROVED_WHERE)
 
 
-def _lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:
+def _read_lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:
     postings = []
     for account, amount, currency in given:
         try:
-            postings.append(Posting(account, side, Money(minor_units(amount, currency), currency)))
+            postings.append(Posting(account, side, Money(parse_minor_units(amount, currency), currency)))
         except PayhookError as wrong:
             raise click.UsageError(f"--{side} {account} {amount} {currency}: {wrong}") from wrong
     return postings

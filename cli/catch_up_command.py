@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.place import Place, read_since, with_place
-from cli.tables import Rows
+from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
-from core.visible import visible
+from core.visible import make_visible
 from stack.endpoints import read_endpoints
 from stack.kafka_users import security_of
 from stack.redis import redis_url
 
 if TYPE_CHECKING:
-    from stack.catching_up import Outcome
+    from stack.catching_up import CatchUpOutcome
     from stack.settings import Settings
 
 
@@ -49,7 +49,7 @@ def catch_up(place: Place, provider: str | None, since: datetime | None, as_json
         raise click.ClickException(catching_up.why_nothing(settings, provider))
     began_at = clock.now()
     outcomes = asyncio.run(catching_up.catch_up(settings, sources, clock, since))
-    catching_up.remember(settings, outcomes, began_at, clock.now())
+    catching_up.write_outcomes(settings, outcomes, began_at, clock.now())
     if as_json:
         click.echo(json.dumps([asdict(outcome) for outcome in outcomes], indent=1, default=_as_text))
     else:
@@ -69,11 +69,11 @@ def _of_running_stack(place: Place) -> Settings:
     return settings.model_copy(update={"redis": redis})
 
 
-def _print_outcomes(outcomes: list[Outcome]) -> None:
-    rows = Rows("source", "listed until", "came in", "problem", right=["came in"])
+def _print_outcomes(outcomes: list[CatchUpOutcome]) -> None:
+    rows = PrintedTable("source", "listed until", "came in", "problem", right=["came in"])
     for outcome in outcomes:
         until = "never" if outcome.until is None else to_rfc3339(outcome.until)
-        rows.add(outcome.source, until, f"{outcome.fetched:,}", visible(outcome.problem or ""))
+        rows.add(outcome.source, until, f"{outcome.fetched:,}", make_visible(outcome.problem or ""))
     rows.print()
     for outcome in outcomes:
         if outcome.lost is not None:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import click
 
 from cli import dlq_tables
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.dlq_topic import TOPIC, list_letters
-from cli.dlq_watch import ITEM, Named, part_of_item
+from cli.dlq_watch import ITEM, ItemOrSelection, part_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
-from cli.tables import Rows
-from console.as_json import dumped
-from console.formats import second
+from cli.tables import PrintedTable
+from console.as_json import to_json_text
+from console.formats import format_second
 from console.waits import wait_of
 from core.clock import SystemClock
 from core.decision import ErrorKind
@@ -87,12 +87,12 @@ _NAMES = tuple(field.name for field in fields(Filter) if field.name not in ("sta
 def _filter(states: tuple[str, ...], named: dict[str, Any]) -> Filter:
     kinds, marks = map(ErrorKind, named.pop("kinds")), map(Mark, named.pop("marks"))
     try:
-        return Filter(states=_states(states), kinds=tuple(kinds), marks=tuple(marks), **named)
+        return Filter(states=_read_states(states), kinds=tuple(kinds), marks=tuple(marks), **named)
     except FilterInvalid as wrong:
         raise click.UsageError(str(wrong)) from wrong
 
 
-def _states(names: tuple[str, ...]) -> tuple[ItemState, ...]:
+def _read_states(names: tuple[str, ...]) -> tuple[ItemState, ...]:
     if "all" in names:
         return ()
     return tuple(map(ItemState, names)) or OPEN_STATES[:1]
@@ -132,9 +132,9 @@ def list_command(
         return
     if waiting:
         wanted = replace(wanted, states=tuple({*wanted.states, ItemState.WAITING}))
-    page = all_followed(place).page(wanted, cursor, limit, Sort(sort))
+    page = open_all_indexes(place).page(wanted, cursor, limit, Sort(sort))
     if as_json:
-        click.echo(dumped(page))
+        click.echo(to_json_text(page))
     else:
         dlq_tables.print_page(page, SystemClock().now())
 
@@ -143,16 +143,16 @@ def list_command(
 @click.argument("item", metavar="ID", type=ITEM)
 @_JSON
 @with_place_of_stream
-def show(place: Place, item: Named, as_json: bool) -> None:
+def show(place: Place, item: ItemOrSelection, as_json: bool) -> None:
     """Show everything that is known of one event: where it stands and why, each try with its error and log lines, who
     did what to it, its bytes and headers, its entity's events around it, what waits because of it, and what is like it.
     """
     part = part_of_item(place, item)
-    story = followed(part).item(item.number)
+    story = open_current_index(part).item(item.number)
     if story.payload.raw is not None:
-        recorder(place).record(this_account(), READ_PAYLOAD, f"{story.stream} item {item.number}")
+        open_recorder(place).record(this_account(), READ_PAYLOAD, f"{story.stream} item {item.number}")
     if as_json:
-        click.echo(dumped(story))
+        click.echo(to_json_text(story))
     else:
         name = str(item.number) if part is place else name_in(story.stream, item.number)
         now = SystemClock().now()
@@ -169,10 +169,10 @@ def stats(place: Place, wanted: Filter, as_json: bool) -> None:
 
     Figures of open events don't depend on --state.
     """
-    index = all_followed(place)
+    index = open_all_indexes(place)
     statistics = index.stats(wanted)
     if as_json:
-        click.echo(dumped(statistics))
+        click.echo(to_json_text(statistics))
     else:
         dlq_tables.print_stats(statistics, index.groups(replace(wanted, states=OPEN_STATES[:1]), CAUSES_SHOWN))
 
@@ -187,21 +187,21 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 
     `payhook dlq list --fingerprint HEX` lists one group's.
     """
-    causes = all_followed(place).groups(wanted, limit)
+    causes = open_all_indexes(place).groups(wanted, limit)
     if as_json:
-        click.echo(dumped(causes))
+        click.echo(to_json_text(causes))
     else:
         dlq_tables.print_groups(causes, SystemClock().now())
 
 
-def all_followed(place: Place) -> DeadLetterIndex | JoinedIndex:
+def open_all_indexes(place: Place) -> DeadLetterIndex | JoinedIndex:
     """Opens the dead-letter indexes of all journals that are looked at, as their journals are now."""
     if not place.has_several:
-        return followed(place)
-    return JoinedIndex({name: followed(part) for name, part in place.parts.items()})
+        return open_current_index(place)
+    return JoinedIndex({name: open_current_index(part) for name, part in place.stream_parts.items()})
 
 
-def followed(place: Place) -> DeadLetterIndex:
+def open_current_index(place: Place) -> DeadLetterIndex:
     """Opens the dead-letter index of the stream that is looked at, as the journal is now."""
     try:
         kafka: KafkaSettings | None = place.kafka()
@@ -228,7 +228,7 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
     """
     entries = AuditLog(place.layout.audit_log).read(limit, before)
     if as_json:
-        click.echo(dumped([entry.as_row() | {"at": entry.at} for entry in entries]))
+        click.echo(to_json_text([entry.as_row() | {"at": entry.at} for entry in entries]))
     elif not entries:
         click.echo("nothing is on record")
     else:
@@ -236,14 +236,14 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
 
 
 def _print_entries(entries: list[RecordedEntry]) -> None:
-    rows = Rows("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
+    rows = PrintedTable("no.", "when (UTC)", "who", "outcome", "act", right=["no."])
     for entry in entries:
         who = f"{entry.actor} ({entry.channel})"
-        rows.add(entry.number, second(entry.at), who, entry.outcome.value, "\n".join(_changed(entry)))
+        rows.add(entry.number, format_second(entry.at), who, entry.outcome.value, "\n".join(_list_changes(entry)))
     rows.print()
 
 
-def _changed(entry: RecordedEntry) -> Iterator[str]:
+def _list_changes(entry: RecordedEntry) -> Iterator[str]:
     yield f"{entry.action} {entry.what}".strip()
     for name, value in (("why", entry.reason), ("before", entry.before), ("after", entry.after)):
         if value:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import click
 
-from cli.acting import orders, this_account
+from cli.acting import open_orders, this_account
 from cli.dlq_topic import TOPIC, bring_back
 from cli.dlq_watch import (
     SELECTION,
-    Named,
-    opened,
-    outcome,
+    ItemOrSelection,
+    describe_outcome,
+    open_letters,
     page_of_selection,
     part_of_item,
     part_of_selection,
@@ -23,15 +23,15 @@ from cli.dlq_watch import (
     watch,
 )
 from cli.place import KEPT_TEXT, Place, with_place_of_stream
-from cli.tables import Rows
-from console.dead_letters import DeadLetters
+from cli.tables import PrintedTable
+from console.dead_letters import StreamDeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
 from dlq.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
 from dlq.index import Filter
-from dlq.orders import DeltaView, Order, OrderService, Wanted
-from dlq.selection import Run, RunState
+from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
+from dlq.selection import RunRequest, RunState
 
 REASON = "replay from the command line"
 FORECASTS_SHOWN = 50
@@ -83,12 +83,12 @@ def replay(
     if topic is not None:
         bring_back(place, topic, what, reason, dry_run=dry_run)
         return
-    run = Run("replay", reason, ReplayMode(mode), per_s, force, propose)
-    meant = _meant(place, what)
-    if meant[0].selection is None and run == Run("replay", reason) and not dry_run:
+    run = RunRequest("replay", reason, ReplayMode(mode), per_s, force, propose)
+    meant = _read_targets(place, what)
+    if meant[0].selection is None and run == RunRequest("replay", reason) and not dry_run:
         _replay_now(meant, reason, as_json)
         return
-    for part, dead, chosen in _chosen(meant, reason):
+    for part, dead, chosen in _choose_selections(meant, reason):
         if dry_run:
             _dry_run(dead, chosen, run, as_json)
         else:
@@ -100,7 +100,9 @@ LIMITS = (
 )
 
 
-def _closing(name: str, action: str, help_text: str, reason_help: str, approved: str = LIMITS) -> click.Command:
+def _make_closing_command(
+    name: str, action: str, help_text: str, reason_help: str, approved: str = LIMITS
+) -> click.Command:
     @click.command(name, help=f"{help_text}\n\n{approved}")
     @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
     @click.option("--reason", type=KEPT_TEXT, required=True, help=reason_help)
@@ -109,14 +111,14 @@ def _closing(name: str, action: str, help_text: str, reason_help: str, approved:
     @JSON
     @with_place_of_stream
     def close(place: Place, what: tuple[str, ...], reason: str, propose: bool, wait: bool, as_json: bool) -> None:
-        for part, dead, chosen in _chosen(_meant(place, what), reason):
-            run_selection(part, dead, chosen, Run(action, reason, propose=propose), wait=wait, as_json=as_json)
+        for part, dead, chosen in _choose_selections(_read_targets(place, what), reason):
+            run_selection(part, dead, chosen, RunRequest(action, reason, propose=propose), wait=wait, as_json=as_json)
 
     return close
 
 
 discard, purge = (
-    _closing(
+    _make_closing_command(
         name,
         PURGE,
         "Close dead events for good: none of them takes effect. If the provider sends one again, it is a duplicate and "
@@ -125,7 +127,7 @@ discard, purge = (
     )
     for name in ("discard", "purge")
 )
-release = _closing(
+release = _make_closing_command(
     "release",
     RELEASE,
     "Discard dead events and let them come again: their keys are freed. If the provider sends one again, it is decided "
@@ -133,7 +135,7 @@ release = _closing(
     "Why; it is kept with each decision.",
     "Another person always approves it first.",
 )
-resolve = _closing(
+resolve = _make_closing_command(
     "resolve",
     RESOLVE,
     "Close dead events whose effect was brought about elsewhere. If the provider sends one again, it is a duplicate.",
@@ -146,11 +148,11 @@ def _change(verb: str, help_text: str) -> click.Command:
     @click.argument("number", metavar="SELECTION", type=SELECTION)
     @JSON
     @with_place_of_stream
-    def change(place: Place, number: Named, as_json: bool) -> None:
+    def change(place: Place, number: ItemOrSelection, as_json: bool) -> None:
         part = part_of_selection(place, number)
-        run = getattr(opened(part).runs, verb)(number.number, this_account())
+        run = getattr(open_letters(part).runs, verb)(number.number, this_account())
         if as_json:
-            click.echo(RunView.of(run).model_dump_json(indent=1))
+            click.echo(RunView.from_object(run).model_dump_json(indent=1))
         else:
             click.echo(f"s{number.number} is {run.state.value}")
 
@@ -162,7 +164,7 @@ resume = _change("resume", "Let a paused run go on.")
 cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
 
 
-class Meant(NamedTuple):
+class RunTarget(NamedTuple):
     """Holds the items of one part that a command names: by the number of a selection, or (None) one by one."""
 
     part: Place
@@ -170,11 +172,11 @@ class Meant(NamedTuple):
     items: list[int]
 
 
-def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
+def _read_targets(place: Place, what: Sequence[str]) -> list[RunTarget]:
     """Reads the names on a command line: they are one selection, or items of one part or several."""
     names = {text: read_name(text) for text in what}
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
-        return [Meant(part_of_selection(place, only), only.number, [])]
+        return [RunTarget(part_of_selection(place, only), only.number, [])]
     items: dict[str, tuple[Place, list[int]]] = {}
     for text, parsed in names.items():
         if parsed is None or parsed.is_selection:
@@ -182,14 +184,16 @@ def _meant(place: Place, what: Sequence[str]) -> list[Meant]:
             raise click.UsageError(problem)
         part = part_of_item(place, parsed)
         items.setdefault(part.looked_at.stream, (part, []))[1].append(parsed.number)
-    return [Meant(part, None, list(dict.fromkeys(numbers))) for part, numbers in items.values()]
+    return [RunTarget(part, None, list(dict.fromkeys(numbers))) for part, numbers in items.values()]
 
 
-def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
+def _replay_now(meant: Sequence[RunTarget], reason: str, as_json: bool) -> None:
     """Orders single items in one command a part. All are looked at before the first command goes out."""
     services = [_orders_of(target.part) for target in meant]
     commands = [
-        service.command(Order(new_command_id(), REPLAY, tuple(map(Wanted, target.items)), this_account(), reason))
+        service.build_command(
+            OperatorOrder(new_command_id(), REPLAY, tuple(map(OrderedItem, target.items)), this_account(), reason)
+        )
         for service, target in zip(services, meant, strict=True)
     ]
     for service, command, target in zip(services, commands, meant, strict=True):
@@ -203,28 +207,30 @@ def _replay_now(meant: Sequence[Meant], reason: str, as_json: bool) -> None:
 
 def _orders_of(place: Place) -> OrderService:
     view = DeltaView(place.looked_at.journal, topics_of(place.mode).control)
-    return OrderService(place.looked_at.stream, view, orders(place), SystemClock())
+    return OrderService(place.looked_at.stream, view, open_orders(place), SystemClock())
 
 
-def _chosen(meant: Sequence[Meant], note: str) -> list[tuple[Place, DeadLetters, int]]:
+def _choose_selections(meant: Sequence[RunTarget], note: str) -> list[tuple[Place, StreamDeadLetters, int]]:
     """Returns the number of a selection for each part. Items that were named one by one are frozen as one first: those
     of all parts, before anything is done with the first.
     """
-    dead = [(target, opened(target.part)) for target in meant]
+    dead = [(target, open_letters(target.part)) for target in meant]
     return [
-        (target.part, of, _frozen(of, target.items, note) if target.selection is None else target.selection)
+        (target.part, of, _freeze_items(of, target.items, note) if target.selection is None else target.selection)
         for target, of in dead
     ]
 
 
-def _frozen(dead: DeadLetters, ids: Sequence[int], note: str) -> int:
+def _freeze_items(dead: StreamDeadLetters, ids: Sequence[int], note: str) -> int:
     """Freezes single items as a selection, made for what is to be done with them."""
     selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
     click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
     return selection.number
 
 
-def run_selection(place: Place, dead: DeadLetters, number: int, run: Run, *, wait: bool, as_json: bool) -> None:
+def run_selection(
+    place: Place, dead: StreamDeadLetters, number: int, run: RunRequest, *, wait: bool, as_json: bool
+) -> None:
     started = dead.runs.start(number, run, this_account())
     if started.again:
         click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
@@ -234,24 +240,24 @@ def run_selection(place: Place, dead: DeadLetters, number: int, run: Run, *, wai
         click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
     progress = watch(dead.selections, number, place.options_again) if wait else dead.selections.progress(number)
     if as_json:
-        click.echo(ProgressView.of(progress).model_dump_json(indent=1))
+        click.echo(ProgressView.from_object(progress).model_dump_json(indent=1))
     else:
-        click.echo(outcome(progress))
+        click.echo(describe_outcome(progress))
         if progress.run.problem:
             click.echo(progress.run.problem)
 
 
-def _dry_run(dead: DeadLetters, number: int, run: Run, as_json: bool) -> None:
-    dry_run = dead.dry_runs.make(number, dead.asked(run))
+def _dry_run(dead: StreamDeadLetters, number: int, run: RunRequest, as_json: bool) -> None:
+    dry_run = dead.dry_runs.make(number, dead.describe_dry_run(run))
     if as_json:
-        reported = DryRunView.of(dry_run, list(dead.dry_runs.each(number)), None)
+        reported = DryRunView.from_dry_run(dry_run, list(dead.dry_runs.iterate_forecasts(number)), None)
         sys.stdout.write(reported.model_dump_json(indent=1) + "\n")
         return
     for verdict, count in sorted(dry_run.counts.items(), key=lambda pair: -pair[1]):
         click.echo(f"{count:>9,}  {verdict.value.replace('_', ' ')}")
     if dry_run.followers:
         click.echo(f"{dry_run.followers:>9,}  followers would run after them")
-    rows = Rows("ID", "would", "followers", "why", right=["ID", "followers"])
+    rows = PrintedTable("ID", "would", "followers", "why", right=["ID", "followers"])
     for forecast in dead.dry_runs.page(number, limit=FORECASTS_SHOWN):
         rows.add(
             forecast.target.item_seq, forecast.verdict.value.replace("_", " "), forecast.followers or "", forecast.why

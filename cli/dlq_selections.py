@@ -9,14 +9,14 @@ import click
 
 from cli.acting import this_account
 from cli.dlq_commands import with_filter
-from cli.dlq_watch import SELECTION, WORDS, Named, opened, outcome, part_of_selection
+from cli.dlq_watch import SELECTION, WORDS, ItemOrSelection, describe_outcome, open_letters, part_of_selection
 from cli.place import Place, with_place_of_stream
-from cli.tables import Rows
-from console.dead_letters import DeadLetters
-from console.formats import money
+from cli.tables import PrintedTable
+from console.dead_letters import StreamDeadLetters
+from console.formats import format_money
 from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
 from dlq.index import Filter, ItemState
-from dlq.selection import Kept, RunItemState, Selection, SelectionEmpty
+from dlq.selection import KeptSelection, RunItemState, Selection, SelectionEmpty
 
 SHOWN_MAX = 100
 ITEMS_JSON_MAX = 1_000
@@ -39,24 +39,24 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
         raise click.UsageError(
             "only dead, ignored or unknown events are selected: leave --state out, or say --state ignored or unknown"
         )
-    for part, selection in _frozen(place, wanted, note):
+    for part, selection in _freeze_parts(place, wanted, note):
         if as_json:
-            click.echo(SelectionView.of(Kept(selection, None)).model_dump_json(indent=1))
+            click.echo(SelectionView.from_object(KeptSelection(selection, None)).model_dump_json(indent=1))
             continue
         where = f" of {selection.stream}" if place.has_several else ""
-        click.echo(f"frozen as {selection.name}{where}: {selection.count:,} items{_amounts(selection)}")
+        click.echo(f"frozen as {selection.name}{where}: {selection.count:,} items{_format_amounts(selection)}")
         click.echo(f"payhook dlq replay {selection.name} --dry-run{part.options_again}   says what a replay would do")
 
 
-def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
+def _freeze_parts(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
     """Freezes a selection of each part that has something to be frozen.
 
     :raises SelectionEmpty: none has
     """
     empty, has_made = None, False
-    for part in place.parts.values():
+    for part in place.stream_parts.values():
         try:
-            selection = opened(part).selections.freeze(wanted, this_account(), note)
+            selection = open_letters(part).selections.freeze(wanted, this_account(), note)
         except SelectionEmpty as nothing:
             empty = nothing
         else:
@@ -71,13 +71,15 @@ def _frozen(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Se
 @click.option("--state", "states", multiple=True, type=click.Choice([state.value for state in RunItemState]))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_stream
-def selections(place: Place, number: Named | None, states: tuple[str, ...], as_json: bool) -> None:
+def selections(place: Place, number: ItemOrSelection | None, states: tuple[str, ...], as_json: bool) -> None:
     """List the frozen sets, the newest first; or show one with what became of its items."""
     if number is not None:
-        dead = opened(part_of_selection(place, number))
+        dead = open_letters(part_of_selection(place, number))
         _show(dead, number.number, [RunItemState(state) for state in states] or None, as_json)
         return
-    kept = [selection for part in place.parts.values() for selection in opened(part).selections.kept()]
+    kept = [
+        selection for part in place.stream_parts.values() for selection in open_letters(part).selections.list_kept()
+    ]
     if place.has_several:
         kept.sort(key=lambda pair: pair.selection.frozen_at, reverse=True)
     _print(place, kept, as_json, "nothing was frozen yet")
@@ -88,20 +90,22 @@ def selections(place: Place, number: Named | None, states: tuple[str, ...], as_j
 @with_place_of_stream
 def proposals(place: Place, as_json: bool) -> None:
     """List what waits for a second person, oldest first."""
-    waiting = [proposal for part in place.parts.values() for proposal in opened(part).selections.proposals()]
+    waiting = [
+        proposal for part in place.stream_parts.values() for proposal in open_letters(part).selections.proposals()
+    ]
     if place.has_several:
         waiting.sort(key=lambda proposal: proposal.selection.frozen_at)
     _print(place, waiting, as_json, "nothing waits for an approval")
 
 
-def _print(place: Place, kept: Sequence[Kept], as_json: bool, nothing: str) -> None:
+def _print(place: Place, kept: Sequence[KeptSelection], as_json: bool, nothing: str) -> None:
     if as_json:
-        shown = SelectionsView(selections=list(map(SelectionView.of, kept)), next=None)
+        shown = SelectionsView(selections=list(map(SelectionView.from_object, kept)), next=None)
         click.echo(_with_streams(shown, kept) if place.has_several else shown.model_dump_json(indent=1))
     elif not kept:
         click.echo(nothing)
     else:
-        rows = Rows("", "frozen", "who", "items", "note", "run", "by", "state", right=["items"])
+        rows = PrintedTable("", "frozen", "who", "items", "note", "run", "by", "state", right=["items"])
         for selection in kept:
             run = selection.run
             reported = (run.run.action, run.actor, "finished" if run.finished_at else run.state.value) if run else ()
@@ -117,31 +121,31 @@ def _print(place: Place, kept: Sequence[Kept], as_json: bool, nothing: str) -> N
         rows.print()
 
 
-def _with_streams(shown: SelectionsView, kept: Sequence[Kept]) -> str:
+def _with_streams(shown: SelectionsView, kept: Sequence[KeptSelection]) -> str:
     tree = shown.model_dump(mode="json")
     for selection, view in zip(kept, tree["selections"], strict=True):
         view["stream"] = selection.selection.stream
     return json.dumps(tree, indent=1)
 
 
-def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None, as_json: bool) -> None:
+def _show(dead: StreamDeadLetters, number: int, states: Sequence[RunItemState] | None, as_json: bool) -> None:
     kept = dead.selections.get(number)
     progress = None if kept.run is None else dead.selections.progress(number)
     items = dead.selections.items(number, states, limit=ITEMS_JSON_MAX if as_json else SHOWN_MAX)
     if as_json:
-        reported = SelectionView.of(kept) if progress is None else ProgressView.of(progress)
+        reported = SelectionView.from_object(kept) if progress is None else ProgressView.from_object(progress)
         tree = reported.model_dump(mode="json") | {
-            "items": [SelectedItem.of(item).model_dump(mode="json") for item in items]
+            "items": [SelectedItem.from_object(item).model_dump(mode="json") for item in items]
         }
         click.echo(json.dumps(tree, indent=1))
         return
     selection = kept.selection
-    click.echo(f"{selection.name}: {selection.count:,} items{_amounts(selection)}, frozen by {selection.actor}")
+    click.echo(f"{selection.name}: {selection.count:,} items{_format_amounts(selection)}, frozen by {selection.actor}")
     click.echo(f"filter {selection.filter}, digest {selection.digest}")
     if progress is not None:
         click.echo(f"{progress.run.run.action} by {progress.run.actor}: {progress.run.run.reason}")
-        click.echo(outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
-    rows = Rows("ID", "row", "state", "why", right=["ID", "row"])
+        click.echo(describe_outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
+    rows = PrintedTable("ID", "row", "state", "why", right=["ID", "row"])
     for item in items:
         rows.add(item.target.item_seq, item.row_seq or item.target.seen_seq, WORDS[item.state], item.reason)
     rows.print()
@@ -149,8 +153,8 @@ def _show(dead: DeadLetters, number: int, states: Sequence[RunItemState] | None,
         click.echo(f"the first {SHOWN_MAX}; --state narrows them, --json shows {ITEMS_JSON_MAX:,}")
 
 
-def _amounts(selection: Selection) -> str:
-    parts = [money(minor, currency) for currency, minor in sorted(selection.amounts.items())]
+def _format_amounts(selection: Selection) -> str:
+    parts = [format_money(minor, currency) for currency, minor in sorted(selection.amounts.items())]
     if selection.unknown_amounts:
         parts.append(f"{selection.unknown_amounts:,} without a known amount")
     return f" ({', '.join(parts)})" if parts else ""

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from cli.acting import producer, recorder, this_account
+from cli.acting import open_order_producer, open_recorder, this_account
 from cli.place import Place
-from cli.tables import Rows, print_details
-from console.as_json import dumped
-from console.formats import span
+from cli.tables import PrintedTable, print_details
+from console.as_json import to_json_text
+from console.formats import format_span
 from core.clock import SystemClock
 from core.routing import MODES
 from dlq.others import OthersLetter, OthersTopic
@@ -27,18 +27,25 @@ TOPIC = click.option(
 
 
 def list_letters(place: Place, topic: str, limit: int, *, as_json: bool) -> None:
-    letters = _topic(place, topic).letters(limit)
+    letters = _open_topic(place, topic).read_letters(limit)
     if as_json:
-        click.echo(dumped([_as_json(letter) for letter in letters]))
+        click.echo(to_json_text([_as_json(letter) for letter in letters]))
         return
     if not letters:
         click.echo("nothing is dead")
         return
     now = SystemClock().now()
-    rows = Rows("ID", "age", "came from", "group", "tries", "holds", right=["ID", "age", "tries"])
+    rows = PrintedTable("ID", "age", "came from", "group", "tries", "holds", right=["ID", "age", "tries"])
     for letter in letters:
-        age = "" if letter.died_at is None else span(now - letter.died_at, 1)
-        rows.add(letter.name, age, _origin(letter), letter.group or "", letter.deliveries or "", _holds(letter))
+        age = "" if letter.died_at is None else format_span(now - letter.died_at, 1)
+        rows.add(
+            letter.name,
+            age,
+            _format_origin(letter),
+            letter.group or "",
+            letter.deliveries or "",
+            _describe_content(letter),
+        )
     rows.print()
     print_details(
         ((f"ID {letter.name}", letter.problem) for letter in letters if letter.problem), "can't be brought back"
@@ -51,14 +58,14 @@ def bring_back(place: Place, topic: str, names: Sequence[str], reason: str, *, d
     :raises LetterUnusable: one of them can't be; nothing is published then, unless Kafka refused it
     """
     _check_is_others(place, topic)
-    letters_topic = _topic(place, topic)
-    letters = letters_topic.named(names)
+    letters_topic = _open_topic(place, topic)
+    letters = letters_topic.find_letters(names)
     if dry_run:
         letters_topic.check(letters)
         for letter in letters:
-            click.echo(f"{letter.name} would be published again in {_origin(letter)}")
+            click.echo(f"{letter.name} would be published again in {_format_origin(letter)}")
         return
-    with recorder(place).act(this_account(), ACTION, f"{topic} {' '.join(names)}", reason):
+    with open_recorder(place).record_act(this_account(), ACTION, f"{topic} {' '.join(names)}", reason):
         placed = letters_topic.bring_back(letters)
     for letter, (source, partition, offset) in zip(letters, placed, strict=True):
         click.echo(f"{letter.name} is published again as {source}[{partition}]@{offset}")
@@ -73,19 +80,19 @@ def _check_is_others(place: Place, topic: str) -> None:
             raise click.UsageError(f"{topic} holds what the stream {name} gave up: payhook dlq replay --stream {name}")
 
 
-def _topic(place: Place, topic: str) -> OthersTopic:
+def _open_topic(place: Place, topic: str) -> OthersTopic:
     kafka = place.kafka()
-    return OthersTopic(topic, partial(KafkaLog, kafka), partial(producer, place))
+    return OthersTopic(topic, partial(KafkaLog, kafka), partial(open_order_producer, place))
 
 
-def _origin(letter: OthersLetter) -> str:
+def _format_origin(letter: OthersLetter) -> str:
     if letter.origin is None:
         return "not said"
     topic, partition, offset = letter.origin
     return f"{topic}[{partition}]@{offset}"
 
 
-def _holds(letter: OthersLetter) -> str:
+def _describe_content(letter: OthersLetter) -> str:
     return f"a copy, {len(letter.record.value or b''):,} bytes" if letter.is_copy else "a reference"
 
 

@@ -15,9 +15,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cli.acting import producer
+from cli.acting import open_order_producer
 from cli.place import Place
-from console.dead_letters import DeadLetters
+from console.dead_letters import StreamDeadLetters
 from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import LEDGER
@@ -25,14 +25,14 @@ from core.routing import topics_of
 from dlq.command_fields import SEQ_MAX
 from dlq.index import ItemUnknown, name_in
 from dlq.orders import DeltaView
-from dlq.selection import Progress as RunProgress
+from dlq.selection import ProgressReport as RunProgress
 from dlq.selection import RunItemState, RunState, Selections
 from stack.services.dead_letters import open_dead_letters
 
 _NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")
 
 
-class Named(NamedTuple):
+class ItemOrSelection(NamedTuple):
     """Names an item or a selection. ``stream``: its journal's; None: it isn't said."""
 
     stream: str | None
@@ -40,33 +40,33 @@ class Named(NamedTuple):
     is_selection: bool
 
 
-def read_name(text: str) -> Named | None:
+def read_name(text: str) -> ItemOrSelection | None:
     """Reads ``42``, ``s3``, ``ledger.1:42``; None: it is no name."""
     match = _NAME.fullmatch(text)
-    return Named(match[1], int(match[3]), bool(match[2])) if match else None
+    return ItemOrSelection(match[1], int(match[3]), bool(match[2])) if match else None
 
 
-class SelectionName(click.ParamType[Named]):
+class SelectionName(click.ParamType[ItemOrSelection]):
     """Reads ``s3``: with its letter, which tells it from an item."""
 
     name = "selection"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Named:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:
         parsed = read_name(str(value))
         if parsed is None or not parsed.is_selection:
             self.fail(f"{value!r} is no selection: they are s1, s2, …; `payhook dlq selections` lists them", param, ctx)
         return parsed
 
 
-class ItemName(click.ParamType[Named]):
+class ItemName(click.ParamType[ItemOrSelection]):
     """Reads ``42``, or ``ledger.1:42``."""
 
     name = "item"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Named:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:
         parsed = read_name(str(value))
         if parsed is None or parsed.is_selection:
-            return Named(None, click.IntRange(1, SEQ_MAX).convert(value, param, ctx), False)
+            return ItemOrSelection(None, click.IntRange(1, SEQ_MAX).convert(value, param, ctx), False)
         return parsed
 
 
@@ -81,20 +81,20 @@ class ItemInSeveral(PayhookError):
         super().__init__(f"several shards have an item {number}: name it {names}")
 
 
-def part_of_item(place: Place, named: Named) -> Place:
+def part_of_item(place: Place, named: ItemOrSelection) -> Place:
     """Finds the part whose journal has an item.
 
     :raises ItemUnknown: none has it
     :raises ItemInSeveral: more than one has that number
     """
     if named.stream is not None:
-        return place.part(named.stream)
+        return place.find_part(named.stream)
     if not place.has_several:
         return place
     control = topics_of(place.mode).control
     having = {
         name: part
-        for name, part in place.parts.items()
+        for name, part in place.stream_parts.items()
         if DeltaView(part.looked_at.journal, control).last_rows([named.number])
     }
     if not having:
@@ -104,21 +104,23 @@ def part_of_item(place: Place, named: Named) -> Place:
     return next(iter(having.values()))
 
 
-def part_of_selection(place: Place, named: Named) -> Place:
+def part_of_selection(place: Place, named: ItemOrSelection) -> Place:
     """Finds the part whose journal a selection is of.
 
     :raises click.UsageError: each journal has selections of its own, and none is named
     """
     if named.stream is not None:
-        return place.part(named.stream)
+        return place.find_part(named.stream)
     if place.has_several:
-        names = " or ".join(f"{name}:s{named.number}" for name in place.parts)
+        names = " or ".join(f"{name}:s{named.number}" for name in place.stream_parts)
         raise click.UsageError(f"each shard has selections of its own: name {names}")
     return place
 
 
-def opened(place: Place) -> DeadLetters:
-    return open_dead_letters(place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: producer(place))
+def open_letters(place: Place) -> StreamDeadLetters:
+    return open_dead_letters(
+        place.settings, place.looked_at.stream, SystemClock(), "cli", lambda: open_order_producer(place)
+    )
 
 
 def page_of_selection(place: Place, number: int) -> str:
@@ -153,7 +155,7 @@ def watch(
         with bar:
             task = bar.add_task(f"s{number}", total=progress.selection.count, reported="")
             while not progress.finished and progress.run.state not in STOPS:
-                bar.update(task, completed=progress.ended, reported=_reported(progress))
+                bar.update(task, completed=progress.ended, reported=_describe_speed(progress))
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
@@ -161,7 +163,7 @@ def watch(
     return progress
 
 
-def _reported(progress: RunProgress) -> str:
+def _describe_speed(progress: RunProgress) -> str:
     if progress.run.problem:
         return progress.run.problem
     speed = "" if progress.per_s is None else f"{progress.per_s:,.0f}/s"
@@ -169,7 +171,7 @@ def _reported(progress: RunProgress) -> str:
     return speed + time_left
 
 
-def outcome(progress: RunProgress) -> str:
+def describe_outcome(progress: RunProgress) -> str:
     parts = [f"{count:,} {WORDS[state]}" for state in RunItemState if (count := progress.counts.get(state, 0))]
     return f"s{progress.selection.number}: " + ", ".join(parts)
 

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place, with_place_of_mode
-from cli.tables import Rows
+from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.location import LakeUrl, Location, is_url, location_of
 from core.routing import row_name
 from core.store import URL, WANTED
 from stack.jars import spark_jars
-from stack.settings import reach
+from stack.settings import prepare_store
 
 if TYPE_CHECKING:
-    from ledger.maintain import Report, TableReport
+    from ledger.maintain import MaintenanceReport, TableReport
     from ledger.redactions import Redaction
     from stack.backup.make import BackupReport
-    from stack.backup.restore import Restored
+    from stack.backup.restore import RestoreReport
 
 
 UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
@@ -66,32 +66,35 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     `dlq.alone_redactions_max` bodies removed within 24 hours; what is more is done by another person, from an account
     of their own.
     """
-    from ledger.maintain.redact import Order
+    from ledger.maintain.redact import RedactionOrder
     from stack.maintenance import redact_event
 
-    with recorder(place).act(this_account(), "redact", f"{place.mode} {event_key}", reason):
-        redacted = redact_event(place.settings, place.ledger.first.stream, Order(event_key, this_account(), reason))
+    with open_recorder(place).record_act(this_account(), "redact", f"{place.mode} {event_key}", reason):
+        redacted = redact_event(
+            place.settings, place.ledger.first_place.stream, RedactionOrder(event_key, this_account(), reason)
+        )
     for act in redacted.done:
-        click.echo(f"{_body(act)} is removed; written down as ordered by {act.actor}")
+        click.echo(f"{_describe_body(act)} is removed; written down as ordered by {act.actor}")
     for act in redacted.left:
         click.echo(
-            f"{_body(act)} is written down to go, as ordered by {act.actor}; a file that may hold it is too young to "
+            f"{_describe_body(act)} is written down to go, as ordered by {act.actor}; a file that may hold it is "
+            "too young to "
             "tell: the next maintenance removes it"
         )
     for act in redacted.earlier:
         ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
-        click.echo(f"{_body(act)} had been removed before, {ordered}")
+        click.echo(f"{_describe_body(act)} had been removed before, {ordered}")
     if redacted.lost:
         lost = ", ".join(redacted.lost)
         click.echo(f"of these files of bodies, which are gone, it isn't known what they held: {lost}")
         click.echo("if one of them is put back, order it again")
 
 
-def _body(act: Redaction) -> str:
+def _describe_body(act: Redaction) -> str:
     return f"body {act.body_sha256} (row {row_name(act.stream, act.seq)})"
 
 
-def _print_maintained(report: Report) -> None:
+def _print_maintained(report: MaintenanceReport) -> None:
     console = Console(soft_wrap=True)
     if not report.tables:
         console.print("nothing has been decided yet: there is no table to maintain")
@@ -99,27 +102,31 @@ def _print_maintained(report: Report) -> None:
     freed = "may leave the disk" if report.dry_run else "left the disk"
     names = ("files", "size", "log", freed, "seconds")
     title = "dry run: nothing was changed" if report.dry_run else ""
-    rows = Rows("table", *names, right=names, title=title)
+    rows = PrintedTable("table", *names, right=names, title=title)
     for table in report.tables:
-        rows.add(*_cells(table, report.dry_run))
+        rows.add(*_format_cells(table, report.dry_run))
     rows.print()
     for table in report.tables:
         if table.bodies_dropped:
             fate = "would go" if report.dry_run else "are gone"
-            console.print(f"{table.of}: {table.bodies_dropped:,} whose time is over or that were redacted {fate}")
+            console.print(
+                f"{table.display_name}: {table.bodies_dropped:,} whose time is over or that were redacted {fate}"
+            )
         if table.problem:
-            console.print(f"{table.of}: {table.problem}", markup=False)
+            console.print(f"{table.display_name}: {table.problem}", markup=False)
     console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
 
 
-def _cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
+def _format_cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
     """Shows before and after in one cell. How large a table would be isn't known before."""
     return (
-        table.of,
+        table.display_name,
         _change(f"{table.files_before:,}", f"{table.files_after:,}"),
-        size(table.bytes_before) if dry_run else _change(size(table.bytes_before), size(table.bytes_after)),
+        format_size(table.bytes_before)
+        if dry_run
+        else _change(format_size(table.bytes_before), format_size(table.bytes_after)),
         _change(f"{table.log_before:,}", f"{table.log_after:,}"),
-        f"{table.freed_files:,} ({size(table.freed_bytes)})" if table.freed_files else "",
+        f"{table.freed_files:,} ({format_size(table.freed_bytes)})" if table.freed_files else "",
         f"{table.seconds:.1f}",
     )
 
@@ -128,7 +135,7 @@ def _change(before: str, after: str) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     for unit, each in UNITS:
         if count >= each:
             return f"{count / each:.1f} {unit}"
@@ -143,7 +150,7 @@ def rebuild_postings(place: Place) -> None:
     For a table that is gone or that `payhook verify` found wrong. May run on a busy stack: the table changes in one
     step; a processor that runs is started again once, and books what came meanwhile.
     """
-    begun = place.ledger.begun()
+    begun = place.ledger.find_begun()
     if not begun:
         raise click.ClickException("nothing has been decided yet: there is no journal to make postings of")
     # Spark's modules take a second to load; no other command of the group needs them.
@@ -151,7 +158,7 @@ def rebuild_postings(place: Place) -> None:
 
     jars, settings = spark_jars(place.layout.lake), place.settings
     for layout in begun:
-        with recorder(place).act(this_account(), "rebuild_postings", layout.stream) as changes:
+        with open_recorder(place).record_act(this_account(), "rebuild_postings", layout.stream) as changes:
             done = run(layout.journal, layout.postings, jars, settings.data_dir, settings.ledger)
             changes.before = f"{done.before} lines"
             changes.after = (
@@ -206,12 +213,12 @@ def backup(
     """
     # Its libraries take half a second to load; no other command needs them.
     from stack.backup.make import back_up, check_backup
-    from stack.backup.manifest import chosen
+    from stack.backup.manifest import choose_backup
 
     try:
-        chosen_folder = _folder(place, folder)
+        chosen_folder = _choose_folder(place, folder)
         if check:
-            at = chosen(chosen_folder, name)
+            at = choose_backup(chosen_folder, name)
             _print_check(at, check_backup(place.settings, at), as_json=as_json)
             return
         report = back_up(place.settings, chosen_folder, keep or place.settings.backup.keep, SystemClock())
@@ -249,7 +256,7 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
     from stack.backup.restore import restore as put_back
 
     try:
-        reach(place.settings, str(folder))
+        prepare_store(place.settings, str(folder))
         restored = put_back(
             place.settings,
             folder,
@@ -270,13 +277,13 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
         _print_restored(restored)
 
 
-def _folder(place: Place, folder: Location | None) -> Location:
+def _choose_folder(place: Place, folder: Location | None) -> Location:
     """
     :raises click.UsageError: none is named anywhere
     :raises SettingError: it is on a store, whose keys can't be read
     """
     if folder is not None:
-        reach(place.settings, str(folder))
+        prepare_store(place.settings, str(folder))
         return folder
     if not place.settings.backup.folder:
         raise click.UsageError("name a folder on another disk: --to FOLDER, or `folder` in [backup] of payhook.toml")
@@ -301,7 +308,10 @@ def _print_check(at: Location, problems: list[str], *, as_json: bool) -> None:
 def _print_backup(report: BackupReport, *, on_same_disk: bool) -> None:
     rows = ", ".join(f"{stream} {seq:,}" for stream, seq in report.journals.items())
     click.echo(f"{report.folder / report.name}")
-    click.echo(f"{report.files:,} files, {size(report.bytes)}; {size(report.copied_bytes)} copied, the rest shared")
+    click.echo(
+        f"{report.files:,} files, {format_size(report.bytes)}; {format_size(report.copied_bytes)} copied, the "
+        "rest shared"
+    )
     click.echo(f"journals: {rows}")
     for problem in report.problems:
         click.echo(f"not good: {problem}", err=True)
@@ -313,7 +323,7 @@ def _print_backup(report: BackupReport, *, on_same_disk: bool) -> None:
         click.echo("it is on the same disk as the lake: it won't outlast that disk", err=True)
 
 
-def _print_restored(done: Restored) -> None:
+def _print_restored(done: RestoreReport) -> None:
     for stream, seq in done.journals.items():
         aside = done.set_aside.get(stream, 0)
         beyond = "; the present one couldn't be read" if aside is None else f"; {aside:,} set aside" if aside else ""
@@ -341,18 +351,18 @@ def storage(place: Place, as_json: bool) -> None:
     where a listing doesn't begin where it should.
     """
     # Its libraries take a third of a second to load; few commands need them.
-    from journal.storage import race
+    from journal.storage import run_race
 
     lake = place.layout.lake
     try:
-        outcome = race(lake)
+        outcome = run_race(lake)
     except OSError as failed:
         click.echo(f"payhook: {lake} can't be used: {failed}", err=True)
         sys.exit(1)
     if as_json:
-        result = {"lake": str(lake), "ok": outcome.holds, "won": outcome.winners, "twice": outcome.twice}
+        result = {"lake": str(lake), "ok": outcome.is_exclusive, "won": outcome.winners, "twice": outcome.twice}
         click.echo(json.dumps({**result, "nobody": outcome.nobody, "listed": outcome.listed}))
-    elif outcome.holds:
+    elif outcome.is_exclusive:
         won = ", ".join(map(str, outcome.winners))
         click.echo(f"{lake}: each of {sum(outcome.winners)} names went to one of four writers ({won})")
     elif outcome.twice or outcome.nobody:
@@ -361,4 +371,4 @@ def storage(place: Place, as_json: bool) -> None:
     else:
         problem = "a listing that begins after a name has others than the later ones"
         click.echo(f"{lake}: {problem}. Don't keep a lake there: its tables couldn't be read.", err=True)
-    sys.exit(0 if outcome.holds else 1)
+    sys.exit(0 if outcome.is_exclusive else 1)

@@ -10,30 +10,30 @@ from pathlib import Path
 import click
 
 from cli import ledger_tables
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.place import Place, read_as_of, read_since, read_until, with_place_of_mode
-from console.as_json import dumped, event_stories, hit
+from console.as_json import event_stories, hit_to_json, to_json_text
 from core.decision import Decision
-from core.moments import span
+from core.moments import describe_span
 from dlq.recorder import EXPORT
 from journal.journals import StreamUnknown
 from ledger.queries import (
     POSTINGS_MAX,
     AsOf,
+    DecisionFilter,
     Form,
-    RowUnreadable,
+    RowNameInvalid,
     Source,
-    Wanted,
-    closed_unknown,
-    minor_units,
-    totals,
-    unknown_events,
+    find_closed_unknown,
+    find_unknown_events,
+    parse_minor_units,
+    sum_totals,
 )
-from ledger.queries import balances as read_balances
-from ledger.queries import export as write
-from ledger.queries import owed as read_owed
-from ledger.queries import postings as read_postings
-from ledger.queries import search as find
+from ledger.queries import export_table as write
+from ledger.queries import read_postings_page as read_postings
+from ledger.queries import search_decisions as find
+from ledger.queries import sum_balances as read_balances
+from ledger.queries import sum_owed as read_owed
 
 
 def _read_currency(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -67,12 +67,12 @@ def balances(
 
     Exit 1 if debits and credits differ.
     """
-    accounts = read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row))
+    accounts = read_balances(place.ledger.list_postings(), merchant, currency, _as_of(place, before, row))
     if as_json:
-        click.echo(dumped(accounts))
+        click.echo(to_json_text(accounts))
     else:
         ledger_tables.print_balances(accounts)
-    sys.exit(0 if all(total.balanced for total in totals(accounts)) else 1)
+    sys.exit(0 if all(total.balanced for total in sum_totals(accounts)) else 1)
 
 
 @click.command()
@@ -101,9 +101,9 @@ def postings(
     Exit 1 if nothing is.
     """
     as_of = _as_of(place, before, row)
-    page = read_postings(place.ledger.postings(), account, currency, merchant, as_of, cursor, limit)
+    page = read_postings(place.ledger.list_postings(), account, currency, merchant, as_of, cursor, limit)
     if as_json:
-        click.echo(dumped(page))
+        click.echo(to_json_text(page))
     else:
         ledger_tables.print_postings(account, page)
     sys.exit(0 if page.lines else 1)
@@ -123,9 +123,9 @@ def owed(
 
     Below zero the merchant owes it.
     """
-    merchants = read_owed(read_balances(place.ledger.postings(), merchant, currency, _as_of(place, before, row)))
+    merchants = read_owed(read_balances(place.ledger.list_postings(), merchant, currency, _as_of(place, before, row)))
     if as_json:
-        click.echo(dumped(merchants))
+        click.echo(to_json_text(merchants))
     else:
         ledger_tables.print_owed(merchants)
 
@@ -134,8 +134,8 @@ def _as_of(place: Place, before: datetime | None, row: str | None) -> AsOf:
     if before is not None and row is not None:
         raise click.UsageError("--as-of or --seq, not both")
     try:
-        return AsOf(before) if row is None else place.ledger.after_row(row)
-    except (RowUnreadable, StreamUnknown) as wrong:
+        return AsOf(before) if row is None else place.ledger.find_as_of(row)
+    except (RowNameInvalid, StreamUnknown) as wrong:
         raise click.BadParameter(str(wrong), param_hint="--seq") from wrong
 
 
@@ -152,20 +152,20 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     """
 
     ledger = place.ledger
-    with ledger_tables.looking("looking through the journal"):
-        stories_read = {key: ledger.story(key) for key in keys}
+    with ledger_tables.show_spinner("looking through the journal"):
+        stories_read = {key: ledger.read_story(key) for key in keys}
     stories, bodies = (
         {key: story for key, (story, _) in stories_read.items()},
         {key: body for key, (_, body) in stories_read.items()},
     )
     if as_json:
-        click.echo(dumped(event_stories(stories, bodies)))
+        click.echo(to_json_text(event_stories(stories, bodies)))
     else:
         for key, story in stories.items():
             if story.rows or story.receipts:
                 ledger_tables.print_story(key, story, bodies[key])
     for key in (key for key, story in stories.items() if not story.rows):
-        click.echo(_unknown(key, place) if not stories[key].receipts else _undecided(key), err=True)
+        click.echo(_explain_unknown(key, place) if not stories[key].receipts else _explain_undecided(key), err=True)
     sys.exit(0 if all(story.rows for story in stories.values()) else 1)
 
 
@@ -180,14 +180,14 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
     KEY is an entity key: provider:account:payment. Exit 1 if it is unknown.
     """
 
-    with ledger_tables.looking("looking through the journal"):
-        story = place.ledger.entity(key, limit)
+    with ledger_tables.show_spinner("looking through the journal"):
+        story = place.ledger.read_entity(key, limit)
     if as_json:
-        click.echo(dumped(story))
+        click.echo(to_json_text(story))
     elif story.total:
         ledger_tables.print_entity(story)
     if not story.total:
-        click.echo(_unknown(key, place), err=True)
+        click.echo(_explain_unknown(key, place), err=True)
         sys.exit(1)
 
 
@@ -201,22 +201,22 @@ def unknown(place: Place, every: bool, as_json: bool) -> None:
     Exit 1 if there are any. What moves nothing for you is closed with a reason: `payhook dlq select --state unknown`,
     then `payhook dlq discard sN`; it is on record, and its key stays held.
     """
-    with ledger_tables.looking("looking through the journal"):
-        events = unknown_events(place.ledger.journals())
-        closed = closed_unknown(place.ledger.journals()) if every else []
+    with ledger_tables.show_spinner("looking through the journal"):
+        events = find_unknown_events(place.ledger.list_journals())
+        closed = find_closed_unknown(place.ledger.list_journals()) if every else []
     if as_json:
-        click.echo(dumped({"unknown": events, "closed": closed} if every else events))
+        click.echo(to_json_text({"unknown": events, "closed": closed} if every else events))
     else:
         ledger_tables.print_unknown(events)
         ledger_tables.print_closed_unknown(closed)
     sys.exit(1 if events else 0)
 
 
-def _undecided(key: str) -> str:
+def _explain_undecided(key: str) -> str:
     return f"{key}: answered, and not decided yet: see with `payhook status` whether the processor is behind"
 
 
-def _unknown(key: str, place: Place) -> str:
+def _explain_unknown(key: str, place: Place) -> str:
     other = "without --test for live traffic" if place.mode == "test" else "with --test for test traffic"
     return (
         f"{key}: unknown in the {place.mode} ledger. Look for a part of it with `payhook ledger search --text-in-keys "
@@ -266,22 +266,22 @@ def search(
 
     if amount is not None and currency is None:
         raise click.UsageError("--amount wants --currency: 100 is one thing in EUR and another in JPY")
-    criteria = Wanted(
+    criteria = DecisionFilter(
         event_type=event_type,
         provider=provider,
         merchant=merchant,
         decision=Decision(decision) if decision is not None else None,
         since=since,
         until=until,
-        amount_minor=minor_units(amount, currency) if amount is not None and currency is not None else None,
+        amount_minor=parse_minor_units(amount, currency) if amount is not None and currency is not None else None,
         currency=currency,
         in_keys=text_in_keys,
     )
-    with ledger_tables.looking("looking through the journal"):
+    with ledger_tables.show_spinner("looking through the journal"):
         ledger = place.ledger
-        hits = find(ledger.journals(), ledger.postings(), criteria, limit)
+        hits = find(ledger.list_journals(), ledger.list_postings(), criteria, limit)
     if as_json:
-        click.echo(dumped([hit(match) for match in hits]))
+        click.echo(to_json_text([hit_to_json(match) for match in hits]))
     else:
         ledger_tables.print_hits(hits, limit)
 
@@ -312,11 +312,18 @@ def export(
 
     ledger = place.ledger
     bounds = {"since": since, "until": until}
-    what = f"{place.mode} {source} into {out} {span(**bounds)}".rstrip()
-    record = functools.partial(recorder(place).record, this_account(), EXPORT, what)
-    with ledger_tables.writing(out) as progress:
+    what = f"{place.mode} {source} into {out} {describe_span(**bounds)}".rstrip()
+    record = functools.partial(open_recorder(place).record, this_account(), EXPORT, what)
+    with ledger_tables.show_export_bar(out) as progress:
         done = write(
-            ledger.tables(source), source, out, form, **bounds, overwrite=overwrite, progress=progress, record=record
+            ledger.list_tables(source),
+            source,
+            out,
+            form,
+            **bounds,
+            overwrite=overwrite,
+            progress=progress,
+            record=record,
         )
     versions = ", ".join(map(str, done.versions))
     click.echo(f"{done.rows:,} rows of the {source} (version {versions}) are in {done.path}")

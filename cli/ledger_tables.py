@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cli.tables import Rows, heading, print_details, print_text
-from console.details import Detail, Once, timeline
-from console.formats import money, second
+from cli.tables import PrintedTable, print_details, print_heading, print_text
+from console.details import Detail, TextsShownOnce, make_timeline
+from console.formats import format_money, format_second
 from core.clock import to_rfc3339
 from core.routing import row_name
 from ledger.queries import (
@@ -23,29 +23,29 @@ from ledger.queries import (
     EntityStory,
     EventStory,
     Hit,
-    Owed,
+    OwedAmount,
     PostingsPage,
     UnknownEvents,
-    decimal_text,
-    owed_parts,
-    totals,
+    format_decimal,
+    list_owed_parts,
+    sum_totals,
 )
 from ledger.queries.story import ROWS_MAX
-from ledger.redactions import BodyStatus
+from ledger.redactions import StoredBodyStatus
 
 SUMS = ("debit", "credit", "balance")
 TEXT_CHARS_MAX = 2_000
 
 
 @contextlib.contextmanager
-def looking(words: str) -> Iterator[None]:
+def show_spinner(words: str) -> Iterator[None]:
     console = Console(stderr=True)
     with console.status(words) if console.is_terminal else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
-def writing(out: Path) -> Iterator[Callable[[int, int], None]]:
+def show_export_bar(out: Path) -> Iterator[Callable[[int, int], None]]:
     """Shows a bar on a terminal; what is given takes rows written, and of how many."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -59,17 +59,17 @@ def print_unknown(events: Sequence[UnknownEvents]) -> None:
     if not events:
         click.echo("nothing is unknown")
         return
-    rows = Rows(
+    rows = PrintedTable(
         "provider", "what isn't known", "events", "first", "last", "amount", "newest", right=["events", "amount"]
     )
     for group in events:
-        amounts = ", ".join(money(minor, currency) for currency, minor in group.amounts.items())
+        amounts = ", ".join(format_money(minor, currency) for currency, minor in group.amounts.items())
         rows.add(
             group.provider,
             group.what,
             group.events,
-            second(group.first_at),
-            second(group.last_at),
+            format_second(group.first_at),
+            format_second(group.last_at),
             amounts,
             group.event_key,
         )
@@ -83,10 +83,10 @@ def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
     """Prints unknown events that people closed, each with who did it and why."""
     if not closed:
         return
-    rows = Rows("closed", "provider", "type", "event", "as", "by", "why")
+    rows = PrintedTable("closed", "provider", "type", "event", "as", "by", "why")
     for event in closed:
         rows.add(
-            second(event.at),
+            format_second(event.at),
             event.provider,
             event.event_type,
             event.event_key,
@@ -102,7 +102,7 @@ def print_balances(balances: Sequence[Balance]) -> None:
     if not balances:
         click.echo("nothing has been booked yet")
         return
-    rows, sums = Rows("account", "currency", *SUMS, right=SUMS), totals(balances)
+    rows, sums = PrintedTable("account", "currency", *SUMS, right=SUMS), sum_totals(balances)
     for balance in balances:
         _add_sums(rows, balance.account, balance.currency, balance.debit_minor, balance.credit_minor)
     for total in sums:
@@ -119,39 +119,40 @@ def print_postings(account: str, page: PostingsPage) -> None:
     if not page.lines:
         click.echo(f"no postings on {account}; `payhook ledger balances` lists the accounts")
         return
-    rows = Rows("row", "decided (UTC)", "debit", "credit", "balance", "event", right=SUMS, title=account)
+    rows = PrintedTable("row", "decided (UTC)", "debit", "credit", "balance", "event", right=SUMS, title=account)
     for line in page.lines:
-        amount, is_debit = money(line.amount_minor, line.currency), line.side == "debit"
+        amount, is_debit = format_money(line.amount_minor, line.currency), line.side == "debit"
         rows.add(
-            *(line.name, second(line.decided_at), amount if is_debit else None, None if is_debit else amount),
-            *(money(line.balance_minor, line.currency), line.event_key),
+            *(line.name, format_second(line.decided_at), amount if is_debit else None, None if is_debit else amount),
+            *(format_money(line.balance_minor, line.currency), line.event_key),
         )
     rows.print()
     if page.next is not None:
         click.echo(f"{len(page.lines):,} of {page.count:,}; older ones: --cursor {page.next}")
 
 
-def print_owed(merchants: Sequence[Owed]) -> None:
+def print_owed(merchants: Sequence[OwedAmount]) -> None:
     """Prints a merchant and currency a row, with what it is made of."""
     if not merchants:
         click.echo("nothing has been booked yet")
         return
-    parts = owed_parts(merchants)
-    rows = Rows("merchant", "currency", *parts, "owed", right=[*parts, "owed"])
+    parts = list_owed_parts(merchants)
+    rows = PrintedTable("merchant", "currency", *parts, "owed", right=[*parts, "owed"])
     for merchant in merchants:
         amounts = [
-            decimal_text(merchant.parts[name], merchant.currency) if name in merchant.parts else None for name in parts
+            format_decimal(merchant.parts[name], merchant.currency) if name in merchant.parts else None
+            for name in parts
         ]
-        rows.add(merchant.merchant, merchant.currency, *amounts, decimal_text(merchant.owed_minor, merchant.currency))
+        rows.add(merchant.merchant, merchant.currency, *amounts, format_decimal(merchant.owed_minor, merchant.currency))
     rows.print()
 
 
-def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> None:
-    heading(key)
+def print_story(key: str, story: EventStory, bodies: Sequence[StoredBodyStatus]) -> None:
+    print_heading(key)
     _print_receipts(story)
     many = len(story.deliveries)
     for number, delivery in enumerate(story.deliveries, 1):
-        for moment in timeline(delivery, story):
+        for moment in make_timeline(delivery, story):
             title = f"{moment.title}: {moment.decision}" if moment.decision else moment.title
             of_many = f" ({number} of {many})" if many > 1 and moment.decision is None else ""
             moment_detail = Detail("decided" if moment.decision else "at", None, moment.at)
@@ -170,15 +171,15 @@ def print_story(key: str, story: EventStory, bodies: Sequence[BodyStatus]) -> No
 
 def print_entity(story: EntityStory) -> None:
     """Prints each event with its decisions and lines, in Kafka's order, and what that comes to."""
-    heading(story.entity_key)
-    once = Once()
+    print_heading(story.entity_key)
+    once = TextsShownOnce()
     for event in story.events:
         _print_event(event, once, story.stream)
     if story.total > len(story.events):
         click.echo(f"the first {len(story.events):,} of {story.total:,} events; --limit shows more")
-    balances = Rows("account", "balance", right=["balance"], title="balances after these events")
-    for (account, currency), balance in sorted(story.balances().items()):
-        balances.add(account, money(balance, currency))
+    balances = PrintedTable("account", "balance", right=["balance"], title="balances after these events")
+    for (account, currency), balance in sorted(story.last_balances().items()):
+        balances.add(account, format_money(balance, currency))
     balances.print(indent=2)
     if not len(balances):
         click.echo("nothing is booked of it")
@@ -188,11 +189,11 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
     if not hits:
         click.echo("nothing is like that")
         return
-    rows = Rows("seq", "decided (UTC)", "decision", "amount", "event, merchant", right=["seq", "amount"])
+    rows = PrintedTable("seq", "decided (UTC)", "decision", "amount", "event, merchant", right=["seq", "amount"])
     for hit in hits:
         names = "\n".join(text for text in (hit.row.event_key, hit.merchant) if text is not None)
-        amount = money(hit.amount_minor, hit.currency)
-        rows.add(hit.name, second(hit.row.decided_at), hit.row.decision.value, amount, names)
+        amount = format_money(hit.amount_minor, hit.currency)
+        rows.add(hit.name, format_second(hit.row.decided_at), hit.row.decision.value, amount, names)
     rows.print()
     if len(hits) == limit:
         click.echo(f"the newest {limit:,}; --limit shows more, other options narrow it")
@@ -201,7 +202,7 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
 def _print_receipts(story: EventStory) -> None:
     """Prints what was answered, also for deliveries that Redis knew already, which Kafka never saw."""
     receipts = story.receipts or []
-    rows = Rows("at", "status", "outcome", "receipt", title="answered")
+    rows = PrintedTable("at", "status", "outcome", "receipt", title="answered")
     for receipt in receipts[:RECEIPTS_MAX]:
         at = None if receipt.at is None else to_rfc3339(receipt.at)
         rows.add(at, receipt.status, receipt.outcome, f"{receipt.partition}/{receipt.offset}, line {receipt.line}")
@@ -214,9 +215,9 @@ def _print_bookings(story: EventStory) -> None:
     if not story.postings:
         click.echo("nothing is booked of it")
         return
-    rows = Rows("seq", "account", "debit", "credit", right=["seq", "debit", "credit"], title="booked")
+    rows = PrintedTable("seq", "account", "debit", "credit", right=["seq", "debit", "credit"], title="booked")
     for line in story.postings:
-        amount, is_debit = money(line["amount_minor"], line["currency"]), line["side"] == "debit"
+        amount, is_debit = format_money(line["amount_minor"], line["currency"]), line["side"] == "debit"
         rows.add(
             row_name(story.stream, line["seq"]),
             line["account"],
@@ -228,22 +229,22 @@ def _print_bookings(story: EventStory) -> None:
         click.echo(f"the postings table follows: it has what was decided up to row {story.reflected}")
 
 
-def _print_event(event: EntityEvent, once: Once, stream: str) -> None:
+def _print_event(event: EntityEvent, once: TextsShownOnce, stream: str) -> None:
     names = ("row", "decided (UTC)", "decision", "why")
-    decisions = Rows(*names, right=["row"], title=event.first.event_key or f"item {event.first.item_seq}")
+    decisions = PrintedTable(*names, right=["row"], title=event.first.event_key or f"item {event.first.item_seq}")
     for row in event.rows:
         late = "out of order" if row.out_of_order else None
         why = once.text(row.reason or row.error_message, f"row {row.seq}", row.error_class or "")
         reason = "; ".join(text for text in (why, late) if text)
-        decisions.add(row_name(stream, row.seq), second(row.decided_at), row.decision.value, reason)
+        decisions.add(row_name(stream, row.seq), format_second(row.decided_at), row.decision.value, reason)
     decisions.print(indent=2)
-    lines = Rows("account", "side", "amount", "balance", right=["amount", "balance"])
+    lines = PrintedTable("account", "side", "amount", "balance", right=["amount", "balance"])
     for line in event.lines:
         sums = (line.amount_minor, line.balance_minor)
-        lines.add(line.account, line.side, *(money(value, line.currency) for value in sums))
+        lines.add(line.account, line.side, *(format_money(value, line.currency) for value in sums))
     lines.print(indent=2)
 
 
-def _add_sums(rows: Rows, name: str, currency: str, debit_minor: int, credit_minor: int) -> None:
+def _add_sums(rows: PrintedTable, name: str, currency: str, debit_minor: int, credit_minor: int) -> None:
     sums = (debit_minor, credit_minor, debit_minor - credit_minor)
-    rows.add(name, currency, *(decimal_text(value, currency) for value in sums))
+    rows.add(name, currency, *(format_decimal(value, currency) for value in sums))

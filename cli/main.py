@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import click
 
-from cli.own_packages import refusal
+from cli.own_packages import explain_refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class LazyCommand:
     """Says where a command is, as ``module:name``, and its line in the group's help."""
 
     place: str
@@ -25,7 +25,7 @@ class Later:
 class LazyGroup(click.Group):
     """Loads a command when it is called. ``later``: the group's commands by their names."""
 
-    def __init__(self, *args: Any, later: Mapping[str, Later], **more: Any) -> None:
+    def __init__(self, *args: Any, later: Mapping[str, LazyCommand], **more: Any) -> None:
         super().__init__(*args, **more)
         self.later = later
 
@@ -46,42 +46,48 @@ class LazyGroup(click.Group):
 
 
 LEDGER_COMMANDS = {
-    "balances": Later("cli.ledger_commands:balances", "each account's balance, now or as of a moment"),
-    "postings": Later("cli.ledger_commands:postings", "what is booked on an account, with the balance after each"),
-    "owed": Later("cli.ledger_commands:owed", "what is owed to each merchant"),
-    "event": Later("cli.ledger_commands:event", "an event's whole story"),
-    "entity": Later("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
-    "unknown": Later("cli.ledger_commands:unknown", "events of which no table says what they mean for money"),
-    "search": Later("cli.ledger_commands:search", "find decisions, the newest first"),
-    "export": Later("cli.ledger_commands:export", "postings or the journal into a file"),
-    "provider-bugs": Later("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),
-    "reconcile": Later("cli.reconcile_commands:reconcile", "a provider's settlement report against what was booked"),
-    "reconciliations": Later("cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"),
-    "reverse": Later("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
-    "enter": Later("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
-    "proposals": Later("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
-    "maintain": Later("cli.lake_commands:maintain", "keep the lake quick to read: small files into large ones"),
-    "redact": Later("cli.lake_commands:redact", "remove the raw body of one event for good"),
-    "rebuild-postings": Later("cli.lake_commands:rebuild_postings", "make the postings again from the journal"),
+    "balances": LazyCommand("cli.ledger_commands:balances", "each account's balance, now or as of a moment"),
+    "postings": LazyCommand(
+        "cli.ledger_commands:postings", "what is booked on an account, with the balance after each"
+    ),
+    "owed": LazyCommand("cli.ledger_commands:owed", "what is owed to each merchant"),
+    "event": LazyCommand("cli.ledger_commands:event", "an event's whole story"),
+    "entity": LazyCommand("cli.ledger_commands:entity", "an entity's events (a payment's, say) in Kafka's order"),
+    "unknown": LazyCommand("cli.ledger_commands:unknown", "events of which no table says what they mean for money"),
+    "search": LazyCommand("cli.ledger_commands:search", "find decisions, the newest first"),
+    "export": LazyCommand("cli.ledger_commands:export", "postings or the journal into a file"),
+    "provider-bugs": LazyCommand("cli.provider_bugs:provider_bugs", "what providers reported twice or in two ways"),
+    "reconcile": LazyCommand(
+        "cli.reconcile_commands:reconcile", "a provider's settlement report against what was booked"
+    ),
+    "reconciliations": LazyCommand(
+        "cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"
+    ),
+    "reverse": LazyCommand("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
+    "enter": LazyCommand("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
+    "proposals": LazyCommand("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
+    "maintain": LazyCommand("cli.lake_commands:maintain", "keep the lake quick to read: small files into large ones"),
+    "redact": LazyCommand("cli.lake_commands:redact", "remove the raw body of one event for good"),
+    "rebuild-postings": LazyCommand("cli.lake_commands:rebuild_postings", "make the postings again from the journal"),
 }
 
 DLQ_COMMANDS = {
-    "list": Later("cli.dlq_commands:list_command", "dead events, oldest first"),
-    "show": Later("cli.dlq_commands:show", "everything that is known of one dead event"),
-    "stats": Later("cli.dlq_commands:stats", "how many are dead, how fast they come and go, what to do next"),
-    "groups": Later("cli.dlq_commands:groups", "dead events by their cause, the most frequent first"),
-    "select": Later("cli.dlq_selections:select", "freeze the dead events that match as a numbered set"),
-    "selections": Later("cli.dlq_selections:selections", "the frozen sets, or one with what became of its items"),
-    "replay": Later("cli.dlq_runs:replay", "try dead events again: a selection, or single ones"),
-    "discard": Later("cli.dlq_runs:discard", "close dead events for good: what comes again is a duplicate"),
-    "release": Later("cli.dlq_runs:release", "discard dead events and let them come again (two people)"),
-    "purge": Later("cli.dlq_runs:purge", "the same as discard"),
-    "resolve": Later("cli.dlq_runs:resolve", "close dead events whose effect was brought about elsewhere"),
-    "proposals": Later("cli.dlq_selections:proposals", "what waits for a second person, oldest first"),
-    "pause": Later("cli.dlq_runs:pause", "send nothing more of a run; what is on its way goes on"),
-    "resume": Later("cli.dlq_runs:resume", "let a paused run go on"),
-    "cancel": Later("cli.dlq_runs:cancel", "send nothing more of a run, for good"),
-    "audit": Later("cli.dlq_commands:audit", "what people did and were refused, the newest first"),
+    "list": LazyCommand("cli.dlq_commands:list_command", "dead events, oldest first"),
+    "show": LazyCommand("cli.dlq_commands:show", "everything that is known of one dead event"),
+    "stats": LazyCommand("cli.dlq_commands:stats", "how many are dead, how fast they come and go, what to do next"),
+    "groups": LazyCommand("cli.dlq_commands:groups", "dead events by their cause, the most frequent first"),
+    "select": LazyCommand("cli.dlq_selections:select", "freeze the dead events that match as a numbered set"),
+    "selections": LazyCommand("cli.dlq_selections:selections", "the frozen sets, or one with what became of its items"),
+    "replay": LazyCommand("cli.dlq_runs:replay", "try dead events again: a selection, or single ones"),
+    "discard": LazyCommand("cli.dlq_runs:discard", "close dead events for good: what comes again is a duplicate"),
+    "release": LazyCommand("cli.dlq_runs:release", "discard dead events and let them come again (two people)"),
+    "purge": LazyCommand("cli.dlq_runs:purge", "the same as discard"),
+    "resolve": LazyCommand("cli.dlq_runs:resolve", "close dead events whose effect was brought about elsewhere"),
+    "proposals": LazyCommand("cli.dlq_selections:proposals", "what waits for a second person, oldest first"),
+    "pause": LazyCommand("cli.dlq_runs:pause", "send nothing more of a run; what is on its way goes on"),
+    "resume": LazyCommand("cli.dlq_runs:resume", "let a paused run go on"),
+    "cancel": LazyCommand("cli.dlq_runs:cancel", "send nothing more of a run, for good"),
+    "audit": LazyCommand("cli.dlq_commands:audit", "what people did and were refused, the newest first"),
 }
 
 
@@ -96,25 +102,29 @@ def dlq() -> None:
 
 
 COMMANDS = {
-    "up": Later("cli.stack_commands:up", "start Kafka, Redis, the receiver and the processor on loopback"),
-    "down": Later("cli.stack_commands:down", "stop everything that up started, in order"),
-    "status": Later("cli.status_command:status", "do webhooks get all the way, and how far behind is the processor?"),
-    "demo": Later("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
-    "send": Later("cli.send_command:send", "sign a body and post it"),
-    "catch-up": Later("cli.catch_up_command:catch_up", "take what providers generated and no webhook brought"),
-    "verify": Later("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
-    "recover": Later("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
-    "split": Later("cli.recover_command:split", "divide the journals among more processors"),
-    "search": Later("cli.search_command:search", "find payments by key, id, order id, amount or account"),
-    "ledger": Later("cli.main:ledger", "what was booked, and why"),
-    "dlq": Later("cli.main:dlq", "dead events: what died, why, and another try"),
-    "notify": Later("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
-    "users": Later("cli.user_commands:users", "who may sign in at the management listener, and as what"),
-    "alerts": Later("cli.alerts_command:alerts", "what fires, and which receivers get it"),
-    "backup": Later("cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"),
-    "restore": Later("cli.lake_commands:restore", "put a backup in the place of the lake"),
-    "package": Later("cli.stack_commands:package", "pack the code for Spark executors on other machines"),
-    "storage": Later("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
+    "up": LazyCommand("cli.stack_commands:up", "start Kafka, Redis, the receiver and the processor on loopback"),
+    "down": LazyCommand("cli.stack_commands:down", "stop everything that up started, in order"),
+    "status": LazyCommand(
+        "cli.status_command:status", "do webhooks get all the way, and how far behind is the processor?"
+    ),
+    "demo": LazyCommand("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
+    "send": LazyCommand("cli.send_command:send", "sign a body and post it"),
+    "catch-up": LazyCommand("cli.catch_up_command:catch_up", "take what providers generated and no webhook brought"),
+    "verify": LazyCommand("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
+    "recover": LazyCommand("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
+    "split": LazyCommand("cli.recover_command:split", "divide the journals among more processors"),
+    "search": LazyCommand("cli.search_command:search", "find payments by key, id, order id, amount or account"),
+    "ledger": LazyCommand("cli.main:ledger", "what was booked, and why"),
+    "dlq": LazyCommand("cli.main:dlq", "dead events: what died, why, and another try"),
+    "notify": LazyCommand("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
+    "users": LazyCommand("cli.user_commands:users", "who may sign in at the management listener, and as what"),
+    "alerts": LazyCommand("cli.alerts_command:alerts", "what fires, and which receivers get it"),
+    "backup": LazyCommand(
+        "cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"
+    ),
+    "restore": LazyCommand("cli.lake_commands:restore", "put a backup in the place of the lake"),
+    "package": LazyCommand("cli.stack_commands:package", "pack the code for Spark executors on other machines"),
+    "storage": LazyCommand("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
 }
 
 
@@ -155,7 +165,7 @@ def main() -> None:
 
 def run() -> NoReturn:
     """Runs the console script. It ends at once: delta-rs's threads can abort an interpreter that takes its time to."""
-    problem = refusal()
+    problem = explain_refusal()
     if problem is not None:
         sys.exit(problem)
     code = 0

@@ -13,19 +13,19 @@ from typing import Any
 
 import click
 
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.dlq_runs import PROPOSE, WAIT, run_selection
-from cli.dlq_watch import opened
+from cli.dlq_watch import open_letters
 from cli.place import KEPT_TEXT, Place, read_since, with_place
-from cli.tables import Rows, print_text
-from core.card_numbers import shown
+from cli.tables import PrintedTable, print_text
+from core.card_numbers import quote_masked
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from core.files import locked, problem_of, write_whole
+from core.files import hold_lock, problem_of, write_whole
 from core.routing import stream_of
-from core.status_file import fresh, read_said
+from core.status_file import fresh_status, read_said
 from dlq.command import REPLAY
-from dlq.selection import Run
+from dlq.selection import RunRequest
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -54,11 +54,11 @@ def subscribers(place: Place, as_json: bool) -> None:
     folder. Exit 1 if one can't be reached: it fails, it answered 410 and is disabled, or its url, secrets or headers
     can't be used.
     """
-    file = _file(place)
+    file = _open_file(place)
     if not file.path.exists():
         click.echo("[]" if as_json else f"there are no subscribers: {file.path} isn't there")
         return
-    states = [_state(place, subscriber) for subscriber in file.all().values()]
+    states = [_read_state(place, subscriber) for subscriber in file.read_all().values()]
     if as_json:
         click.echo(json.dumps(states, indent=1))
     else:
@@ -71,14 +71,14 @@ def subscribers(place: Place, as_json: bool) -> None:
 @with_place
 def enable(place: Place, name: str) -> None:
     """Send to NAME again, which answered 410 and was disabled. What came since isn't sent."""
-    subscriber = _file(place).named(name)
+    subscriber = _open_file(place).find_named(name)
     kept = DisabledSubscribers(disabled_folder(place.settings.notify))
     disabled = kept.find(name)
     if disabled is not None:
-        recorder(place).record(
+        open_recorder(place).record(
             this_account(), "notify_enable", name, before=f"disabled: {disabled.reason}", after="enabled"
         )
-        kept.enable(name, to_rfc3339(SystemClock().now()))
+        kept.enable_subscriber(name, to_rfc3339(SystemClock().now()))
     click.echo(f"{name} gets events again" if disabled is not None else f"{name} wasn't disabled")
     if not subscriber.enabled:
         click.echo(f"but it stays off: enabled = false in {place.settings.notify.subscribers_file}")
@@ -92,10 +92,10 @@ def test(place: Place, name: str) -> None:
 
     Prints the answer; exit 1 if it isn't a 2xx. Nothing is written down.
     """
-    subscriber, clock = _file(place).named(name), SystemClock()
+    subscriber, clock = _open_file(place).find_named(name), SystemClock()
     sender = Sender(place.settings.notify, clock)
     try:
-        sys.exit(0 if _try(sender, subscriber, clock) else 1)
+        sys.exit(0 if _try_subscriber(sender, subscriber, clock) else 1)
     finally:
         sender.close()
 
@@ -113,17 +113,21 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     Each event once: what it has taken isn't sent again. It is a replay, so it is on record, and beyond the limits of
     a day another person approves it. Enable the subscriber first.
     """
-    subscriber = _file(place).named(name)
+    subscriber = _open_file(place).find_named(name)
     disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).find(name)
     if disabled is not None or not subscriber.enabled:
         raise click.ClickException(f"{name} gets nothing now: enable it first (payhook notify enable {name})")
     stream_place = replace(place, stream=STREAM, mode=subscriber.mode)
-    missed = [(part, missed_items(part.looked_at.journal, subscriber, since)) for part in stream_place.parts.values()]
+    missed = [
+        (part, missed_items(part.looked_at.journal, subscriber, since)) for part in stream_place.stream_parts.values()
+    ]
     click.echo(f"{name} missed {sum(len(items) for _, items in missed):,} events since {to_rfc3339(since)}")
     for part, items in missed:
-        dead = opened(part)
+        dead = open_letters(part)
         for selection in dead.selections.freeze_ignored(items, this_account(), reason):
-            run_selection(part, dead, selection.number, Run(REPLAY, reason, propose=propose), wait=wait, as_json=False)
+            run_selection(
+                part, dead, selection.number, RunRequest(REPLAY, reason, propose=propose), wait=wait, as_json=False
+            )
 
 
 @notify.command("new-secret")
@@ -143,10 +147,10 @@ def add_secret(place: Place, name: str) -> str:
     :raises FileUnusable: as many as may be live are, or the file can't be used
     :raises AuditLogUnwritable: nothing was changed
     """
-    subscriber = _file(place).named(name)
+    subscriber = _open_file(place).find_named(name)
     path = secret_file(subscriber, subscriber.secrets_path, place.settings.notify)
     # Until all of them are written, no other process adds one.
-    with locked(path.with_name(f".{path.name}.lock")):
+    with hold_lock(path.with_name(f".{path.name}.lock")):
         try:
             secrets = path.read_text("utf-8").split() if path.exists() else []
         except (OSError, ValueError) as unreadable:
@@ -154,7 +158,7 @@ def add_secret(place: Place, name: str) -> str:
         if len(secrets) >= SECRETS_MAX:
             problem = f"{len(secrets)} secrets are live; take out the last lines, which should no longer be needed"
             raise FileUnusable(name, path, problem)
-        recorder(place).record(
+        open_recorder(place).record(
             this_account(), "notify_secret", name, before=f"{len(secrets)} secrets", after=f"{len(secrets) + 1} secrets"
         )
         secret = new_secret()
@@ -162,22 +166,22 @@ def add_secret(place: Place, name: str) -> str:
     return secret
 
 
-def _file(place: Place) -> SubscribersFile:
+def _open_file(place: Place) -> SubscribersFile:
     return SubscribersFile(Path(place.settings.notify.subscribers_file))
 
 
-def _try(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
+def _try_subscriber(sender: Sender, subscriber: Subscriber, clock: Clock) -> bool:
     message_id = f"msg_{random_secrets.token_hex(16)}"
-    began = clock.monotonic()
+    began = clock.monotonic_s()
     answer = sender.send(subscriber, message_id, trial_json(message_id, to_rfc3339(clock.now())))
-    took_ms = (clock.monotonic() - began) * 1_000
+    took_ms = (clock.monotonic_s() - began) * 1_000
     # As a quoted text: what a stranger's server says doesn't reach the terminal as control sequences.
-    quoted = f": {shown(answer.said, SAID_CHARS_MAX)}" if answer.said else ""
+    quoted = f": {quote_masked(answer.said, SAID_CHARS_MAX)}" if answer.said else ""
     click.echo(f"{answer.status} in {took_ms:.0f} ms to {message_id}{quoted}")
     return 200 <= answer.status <= 299
 
 
-def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
+def _read_state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
     """``state``: active, off, disabled, unusable or failing; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
@@ -187,7 +191,7 @@ def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
         state, why = "off", "enabled = false"
     elif disabled is not None:
         state, why, since = "disabled", disabled.reason, disabled.at
-    elif problem := _problem(place, subscriber):
+    elif problem := _find_problem(place, subscriber):
         state, why = "unusable", problem
     elif failing_since := downstream.get("failing_since") or downstream.get("since"):
         state, why, since, next_try_at = "failing", downstream["why"], failing_since, downstream["next_try_at"]
@@ -197,12 +201,12 @@ def _state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
 def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
     """Returns what the stream that runs here says of a subscriber; nothing where none runs."""
     file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
-    status = fresh(read_said(file), SystemClock().now()) or {}
+    status = fresh_status(read_said(file), SystemClock().now()) or {}
     state: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
     return state
 
 
-def _problem(place: Place, subscriber: Subscriber) -> str:
+def _find_problem(place: Place, subscriber: Subscriber) -> str:
     """Finds what is wrong with a subscriber's settings without sending anything; empty: nothing."""
     sender = Sender(place.settings.notify, SystemClock())
     try:
@@ -215,7 +219,7 @@ def _problem(place: Place, subscriber: Subscriber) -> str:
 
 
 def _print(subscribers: list[dict[str, Any]]) -> None:
-    rows = Rows("subscriber", "state", "of", "types", "url")
+    rows = PrintedTable("subscriber", "state", "of", "types", "url")
     for subscriber in subscribers:
         whose = f"{subscriber['mode']}, tenant {subscriber['tenant']}" if subscriber["tenant"] else subscriber["mode"]
         rows.add(subscriber["name"], subscriber["state"], whose, " ".join(subscriber["types"]), subscriber["url"])

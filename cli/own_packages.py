@@ -22,7 +22,7 @@ def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
             yield name, str(spec.origin or next(iter(spec.submodule_search_locations or ["?"])))
 
 
-def refusal() -> str | None:
+def explain_refusal() -> str | None:
     """Says why payhook can't run with what is installed; None where it can."""
     hidden = dict(hidden_packages())
     if not hidden:

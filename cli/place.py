@@ -62,7 +62,7 @@ class Place:
         # What reads tables takes half a second to load; few commands need it.
         from ledger.queries.journals import LedgerJournals
 
-        return LedgerJournals.of(self.layout.ledgers(self.mode))
+        return LedgerJournals.open(self.layout.all_ledgers(self.mode))
 
     @property
     def looked_at(self) -> StreamLayout:
@@ -76,7 +76,7 @@ class Place:
         return stream + (" --test" if self.mode == "test" else "")
 
     @property
-    def parts(self) -> dict[str, Place]:
+    def stream_parts(self) -> dict[str, Place]:
         if SHARD_MARK in self.stream:
             return {self.looked_at.stream: self}
         config = streams_of(self.settings)[base_of(self.stream)]
@@ -87,24 +87,26 @@ class Place:
 
     @property
     def has_several(self) -> bool:
-        return len(self.parts) > 1
+        return len(self.stream_parts) > 1
 
-    def part(self, name: str) -> Place:
+    def find_part(self, name: str) -> Place:
         """Finds the part of a stream's name: ``ledger.1``, with ``--test`` also ``ledger-test.1``.
 
         :raises click.UsageError: it isn't looked at
         """
         stream = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
-        part = self.parts.get(stream)
+        part = self.stream_parts.get(stream)
         if part is None or mode_of(name) not in ("live", self.mode):
-            raise click.UsageError(f"{name!r} isn't a stream that is looked at: there is {', '.join(self.parts)}")
+            raise click.UsageError(
+                f"{name!r} isn't a stream that is looked at: there is {', '.join(self.stream_parts)}"
+            )
         return part
 
     def part_of_entity(self, entity_key: str) -> Place:
         from journal.journals import Journals
 
-        journals = Journals([part.looked_at for part in self.parts.values()])
-        return self.parts[journals.of_entity(entity_key).stream]
+        journals = Journals([part.looked_at for part in self.stream_parts.values()])
+        return self.stream_parts[journals.of_entity(entity_key).stream]
 
     def endpoints(self) -> Endpoints:
         """Says where the running stack answers.
@@ -154,7 +156,7 @@ def with_place(command: Command) -> Command:
     @functools.wraps(command)
     def wrapped(data: Path | None, config: Path | None, **given: Any) -> Any:
         try:
-            return command(_place(data, config), **given)
+            return command(_open_place(data, config), **given)
         except PayhookError as problem:
             _end(str(problem))
         except UnicodeError as problem:
@@ -216,7 +218,7 @@ def _part_names(config: StreamConfig) -> list[str]:
     return [f"{config.name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
 
 
-def _place(data: Path | None, config: Path | None) -> Place:
+def _open_place(data: Path | None, config: Path | None) -> Place:
     if data is not None:
         os.environ["PAYHOOK_DATA_DIR"] = str(data.absolute())
     config = config.absolute() if config is not None else None
@@ -236,9 +238,9 @@ def _read(
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 
 
-read_since = functools.partial(_read, moments.since)
+read_since = functools.partial(_read, moments.parse_since)
 """The first moment that counts; a day begins with its first."""
-read_until = functools.partial(_read, moments.until)
+read_until = functools.partial(_read, moments.parse_until)
 """The first moment that doesn't count any more; a day counts as a whole."""
 read_as_of = functools.partial(_read, moments.as_of)
 """The first moment after the one that is named; a day counts as a whole."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.place import Place, with_place_of_mode
-from cli.tables import Rows
-from console.as_json import dumped, plain
-from console.formats import money, second
+from cli.tables import PrintedTable
+from console.as_json import to_json_text, to_json_value
+from console.formats import format_money, format_second
 from core.routing import row_name
-from ledger.provider_bugs import EXPLAINED, Kind, ProviderBug, Report, all_provider_bugs
+from ledger.provider_bugs import EXPLAINED, Kind, ProviderBug, ReportedDelivery, find_all_provider_bugs
 from providers.registry import build_adapters
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 100
 """Of one provider in the table; JSON and CSV have them all."""
-REPORT_COLUMNS = [field.name for field in dataclasses.fields(Report)]
+REPORT_COLUMNS = [field.name for field in dataclasses.fields(ReportedDelivery)]
 CSV_COLUMNS = [
     "provider",
     "kind",
@@ -60,7 +60,7 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
     if since is not None:
         since = since.replace(tzinfo=UTC)
     adapters = build_adapters(place.settings.providers)
-    bugs = all_provider_bugs(place.ledger, adapters, provider=provider, since=since)
+    bugs = find_all_provider_bugs(place.ledger, adapters, provider=provider, since=since)
     if as_json:
         click.echo(json_of(bugs, since))
     elif as_csv:
@@ -72,11 +72,11 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
 def json_of(bugs: Sequence[ProviderBug], since: datetime | None) -> str:
     """Counts by provider and kind, and every case; times are RFC 3339 in UTC, amounts in minor units."""
     counts = {name: Counter(bug.kind for bug in cases) for name, cases in _by_provider(bugs)}
-    return dumped(
+    return to_json_text(
         {
             "since": since,
             "counts": {name: {kind: counts[name][kind] for kind in EXPLAINED} for name in counts},
-            "bugs": [plain(bug) | {"seqs_apart": bug.seqs_apart} for bug in bugs],
+            "bugs": [to_json_value(bug) | {"seqs_apart": bug.seqs_apart} for bug in bugs],
         }
     )
 
@@ -86,7 +86,7 @@ def csv_of(bugs: Sequence[ProviderBug]) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(CSV_COLUMNS)
-    writer.writerows([_cell(value) for value in _flat(bug)] for bug in bugs)
+    writer.writerows([_escape_formula(value) for value in _list_values(bug)] for bug in bugs)
     return lines.getvalue()
 
 
@@ -98,14 +98,14 @@ def print_table(bugs: Sequence[ProviderBug]) -> None:
         for kind, explained in EXPLAINED.items():
             of_kind = [bug for bug in of_provider if bug.kind == kind]
             if of_kind:
-                _rows(f"{name}: {explained} ({len(of_kind):,})", of_kind[:SHOWN_MAX], kind).print()
+                _make_table(f"{name}: {explained} ({len(of_kind):,})", of_kind[:SHOWN_MAX], kind).print()
             if len(of_kind) > SHOWN_MAX:
                 click.echo(f"and {len(of_kind) - SHOWN_MAX:,} more: --csv and --json print all of them")
 
 
-def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
+def _make_table(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> PrintedTable:
     event = "event" if kind in ("event_conflict", "event_repeated") else "fact, events"
-    rows = Rows("seq", event, "received (UTC)", "content", "amount", right=["seq", "amount"], title=title)
+    rows = PrintedTable("seq", event, "received (UTC)", "content", "amount", right=["seq", "amount"], title=title)
     for bug in bugs:
         if bug.fact_key is not None and kind != "event_conflict":
             rows.add(None, bug.fact_key)
@@ -113,10 +113,14 @@ def _rows(title: str, bugs: Sequence[ProviderBug], kind: Kind) -> Rows:
             if report is None:
                 rows.add(None, "the journal has no first report: run payhook verify")
             else:
-                amount = money(report.amount_minor, report.currency)
+                amount = format_money(report.amount_minor, report.currency)
                 content = report.content_sha256[:12] if report.content_sha256 else None
                 rows.add(
-                    row_name(bug.stream, report.seq), report.event_key, second(report.received_at), content, amount
+                    row_name(bug.stream, report.seq),
+                    report.event_key,
+                    format_second(report.received_at),
+                    content,
+                    amount,
                 )
     return rows
 
@@ -126,7 +130,7 @@ def _by_provider(bugs: Sequence[ProviderBug]) -> Iterator[tuple[str, list[Provid
     return ((name, list(cases)) for name, cases in itertools.groupby(ordered, key=lambda bug: bug.provider))
 
 
-def _flat(bug: ProviderBug) -> list[object]:
+def _list_values(bug: ProviderBug) -> list[object]:
     reports = [
         getattr(report, name) if report is not None else None
         for report in (bug.first, bug.again)
@@ -135,7 +139,7 @@ def _flat(bug: ProviderBug) -> list[object]:
     return [bug.provider, bug.kind, bug.fact_key, *reports, bug.seqs_apart, bug.stream]
 
 
-def _cell(value: object) -> object:
+def _escape_formula(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, str) and value.startswith(_FORMULA):

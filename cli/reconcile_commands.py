@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place_of_mode
-from cli.tables import Rows, print_details
-from console.as_json import dumped, plain
-from console.details import Once, journal_says, run_details
-from console.formats import money, second
+from cli.tables import PrintedTable, print_details
+from console.as_json import to_json_text, to_json_value
+from console.details import TextsShownOnce, journal_says, run_details
+from console.formats import format_money, format_second
 from core.clock import SystemClock
 from core.kafka import open_producer
 from ingest.publisher import producer_settings
-from ledger.reconciliations import KINDS, Difference, Reconciliation, Reconciliations, as_dict
+from ledger.reconciliations import KINDS, Difference, Reconciliation, Reconciliations, run_as_dict
 from providers.reconciled import ReconciledReader
 from providers.settlement import REPORTS, SettlementReport, build_report
 from stack.jars import spark_jars
 
 if TYPE_CHECKING:
-    from ledger.reconcile import LeftOut, Made, Repair
+    from ledger.reconcile import Repair, RepairEvent, SkippedDifference
 
 
 DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
@@ -78,17 +78,17 @@ def reconcile(
     if since is not None and until is not None and since >= until:
         raise click.BadParameter("it must be after --from", param_hint="--to")
     # Spark's modules take a second to load; no other command of the group needs them.
-    from ledger.reconcile import Books, Period, Repair, Wanted, run
+    from ledger.reconcile import Books, Period, Repair, ReportRequest, run
 
     reader = build_report(provider, place.settings.providers, account)
-    period = Period(_utc(since), _utc(until))
-    reports = _found(place)
+    period = Period(_as_utc(since), _as_utc(until))
+    reports = _open_reconciliations(place)
     books = Books([(files.journal, files.postings) for files in place.ledger.places], reports)
-    comparison = Wanted(report, reader, account, tenant, period)
+    comparison = ReportRequest(report, reader, account, tenant, period)
     settings = place.settings.ledger
     outcome = run(books, comparison, spark_jars(place.layout.lake), place.settings.data_dir, settings, SystemClock())
     if as_json:
-        print_json(outcome, reports.differences(outcome.run_id))
+        print_json(outcome, reports.read_differences(outcome.run_id))
     else:
         print_run(outcome, reports)
     if is_repair:
@@ -96,7 +96,7 @@ def reconcile(
         if dry_run:
             _show_repair(repair, reports, reader)
         else:
-            _repair(place, repair, reports, reader)
+            _send_repair(place, repair, reports, reader)
     sys.exit(0 if outcome.clean else 1)
 
 
@@ -106,13 +106,13 @@ def reconcile(
 @with_place_of_mode
 def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
     """List the reconciliations so far, or show one again."""
-    reports = _found(place)
+    reports = _open_reconciliations(place)
     if run_id is None:
-        print_runs(reports.runs(), as_json)
+        print_runs(reports.list_runs(), as_json)
         return
-    run = reports.run(run_id)
+    run = reports.find_run(run_id)
     if as_json:
-        print_json(run, reports.differences(run_id))
+        print_json(run, reports.read_differences(run_id))
     else:
         print_run(run, reports)
 
@@ -126,34 +126,38 @@ def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: b
         raise click.UsageError("--dry-run is for --repair; a comparison sends nothing in any case")
 
 
-def _found(place: Place) -> Reconciliations:
+def _open_reconciliations(place: Place) -> Reconciliations:
     ledger = place.ledger
-    return Reconciliations(ledger.shared("reconciliation"), ledger.shared("reconciliation-runs"))
+    return Reconciliations(ledger.locate_shared("reconciliation"), ledger.locate_shared("reconciliation-runs"))
 
 
-def _planned(repair: Repair, reports: Reconciliations, reader: SettlementReport, left_out: Kept) -> Iterator[Made]:
-    from ledger.reconcile import LeftOut, plan
+def _plan_repair(
+    repair: Repair, reports: Reconciliations, reader: SettlementReport, left_out: UnsentMovements
+) -> Iterator[RepairEvent]:
+    from ledger.reconcile import SkippedDifference, plan_repair
 
-    for movement in plan(repair, reports.differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair):
-        if isinstance(movement, LeftOut):
+    for movement in plan_repair(
+        repair, reports.read_differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair
+    ):
+        if isinstance(movement, SkippedDifference):
             left_out.add(movement)
         else:
             yield movement
 
 
 def _show_repair(repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
-    left_out = Kept()
-    count = print_planned(_planned(repair, reports, reader, left_out))
+    left_out = UnsentMovements()
+    count = print_planned(_plan_repair(repair, reports, reader, left_out))
     print_left_out(left_out)
     click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
 
 
-def _repair(place: Place, repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
+def _send_repair(place: Place, repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
     """Sends what is missing. How much Kafka has is on record, also where it didn't take all of it."""
-    from ledger.reconcile import NotAcknowledged, send
+    from ledger.reconcile import NotAcknowledged, send_events
 
-    left_out = Kept()
-    with recorder(place).act(
+    left_out = UnsentMovements()
+    with open_recorder(place).record_act(
         this_account(), "repair", f"{place.mode} run {repair.run.run_id}", repair.reason
     ) as changes:
         # Any: the client's stubs and the port agree only on arguments given by name.
@@ -161,7 +165,9 @@ def _repair(place: Place, repair: Repair, reports: Reconciliations, reader: Sett
             place.kafka(), {**producer_settings(PUBLISH_TIMEOUT_MS), "log_level": 0}, place.record_keys()
         )
         try:
-            sent = send(producer, _planned(repair, reports, reader, left_out), place.mode, SystemClock().now())
+            sent = send_events(
+                producer, _plan_repair(repair, reports, reader, left_out), place.mode, SystemClock().now()
+            )
         except NotAcknowledged as lost:
             changes.after = f"{lost.sent} events sent, {lost.failed} not acknowledged"
             raise
@@ -170,7 +176,7 @@ def _repair(place: Place, repair: Repair, reports: Reconciliations, reader: Sett
     click.echo(f"sent and acknowledged: {sent:,}; `payhook ledger event FACT` tells what became of one")
 
 
-def _utc(moment: datetime | None) -> datetime | None:
+def _as_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
@@ -185,11 +191,13 @@ def print_run(run: Reconciliation, reports: Reconciliations) -> None:
     for kind, explained in KINDS.items():
         count = run.counts[kind]
         title = f"{kind} ({count:,}): {explained}"
-        rows = Rows("line", "fact", "report", "ledger", "journal says", right=["line", "report", "ledger"], title=title)
-        for difference in reports.differences(run.run_id, kind, SHOWN_MAX) if count else ():
+        rows = PrintedTable(
+            "line", "fact", "report", "ledger", "journal says", right=["line", "report", "ledger"], title=title
+        )
+        for difference in reports.read_differences(run.run_id, kind, SHOWN_MAX) if count else ():
             amounts = (
-                money(difference.reported_minor, difference.reported_currency),
-                money(difference.booked_minor, difference.booked_currency),
+                format_money(difference.reported_minor, difference.reported_currency),
+                format_money(difference.booked_minor, difference.booked_currency),
             )
             rows.add(difference.line, difference.fact_key, *amounts, journal_says(difference))
         rows.print()
@@ -202,24 +210,24 @@ def print_run(run: Reconciliation, reports: Reconciliations) -> None:
 def _print_totals(run: Reconciliation) -> None:
     """Prints a kind and currency a row: what the report and the ledger come to."""
     numbers = ("report", "ledger", "difference")
-    rows = Rows("kind", *numbers, right=numbers, title="totals; above zero came to us")
+    rows = PrintedTable("kind", *numbers, right=numbers, title="totals; above zero came to us")
     for total in run.totals:
         amounts = (total.reported_minor, total.booked_minor, total.differs_minor)
-        rows.add(total.kind, *(money(minor, total.currency) for minor in amounts))
+        rows.add(total.kind, *(format_money(minor, total.currency) for minor in amounts))
     rows.print()
 
 
 def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
     if as_json:
-        click.echo(dumped([as_dict(run) for run in runs]))
+        click.echo(to_json_text([run_as_dict(run) for run in runs]))
         return
     if not runs:
         click.echo("nothing has been reconciled yet: payhook ledger reconcile --provider P --report FILE")
     numbers = ("compared", "agreed", "differ")
-    rows = Rows("run", "report, period", *numbers, right=numbers)
+    rows = PrintedTable("run", "report, period", *numbers, right=numbers)
     for run in runs:
         counts = (run.compared, run.agreed, sum(run.counts.values()))
-        period = f"{second(run.since) or 'open'} to {second(run.until) or 'open'}"
+        period = f"{format_second(run.since) or 'open'} to {format_second(run.until) or 'open'}"
         report = f"{run.report_name} of {run.provider}\n{period}"
         rows.add(run.run_id, report, *(f"{count:,}" for count in counts))
     rows.print()
@@ -227,14 +235,14 @@ def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
 
 def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
     """Prints ``{"run": …, "differences": […]}`` as it is read: there may be as many as the report has lines."""
-    click.echo(f'{{"run": {json.dumps(plain(as_dict(run)))},\n "differences": [', nl=False)
+    click.echo(f'{{"run": {json.dumps(to_json_value(run_as_dict(run)))},\n "differences": [', nl=False)
     for number, difference in enumerate(differences):
-        click.echo(("," if number else "") + "\n  " + json.dumps(plain(difference)), nl=False)
+        click.echo(("," if number else "") + "\n  " + json.dumps(to_json_value(difference)), nl=False)
     click.echo("\n ]}")
 
 
-def print_planned(planned: Iterator[Made]) -> int:
-    rows = Rows("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
+def print_planned(planned: Iterator[RepairEvent]) -> int:
+    rows = PrintedTable("line", "event", "entity", "amount", right=["line", "amount"], title="would be sent")
     for event in itertools.islice(planned, SHOWN_MAX):
         rows.add(event.origin.line, event.event.event_key, event.event.entity_key, _of_event(event))
     rows.print()
@@ -244,22 +252,24 @@ def print_planned(planned: Iterator[Made]) -> int:
     return len(rows) + more
 
 
-class Kept:
+class UnsentMovements:
     """Counts missing movements that won't be sent, and lists the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.some: list[LeftOut] = []
+        self.some: list[SkippedDifference] = []
 
-    def add(self, left_out: LeftOut) -> None:
+    def add(self, left_out: SkippedDifference) -> None:
         self.count += 1
         if len(self.some) < SHOWN_MAX:
             self.some.append(left_out)
 
 
-def print_left_out(left_out: Kept) -> None:
-    rows = Rows("line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})")
-    once = Once()
+def print_left_out(left_out: UnsentMovements) -> None:
+    rows = PrintedTable(
+        "line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})"
+    )
+    once = TextsShownOnce()
     for movement in left_out.some:
         rows.add(
             movement.difference.line,
@@ -269,7 +279,7 @@ def print_left_out(left_out: Kept) -> None:
     rows.print()
 
 
-def _of_event(made: Made) -> str | None:
+def _of_event(made: RepairEvent) -> str | None:
     fact = ReconciledReader().money(made.event.body, made.event.event_type)
     assert fact is not None
-    return f"{fact.movement.value} {money(fact.money.amount_minor, fact.money.currency)}"
+    return f"{fact.movement.value} {format_money(fact.money.amount_minor, fact.money.currency)}"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cli.acting import recorder, this_account
+from cli.acting import open_recorder, this_account
 from cli.place import KEPT_TEXT, Place, with_place
-from cli.tables import Rows
+from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
 
 if TYPE_CHECKING:
-    from stack.recovery import Look
+    from stack.recovery import StreamComparison
 
 DISAGREES = 3
 """The exit code where something disagrees and no decision was made."""
@@ -47,15 +47,15 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
     """
     if accept_loss and reason is None:
         raise click.UsageError("--accept-loss needs --reason")
-    from stack.recovery import decide, export, have_listed_again, look, servers_of
+    from stack.recovery import accept_stream_losses, compare_streams, export_losses, have_listed_again, servers_of
 
     clock = SystemClock()
     with servers_of(place.settings) as servers:
-        looks = look(place.settings, servers)
+        looks = compare_streams(place.settings, servers)
         if file is not None:
-            lines = export(looks, clock, file)
+            lines = export_losses(looks, clock, file)
             click.echo(f"{lines} lost ranges and events are written to {file}", err=True)
-        disagree = [stream_look for stream_look in looks if stream_look.disagrees]
+        disagree = [stream_look for stream_look in looks if stream_look.has_disagreement]
         if as_json:
             click.echo(json.dumps([_as_tree(stream_look) for stream_look in looks], indent=1))
         else:
@@ -68,8 +68,8 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
 
         assert reason is not None
         what = ", ".join(stream_look.layout.stream for stream_look in disagree)
-        with recorder(place).act(this_account(), "accept_loss", what, reason):
-            decide(looks, Acceptance(this_account(), reason, clock.now()))
+        with open_recorder(place).record_act(this_account(), "accept_loss", what, reason):
+            accept_stream_losses(looks, Acceptance(this_account(), reason, clock.now()))
         since = have_listed_again(place.settings, looks, clock.now())
     click.echo(
         f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
@@ -80,7 +80,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
 
 
 def _say_what_lists_bring(place: Place, since: datetime, *, as_json: bool) -> None:
-    from stack.catching_up import sources_of, unlisted
+    from stack.catching_up import find_unlisted_providers, sources_of
 
     names = ", ".join(source.name for source in sources_of(place.settings, SystemClock()))
     if names:
@@ -89,25 +89,25 @@ def _say_what_lists_bring(place: Place, since: datetime, *, as_json: bool) -> No
             "have. See /catch-up, or payhook status.",
             err=as_json,
         )
-    for name, why in unlisted(place.settings).items():
+    for name, why in find_unlisted_providers(place.settings).items():
         click.echo(f"{name}: {why}. Ask it to send again what is lost.", err=as_json)
 
 
-def _print(looks: list[Look]) -> None:
+def _print(looks: list[StreamComparison]) -> None:
     console = Console(soft_wrap=True)
     for stream_look in looks:
         findings = stream_look.findings
-        if not stream_look.disagrees:
+        if not stream_look.has_disagreement:
             console.print(f"{findings.stream}: the journal agrees (last row {findings.seq:,})", highlight=False)
             continue
         console.print(f"{findings.stream}: the journal disagrees (last row {findings.seq:,})", highlight=False)
         for older in stream_look.older:
             console.print(f"  {older.problem}", highlight=False, markup=False)
         for disagreement in findings.disagreements[:EVENTS_SHOWN]:
-            console.print(f"  {disagreement.sentence()}", highlight=False, markup=False)
-        rows = Rows("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
-        for parting in stream_look.partings():
-            lost = "" if parting.lost is None else f"{parting.lost[0]:,} to {parting.lost[1] - 1:,}"
+            console.print(f"  {disagreement.to_sentence()}", highlight=False, markup=False)
+        rows = PrintedTable("partition", "decided to", "Kafka holds", "part at", "decided only", "to decide", "lost")
+        for parting in stream_look.list_partings():
+            lost = "" if parting.lost_range is None else f"{parting.lost_range[0]:,} to {parting.lost_range[1] - 1:,}"
             rows.add(
                 f"{parting.topic.rpartition('.')[2]}[{parting.partition}]",
                 f"{parting.until:,}",
@@ -119,11 +119,11 @@ def _print(looks: list[Look]) -> None:
             )
         rows.print(indent=2)
         _print_events(stream_look, console)
-    if any(stream_look.disagrees for stream_look in looks):
+    if any(stream_look.has_disagreement for stream_look in looks):
         console.print("Put the newest data back, or: payhook recover --accept-loss --reason R")
 
 
-def _print_events(stream_look: Look, console: Console) -> None:
+def _print_events(stream_look: StreamComparison, console: Console) -> None:
     if stream_look.claims is None:
         console.print("  claims in Redis couldn't be compared: there is no index, or Redis doesn't answer")
     elif stream_look.claims:
@@ -143,12 +143,12 @@ def _print_events(stream_look: Look, console: Console) -> None:
 _PARTITION = ("topic", "partition", "until", "low", "high", "begins", "decided_beyond", "to_decide", "lost")
 
 
-def _as_tree(stream_look: Look) -> dict[str, Any]:
+def _as_tree(stream_look: StreamComparison) -> dict[str, Any]:
     findings = stream_look.findings
     return {
         "stream": findings.stream,
         "seq": findings.seq,
-        "agrees": not stream_look.disagrees,
+        "agrees": not stream_look.has_disagreement,
         "older": [{"what": each.what, "seq": each.seq, "last_seq": each.last_seq} for each in stream_look.older],
         "disagreements": [
             {
@@ -160,7 +160,7 @@ def _as_tree(stream_look: Look) -> dict[str, Any]:
             }
             for each in findings.disagreements
         ],
-        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in stream_look.partings()],
+        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in stream_look.list_partings()],
         "lost_events": [event.event_key for event in stream_look.events],
         "lost_claims": None if stream_look.claims is None else [digest.hex() for digest in stream_look.claims],
     }
@@ -179,7 +179,7 @@ def split(place: Place, shards: int, reason: str) -> None:
     """
     from stack.split import split as divide
 
-    with recorder(place).act(this_account(), "split", f"among {shards} shards", reason):
+    with open_recorder(place).record_act(this_account(), "split", f"among {shards} shards", reason):
         divided = divide(place.settings, shards, SystemClock())
     for part in divided:
         click.echo(f"{part.stream}: {part.before} → {shards} shards")

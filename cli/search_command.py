@@ -8,9 +8,9 @@ import click
 
 from cli import ledger_tables
 from cli.place import Place, with_place_of_mode
-from cli.tables import Rows
-from console.as_json import dumped
-from console.formats import money, second
+from cli.tables import PrintedTable
+from console.as_json import to_json_text
+from console.formats import format_money, format_second
 from core.clock import Deadline, SystemClock, to_rfc3339
 from ledger.queries import Payments, find_payments
 from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX
@@ -32,12 +32,12 @@ def search(place: Place, text: str, as_json: bool) -> None:
     in the field that console.order_field names.
     """
     ledger = place.ledger
-    with ledger_tables.looking("looking through the journal"):
+    with ledger_tables.show_spinner("looking through the journal"):
         payments = find_payments(
             ledger, text, Deadline(SystemClock(), SEARCH_S_MAX), place.settings.console.order_field
         )
     if as_json:
-        click.echo(dumped(payments))
+        click.echo(to_json_text(payments))
     elif len(payments.found) == 1:
         _print_story(place, payments)
     else:
@@ -50,9 +50,9 @@ def search(place: Place, text: str, as_json: bool) -> None:
 def _print_story(place: Place, payments: Payments) -> None:
     [payment] = payments.found
     if payment.is_entity:
-        ledger_tables.print_entity(place.ledger.entity(payment.key))
+        ledger_tables.print_entity(place.ledger.read_entity(payment.key))
     else:
-        story, bodies = place.ledger.story(payment.key)
+        story, bodies = place.ledger.read_story(payment.key)
         ledger_tables.print_story(payment.key, story, bodies)
 
 
@@ -60,11 +60,11 @@ def _print_list(payments: Payments) -> None:
     if not payments.found:
         click.echo("no payments match")
         return
-    rows = Rows("decided (UTC)", "decision", "amount", "payment, merchant", right=["amount"])
+    rows = PrintedTable("decided (UTC)", "decision", "amount", "payment, merchant", right=["amount"])
     for payment in payments.found:
-        amounts = ", ".join(money(minor, currency) for currency, minor in payment.amounts.items())
+        amounts = ", ".join(format_money(minor, currency) for currency, minor in payment.amounts.items())
         names = "\n".join(filter(None, (payment.key, payment.merchant)))
-        rows.add(second(payment.at), payment.decision, amounts, names)
+        rows.add(format_second(payment.at), payment.decision, amounts, names)
     rows.print()
     if payments.more:
         click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")

@@ -11,7 +11,7 @@ import httpx2
 from cli.place import Place, with_place
 from core.clock import SystemClock
 from core.errors import PayhookError
-from ingest.endpoints import Contexts, SecretFiles
+from ingest.endpoints import EndpointContexts, SecretFiles
 from load.samples import sample_body, sample_names, sign
 from providers.port import DEFAULT_ENDPOINT
 from providers.registry import build_adapters
@@ -65,8 +65,10 @@ def send(
         raise NothingToSendWith(f"no provider {provider!r}; there are {', '.join(sorted(adapters))}")
     if is_test:
         endpoint = _test_endpoint(place, provider, endpoint)
-    secret_files = SecretFiles(Path(place.settings.ingest.secrets_dir), SystemClock(), Contexts(place.settings.ingest))
-    secret = secret_files.of(provider, endpoint or None)[0]
+    secret_files = SecretFiles(
+        Path(place.settings.ingest.secrets_dir), SystemClock(), EndpointContexts(place.settings.ingest)
+    )
+    secret = secret_files.find_secrets(provider, endpoint or None)[0]
     signed = sign(adapters[provider], body, secret, SystemClock().now(), event_id, endpoint or DEFAULT_ENDPOINT)
     url = "/".join(filter(None, [place.endpoints().ingest, "webhooks", provider, endpoint]))
     all_taken = True
@@ -88,9 +90,9 @@ def _post(client: httpx2.Client, url: str, body: bytes, headers: dict[str, str])
 
 def _test_endpoint(place: Place, provider: str, named: str) -> str:
     """Finds the test endpoint: the one that is named if it is one, else the provider's only one."""
-    contexts = Contexts(place.settings.ingest)
-    names = [named] if named else contexts.endpoints(provider)
-    tests = [name for name in names if contexts.of(provider, name or None).mode == "test"]
+    contexts = EndpointContexts(place.settings.ingest)
+    names = [named] if named else contexts.list_endpoints(provider)
+    tests = [name for name in names if contexts.find_context(provider, name or None).mode == "test"]
     if len(tests) != 1:
         raise NothingToSendWith(
             f"{provider} has {len(tests)} test endpoints{' of that name' if named else ''}: give one of its endpoints "

@@ -30,17 +30,17 @@ def up(place: Place, detach: bool) -> None:
 
     Exit 3 with --detach: everything runs but a work stream, and the reason is printed. One that is off doesn't count.
     """
-    from stack.supervisor import State
+    from stack.supervisor import ChildState
     from stack.up import go_up, stay_up
 
     console = Console(stderr=True)
     with console.status("starting") as progress:
 
-        def show(name: str, state: State) -> None:
-            if state is State.STARTING:
+        def show(name: str, state: ChildState) -> None:
+            if state is ChildState.STARTING:
                 progress.update(f"starting {name}")
-            elif state is State.BACKING_OFF:
-                console.print(f"{name} ended and is started again, see {place.layout.logs / name}.log")
+            elif state is ChildState.BACKING_OFF:
+                console.print(f"{name} ended and is started again, see {place.layout.logs_folder / name}.log")
 
         if detach:
             endpoints = go_up(place.settings, place.config, show)
@@ -129,5 +129,5 @@ def _print_sign_in(place: Place) -> None:
     """There is no user and no password until somebody makes one."""
     from console.access.users import Users
 
-    if not Users(place.layout.users).all():
+    if not Users(place.layout.users).read_accounts():
         click.echo("the management pages have no user yet: payhook users add NAME --role admin", err=True)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.place import Place, check_stream, with_place_of_mode
-from cli.tables import Rows, print_details
+from cli.tables import PrintedTable, print_details
 from core.clock import SystemClock, to_rfc3339
 from core.event import Mode
 from core.routing import mode_of
-from core.status_file import Wait, read_said, waits_of
-from core.visible import visible
+from core.status_file import StatusWait, read_said, waits_of
+from core.visible import make_visible
 from stack.endpoints import as_dict, read_endpoints
 
 if TYPE_CHECKING:
-    from console.waits import Waiting
+    from console.waits import EventWait
     from journal.entity_queue import EntityQueue
     from journal.open_item import OpenItem
     from stack.settings import Settings
@@ -67,7 +67,7 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     else:
         answers = _ask_each(place.settings)
     side = answers if place.mode == "live" else answers.get("test", NO_TEST_TRAFFIC)
-    if (results := read_said(place.layout.verified)) is not None:
+    if (results := read_said(place.layout.verified_file)) is not None:
         answers["verified"] = dict(results)
     if (results := read_said(place.layout.caught_up)) is not None:
         answers["caught_up"] = results.get("sources", {})
@@ -105,19 +105,19 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
     import httpx2
 
-    from console.health import KafkaLag, ledgers, marks_of, read_status, scrape, sides
+    from console.health import KafkaLag, ledger_statuses, marks_of, read_status, scrape_process, sides_of
     from console.received import refusal_counts
-    from core.status_file import fresh
-    from stack.watching import receipt_tail, watched
+    from core.status_file import fresh_status
+    from stack.watching import build_watched, open_receipt_tail
 
     clock = SystemClock()
-    lag, tail, now = KafkaLag(settings.kafka), receipt_tail(settings, clock), clock.now()
-    places = watched(settings, lag.read)
+    lag, tail, now = KafkaLag(settings.kafka), open_receipt_tail(settings, clock), clock.now()
+    places = build_watched(settings, lag.read)
 
     async def ask() -> dict[str, Any]:
         async with httpx2.AsyncClient(trust_env=False) as client:
             answers = await read_status(places, client, now)
-            pages = await asyncio.gather(*(scrape(name, url, client) for name, url in places.metrics.items()))
+            pages = await asyncio.gather(*(scrape_process(name, url, client) for name, url in places.metrics.items()))
         return {**answers, "processes": {page.process: page.text is not None for page in pages}}
 
     try:
@@ -126,13 +126,16 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
         # At the receiver's own port on loopback another stack's may answer.
         answering = [gathered["ingest"]["ready"], *gathered["processes"].values()] if names_services else []
         gathered["up"] = any(
-            [*answering, *(fresh(stream_status, now) is not None for stream_status in gathered["streams"].values())]
+            [
+                *answering,
+                *(fresh_status(stream_status, now) is not None for stream_status in gathered["streams"].values()),
+            ]
         )
         if gathered["up"]:
-            tail.look()
-            for mode, side in sides(gathered).items():
-                side["lag"] = lag.read(marks_of(ledgers(gathered, mode)))
-                side["refused"] = refusal_counts(tail.received(mode))
+            tail.read_new_receipts()
+            for mode, side in sides_of(gathered).items():
+                side["lag"] = lag.read(marks_of(ledger_statuses(gathered, mode)))
+                side["refused"] = refusal_counts(tail.get_last_hour(mode))
     finally:
         lag.close()
         tail.close()
@@ -146,12 +149,12 @@ def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> 
     if not answers["up"]:
         click.echo(_not_up(answers))
         return
-    from console.health import ledgers
+    from console.health import ledger_statuses
 
-    parts, lag = ledgers(answers, mode), side.get("lag")
+    parts, lag = ledger_statuses(answers, mode), side.get("lag")
     details: list[tuple[str, str | None]] = [
         ("ready", "yes" if side["ready"] else "no"),
-        *_where(answers.get("endpoints", {})),
+        *_list_addresses(answers.get("endpoints", {})),
         ("receiver", "ready" if answers.get("ingest", {}).get("ready") else "not ready"),
         ("processor", "ready" if all(part.get("ready") for part in parts) else "not ready"),
     ]
@@ -171,8 +174,8 @@ def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> 
             details.append((f"compared by id and range{of_it}", gone))
     details += [(f"stream {name}", _of_stream(stream)) for name, stream in answers.get("streams", {}).items()]
     details += held_back([*parts, *answers.get("streams", {}).values()])
-    details += refusals(side.get("refused", {}))
-    details += verified(answers.get("verified", {}), mode)
+    details += list_refusals(side.get("refused", {}))
+    details += list_verified(answers.get("verified", {}), mode)
     details += caught_up(answers.get("caught_up", {}))
     if side is answers and "test" in answers:
         details.append(("test traffic", "ready" if answers["test"]["ready"] else "not ready"))
@@ -184,14 +187,14 @@ def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> 
     print_details([*details, ("problem", None if problem is None else str(problem))])
 
 
-def _where(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _list_addresses(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Says where webhooks go and where people look; nothing where no `payhook up` wrote it down."""
     if not endpoints:
         return []
     return [("post webhooks to", f"{endpoints['ingest']}/webhooks/PROVIDER"), ("management", f"{endpoints['ops']}/")]
 
 
-def refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+def list_refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Lists what the receivers refused within the last hour, a line a code: how often, and what to do."""
     from ingest.remedies import REMEDIES
 
@@ -201,13 +204,13 @@ def refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     ]
 
 
-def verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
+def list_verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
     """Lists streams of a mode that were ever verified: when last, and which invariants don't hold.
 
-    :param known: as `ledger.verify.report.remember` writes it; an earlier version wrote no ``invariants``
+    :param known: as `ledger.verify.report.remember_report` writes it; an earlier version wrote no ``invariants``
     """
     return [
-        (f"verified {stream}", f"{results['at']}: {_outcome(results)}")
+        (f"verified {stream}", f"{results['at']}: {_describe_outcome(results)}")
         for stream, results in sorted(known.items())
         if mode_of(stream) == mode
     ]
@@ -227,7 +230,7 @@ def _caught_up(source: Mapping[str, Any]) -> str:
     return f"until {until}: {came}; {source.get('fetched_day', 0):,} came in within a day"
 
 
-def _outcome(results: Mapping[str, Any]) -> str:
+def _describe_outcome(results: Mapping[str, Any]) -> str:
     wrong, invariants = results["wrong"], results.get("invariants") or {}
     left_out = [name for name, result in invariants.items() if result["not_checked"] is not None]
     verdict = f"{', '.join(wrong)} {'do' if len(wrong) > 1 else 'does'} not hold" if wrong else "all of it holds"
@@ -260,10 +263,10 @@ def print_entity(
     place: Place, queue: EntityQueue, status: Mapping[str, Any] | None, now: datetime, *, as_json: bool
 ) -> None:
     """Prints an entity's queue as a table, or as one JSON object. ``status``: what the stream's processor says."""
-    from console.waits import lines, stream_wait, waiting
+    from console.waits import find_wait, list_waits, stream_wait
 
     stream = place.looked_at.stream
-    waits = [(item, waiting(queue, item, status, now)) for item in queue.items]
+    waits = [(item, find_wait(queue, item, status, now)) for item in queue.items]
     if as_json:
         click.echo(json.dumps(as_tree(stream, queue, waits), indent=2))
         return
@@ -274,26 +277,32 @@ def print_entity(
             if stream_hold is None
             else f"what arrives waits. {stream_hold[1]}"
         )
-        click.echo(f"nothing of {visible(queue.entity_key)} is open in {stream}: {then}")
+        click.echo(f"nothing of {make_visible(queue.entity_key)} is open in {stream}: {then}")
         return
-    from console.details import Once
+    from console.details import TextsShownOnce
 
     names = ("item", "event", "state", "place", "attempt", "due", "reason")
-    rows, once = Rows(*names, right=["item", "attempt"]), Once()
+    rows, once = PrintedTable(*names, right=["item", "attempt"]), TextsShownOnce()
     for item in queue.items:
         last = item.row
         reason = (last.reason or "")[:REASON_SHOWN_CHARS_MAX]
         why = once.text(reason, f"item {last.item_seq}", last.error_class or "")
         rows.add(
-            last.item_seq, last.event_key, last.decision.value, queue.place(item), last.attempt, _due(item, now), why
+            last.item_seq,
+            last.event_key,
+            last.decision.value,
+            queue.describe_place(item),
+            last.attempt,
+            _describe_due(item, now),
+            why,
         )
     rows.print()
-    for line in lines(waits):
-        click.echo(visible(line))
-    click.echo(_summary(place, queue))
+    for line in list_waits(waits):
+        click.echo(make_visible(line))
+    click.echo(_describe_queue(place, queue))
 
 
-def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, Waiting]]) -> dict[str, Any]:
+def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, EventWait]]) -> dict[str, Any]:
     """Makes what `--json` prints; times are RFC 3339."""
     return {
         "stream": stream,
@@ -302,11 +311,11 @@ def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, Wai
         "total": queue.total,
         "head": queue.head,
         "previous_dead": queue.previous_dead,
-        "items": [{**_item(queue, item), "wait": wait.as_json()} for item, wait in waits],
+        "items": [{**_item_to_json(queue, item), "wait": wait.as_json()} for item, wait in waits],
     }
 
 
-def _item(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
+def _item_to_json(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
     last = item.row
     return {
         "item_seq": last.item_seq,
@@ -314,7 +323,7 @@ def _item(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
         "event_key": last.event_key,
         "event_type": last.event_type,
         "state": last.decision.value,
-        "place": queue.place(item),
+        "place": queue.describe_place(item),
         "attempt": last.attempt,
         "due_at": to_rfc3339(last.due_at) if last.due_at is not None else None,
         "reason": last.reason,
@@ -327,7 +336,7 @@ def _item(queue: EntityQueue, item: OpenItem) -> dict[str, Any]:
     }
 
 
-def _due(item: OpenItem, now: datetime) -> str | None:
+def _describe_due(item: OpenItem, now: datetime) -> str | None:
     due_at = item.row.due_at
     if due_at is None:
         return None
@@ -335,11 +344,11 @@ def _due(item: OpenItem, now: datetime) -> str | None:
     return f"in {left_s:.1f} s" if left_s > 0 else f"since {-left_s:.1f} s"
 
 
-def _summary(place: Place, queue: EntityQueue) -> str:
+def _describe_queue(place: Place, queue: EntityQueue) -> str:
     reported = [f"{queue.total} open as of row {queue.seq}"]
     if queue.total > len(queue.items):
         reported.append(f"the first {len(queue.items)} are shown")
-    if (dead := queue.held_by()) is not None:
+    if (dead := queue.find_dead_head()) is not None:
         number = dead.row.item_seq
         reported.append(
             f"item {number} is dead and holds the entity: see `payhook dlq show {number}{place.options_again}`"
@@ -377,13 +386,13 @@ def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(lines))
 
 
-def _waits_for(wait: Wait, stream: Mapping[str, Any]) -> str:
+def _waits_for(wait: StatusWait, stream: Mapping[str, Any]) -> str:
     what = "the whole stream is blocked" if wait.downstream is None else wait.downstream
-    counted = "" if wait.downstream is None else f"; {_counted(stream['downstreams'][wait.downstream])}"
+    counted = "" if wait.downstream is None else f"; {_describe_failures(stream['downstreams'][wait.downstream])}"
     since = "" if wait.since is None else f" since {to_rfc3339(wait.since)}"
     next_try = "" if wait.next_try_at is None else f"; next try at {to_rfc3339(wait.next_try_at)}"
     return f"{what}{since}: {wait.why}{next_try}{counted}"
 
 
-def _counted(downstream: Mapping[str, Any]) -> str:
+def _describe_failures(downstream: Mapping[str, Any]) -> str:
     return f"{downstream['failed']:,} of {downstream['calls']:,} calls failed, {downstream['held']:,} weren't made"

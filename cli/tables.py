@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 from rich.cells import cell_len, chop_cells
 
-from core.visible import visible, visible_lines
+from core.visible import make_visible, visible_lines
 
 CELL_CHARS_MAX = 20_000
 GAP = 2
@@ -24,7 +24,7 @@ _SMALL_PIECE = re.compile(r"(?:[^\s:/._@-]|(?<=\d)[:.-](?=\d))+[:/._@-]*|[:/._@-
 """Times, dates and numbers are whole."""
 
 
-class Rows:
+class PrintedTable:
     """Prints rows of values under names. ``right``: the columns of numbers; ``title`` stands above it."""
 
     def __init__(self, *names: str, right: Sequence[str] = (), title: str = "") -> None:
@@ -46,7 +46,7 @@ class Rows:
         if not self._rows:
             return
         if self._title:
-            heading(self._title)
+            print_heading(self._title)
         self._drop_empty()
         lines = self._as_table(indent) or self._as_records(indent)
         click.echo("\n".join(lines))
@@ -58,23 +58,23 @@ class Rows:
 
     def _as_table(self, indent: int) -> list[str]:
         """Lays the rows out as a table; empty where the names in its cells are too long for it."""
-        widths = self._widths(_columns() - indent)
+        widths = self._fit_widths(_count_columns() - indent)
         if widths is None:
             return []
         lines = [click.style(line, bold=True) for line in self._lines(list(self._names), widths, indent)]
         return lines + [line for cells in self._rows for line in self._lines(cells, widths, indent)]
 
-    def _widths(self, available: int) -> list[int] | None:
+    def _fit_widths(self, available: int) -> list[int] | None:
         columns = [[name, *column] for name, *column in zip(self._names, *self._rows, strict=True)]
         most = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in columns]
         for pattern in (_PIECE, _SMALL_PIECE):
-            least = [self._least(*column, pattern=pattern) for column in columns]
+            least = [self._find_least_width(*column, pattern=pattern) for column in columns]
             spare = available - GAP * (len(columns) - 1) - sum(least)
             if spare >= 0:
-                return _shared(least, most, spare)
+                return _share_width(least, most, spare)
         return None
 
-    def _least(self, name: str, *cells: str, pattern: re.Pattern[str]) -> int:
+    def _find_least_width(self, name: str, *cells: str, pattern: re.Pattern[str]) -> int:
         """Measures the narrowest that a column can be; numbers are never broken."""
         of_name = max(map(cell_len, name.split()), default=0)
         cut = str.splitlines if name in self._right else pattern.findall
@@ -82,7 +82,7 @@ class Rows:
         return max([of_name, *(cell_len(piece.rstrip()) for piece in pieces)])
 
     def _lines(self, cells: Sequence[str], widths: Sequence[int], indent: int) -> Iterator[str]:
-        broken = [wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+        broken = [wrap_text(cell, width) for cell, width in zip(cells, widths, strict=True)]
         for number in range(max(map(len, broken))):
             parts = []
             for name, lines, width in zip(self._names, broken, widths, strict=True):
@@ -98,49 +98,51 @@ class Rows:
         return lines[:-1]
 
 
-def heading(text: str) -> None:
-    click.secho("\n".join(wrapped(visible(text), _columns())), bold=True)
+def print_heading(text: str) -> None:
+    click.secho("\n".join(wrap_text(make_visible(text), _count_columns())), bold=True)
 
 
 def print_details(details: Iterable[tuple[str, str | None]], title: str = "") -> None:
     """Prints names and what is known under them, one below the other; what is None is left out."""
-    shown = [(visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
+    shown = [(make_visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
     if shown and title:
-        heading(title)
+        print_heading(title)
     for line in _detail_lines(shown, 2 if title else 0):
         click.echo(line)
 
 
 def print_text(text: str, chars_max: int, indent: int = 2) -> None:
-    for line in wrapped(visible_lines(text.rstrip(), chars_max), _columns() - indent):
+    for line in wrap_text(visible_lines(text.rstrip(), chars_max), _count_columns() - indent):
         click.echo(" " * indent + line)
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    return [part for line in text.split("\n") for part in _broken(line, max(width, 1))]
+def wrap_text(text: str, width: int) -> list[str]:
+    return [part for line in text.split("\n") for part in _break_line(line, max(width, 1))]
 
 
 def _detail_lines(details: Sequence[tuple[str, str]], indent: int) -> Iterator[str]:
     names = max((cell_len(name) for name, text in details if text and cell_len(name) <= NAME_CHARS_MAX), default=0)
-    width = _columns() - indent - names - GAP
+    width = _count_columns() - indent - names - GAP
     for name, text in details:
         if not text:
             continue
-        if cell_len(name) > NAME_CHARS_MAX or _least(text) > width:
+        if cell_len(name) > NAME_CHARS_MAX or _measure_widest_piece(text) > width:
             # A hash is whole on a line of its own.
-            yield from (" " * indent + line for line in wrapped(name, _columns() - indent))
-            yield from (" " * (indent + OWN_LINE) + line for line in wrapped(text, _columns() - indent - OWN_LINE))
+            yield from (" " * indent + line for line in wrap_text(name, _count_columns() - indent))
+            yield from (
+                " " * (indent + OWN_LINE) + line for line in wrap_text(text, _count_columns() - indent - OWN_LINE)
+            )
             continue
-        first, *others = wrapped(text, width)
+        first, *others = wrap_text(text, width)
         yield f"{' ' * indent}{name}{' ' * (names - cell_len(name) + GAP)}{first}".rstrip()
         yield from (f"{' ' * (indent + names + GAP)}{line}" for line in others)
 
 
-def _least(text: str) -> int:
+def _measure_widest_piece(text: str) -> int:
     return max((cell_len(piece.rstrip()) for piece in _PIECE.findall(text)), default=0)
 
 
-def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
+def _share_width(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
     """Shares the spare width: columns that need little more get it whole, the others share what is left."""
     widths = list(least)
     ordered = sorted(range(len(least)), key=lambda at: most[at] - least[at])
@@ -151,7 +153,7 @@ def _shared(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
     return widths
 
 
-def _broken(line: str, width: int) -> Iterator[str]:
+def _break_line(line: str, width: int) -> Iterator[str]:
     """Breaks the line into parts of that width at most; at least one."""
     part = ""
     for piece in _PIECE.findall(line):
@@ -162,12 +164,12 @@ def _broken(line: str, width: int) -> Iterator[str]:
             yield part.rstrip()
         part = piece.lstrip()
         if cell_len(part.rstrip()) > width:
-            *lines, part = _forced(part, width)
+            *lines, part = _break_name(part, width)
             yield from lines
     yield part.rstrip()
 
 
-def _forced(name: str, width: int) -> Iterator[str]:
+def _break_name(name: str, width: int) -> Iterator[str]:
     """Breaks a name that is wider than its cell after its own separators; within a part only where that is too wide."""
     part = ""
     for piece in _SMALL_PIECE.findall(name):
@@ -180,5 +182,5 @@ def _forced(name: str, width: int) -> Iterator[str]:
     yield part
 
 
-def _columns() -> int:
+def _count_columns() -> int:
     return shutil.get_terminal_size().columns

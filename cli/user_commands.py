@@ -11,7 +11,7 @@ import click
 
 from cli.acting import CHANNEL, this_account
 from cli.place import Place, with_place
-from cli.tables import Rows
+from cli.tables import PrintedTable
 from console.access.accounts import Person, UserService
 from console.access.roles import Role
 from console.access.users import TOKEN_DAYS, Token, Users
@@ -41,15 +41,15 @@ def users() -> None:
 @with_place
 def list_command(place: Place, as_json: bool) -> None:
     """List users with their roles, and their tokens with the day on which each ends."""
-    people, now = _service(place).people(), SystemClock().now()
+    people, now = _open_service(place).list_people(), SystemClock().now()
     if as_json:
         click.echo(json.dumps([_as_dict(person) for person in people], indent=1))
     elif not people:
         click.echo("there are no users; `payhook users add NAME --role admin` makes one")
     else:
-        rows = Rows("user", "roles", "tokens")
+        rows = PrintedTable("user", "roles", "tokens")
         for person in people:
-            tokens = (_ends(token, now) for token in sorted(person.tokens, key=lambda token: token.name))
+            tokens = (_describe_token(token, now) for token in sorted(person.tokens, key=lambda token: token.name))
             rows.add(person.name, ", ".join(person.roles), "\n".join(tokens))
         rows.print()
 
@@ -61,7 +61,7 @@ def list_command(place: Place, as_json: bool) -> None:
 @with_place
 def add(place: Place, name: str, roles: tuple[str, ...], password_stdin: bool) -> None:
     """Add a user; asks for the password."""
-    _service(place).add(this_account(), name, _roles(roles), _password(password_stdin))
+    _open_service(place).add(this_account(), name, _read_roles(roles), _ask_password(password_stdin))
     click.echo(f"{name} may sign in now")
 
 
@@ -74,7 +74,7 @@ def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> Non
     """Give a user these roles and no others. Ends their sessions."""
     if bool(roles) == no_role:
         raise click.UsageError("give --role once or more, or --none")
-    _service(place).set_roles(this_account(), name, _roles(roles))
+    _open_service(place).set_roles(this_account(), name, _read_roles(roles))
     click.echo(f"{name} is {', '.join(roles) or 'without a role'} now; sessions are over, tokens stay")
 
 
@@ -84,9 +84,9 @@ def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> Non
 @with_place
 def password(place: Place, name: str, password_stdin: bool) -> None:
     """Set a user's password; asks for it. Ends their sessions and tokens."""
-    service = _service(place)
-    service.person(name)
-    service.set_password(this_account(), name, _password(password_stdin))
+    service = _open_service(place)
+    service.find_person(name)
+    service.set_password(this_account(), name, _ask_password(password_stdin))
     click.echo(f"{name} has a new password; sessions and tokens are over")
 
 
@@ -95,7 +95,7 @@ def password(place: Place, name: str, password_stdin: bool) -> None:
 @with_place
 def remove(place: Place, name: str) -> None:
     """Remove a user. Ends their sessions and tokens."""
-    _service(place).remove(this_account(), name)
+    _open_service(place).remove(this_account(), name)
     click.echo(f"{name} is removed")
 
 
@@ -111,7 +111,7 @@ def token(place: Place, name: str, label: str, days: int) -> None:
 
     It may do what its user may do: curl -H "Authorization: Bearer TOKEN" …
     """
-    made = _service(place).make_token(this_account(), name, label, days)
+    made = _open_service(place).make_token(this_account(), name, label, days)
     click.echo("shown once, and kept as a hash only:", err=True)
     click.echo(made)
 
@@ -122,11 +122,11 @@ def token(place: Place, name: str, label: str, days: int) -> None:
 @with_place
 def revoke(place: Place, name: str, label: str) -> None:
     """Revoke a bearer token."""
-    _service(place).revoke_token(this_account(), name, label)
+    _open_service(place).revoke_token(this_account(), name, label)
     click.echo(f"the token {label} of {name} is revoked")
 
 
-def _service(place: Place) -> UserService:
+def _open_service(place: Place) -> UserService:
     return UserService(Users(place.layout.users), None, AuditLog(place.layout.audit_log), SystemClock(), CHANNEL)
 
 
@@ -135,15 +135,15 @@ def _as_dict(person: Person) -> dict[str, Any]:
     return {"name": person.name, "roles": list(person.roles), "tokens": tokens}
 
 
-def _ends(token: Token, now: datetime) -> str:
+def _describe_token(token: Token, now: datetime) -> str:
     return f"{token.name} ({'ended' if token.is_over(now) else 'ends'} {from_rfc3339(token.ends_at):%Y-%m-%d})"
 
 
-def _roles(names: tuple[str, ...]) -> frozenset[Role]:
+def _read_roles(names: tuple[str, ...]) -> frozenset[Role]:
     return frozenset(Role(name) for name in names)
 
 
-def _password(from_stdin: bool) -> str:
+def _ask_password(from_stdin: bool) -> str:
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     given: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from cli.place import Place, read_since, with_place_of_mode
 from core.errors import PayhookError
-from ledger.verify import Finding, Watch
+from ledger.verify import Finding, VerifyProgress
 from stack.settings import streams_of
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ WRONG, NOT_CHECKED = 1, 2
 """Exit codes beside 0."""
 
 
-def _since(context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
+def _read_row_or_moment(context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
     return int(text) if text is not None and text.isdigit() else read_since(context, option, text)
 
 
 def _explain(context: click.Context, option: click.Parameter, name: str | None) -> None:
     if name is None:
         return
-    from ledger.verify.job import explain, invariant_types
+    from ledger.verify.job import explain, list_invariant_types
 
     try:
         click.echo(explain(name), nl=False)
     except KeyError as unknown:
-        problem = f"there is no invariant {name}; there is {', '.join(sorted(invariant_types()))}"
+        problem = f"there is no invariant {name}; there is {', '.join(sorted(list_invariant_types()))}"
         raise click.BadParameter(problem, context, option) from unknown
     context.exit(0)
 
@@ -49,7 +49,7 @@ def _explain(context: click.Context, option: click.Parameter, name: str | None) 
 @click.option("--deep", is_flag=True, help="Also hash every raw body again, and account for those that are gone.")
 @click.option(
     "--since",
-    callback=_since,
+    callback=_read_row_or_moment,
     metavar="TIME|SEQ",
     help="Look only at rows from this one on, or decided from this moment on (UTC); says what it can't know then.",
 )
@@ -84,11 +84,11 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     options = Options(deep, since, place.settings.providers)
     reports: list[Report] = []
     impossible = False
-    for name in _streams(place, stream):
+    for name in _list_streams(place, stream):
         try:
-            with watching(console, silent=as_json) as watch:
+            with show_bars(console, silent=as_json) as watch:
                 reports.append(verify_stream(place.settings, place.kafka(), name, options, watch))
-            _remember(place, reports[-1], deep=deep)
+            _remember_report(place, reports[-1], deep=deep)
         except PayhookError as problem:
             impossible = True
             click.echo(f"payhook: {name}: {problem}", err=True)
@@ -97,21 +97,21 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
             print_report(reports[-1], console)
     if as_json:
         click.echo(reports_as_json(reports, complete=not impossible))
-    wrong, ok = any(report.wrong for report in reports), all(report.ok for report in reports) and not impossible
+    wrong, ok = any(report.has_offenders for report in reports), all(report.ok for report in reports) and not impossible
     sys.exit(0 if ok else WRONG if wrong else NOT_CHECKED)
 
 
-def _remember(place: Place, report: Report, *, deep: bool) -> None:
+def _remember_report(place: Place, report: Report, *, deep: bool) -> None:
     """Remembers the report for alerts and pages. Where the folder can't be written the proof is as good."""
-    from ledger.verify.report import remember
+    from ledger.verify.report import remember_report
 
     try:
-        remember(place.layout.verified, report, deep=deep)
+        remember_report(place.layout.verified_file, report, deep=deep)
     except OSError as failed:
         click.echo(f"payhook: alerts and pages aren't shown this result: {failed}", err=True)
 
 
-def _streams(place: Place, stream: str | None) -> list[str]:
+def _list_streams(place: Place, stream: str | None) -> list[str]:
     from stack.verification import streams_to_verify
 
     if stream is not None:
@@ -137,12 +137,12 @@ def print_report(report: Report, console: Console) -> None:
     if console.is_terminal:
         table = Table("", Column("invariant", no_wrap=True), "which says", title=title)
         for finding in report.findings:
-            table.add_row(_said(finding), finding.name, finding.sentence)
+            table.add_row(_format_mark(finding), finding.name, finding.sentence)
         console.print(table)
     else:
         console.print(title, highlight=False)
         for finding in report.findings:
-            console.print(f"{_said(finding)}  {finding.name}: {finding.sentence}", highlight=False)
+            console.print(f"{_format_mark(finding)}  {finding.name}: {finding.sentence}", highlight=False)
     for finding in report.findings:
         if finding.unknown is not None:
             console.print(f"not looked at by {finding.name}: {finding.unknown}", markup=False, highlight=False)
@@ -156,17 +156,17 @@ def print_report(report: Report, console: Console) -> None:
     if report.ok:
         console.print(f"verified: {verdict}")
     else:
-        why = "the offenders above" if report.wrong else "what couldn't be checked above"
+        why = "the offenders above" if report.has_offenders else "what couldn't be checked above"
         console.print(f"[bold red]not verified[/]: see {why}")
 
 
-def _said(finding: Finding) -> str:
+def _format_mark(finding: Finding) -> str:
     if finding.not_checked is not None:
         return "[yellow]--[/]"
     return "ok" if finding.ok else "[bold red]NO[/]"
 
 
-class ProgressBars(Watch):
+class ProgressBars(VerifyProgress):
     """Shows two bars: how many invariants have answered, and how far the one is that is being asked."""
 
     def __init__(self, progress: Progress) -> None:
@@ -174,23 +174,23 @@ class ProgressBars(Watch):
         self._invariants = progress.add_task("invariants", total=None)
         self._query = progress.add_task("% of the query that is under way", total=100)
 
-    def begins(self, invariants: int) -> None:
+    def show_start(self, invariants: int) -> None:
         self._progress.update(self._invariants, total=invariants)
 
-    def gets_on(self, percent: float) -> None:
+    def show_percent(self, percent: float) -> None:
         self._progress.update(self._query, completed=max(0, round(percent)))
 
-    def found(self, finding: Finding) -> None:
+    def show_finding(self, finding: Finding) -> None:
         if not finding.ok:
             self._progress.console.print(f"{finding.name} doesn't hold", style="bold red")
         self._progress.update(self._invariants, advance=1)
 
 
 @contextlib.contextmanager
-def watching(console: Console, *, silent: bool = False) -> Iterator[Watch]:
+def show_bars(console: Console, *, silent: bool = False) -> Iterator[VerifyProgress]:
     """Shows bars for as long as the ``with`` lasts; nothing where there is no terminal."""
     if silent or not console.is_terminal:
-        yield Watch()
+        yield VerifyProgress()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

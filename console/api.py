@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from console.access.roles import Role, User
-from console.access.routes import Everybody, require, signed_in
+from console.access.routes import Everybody, require_role, signed_in
 from console.api_attention import attention_routes
-from console.api_dead import routes as dead_routes
+from console.api_dead import dead_item_routes as dead_routes
 from console.api_description import describe, sections_of
 from console.api_ledger import ledger_routes
 from console.api_routes import (
@@ -22,18 +22,18 @@ from console.api_routes import (
     OrderAsked,
     OrderGiven,
     StrictRoute,
-    acting,
-    problems,
+    add_acting_route,
+    problem_responses,
 )
-from console.api_selections import reading, running
-from console.as_json import plain
+from console.api_selections import reading_routes, running_routes
+from console.as_json import to_json_value
 from console.attention import Attention
 from console.bookings import Bookings, booking_routes
 from console.catch_ups import AskCatchUps, CatchUpReport, nothing_listed
 from console.dead_letters import Streams
-from console.received import AskReceived, Received, not_read
+from console.received import AskReceived, ReceivedSummary, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
-from console.rendering import render
+from console.rendering import render_page
 from core.event import Mode
 from core.layout import LEDGER
 from core.routing import mode_of, stream_of
@@ -42,7 +42,7 @@ from dlq.commands import CommandNotSent
 from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import Problem
-from ingest.idempotency.store import AnswerStore, Run
+from ingest.idempotency.store import AnswerStore, IdempotentRun
 
 REFERENCE_URL = "/docs"
 
@@ -71,7 +71,7 @@ def mount_api(
     `console.guard.Guard` stands before it.
     """
     api = create_api(services, bookings, streams, received, attention, catch_ups)
-    api.add_middleware(IdempotencyKey, store=answers, caller=_caller, docs_url=DOCS_URL)
+    api.add_middleware(IdempotencyKey, store=answers, caller=_caller_name, docs_url=DOCS_URL)
     app.mount(API, api)
     described = Depends(Everybody("it describes the code, and holds no data"))
 
@@ -81,7 +81,7 @@ def mount_api(
 
     @app.get(REFERENCE_URL, include_in_schema=False, dependencies=[described])
     async def reference(request: Request) -> Response:
-        return render(request, "api.html", sections=sections_of(describe(api)), document=DOCS_URL)
+        return render_page(request, "api.html", sections=sections_of(describe(api)), document=DOCS_URL)
 
 
 def create_api(
@@ -99,8 +99,8 @@ def create_api(
         _add_order(api, action, services)
     for router in (
         dead_routes(streams),
-        reading(streams),
-        running(streams),
+        reading_routes(streams),
+        running_routes(streams),
         booking_routes(bookings),
         ledger_routes(bookings),
     ):
@@ -111,47 +111,47 @@ def create_api(
     @api.get(
         "/dlq/commands/{command_id}",
         summary="Show what became of a command",
-        responses=problems(401, 403, 404, 422),
-        dependencies=[Depends(require(Role.VIEWER))],
+        responses=problem_responses(401, 403, 404, 422),
+        dependencies=[Depends(require_role(Role.VIEWER))],
     )
     async def command(command_id: str = Path(pattern=COMMAND_ID), mode: Mode = "live") -> CommandDecided:
         """Returns what the processor decided of a command; 404 until it has."""
-        _service(services, mode)
+        _find_service(services, mode)
         of_mode = [service for stream, service in services.items() if mode_of(stream) == mode]
-        rows = await asyncio.to_thread(lambda: [service.decision(command_id) for service in of_mode])
+        rows = await asyncio.to_thread(lambda: [service.find_decision(command_id) for service in of_mode])
         row = next((row for row in rows if row is not None), None)
         if row is None:
             detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
             raise Problem(404, "command-unknown", "No such command", detail)
-        return CommandDecided.of(command_id, row)
+        return CommandDecided.from_row(command_id, row)
 
-    @api.get("/received", response_model=Received, dependencies=[Depends(require(Role.VIEWER))])
+    @api.get("/received", response_model=ReceivedSummary, dependencies=[Depends(require_role(Role.VIEWER))])
     async def what_came_in(mode: Mode = "live") -> Response:
         """Returns what came in within the last hour: answers by provider, type, outcome and status. Says what to do
         about what was refused.
         """
-        return JSONResponse(plain(received(mode)))
+        return JSONResponse(to_json_value(received(mode)))
 
-    @api.get("/catch-up", response_model=CatchUpReport, dependencies=[Depends(require(Role.VIEWER))])
+    @api.get("/catch-up", response_model=CatchUpReport, dependencies=[Depends(require_role(Role.VIEWER))])
     async def what_lists_came_to() -> Response:
         """Up to when each provider's own list of events was read, and what it has that is missing here."""
-        return JSONResponse(plain(await asyncio.to_thread(catch_ups)))
+        return JSONResponse(to_json_value(await asyncio.to_thread(catch_ups)))
 
     add_refusals(api)
     return api
 
 
 def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
-    @acting(api, f"/dlq/{action}", ROLES[action], name=action, summary=f"Order a {action} of dead items")
+    @add_acting_route(api, f"/dlq/{action}", ROLES[action], name=action, summary=f"Order a {action} of dead items")
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
         """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
 
         Repeat a request whose answer you didn't see with the same key: it has one effect, however often it comes.
         """
-        run: Run = request.state.idempotency
+        run: IdempotentRun = request.state.idempotency
         order = asked.order(action, run.request_id, signed_in(request).name)
         try:
-            sent = await asyncio.to_thread(_service(services, asked.mode, asked.stream).give, order)
+            sent = await asyncio.to_thread(_find_service(services, asked.mode, asked.stream).place_order, order)
         except OrderRefused as refused:
             raise _not_as_seen(refused) from None
         except CommandNotSent as unsent:
@@ -160,16 +160,16 @@ def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
                 503, "kafka-unavailable", "Kafka doesn't answer", detail, retry_after_s=RETRY_AFTER_S
             ) from None
         response.headers["location"] = f"{API}/dlq/commands/{order.command_id}?mode={asked.mode}"
-        return OrderGiven.of(order, asked.mode, sent)
+        return OrderGiven.from_order(order, asked.mode, sent)
 
 
-def _caller(scope: Scope) -> str:
+def _caller_name(scope: Scope) -> str:
     """Returns the signed-in user, whose Idempotency-Keys are theirs alone, wherever they sit."""
     user: User = scope["state"]["user"]
     return user.name
 
 
-def _service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
+def _find_service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
     """Finds the service of a journal's stream; where none is named, of the first one of the mode's ledger."""
     service = services.get(stream or stream_of(LEDGER, mode))
     if service is None and stream is None:

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from console.access.roles import Role
-from console.access.routes import require, signed_in
-from console.api_routes import StrictRoute, problems
-from console.as_json import plain
+from console.access.routes import require_role, signed_in
+from console.api_routes import StrictRoute, problem_responses
+from console.as_json import to_json_value
 from console.attention import Attention, WaitingApproval
 from dlq.alerts.standing import AlertsStanding
 
@@ -28,25 +28,25 @@ def attention_routes(attention: Attention) -> APIRouter:
 
     @router.get(
         "/alerts",
-        responses=problems(401, 403),
+        responses=problem_responses(401, 403),
         response_model=AlertsStanding,
-        dependencies=[Depends(require(Role.VIEWER))],
+        dependencies=[Depends(require_role(Role.VIEWER))],
     )
     async def alerts() -> Response:
         """The alerts that fire, critical ones first, and whether anybody looks."""
-        return JSONResponse(plain((await asyncio.to_thread(attention.now)).alerts))
+        return JSONResponse(to_json_value((await asyncio.to_thread(attention.now)).alerts))
 
     @router.get(
         "/approvals",
-        responses=problems(401),
+        responses=problem_responses(401),
         response_model=WaitingApprovals,
-        dependencies=[Depends(require(None))],
+        dependencies=[Depends(require_role(None))],
     )
     async def approvals(request: Request) -> Response:
         """Lists what waits for another person: runs of selections (viewer), bookings (finance). Others see an empty
         list.
         """
         waiting = await asyncio.to_thread(attention.now)
-        return JSONResponse(plain(WaitingApprovals(waiting.approvals_for(signed_in(request)))))
+        return JSONResponse(to_json_value(WaitingApprovals(waiting.approvals_for(signed_in(request)))))
 
     return router

@@ -12,10 +12,10 @@ from fastapi.responses import JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 
 from console.access.roles import Role
-from console.access.routes import require, signed_in
-from console.api_routes import StrictRoute, problems
-from console.as_json import item_story, plain
-from console.dead_letters import DeadLetters, Streams, StreamWanted
+from console.access.routes import require_role, signed_in
+from console.api_routes import StrictRoute, problem_responses
+from console.as_json import item_story, to_json_value
+from console.dead_letters import StreamDeadLetters, Streams, StreamWanted
 from core.decision import ErrorKind
 from dlq.command_fields import SEQ_MAX
 from dlq.index import PAGE_MAX, Filter, Group, ItemState, ItemStory, Mark, Page, Sort, Stats
@@ -84,17 +84,17 @@ class Groups:
     groups: list[Group]
 
 
-def routes(streams: Streams) -> APIRouter:
-    router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require(Role.VIEWER))])
-    refusals = problems(401, 403, 404, 422, 503)
+def dead_item_routes(streams: Streams) -> APIRouter:
+    router = APIRouter(prefix="/dlq", route_class=StrictRoute, dependencies=[Depends(require_role(Role.VIEWER))])
+    refusals = problem_responses(401, 403, 404, 422, 503)
 
-    async def read(stream: str, question: Callable[[DeadLetters], Any]) -> Response:
+    async def read(stream: str, question: Callable[[StreamDeadLetters], Any]) -> Response:
         """Asks a stream, after its index has taken in what the journal has gained."""
-        dead = streams.of(stream)
+        dead = streams.find_stream(stream)
 
         def follow_and_ask() -> Response:
             dead.index.follow()
-            return JSONResponse(plain(question(dead)))
+            return JSONResponse(to_json_value(question(dead)))
 
         return await asyncio.to_thread(follow_and_ask)
 

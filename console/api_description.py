@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from console.access.routes import Required, demand_of
+from console.access.routes import RequiredRole, demand_of
 from console.api_routes import ProblemView
 from console.forms import SESSION
 from console.refusals import API
@@ -50,13 +50,13 @@ def describe(api: FastAPI) -> dict[str, Any]:
         if isinstance(route, APIRoute):
             for method in route.methods or ():
                 operation = described["paths"][route.path_format][method.lower()]
-                operation["x-payhook-roles"] = _roles(route)
+                operation["x-payhook-roles"] = _list_roles(route)
     return described
 
 
-def _roles(route: APIRoute) -> list[str]:
+def _list_roles(route: APIRoute) -> list[str]:
     demand = demand_of(route)
-    if not isinstance(demand, Required) or demand.role is None:
+    if not isinstance(demand, RequiredRole) or demand.role is None:
         return []
     return [role.value for role in (demand.role, *demand.others)]
 
@@ -95,16 +95,16 @@ _NO_BRACES = str.maketrans("", "", "{}")
 
 def sections_of(document: Mapping[str, Any]) -> list[tuple[str, list[Operation]]]:
     """Sorts every operation of a description by what its path is about, in the description's order."""
-    operations = list(_operations(document))
-    names = [*dict.fromkeys(_section(operation.path) for operation in operations)]
-    return [(name, [operation for operation in operations if _section(operation.path) == name]) for name in names]
+    operations = list(_list_operations(document))
+    names = [*dict.fromkeys(_section_of(operation.path) for operation in operations)]
+    return [(name, [operation for operation in operations if _section_of(operation.path) == name]) for name in names]
 
 
-def _section(path: str) -> str:
+def _section_of(path: str) -> str:
     return next((name for begin, name in _SECTIONS.items() if path.startswith(begin)), "Other")
 
 
-def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
+def _list_operations(document: Mapping[str, Any]) -> Iterator[Operation]:
     for path, method in itertools.product(document["paths"], METHODS):
         operation = document["paths"][path].get(method)
         if operation is None:
@@ -112,9 +112,9 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
         parameters = [
             DescribedField(
                 parameter["name"],
-                _kind(document, parameter["schema"]),
+                _describe_type(document, parameter["schema"]),
                 parameter.get("required", False),
-                _text(parameter),
+                _description_of(parameter),
             )
             for parameter in operation.get("parameters", ())
         ]
@@ -130,40 +130,40 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
             text=operation.get("description", ""),
             roles=operation["x-payhook-roles"],
             parameters=parameters,
-            body=_fields(document, body),
-            answer=_fields(document, answer),
+            body=_list_fields(document, body),
+            answer=_list_fields(document, answer),
             answers=[(status, response["description"]) for status, response in sorted(operation["responses"].items())],
         )
 
 
-def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[DescribedField]:
+def _list_fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[DescribedField]:
     """Lists the fields of an object; of one of several objects those of the first."""
-    resolved = _resolved(document, schema)
+    resolved = _resolve_schema(document, schema)
     required = resolved.get("required", ())
     return [
-        DescribedField(name, _kind(document, field), name in required, _text(field))
+        DescribedField(name, _describe_type(document, field), name in required, _description_of(field))
         for name, field in resolved.get("properties", {}).items()
     ]
 
 
-def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_schema(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in schema:
         component: Mapping[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         return component
-    return _resolved(document, schema["anyOf"][0]) if "anyOf" in schema else schema
+    return _resolve_schema(document, schema["anyOf"][0]) if "anyOf" in schema else schema
 
 
-def _kind(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+def _describe_type(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     """Names the type: ``string``, ``list of integer``, ``one of live, test``; of a schema with a name that name."""
     if "$ref" in schema:
-        resolved = _resolved(document, schema)
+        resolved = _resolve_schema(document, schema)
         return _one_of(resolved["enum"]) if "enum" in resolved else schema["$ref"].rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_kind(document, part) for part in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(_describe_type(document, part) for part in schema["anyOf"]))
     if "enum" in schema:
         return _one_of(schema["enum"])
     if schema.get("type") == "array":
-        return f"list of {_kind(document, schema.get('items', {}))}"
+        return f"list of {_describe_type(document, schema.get('items', {}))}"
     bounds = [f"{word} {schema[name]}" for name, word in (("minimum", "from"), ("maximum", "to")) if name in schema]
     return " ".join([str(schema.get("type", "any")), *bounds])
 
@@ -172,5 +172,5 @@ def _one_of(values: Sequence[object]) -> str:
     return f"one of {', '.join(map(str, values))}"
 
 
-def _text(described: Mapping[str, Any]) -> str:
+def _description_of(described: Mapping[str, Any]) -> str:
     return str(described.get("description", ""))

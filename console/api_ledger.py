@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from console.access.roles import Role
-from console.access.routes import require, signed_in
-from console.api_routes import StrictRoute, problems
-from console.as_json import event_story, hit, plain
+from console.access.routes import require_role, signed_in
+from console.api_routes import StrictRoute, problem_responses
+from console.as_json import event_story, hit_to_json, to_json_value
 from console.bookings import Bookings
 from console.ledger_words import (
     BalancesAsked,
@@ -26,13 +26,13 @@ from console.ledger_words import (
     ReconciliationRun,
     ReconciliationsPage,
     SearchAsked,
-    Unknown,
+    UnknownReport,
     Verification,
-    invalid,
+    invalid_field,
 )
-from console.pages.ledger import reconciliations
+from console.pages.ledger import open_reconciliations
 from console.pages.ledger_verification import read_results
-from console.pages.place import Asking
+from console.pages.place import QuestionRunner
 from console.stories import STORY_READERS, check_reader
 from core.layout import Layout
 from ingest.idempotency.request import Problem
@@ -44,15 +44,15 @@ from ledger.queries import (
     LedgerJournals,
     PostingsPage,
     RowAmbiguous,
-    balances,
-    closed_unknown,
-    owed,
-    postings,
-    search,
-    totals,
-    unknown_events,
+    find_closed_unknown,
+    find_unknown_events,
+    read_postings_page,
+    search_decisions,
+    sum_balances,
+    sum_owed,
+    sum_totals,
 )
-from ledger.reconciliations import Reconciliation, UnknownRun, as_dict
+from ledger.reconciliations import Reconciliation, UnknownRun, run_as_dict
 
 Answer = TypeVar("Answer")
 
@@ -63,21 +63,21 @@ UNDECIDED = "it was answered, and isn't decided yet: ask again in a moment, or s
 class LedgerReader:
     """Answers questions about the ledger; each method but the private ones is a route."""
 
-    def __init__(self, services: Bookings, asking: Asking) -> None:
+    def __init__(self, services: Bookings, asking: QuestionRunner) -> None:
         self._services = services
         self._asking = asking
 
     async def balances(self, asked: Annotated[BalancesAsked, Query()]) -> Response:
         """Each account's debits, credits and balance (debits minus credits), now or as of a moment."""
-        return await self._answer(asked, lambda journals: _balances(journals, asked))
+        return await self._answer(asked, lambda journals: _read_balances(journals, asked))
 
     async def postings(self, asked: Annotated[PostingsAsked, Query()]) -> Response:
         """Lists what is booked on an account, the newest first, each with the balance after it."""
 
         def read(journals: LedgerJournals) -> PostingsPage:
-            as_of, tables = asked.moment(journals), journals.postings()
-            return _paged(
-                lambda: postings(
+            as_of, tables = asked.find_as_of(journals), journals.list_postings()
+            return _read_page(
+                lambda: read_postings_page(
                     tables, asked.account, asked.currency, asked.merchant, as_of, asked.cursor, asked.limit
                 )
             )
@@ -86,13 +86,15 @@ class LedgerReader:
 
     async def search(self, asked: Annotated[SearchAsked, Query()]) -> Response:
         """Decisions that match, the newest first."""
-        wanted = asked.wanted()
+        wanted = asked.to_search()
 
         def read(journals: LedgerJournals) -> HitsPage:
-            tables = journals.journals(), journals.postings()
-            hits_found = _paged(lambda: search(*tables, wanted, asked.limit + 1, asked.cursor))
+            tables = journals.list_journals(), journals.list_postings()
+            hits_found = _read_page(lambda: search_decisions(*tables, wanted, asked.limit + 1, asked.cursor))
             hits = hits_found[: asked.limit]
-            return HitsPage([hit(match) for match in hits], hits[-1].cursor if len(hits_found) > asked.limit else None)
+            return HitsPage(
+                [hit_to_json(match) for match in hits], hits[-1].cursor if len(hits_found) > asked.limit else None
+            )
 
         return await self._answer(asked, read)
 
@@ -105,7 +107,7 @@ class LedgerReader:
 
         def read(journals: LedgerJournals) -> dict[str, Any]:
             try:
-                story, bodies = journals.story(key)
+                story, bodies = journals.read_story(key)
             except (RowAmbiguous, StreamUnknown) as wrong:
                 raise Problem(404, "event-unknown", "No such event", str(wrong)) from None
             if not story.rows:
@@ -123,7 +125,7 @@ class LedgerReader:
         user = signed_in(request)
 
         def read(journals: LedgerJournals) -> EntityStory:
-            story = journals.entity(key, asked.limit)
+            story = journals.read_entity(key, asked.limit)
             if not story.total:
                 raise _not_found("entity")
             check_reader(user, itertools.chain.from_iterable(event.rows for event in story.events))
@@ -134,23 +136,25 @@ class LedgerReader:
     async def unknown(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
         """Events of which no table says what they mean for money, by type and reason."""
 
-        def read(journals: LedgerJournals) -> Unknown:
-            return Unknown(unknown_events(journals.journals()), closed_unknown(journals.journals()))
+        def read(journals: LedgerJournals) -> UnknownReport:
+            return UnknownReport(
+                find_unknown_events(journals.list_journals()), find_closed_unknown(journals.list_journals())
+            )
 
         return await self._answer(asked, read)
 
     async def verification(self, asked: Annotated[LedgerAsked, Query()]) -> Response:
         """Returns what each invariant says, and whether it held when it was last looked at."""
         return await self._answer(
-            asked, lambda journals: Verification(read_results(Layout(journals.first.root), asked.mode))
+            asked, lambda journals: Verification(read_results(Layout(journals.first_place.root), asked.mode))
         )
 
     async def reconciliations(self, asked: Annotated[ReconciliationAsked, Query()]) -> Response:
         """Providers' reports that were compared with the ledger, the newest first."""
 
         def read(journals: LedgerJournals) -> ReconciliationsPage:
-            runs = reconciliations(journals).runs()
-            return ReconciliationsPage([as_dict(run) for run in runs[: asked.limit]], len(runs))
+            runs = open_reconciliations(journals).list_runs()
+            return ReconciliationsPage([run_as_dict(run) for run in runs[: asked.limit]], len(runs))
 
         return await self._answer(asked, read)
 
@@ -158,14 +162,14 @@ class LedgerReader:
         """Returns one reconciliation, and its first differences, kind by kind."""
 
         def read(journals: LedgerJournals) -> ReconciliationRun:
-            reports = reconciliations(journals)
+            reports = open_reconciliations(journals)
             try:
-                run: Reconciliation = reports.run(run_id)
+                run: Reconciliation = reports.find_run(run_id)
             except UnknownRun as wrong:
                 title = "No such reconciliation"
                 raise Problem(404, "reconciliation-unknown", title, str(wrong)) from None
-            differences = itertools.islice(reports.differences(run_id), asked.limit)
-            return ReconciliationRun(as_dict(run), list(differences))
+            differences = itertools.islice(reports.read_differences(run_id), asked.limit)
+            return ReconciliationRun(run_as_dict(run), list(differences))
 
         return await self._answer(asked, read)
 
@@ -174,20 +178,20 @@ class LedgerReader:
         if service is None:
             raise Problem(404, "mode-unknown", "No such ledger", f"no {asked.mode} traffic is taken here")
         places = service.ledger.places
-        return await self._asking.ask(lambda: JSONResponse(plain(read(LedgerJournals.of(places)))))
+        return await self._asking.ask(lambda: JSONResponse(to_json_value(read(LedgerJournals.open(places)))))
 
 
 def ledger_routes(services: Bookings) -> APIRouter:
     """Makes the routes for finance; stories are for who may replay too."""
-    router, reader = APIRouter(prefix="/ledger", route_class=StrictRoute), LedgerReader(services, Asking())
-    finance = Depends(require(Role.FINANCE))
+    router, reader = APIRouter(prefix="/ledger", route_class=StrictRoute), LedgerReader(services, QuestionRunner())
+    finance = Depends(require_role(Role.FINANCE))
     for path, read, summary, shape, readers in (
         ("/balances", reader.balances, "List balances", BalancesPage, finance),
         ("/postings", reader.postings, "List an account's postings", PostingsPage, finance),
         ("/search", reader.search, "Search decisions", HitsPage, finance),
         ("/events/{key:path}", reader.event, "Show an event's story", dict[str, Any], STORY_READERS),
         ("/entities/{key:path}", reader.entity, "Show an entity's story", EntityStory, STORY_READERS),
-        ("/unknown", reader.unknown, "List unknown events", Unknown, finance),
+        ("/unknown", reader.unknown, "List unknown events", UnknownReport, finance),
         ("/verification", reader.verification, "Show the last verification", Verification, finance),
         ("/reconciliations", reader.reconciliations, "List reconciliations", ReconciliationsPage, finance),
         ("/reconciliations/{run_id}", reader.reconciliation, "Show a reconciliation", ReconciliationRun, finance),
@@ -196,42 +200,42 @@ def ledger_routes(services: Bookings) -> APIRouter:
             path,
             read,
             summary=summary,
-            responses=problems(401, 403, 404, 422, 503),
+            responses=problem_responses(401, 403, 404, 422, 503),
             response_model=shape,
             dependencies=[readers],
         )
     return router
 
 
-def _paged(read: Callable[[], Answer]) -> Answer:
+def _read_page(read: Callable[[], Answer]) -> Answer:
     """
     :raises Problem: the cursor is none
     """
     try:
         return read()
     except CursorInvalid as wrong:
-        raise invalid("cursor", str(wrong)) from None
+        raise invalid_field("cursor", str(wrong)) from None
 
 
-def _balances(journals: LedgerJournals, asked: BalancesAsked) -> BalancesPage:
-    all_balances = balances(journals.postings(), asked.merchant, asked.currency, asked.moment(journals))
-    rest = _after(all_balances, asked.cursor)
+def _read_balances(journals: LedgerJournals, asked: BalancesAsked) -> BalancesPage:
+    all_balances = sum_balances(journals.list_postings(), asked.merchant, asked.currency, asked.find_as_of(journals))
+    rest = _skip_to_cursor(all_balances, asked.cursor)
     page = rest[: asked.limit]
-    more = _place(page[-1]) if len(rest) > asked.limit else None
-    return BalancesPage(list(page), totals(all_balances), owed(all_balances), more)
+    more = _cursor_of(page[-1]) if len(rest) > asked.limit else None
+    return BalancesPage(list(page), sum_totals(all_balances), sum_owed(all_balances), more)
 
 
-def _place(balance: Balance) -> str:
+def _cursor_of(balance: Balance) -> str:
     return f"{balance.currency}~{balance.account}"
 
 
-def _after(listed: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
+def _skip_to_cursor(listed: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
     """Skips to the balances behind the page that ended there, in the order of accounts and currencies."""
     if cursor is None:
         return listed
     currency, mark, account = cursor.partition("~")
     if not mark:
-        raise invalid("cursor", str(CursorInvalid(cursor)))
+        raise invalid_field("cursor", str(CursorInvalid(cursor)))
     return [balance for balance in listed if (balance.account, balance.currency) > (account, currency)]
 
 

@@ -12,15 +12,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from starlette.exceptions import HTTPException
 
 from console.access.roles import Role
-from console.access.routes import require
+from console.access.routes import require_role
 from console.dead_letters import StreamWanted
 from core import strict_json
 from core.errors import Unparseable
 from core.event import Mode
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import TARGETS_MAX, Target
+from dlq.command import TARGETS_MAX, ItemTarget
 from dlq.command_fields import HASH_PATTERN, SEQ_MAX
-from dlq.orders import Given, Order, Wanted
+from dlq.orders import OperatorOrder, OrderedItem, PlacedOrder
 from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 from journal.schema import JournalRow
 
@@ -45,7 +45,7 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         try:
-            return strict_json.loads(await self.body())
+            return strict_json.load_json(await self.body())
         except Unparseable as unreadable:
             raise HTTPException(400, unreadable.problem) from None
 
@@ -62,21 +62,21 @@ class StrictRoute(APIRoute):
         return handle_strictly
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemView"}}}
     return {status: {"description": _REFUSED[status], "content": content} for status in statuses}
 
 
-def acting(
+def add_acting_route(
     routes: APIRouter | FastAPI, path: str, role: Role, status: int = 202, **described: Any
 ) -> Callable[[Route], Route]:
     """Adds a route that acts, once for each Idempotency-Key."""
     return routes.post(
         path,
         status_code=status,
-        responses=problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+        responses=problem_responses(400, 401, 403, 404, 409, 413, 415, 422, 503),
         openapi_extra={"parameters": [_KEY]},
-        dependencies=[Depends(require(role))],
+        dependencies=[Depends(require_role(role))],
         **described,
     )
 
@@ -100,17 +100,17 @@ class View(BaseModel):
     model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
     @classmethod
-    def of(cls, shown: object) -> Self:
+    def from_object(cls, shown: object) -> Self:
         return cls.model_validate(shown)
 
 
-def _printable(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not is_kept_text(text):
         raise ValueError("printable characters are wanted")
     return text
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=KEPT_CHARS_MAX), AfterValidator(_printable)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=KEPT_CHARS_MAX), AfterValidator(_check_printable)]
 Seq = Annotated[int, Field(ge=1, le=SEQ_MAX)]
 
 
@@ -129,8 +129,8 @@ class ItemAsked(BaseModel):
     )
 
     @property
-    def target(self) -> Target:
-        return Target(self.item_seq, self.seen_seq, self.seen_hash)
+    def target(self) -> ItemTarget:
+        return ItemTarget(self.item_seq, self.seen_seq, self.seen_hash)
 
 
 class OrderAsked(BaseModel):
@@ -149,9 +149,9 @@ class OrderAsked(BaseModel):
             raise ValueError("an item is named twice")
         return self
 
-    def order(self, action: str, command_id: str, actor: str) -> Order:
-        items = tuple(Wanted(item.item_seq, item.target) for item in self.items)
-        return Order(command_id, action, items, actor, self.reason)
+    def order(self, action: str, command_id: str, actor: str) -> OperatorOrder:
+        items = tuple(OrderedItem(item.item_seq, item.target) for item in self.items)
+        return OperatorOrder(command_id, action, items, actor, self.reason)
 
 
 class ControlOffset(View):
@@ -175,14 +175,14 @@ class CommandDecided(BaseModel):
     control: ControlOffset
 
     @classmethod
-    def of(cls, command_id: str, row: JournalRow) -> CommandDecided:
+    def from_row(cls, command_id: str, row: JournalRow) -> CommandDecided:
         return cls(
             command_id=command_id,
             decision=row.decision.value,
             reason=row.reason,
             actor=row.actor,
             decided_at=row.decided_at,
-            control=ControlOffset.of(row),
+            control=ControlOffset.from_object(row),
         )
 
 
@@ -197,15 +197,15 @@ class OrderGiven(BaseModel):
     decided: CommandDecided | None = Field(description="only where the same order was given and decided before")
 
     @classmethod
-    def of(cls, order: Order, mode: Mode, given: Given) -> OrderGiven:
+    def from_order(cls, order: OperatorOrder, mode: Mode, given: PlacedOrder) -> OrderGiven:
         row = given.decided
         return cls(
             command_id=order.command_id,
             action=order.action,
             mode=mode,
             items=[target.item_seq for target in order.items],
-            control=ControlOffset.of(given.control),
-            decided=None if row is None else CommandDecided.of(order.command_id, row),
+            control=ControlOffset.from_object(given.control),
+            decided=None if row is None else CommandDecided.from_row(order.command_id, row),
         )
 
 

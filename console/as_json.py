@@ -21,24 +21,24 @@ from dlq.index import ItemStory
 from journal.histories import FIRST
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory, Hit
-from ledger.redactions import BodyStatus
-from ledger.reversals import Proposed
+from ledger.redactions import StoredBodyStatus
+from ledger.reversals import ReadProposal
 
 
-def dumped(value: object) -> str:
-    return json.dumps(plain(value), indent=1)
+def to_json_text(value: object) -> str:
+    return json.dumps(to_json_value(value), indent=1)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Makes objects, lists, texts and numbers of it."""
     if isinstance(value, ItemStory):
         return item_story(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: to_json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): to_json_value(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -54,7 +54,7 @@ def item_story(story: ItemStory) -> dict[str, Any]:
     """
     names = [field.name for field in dataclasses.fields(story) if field.name != "payload"]
     payload = story.payload
-    return {name: plain(getattr(story, name)) for name in names} | {
+    return {name: to_json_value(getattr(story, name)) for name in names} | {
         "body_base64": None if payload.raw is None else base64.b64encode(payload.raw).decode("ascii"),
         "body_pretty": payload.pretty,
         "body_source": payload.source,
@@ -63,13 +63,13 @@ def item_story(story: ItemStory) -> dict[str, Any]:
 
 
 def event_stories(
-    stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[BodyStatus]]
+    stories: Mapping[str, EventStory], bodies: Mapping[str, Sequence[StoredBodyStatus]]
 ) -> dict[str, dict[str, Any]]:
     """Returns by key: rows, postings, deliveries and what became of the bodies. A key that is unknown has none."""
     return {key: event_story(story, bodies[key]) for key, story in stories.items()}
 
 
-def hit(match: Hit) -> dict[str, Any]:
+def hit_to_json(match: Hit) -> dict[str, Any]:
     names = ("seq", "item_seq", "decided_at", "received_at", "occurred_at", "decision", "attempt", "provider")
     keys = ("event_type", "event_key", "fact_key", "entity_key", "reason", "error_class", "error_message")
     return {name: getattr(match.row, name) for name in (*names, *keys)} | {
@@ -82,7 +82,7 @@ def hit(match: Hit) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class BookingLine:
     """Shows one line of a booking."""
 
     account: str
@@ -92,13 +92,13 @@ class Line:
     decimals: int
 
     @classmethod
-    def of(cls, posting: Posting) -> Self:
+    def from_posting(cls, posting: Posting) -> Self:
         money = posting.money
         return cls(posting.account, posting.side, money.amount_minor, money.currency, decimals_of(money.currency))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Proposal:
+class BookingProposal:
     """Shows what one person proposed to book. ``action``: propose_reversal or propose_entry; ``state``: waits,
     approved, or older than a restore. ``items``: those whose bookings are to be taken back, as the shard of ``stream``
     numbers them. ``entity``, ``evidence_sha256`` and ``lines`` are an entry's.
@@ -113,11 +113,11 @@ class Proposal:
     items: tuple[int, ...]
     entity: str | None
     evidence_sha256: str | None
-    lines: tuple[Line, ...]
+    lines: tuple[BookingLine, ...]
     stream: str
 
     @classmethod
-    def of(cls, proposed: Proposed) -> Self:
+    def from_proposed(cls, proposed: ReadProposal) -> Self:
         command, entry = proposed.command, proposed.command.entry
         return cls(
             command_id=command.command_id,
@@ -129,16 +129,16 @@ class Proposal:
             items=tuple(target.item_seq for target in command.targets),
             entity=None if entry is None else entry.entity_key,
             evidence_sha256=None if entry is None else entry.evidence_sha256,
-            lines=() if entry is None else tuple(map(Line.of, entry.postings)),
+            lines=() if entry is None else tuple(map(BookingLine.from_posting, entry.postings)),
             stream=command.stream,
         )
 
 
-def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, Any]:
+def event_story(story: EventStory, bodies: Sequence[StoredBodyStatus]) -> dict[str, Any]:
     return {
-        "rows": [_row(row, story) for row in story.rows],
+        "rows": [_row_to_json(row, story) for row in story.rows],
         "postings": [line | {"decimals": decimals_of(line["currency"])} for line in story.postings],
-        "deliveries": [_delivery(delivery) for delivery in story.deliveries],
+        "deliveries": [_delivery_to_json(delivery) for delivery in story.deliveries],
         "receipts": story.receipts,
         "reflected_seq": story.reflected,
         "stream": story.stream,
@@ -148,19 +148,19 @@ def event_story(story: EventStory, bodies: Sequence[BodyStatus]) -> dict[str, An
     }
 
 
-def _row(row: JournalRow, story: EventStory) -> dict[str, Any]:
+def _row_to_json(row: JournalRow, story: EventStory) -> dict[str, Any]:
     """Returns a journal row with its commit (null: cleaned up from the log) and its cause."""
     commit, cause = story.commits.get(row.batch_seq), story.causes.get(row.cause_seq or 0)
-    return {**plain(row), "commit": commit, "cause": cause}
+    return {**to_json_value(row), "commit": commit, "cause": cause}
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+def _delivery_to_json(delivery: Delivery) -> dict[str, Any]:
     first = delivery.first
     names = ("item_seq", "topic", "partition", "offset", "offset_until", "received_at", "dedupe", "body_sha256")
     return {name: getattr(first, name) for name in names} | {
         "history": first.history or FIRST,
         "source": delivery.source,
-        "replays": delivery.replays,
+        "replays": delivery.replay_count,
         "body_kept": delivery.body_kept,
         "seqs": [row.seq for row in delivery.rows],
     }

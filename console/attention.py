@@ -17,8 +17,8 @@ from console.bookings import Bookings
 from core.clock import Clock
 from core.errors import PayhookError
 from dlq.alerts.standing import AlertsStanding, FiringAlert
-from dlq.selection import Kept, Selections
-from ledger.reversals import Proposed
+from dlq.selection import KeptSelection, Selections
+from ledger.reversals import ReadProposal
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class WaitingApproval:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingForPeople:
     alerts: AlertsStanding = field(default_factory=AlertsStanding)
     approvals: Sequence[WaitingApproval] = ()
 
@@ -88,7 +88,7 @@ class Attention:
         self._bookings = bookings
         self._clock = clock
         self._reading = threading.Lock()
-        self._latest = Waiting()
+        self._latest = WaitingForPeople()
         self._read_s = self._bookings_read_s = float("-inf")
         self._booked: list[WaitingApproval] = []
 
@@ -98,16 +98,16 @@ class Attention:
             await asyncio.to_thread(self.now)
             await asyncio.sleep(EVERY_S)
 
-    def now(self) -> Waiting:
+    def now(self) -> WaitingForPeople:
         """Returns what waits as of `EVERY_S` ago at most; blocks. What can't be read now stays as it was read last."""
         with self._reading:
-            now_s = self._clock.monotonic()
+            now_s = self._clock.monotonic_s()
             if now_s - self._read_s >= EVERY_S:
                 self._read_s = now_s
-                self._latest = Waiting(self._alerts(), self._approvals(now_s))
+                self._latest = WaitingForPeople(self._alerts(), self._read_approvals(now_s))
             return self._latest
 
-    def badges(self, user: User) -> Mapping[str, Badge]:
+    def badges_for(self, user: User) -> Mapping[str, Badge]:
         """Returns the numbers beside a user's links by the link's path, as read last; never blocks."""
         latest = self._latest
         firing, waiting = len(latest.alerts_for(user)), len(latest.approvals_for(user))
@@ -118,14 +118,18 @@ class Attention:
         page = PAGE if user.may(Role.VIEWER) else FINANCE_PAGE
         return {page: Badge(firing + waiting, ", ".join(parts))} if parts else {}
 
-    def _approvals(self, now_s: float) -> Sequence[WaitingApproval]:
+    def _read_approvals(self, now_s: float) -> Sequence[WaitingApproval]:
         try:
-            runs = [_run(name, kept_run) for name, kept in self._selections.items() for kept_run in kept.proposals()]
+            runs = [
+                _run_approval(name, kept_run)
+                for name, kept in self._selections.items()
+                for kept_run in kept.proposals()
+            ]
             if now_s - self._bookings_read_s >= BOOKINGS_EVERY_S:
                 bookings = [
                     (mode, booking) for mode, service in self._bookings.items() for booking in service.proposals()
                 ]
-                self._booked = [_booking(mode, booking) for mode, booking in bookings if booking.waits]
+                self._booked = [_booking_approval(mode, booking) for mode, booking in bookings if booking.waits]
                 self._bookings_read_s = now_s
         except (PayhookError, DeltaError, OSError) as unread:
             log.warning("what waits for an approval can't be read: %s", unread)
@@ -133,7 +137,7 @@ class Attention:
         return sorted([*runs, *self._booked], key=lambda approval: approval.at)
 
 
-def _run(stream: str, kept: Kept) -> WaitingApproval:
+def _run_approval(stream: str, kept: KeptSelection) -> WaitingApproval:
     selection, run = kept.selection, kept.run
     assert run is not None
     return WaitingApproval(
@@ -150,7 +154,7 @@ def _run(stream: str, kept: Kept) -> WaitingApproval:
     )
 
 
-def _booking(mode: str, proposed: Proposed) -> WaitingApproval:
+def _booking_approval(mode: str, proposed: ReadProposal) -> WaitingApproval:
     command = proposed.command
     debits = (
         [posting.money for posting in command.entry.postings if posting.side == "debit"]

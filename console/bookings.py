@@ -13,9 +13,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from console.access.roles import Role
-from console.access.routes import require, signed_in
-from console.api_routes import COMMAND_ID, StrictRoute, Text, acting, problems
-from console.as_json import Proposal, plain
+from console.access.routes import require_role, signed_in
+from console.api_routes import COMMAND_ID, StrictRoute, Text, add_acting_route, problem_responses
+from console.as_json import BookingProposal, to_json_value
 from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
@@ -23,14 +23,14 @@ from core.layout import StreamLayout
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
 from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
-from dlq.entry import ENTRY_LINES_MAX, Entry
+from dlq.entry import ENTRY_LINES_MAX, ManualEntry
 from dlq.limits import account_of
-from dlq.orders import DeltaView, Giving, Orders
+from dlq.orders import DeltaView, OrderAct, OrderSender
 from ingest.idempotency.request import Problem
-from ingest.idempotency.store import Run
+from ingest.idempotency.store import IdempotentRun
 from journal.reader import lineage_of
-from ledger.queries import AmountInvalid, LedgerJournals, minor_units
-from ledger.reversals import Proposed, all_proposals, entry_of, proposed_at, waiting
+from ledger.queries import AmountInvalid, LedgerJournals, parse_minor_units
+from ledger.reversals import ReadProposal, build_entry, find_proposed_journal, find_waiting_proposal, read_all_proposals
 
 
 class AnotherPersonWanted(PayhookError):
@@ -47,7 +47,7 @@ class BookingService:
         self,
         ledger: LedgerJournals,
         control_topic: str,
-        orders: Orders,
+        orders: OrderSender,
         clock: Clock,
     ) -> None:
         self.ledger = ledger
@@ -55,10 +55,10 @@ class BookingService:
         self._orders = orders
         self._clock = clock
 
-    def proposals(self) -> Sequence[Proposed]:
-        return all_proposals(self.ledger, self._control_topic)
+    def proposals(self) -> Sequence[ReadProposal]:
+        return read_all_proposals(self.ledger, self._control_topic)
 
-    def propose_entry(self, entry: Entry, actor: str, reason: str, command_id: str) -> CommandSent:
+    def propose_entry(self, entry: ManualEntry, actor: str, reason: str, command_id: str) -> CommandSent:
         """Sends a proposal, unless it was decided already; the processor takes it down. ``command_id``: the same
         order, given again, has the same one.
 
@@ -66,11 +66,11 @@ class BookingService:
         :raises AuditLogUnwritable: it can't be put on record
         """
         layout = self.ledger.of_entity(entry.entity_key)
-        with self._orders.giving(actor, PROPOSE_ENTRY, f"{layout.stream} {entry.entity_key}", reason) as giving:
-            if (decided := self._decided(layout, command_id, giving)) is not None:
+        with self._orders.begin_act(actor, PROPOSE_ENTRY, f"{layout.stream} {entry.entity_key}", reason) as giving:
+            if (decided := self._find_decided(layout, command_id, giving)) is not None:
                 return decided
             lineage, now = lineage_of(str(layout.journal)), self._clock.now()
-            return _sent(giving, propose_entry(layout.stream, lineage, entry, actor, reason, now, command_id))
+            return _send_command(giving, propose_entry(layout.stream, lineage, entry, actor, reason, now, command_id))
 
     def approve(self, proposal_id: str, actor: str, reason: str, command_id: str) -> CommandSent:
         """Sends the approval of a proposal that waits, unless it was decided already; the processor books it, once.
@@ -81,16 +81,18 @@ class BookingService:
         :raises CommandNotSent: Kafka didn't acknowledge it
         :raises AuditLogUnwritable: it can't be put on record
         """
-        layout = proposed_at(self.ledger, self._control_topic, proposal_id)
-        with self._orders.giving(actor, "approve_booking", f"{layout.stream} proposal {proposal_id}", reason) as giving:
-            if (decided := self._decided(layout, command_id, giving)) is not None:
+        layout = find_proposed_journal(self.ledger, self._control_topic, proposal_id)
+        with self._orders.begin_act(
+            actor, "approve_booking", f"{layout.stream} proposal {proposal_id}", reason
+        ) as giving:
+            if (decided := self._find_decided(layout, command_id, giving)) is not None:
                 return decided
-            proposal = waiting(self.ledger, self._control_topic, proposal_id).command
+            proposal = find_waiting_proposal(self.ledger, self._control_topic, proposal_id).command
             if account_of(proposal.actor) == account_of(actor):
                 raise AnotherPersonWanted(proposal_id, proposal.actor)
-            return _sent(giving, approve(proposal, actor, reason, self._clock.now(), command_id))
+            return _send_command(giving, approve(proposal, actor, reason, self._clock.now(), command_id))
 
-    def _decided(self, at: StreamLayout, command_id: str, giving: Giving) -> CommandSent | None:
+    def _find_decided(self, at: StreamLayout, command_id: str, giving: OrderAct) -> CommandSent | None:
         """Returns what an earlier run of the same order sent, if the processor has decided it."""
         row = DeltaView(at.journal, self._control_topic).command_row(command_id)
         if row is None:
@@ -99,7 +101,7 @@ class BookingService:
         return CommandSent(command_id=command_id, action=row.event_type or "")
 
 
-def _sent(giving: Giving, command: Command) -> CommandSent:
+def _send_command(giving: OrderAct, command: Command) -> CommandSent:
     giving.send(command)
     return CommandSent(command_id=command.command_id, action=command.action)
 
@@ -140,7 +142,7 @@ class LineAsked(BaseModel):
         """
         :raises AmountInvalid: the amount isn't one of its currency
         """
-        minor = self.amount_minor if self.amount is None else minor_units(self.amount, self.currency)
+        minor = self.amount_minor if self.amount is None else parse_minor_units(self.amount, self.currency)
         assert minor is not None
         return Posting(self.account, self.side, Money(minor, self.currency))
 
@@ -157,14 +159,16 @@ class EntryAsked(BaseModel):
     reason: Text = Field(description="kept with the entry")
     mode: Mode = Field("live", description="whose ledger: live or test traffic")
 
-    def entry(self) -> Entry:
+    def entry(self) -> ManualEntry:
         """
         :raises Problem: the time can't be read
         :raises EntryUnfit, CommandInvalid: it can't be booked
         """
-        return entry_of(self.entity, self._moment(), self.evidence_sha256, [line.posting() for line in self.lines])
+        return build_entry(
+            self.entity, self._read_occurred_at(), self.evidence_sha256, [line.posting() for line in self.lines]
+        )
 
-    def _moment(self) -> datetime:
+    def _read_occurred_at(self) -> datetime:
         try:
             return from_rfc3339(self.occurred_at)
         except ValueError as wrong:
@@ -184,7 +188,7 @@ class BookingApproved(BaseModel):
 class Proposals:
     """Newest first."""
 
-    proposals: list[Proposal]
+    proposals: list[BookingProposal]
 
 
 class CommandSent(BaseModel):
@@ -201,34 +205,36 @@ def booking_routes(services: Bookings) -> APIRouter:
     @router.get(
         "/proposals",
         summary="List proposed bookings",
-        responses=problems(401, 403, 404, 422, 503),
+        responses=problem_responses(401, 403, 404, 422, 503),
         response_model=Proposals,
-        dependencies=[Depends(require(Role.FINANCE))],
+        dependencies=[Depends(require_role(Role.FINANCE))],
     )
     async def proposals(mode: Mode = "live") -> Response:
         """Reversals and entries that were proposed, newest first."""
-        proposals = await asyncio.to_thread(_service(services, mode).proposals)
-        return JSONResponse(plain(Proposals([Proposal.of(proposal) for proposal in proposals])))
+        proposals = await asyncio.to_thread(_find_service(services, mode).proposals)
+        return JSONResponse(
+            to_json_value(Proposals([BookingProposal.from_proposed(proposal) for proposal in proposals]))
+        )
 
-    @acting(router, "/entries", Role.FINANCE, summary="Propose a booking")
+    @add_acting_route(router, "/entries", Role.FINANCE, summary="Propose a booking")
     async def propose(asked: EntryAsked, request: Request) -> CommandSent:
         """Proposes a booking by hand."""
-        service, entry, actor = _service(services, asked.mode), asked.entry(), signed_in(request).name
-        run: Run = request.state.idempotency
+        service, entry, actor = _find_service(services, asked.mode), asked.entry(), signed_in(request).name
+        run: IdempotentRun = request.state.idempotency
         return await asyncio.to_thread(service.propose_entry, entry, actor, asked.reason, run.request_id)
 
-    @acting(router, "/proposals/{command_id}/approve", Role.ADMIN, summary="Approve a proposed booking")
+    @add_acting_route(router, "/proposals/{command_id}/approve", Role.ADMIN, summary="Approve a proposed booking")
     async def approve(
         command_id: Annotated[str, Path(pattern=COMMAND_ID)], asked: BookingApproved, request: Request
     ) -> CommandSent:
         """Approves what another person proposed. Of a reversal or an entry all is booked, or none, and once."""
-        service, actor, run = _service(services, asked.mode), signed_in(request).name, request.state.idempotency
+        service, actor, run = _find_service(services, asked.mode), signed_in(request).name, request.state.idempotency
         return await asyncio.to_thread(service.approve, command_id, actor, asked.reason, run.request_id)
 
     return router
 
 
-def _service(services: Bookings, mode: Mode) -> BookingService:
+def _find_service(services: Bookings, mode: Mode) -> BookingService:
     if mode not in services:
         raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
     return services[mode]

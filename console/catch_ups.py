@@ -86,13 +86,15 @@ def read_catch_ups(layout: Layout, modes: Sequence[Mode]) -> CatchUpReport:
     """
     report = read_said(layout.caught_up) or {}
     sources = [
-        _source(name, source) for name, source in _mapping(report.get("sources")).items() if isinstance(source, Mapping)
+        _read_source(name, source)
+        for name, source in _as_mapping(report.get("sources")).items()
+        if isinstance(source, Mapping)
     ]
-    unlisted = [UnlistedProvider(name, str(why)) for name, why in sorted(_mapping(report.get("unlisted")).items())]
+    unlisted = [UnlistedProvider(name, str(why)) for name, why in sorted(_as_mapping(report.get("unlisted")).items())]
     lost = [
         LostSpan(span.source, span.since, span.until, span.reason or "")
         for mode in modes
-        for span in CatchUps(layout.ledger(mode).shared(TABLE)).spans()
+        for span in CatchUps(layout.ledger(mode).shared_table(TABLE)).spans()
         if span.outcome == LOST
     ]
     lost.sort(key=lambda span: span.until, reverse=True)
@@ -101,7 +103,7 @@ def read_catch_ups(layout: Layout, modes: Sequence[Mode]) -> CatchUpReport:
     )
 
 
-def _source(name: str, source: Mapping[str, Any]) -> ListedSource:
+def _read_source(name: str, source: Mapping[str, Any]) -> ListedSource:
     problem, missing, fetched_day = source.get("problem"), source.get("missing"), source.get("fetched_day")
     return ListedSource(
         source=name,
@@ -115,5 +117,5 @@ def _source(name: str, source: Mapping[str, Any]) -> ListedSource:
     )
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

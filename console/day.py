@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from markupsafe import Markup
 
-from console.plots import Steps, steps_plot
+from console.plots import PlotSeries, steps_plot
 from core.clock import EPOCH
 from core.layout import StreamLayout
 from dlq.index import Stats
 from journal.shards import own_rows_after
-from ledger.queries.activity import ATTEMPT_MAX, Activity, activity
-from ledger.queries.lake import Rows
+from ledger.queries.activity import ATTEMPT_MAX, Activity, read_activity
+from ledger.queries.lake import TableRows
 
 SPAN = timedelta(days=1)
 STEP = timedelta(minutes=15)
@@ -25,7 +25,7 @@ KEPT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plotted:
+class LastDayPlot:
     caption: str
     plot: Markup
 
@@ -46,38 +46,38 @@ class DayReader:
         with self._lock:
             known = self._kept.get(stream)
             if known is None or not 0 <= (now - known[0]).total_seconds() < KEPT_S:
-                known = self._kept[stream] = (now, _steps(places, now))
+                known = self._kept[stream] = (now, _read_steps(places, now))
             return known[1]
 
 
-def _steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
+def _read_steps(places: Sequence[StreamLayout], now: datetime) -> list[Activity]:
     last = now - (now - EPOCH) % STEP
     first = last - SPAN + STEP
     journals = [
-        Rows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
+        TableRows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
         for number, place in enumerate(places)
     ]
     by_moment = {
-        step.at: step for step in activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))
+        step.at: step for step in read_activity(journals, first, now + timedelta(seconds=1), int(STEP.total_seconds()))
     }
     moments = (first + number * STEP for number in range(SPAN // STEP))
     return [by_moment.get(moment, Activity(moment)) for moment in moments]
 
 
-def day_plots(steps: Sequence[Activity], stats: Stats) -> list[Plotted]:
+def day_plots(steps: Sequence[Activity], stats: Stats) -> list[LastDayPlot]:
     """Plots latency, throughput, retries and deaths in steps of 15 minutes; depth by the hour."""
     now = stats.at
-    return [_latency(steps, now), _throughput(steps, now), _retries(steps, now), _depth(stats)]
+    return [_plot_latency(steps, now), _plot_throughput(steps, now), _plot_retries(steps, now), _plot_depth(stats)]
 
 
-def _latency(steps: Sequence[Activity], now: datetime) -> Plotted:
+def _plot_latency(steps: Sequence[Activity], now: datetime) -> LastDayPlot:
     lines = [
-        Steps(name, [(step.at, value) for step in steps if (value := read(step)) is not None])
+        PlotSeries(name, [(step.at, value) for step in steps if (value := read(step)) is not None])
         for name, read in _LATENCIES.items()
     ]
     seconds = [value for _, value in lines[-1].points]
     words = f"P99 was {max(seconds):.2f} s at most." if seconds else "No event came in the last 24 hours."
-    return Plotted(
+    return LastDayPlot(
         "Latency, seconds from receipt to decision",
         steps_plot("Latency of the last day", words, lines, now, since=steps[0].at, whole=False),
     )
@@ -89,36 +89,38 @@ _LATENCIES: Mapping[str, Callable[[Activity], float | None]] = {
 }
 
 
-def _throughput(steps: Sequence[Activity], now: datetime) -> Plotted:
+def _plot_throughput(steps: Sequence[Activity], now: datetime) -> LastDayPlot:
     step_s = STEP.total_seconds()
     lines = [
-        Steps("events decided a second", [(step.at, step.events / step_s) for step in steps]),
-        Steps("first tries a second", [(step.at, step.first_tries / step_s) for step in steps]),
+        PlotSeries("events decided a second", [(step.at, step.events / step_s) for step in steps]),
+        PlotSeries("first tries a second", [(step.at, step.first_tries / step_s) for step in steps]),
     ]
     decided, tried = sum(step.events for step in steps), sum(step.first_tries for step in steps)
     words = f"{decided:,} events were decided, {tried:,} tried."
-    return Plotted("Throughput", steps_plot("Throughput of the last day", words, lines, now, whole=False))
+    return LastDayPlot("Throughput", steps_plot("Throughput of the last day", words, lines, now, whole=False))
 
 
-def _retries(steps: Sequence[Activity], now: datetime) -> Plotted:
+def _plot_retries(steps: Sequence[Activity], now: datetime) -> LastDayPlot:
     names = {
         attempt: f"try {attempt}{' and later' if attempt == ATTEMPT_MAX else ''}"
         for attempt in range(2, ATTEMPT_MAX + 1)
     }
     lines = [
-        Steps(name, [(step.at, step.retries.get(attempt, 0)) for step in steps]) for attempt, name in names.items()
+        PlotSeries(name, [(step.at, step.retries.get(attempt, 0)) for step in steps]) for attempt, name in names.items()
     ]
-    lines.append(Steps("died", [(step.at, step.dead) for step in steps]))
+    lines.append(PlotSeries("died", [(step.at, step.dead) for step in steps]))
     retries, dead = sum(sum(step.retries.values()) for step in steps), sum(step.dead for step in steps)
     words = f"{retries:,} retries and {dead:,} deaths in 24 hours."
-    return Plotted("Retries by attempt and deaths, in 15 minutes", steps_plot("Retries and deaths", words, lines, now))
+    return LastDayPlot(
+        "Retries by attempt and deaths, in 15 minutes", steps_plot("Retries and deaths", words, lines, now)
+    )
 
 
-def _depth(stats: Stats) -> Plotted:
+def _plot_depth(stats: Stats) -> LastDayPlot:
     """Counts back from what is dead now by what died and was closed since."""
     hours = [hour for hour in stats.hours if hour.at > stats.at - SPAN - timedelta(hours=1)]
     since = itertools.accumulate((hour.closed - hour.died for hour in reversed(hours)), initial=stats.open)
     points = [(hour.at, max(0, depth)) for hour, depth in zip(reversed(hours), list(since)[1:], strict=True)]
-    line = Steps("dead events", [*reversed(points), (stats.at, stats.open)])
+    line = PlotSeries("dead events", [*reversed(points), (stats.at, stats.open)])
     words = f"{stats.open:,} are dead now, {points[-1][1] if points else 0:,} were a day ago."
-    return Plotted("Dead letters, by the hour", steps_plot("Depth of the last day", words, [line], stats.at))
+    return LastDayPlot("Dead letters, by the hour", steps_plot("Depth of the last day", words, [line], stats.at))

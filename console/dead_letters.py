@@ -10,18 +10,18 @@ from pydantic import StringConstraints
 
 from dlq.index import DeadLetterIndex, ItemStory
 from dlq.recorder import READ_PAYLOAD, Recorder
-from dlq.selection import Asked, DryRuns, Run, Runs, Selections
+from dlq.selection import DryRuns, ForecastRequest, RunOrders, RunRequest, Selections
 from ingest.idempotency.request import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class StreamDeadLetters:
     """Answers questions and takes orders about one stream's dead events. ``stream``: ``ledger``, or ``ledger-test``."""
 
     stream: str
     index: DeadLetterIndex
     selections: Selections
-    runs: Runs
+    runs: RunOrders
     dry_runs: DryRuns
     dead_head: str
     reading: Recorder
@@ -37,8 +37,8 @@ class DeadLetters:
             self.reading.record(actor, READ_PAYLOAD, f"{self.stream} item {item_seq}")
         return story
 
-    def asked(self, run: Run) -> Asked:
-        return Asked(run.mode, self.dead_head, run.force, self.replays_max)
+    def describe_dry_run(self, run: RunRequest) -> ForecastRequest:
+        return ForecastRequest(run.mode, self.dead_head, run.force, self.replays_max)
 
 
 StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=60)]
@@ -48,9 +48,9 @@ StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_len
 class Streams:
     """Holds dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
 
-    by_name: Mapping[str, DeadLetters]
+    by_name: Mapping[str, StreamDeadLetters]
 
-    def of(self, stream: str) -> DeadLetters:
+    def find_stream(self, stream: str) -> StreamDeadLetters:
         """
         :raises Problem: there is no such stream
         """

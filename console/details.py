@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import orjson
 
-from console.formats import money, second, span
-from console.waits import Waiting
+from console.formats import format_money, format_second, format_span
+from console.waits import EventWait
 from core.clock import to_rfc3339
 from core.decision import Decision, ErrorKind
 from core.event import WITHHELD_SHA256
@@ -21,7 +21,7 @@ from dlq.index import Item, ItemStory, Mark, Stats
 from dlq.rates import HOUR_S, Rate
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory
-from ledger.reconciliations import Difference, Reconciliation, Seen
+from ledger.reconciliations import Difference, ReconciledJournal, Reconciliation
 
 CLEAR_WITHIN_H = 4
 
@@ -57,7 +57,7 @@ class Moment:
     log_lines: str | None = None
 
 
-class Once:
+class TextsShownOnce:
     """Shows long texts once: the same text again is a reference to where it stands."""
 
     def __init__(self) -> None:
@@ -95,23 +95,23 @@ def died_of(story: ItemStory) -> str:
     return "" if died is None else error_text(died.error_class, died.error_code, (died.kind,), died.message)
 
 
-def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
+def item_details(story: ItemStory, wait: EventWait | None = None) -> list[Detail]:
     """Says where an item is from, what it is about, and where it stands; its error stands apart (`died_of`).
 
     ``wait``: what it waits for now, where that is known. Without it, the item's last row says when it is due.
     """
-    item, first = story.item, story.first
+    item, first = story.item, story.first_row
     tries = f"{len(story.attempts)}; died {item.times_died} ×, replayed {item.replays} ×"
-    return _known(
+    return _drop_empty(
         [
-            _event("event", item.event_key) if item.event_key else Detail("event", "no identity"),
-            _entity(item.entity_key),
-            _event("fact", first.fact_key),
+            _event_detail("event", item.event_key) if item.event_key else Detail("event", "no identity"),
+            _entity_detail(item.entity_key),
+            _event_detail("fact", first.fact_key),
             Detail("type", item.event_type),
             Detail("provider", item.provider),
             Detail("account", item.account),
             Detail("tenant", item.tenant),
-            Detail("amount", money(item.amount_minor, item.currency) or "not known"),
+            Detail("amount", format_money(item.amount_minor, item.currency) or "not known"),
             Detail("stream", story.stream),
             Detail("in Kafka", f"{item.topic}, partition {item.partition}, offset {item.offset}", is_key=True),
             Detail("occurred", None, first.occurred_at),
@@ -131,7 +131,7 @@ def item_details(story: ItemStory, wait: Waiting | None = None) -> list[Detail]:
     )
 
 
-def _wait_details(item: Item, wait: Waiting | None) -> list[Detail]:
+def _wait_details(item: Item, wait: EventWait | None) -> list[Detail]:
     if wait is None:
         return [Detail("due, by its last row", None, item.due_at)]
     return [
@@ -167,7 +167,7 @@ def next_step(row: JournalRow) -> str | None:
 
 def tries_of(story: ItemStory) -> list[Moment]:
     """Lists each try with its error; what the item died of stands apart, and a repeated error is named once."""
-    once = Once()
+    once = TextsShownOnce()
     once.text(died_of(story), "above")
     moments = []
     for attempt in story.attempts:
@@ -177,7 +177,9 @@ def tries_of(story: ItemStory) -> list[Moment]:
             Detail("handler", attempt.handler_version),
         ]
         title = f"try {attempt.number}, row {attempt.seq}"
-        moments.append(Moment(attempt.at, title, attempt.decision.value, _known(details), log_lines=attempt.log_lines))
+        moments.append(
+            Moment(attempt.at, title, attempt.decision.value, _drop_empty(details), log_lines=attempt.log_lines)
+        )
     return moments
 
 
@@ -194,11 +196,11 @@ class Figure:
 def figures_of(stats: Stats) -> list[Figure]:
     """Says how much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
     age = None if stats.oldest is None else stats.at - stats.oldest
-    oldest = "nothing is dead" if stats.oldest is None else f"since {second(stats.oldest)}"
-    next_over = "" if stats.next_over_24h is None else f"; the next in {span(stats.next_over_24h - stats.at)}"
+    oldest = "nothing is dead" if stats.oldest is None else f"since {format_second(stats.oldest)}"
+    next_over = "" if stats.next_over_24h is None else f"; the next in {format_span(stats.next_over_24h - stats.at)}"
     return [
         Figure("dead", f"{stats.open:,}", f"{stats.waiting:,} more wait for a try"),
-        Figure("oldest", span(age) or "none", oldest, _level(stats, age)),
+        Figure("oldest", format_span(age) or "none", oldest, _age_level(stats, age)),
         Figure(
             f"past {stats.age_h_max:g} h",
             f"{stats.over_24h:,}",
@@ -219,7 +221,7 @@ def _rate_figure(rate: Rate, depth: int) -> Figure:
 
 
 def run_details(run: Reconciliation) -> list[Detail]:
-    period = " to ".join(second(at) or "open" for at in (run.since, run.until))
+    period = " to ".join(format_second(at) or "open" for at in (run.since, run.until))
     listed = [Detail("not compared", f"{n:,} × {category}") for category, n in sorted(run.not_compared.items())]
     return [
         Detail("run", run.run_id, is_key=True),
@@ -232,11 +234,11 @@ def run_details(run: Reconciliation) -> list[Detail]:
         Detail("lines", f"{run.lines:,}"),
         Detail("compared", f"{run.compared:,} movements; {run.agreed:,} agree"),
         *listed,
-        Detail("journal up to", ", ".join([f"row {run.journal_seq:,}", *map(_seen, run.other_shards)])),
+        Detail("journal up to", ", ".join([f"row {run.journal_seq:,}", *map(_describe_seen, run.other_shards)])),
     ]
 
 
-def _seen(shard: Seen) -> str:
+def _describe_seen(shard: ReconciledJournal) -> str:
     return f"row {shard.journal_seq:,} of {shard.stream}"
 
 
@@ -247,19 +249,19 @@ def journal_says(difference: Difference) -> str:
     return f"{difference.decision} ({difference.event_name}){account}"
 
 
-def _level(stats: Stats, age: timedelta | None) -> str:
+def _age_level(stats: Stats, age: timedelta | None) -> str:
     if age is None or age <= timedelta(hours=stats.age_h_max):
         return ""
     return "warn" if age <= timedelta(hours=stats.escalate_h) else "bad"
 
 
-def timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
+def make_timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
     """Tells what one Kafka offset brought, and what was decided of it, in the order in which it happened."""
-    once = Once()
-    return [_received(delivery), *(_decided(row, story, once) for row in delivery.rows[:rows_max])]
+    once = TextsShownOnce()
+    return [_received_moment(delivery), *(_decided_moment(row, story, once) for row in delivery.rows[:rows_max])]
 
 
-def _received(delivery: Delivery) -> Moment:
+def _received_moment(delivery: Delivery) -> Moment:
     first = delivery.first
     scope = (("mode", first.mode), ("tenant", first.tenant), ("zone", first.zone))
     content = f"{first.content_sha256} (version {first.content_version})" if first.content_sha256 else None
@@ -267,28 +269,28 @@ def _received(delivery: Delivery) -> Moment:
         Detail("by", delivery.source or first.provider),
         Detail("traffic", ", ".join(f"{name} {value}" for name, value in scope if value is not None) or None),
         Detail("claim in Redis", first.dedupe),
-        Detail("in Kafka", delivery.location),
-        _event("event", first.event_key),
+        Detail("in Kafka", delivery.kafka_location),
+        _event_detail("event", first.event_key),
         Detail("type", first.event_type),
         Detail("occurred", None, first.occurred_at),
-        _event("fact", first.fact_key),
-        _entity(first.entity_key),
+        _event_detail("fact", first.fact_key),
+        _entity_detail(first.entity_key),
         Detail("account", first.account),
-        Detail("body", _body(delivery), is_key=True),
+        Detail("body", _describe_body(delivery), is_key=True),
         Detail("body as sent", _as_sent(first.original_sha256), is_key=True),
         Detail("content", content, is_key=True),
         Detail("fact's content", first.fact_sha256, is_key=True),
-        Detail("replays", str(delivery.replays) if delivery.replays else None),
+        Detail("replays", str(delivery.replay_count) if delivery.replay_count else None),
         trace_of(orjson.loads(first.headers).get(TRACEPARENT) if first.headers else None),
     ]
-    return Moment(first.received_at, "received", None, _known(details))
+    return Moment(first.received_at, "received", None, _drop_empty(details))
 
 
-def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
+def _decided_moment(row: JournalRow, story: EventStory, once: TextsShownOnce) -> Moment:
     error = error_text(row.error_class, row.error_code, (row.error_kind,), row.error_message)
     details = [
         Detail("reason", row.reason),
-        _cause(row, story),
+        _cause_detail(row, story),
         Detail("by", row.actor),
         Detail("attempt", str(row.attempt) if row.attempt else None),
         Detail("retry policy", row.retry_policy),
@@ -296,27 +298,27 @@ def _decided(row: JournalRow, story: EventStory, once: Once) -> Moment:
         Detail("error", once.text(error, f"row {row.seq}", row.error_class or "") or None),
         Detail("order", "later than its place in Kafka" if row.out_of_order else None),
         Detail("handler", row.handler_version),
-        Detail("commit", _commit(row, story)),
+        Detail("commit", _describe_commit(row, story)),
         Detail("row hash", row.row_hash, is_key=True),
     ]
     lines = [line for line in story.postings if line["seq"] == row.seq]
     name = row_name(story.stream, row.seq)
-    return Moment(row.decided_at, f"row {name}", row.decision.value, _known(details), lines)
+    return Moment(row.decided_at, f"row {name}", row.decision.value, _drop_empty(details), lines)
 
 
-def _known(details: Sequence[Detail]) -> list[Detail]:
+def _drop_empty(details: Sequence[Detail]) -> list[Detail]:
     return [detail for detail in details if detail.shown is not None]
 
 
-def _event(name: str, key: str | None) -> Detail:
+def _event_detail(name: str, key: str | None) -> Detail:
     return Detail(name, key, about=None if key is None else ("event", key), is_key=True)
 
 
-def _entity(key: str | None) -> Detail:
+def _entity_detail(key: str | None) -> Detail:
     return Detail("entity", key, about=None if key is None else ("entity", key), is_key=True)
 
 
-def _body(delivery: Delivery) -> str | None:
+def _describe_body(delivery: Delivery) -> str | None:
     kept = {None: "", True: " (kept)", False: " (not kept any more)"}[delivery.body_kept]
     return None if delivery.first.body_sha256 is None else f"{delivery.first.body_sha256}{kept}"
 
@@ -327,7 +329,7 @@ def _as_sent(keyed_sha256: str | None) -> str | None:
     return None if keyed_sha256 is None else f"{keyed_sha256} (keyed; with card data)"
 
 
-def _cause(row: JournalRow, story: EventStory) -> Detail:
+def _cause_detail(row: JournalRow, story: EventStory) -> Detail:
     if row.cause_seq is None:
         return Detail("cause", None)
     cause = story.causes.get(row.cause_seq)
@@ -339,7 +341,7 @@ def _cause(row: JournalRow, story: EventStory) -> Detail:
     return Detail("cause", f"row {name}: {cause.decision}{cause_name}{whose}", about=("event", f"seq:{name}"))
 
 
-def _commit(row: JournalRow, story: EventStory) -> str:
+def _describe_commit(row: JournalRow, story: EventStory) -> str:
     commit, batch = story.commits.get(row.batch_seq), f"batch {row.batch_seq}, epoch {row.epoch}"
     if commit is None:
         return f"{batch}; its version isn't known any more: log cleaned up"

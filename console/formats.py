@@ -9,56 +9,56 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from core.clock import to_rfc3339
-from core.visible import CHARS_MAX, visible, visible_lines
-from ledger.queries import decimal_text
+from core.visible import CHARS_MAX, make_visible, visible_lines
+from ledger.queries import format_decimal
 
 LINES_CHARS_MAX = 20_000
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def plain(value: Any) -> Any:
+def clean_value(value: Any) -> Any:
     """Cleans every ``{{ … }}``: a text has nothing in it that can't be seen, and isn't without end."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return visible(value, CHARS_MAX)
+        return make_visible(value, CHARS_MAX)
     return "" if value is None else value
 
 
-def lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
+def format_lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
     """Writes a text of many lines, for a ``pre``."""
     return escape(visible_lines(value, chars_max))
 
 
-def exact(value: str) -> Markup:
+def escape_exactly(value: str) -> Markup:
     """Escapes a text, and leaves it as it is else: the value of a form's field, never what people read."""
     return escape(value)
 
 
-def money(amount_minor: int | None, currency: str | None) -> str:
+def format_money(amount_minor: int | None, currency: str | None) -> str:
     """Writes ``1,234.50 EUR``; nothing of None."""
     if amount_minor is None or currency is None:
         return ""
-    return f"{decimal_text(amount_minor, currency)} {visible(currency, 10)}"
+    return f"{format_decimal(amount_minor, currency)} {make_visible(currency, 10)}"
 
 
-def moment(at: datetime | None) -> Markup:
+def mark_up_moment(at: datetime | None) -> Markup:
     """Writes a moment to the second, UTC; the rest is in the element's attribute."""
     if at is None:
         return Markup("")
-    return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), second(at))
+    return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), format_second(at))
 
 
-def second(at: datetime | None) -> str:
+def format_second(at: datetime | None) -> str:
     """Writes a moment to the second: ``2026-01-31 12:00:07``."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def span(time: timedelta | float | None, units: int = 2) -> str:
+def format_span(time: timedelta | float | None, units: int = 2) -> str:
     """Writes the greatest units of seconds or a time delta: ``3 d 4 h``, ``12 min``, ``0 s``."""
     if time is None:
         return ""
     left = int(time.total_seconds() if isinstance(time, timedelta) else time)
     if left < 0:
-        return f"-{span(-left, units)}"
+        return f"-{format_span(-left, units)}"
     parts = []
     for unit_s, name in _UNITS:
         number, left = divmod(left, unit_s)
@@ -69,17 +69,17 @@ def span(time: timedelta | float | None, units: int = 2) -> str:
     return " ".join(parts[:units]) or "0 s"
 
 
-def number(value: int | float | None) -> str:
+def format_number(value: int | float | None) -> str:
     """Writes ``1,234``."""
     return "" if value is None else f"{value:,}"
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "exact": exact,
-    "lines": lines,
-    "moment": moment,
-    "money": money,
-    "number": number,
-    "span": span,
+    "exact": escape_exactly,
+    "lines": format_lines,
+    "moment": mark_up_moment,
+    "money": format_money,
+    "number": format_number,
+    "span": format_span,
 }
 """By the names that templates have for them."""

@@ -68,23 +68,23 @@ async def checked_form(request: Request, secret: str | None) -> Receive:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == UPLOAD_TYPE and request.url.path in UPLOAD_PATHS:
         request.state.upload = await _checked_upload(request, secret)
-        return _again(b"", request.receive)
+        return _receive_again(b"", request.receive)
     if kind != FORM_TYPE:
         raise FormRefused(415, f"a form is wanted ({FORM_TYPE})")
-    body = await _body(request, FORM_BYTES_MAX)
+    body = await _read_body(request, FORM_BYTES_MAX)
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         raise FormRefused(400, "the form can't be read") from None
     _check_token(fields.get(FIELD, []), secret)
-    return _again(body, request.receive)
+    return _receive_again(body, request.receive)
 
 
 async def _checked_upload(request: Request, secret: str | None) -> FormData:
     """Reads a form with a file, which is on the disk where it is large."""
-    parts = _parts(request, UPLOAD_BYTES_MAX)
+    parts = _read_parts(request, UPLOAD_BYTES_MAX)
     limits = {"max_fields": UPLOAD_FIELDS_MAX, "max_part_size": UPLOAD_FIELD_BYTES_MAX}
-    with _reading(UPLOAD_S_MAX):
+    with _refuse_incomplete(UPLOAD_S_MAX):
         try:
             async with asyncio.timeout(UPLOAD_S_MAX):
                 form = await MultiPartParser(request.headers, parts, max_files=1, **limits).parse()
@@ -108,13 +108,13 @@ def _check_token(tokens: Sequence[str], secret: str | None) -> None:
         raise FormRefused(403, "the page was too old, or not one of payhook's; go back, reload it, and try again")
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
-    with _reading(FORM_S_MAX):
+async def _read_body(request: Request, bytes_max: int) -> bytes:
+    with _refuse_incomplete(FORM_S_MAX):
         async with asyncio.timeout(FORM_S_MAX):
-            return b"".join([part async for part in _parts(request, bytes_max)])
+            return b"".join([part async for part in _read_parts(request, bytes_max)])
 
 
-async def _parts(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
+async def _read_parts(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
     size = 0
     async for part in request.stream():
         size += len(part)
@@ -124,7 +124,7 @@ async def _parts(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
 
 
 @contextlib.contextmanager
-def _reading(seconds: float) -> Iterator[None]:
+def _refuse_incomplete(seconds: float) -> Iterator[None]:
     """
     :raises FormRefused: the form didn't come whole
     """
@@ -136,7 +136,7 @@ def _reading(seconds: float) -> Iterator[None]:
         raise FormRefused(400, "the browser went away") from None
 
 
-def _again(body: bytes, rest: Receive) -> Receive:
+def _receive_again(body: bytes, rest: Receive) -> Receive:
     given = False
 
     async def receive() -> Message:
@@ -162,15 +162,15 @@ class Cookies:
 
     secure: bool
 
-    def session(self, request: Request) -> str | None:
+    def read_session(self, request: Request) -> str | None:
         return self._read(request, SESSION)
 
-    def visitor(self, request: Request) -> str | None:
+    def read_visitor(self, request: Request) -> str | None:
         return self._read(request, VISITOR)
 
-    def secret(self, request: Request) -> str | None:
+    def read_form_secret(self, request: Request) -> str | None:
         """Returns what the tokens of the browser's forms are made of: the session's id only while the session lasts."""
-        return self.session(request) if getattr(request.state, "user", None) else self.visitor(request)
+        return self.read_session(request) if getattr(request.state, "user", None) else self.read_visitor(request)
 
     def set_session(self, response: Response, secret: str) -> None:
         self._set(response, SESSION, secret)
@@ -183,17 +183,19 @@ class Cookies:
         self._delete(response, SESSION)
 
     def _read(self, request: Request, name: str) -> str | None:
-        value = request.cookies.get(self._named(name))
+        value = request.cookies.get(self._cookie_name(name))
         return value if value and len(value) <= COOKIE_CHARS_MAX else None
 
     def _set(self, response: Response, name: str, value: str) -> None:
         """Sets a cookie until the browser is closed; the session's own limits hold here."""
-        response.set_cookie(self._named(name), value, path="/", httponly=True, secure=self.secure, samesite=STRICT)
+        response.set_cookie(
+            self._cookie_name(name), value, path="/", httponly=True, secure=self.secure, samesite=STRICT
+        )
 
     def _delete(self, response: Response, name: str) -> None:
-        response.delete_cookie(self._named(name), path="/", httponly=True, secure=self.secure, samesite=STRICT)
+        response.delete_cookie(self._cookie_name(name), path="/", httponly=True, secure=self.secure, samesite=STRICT)
 
-    def _named(self, name: str) -> str:
+    def _cookie_name(self, name: str) -> str:
         return f"__Host-{name}" if self.secure else name
 
 
@@ -217,7 +219,7 @@ class Fields:
         value = self._given.get(name)
         value = value.strip() if isinstance(value, str) else ""
         if len(value) > chars_max:
-            self.wrong(name, f"at most {chars_max} characters are taken")
+            self.add_problem(name, f"at most {chars_max} characters are taken")
             return None
         return value or None
 
@@ -226,7 +228,7 @@ class Fields:
         if value is None:
             return None
         if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
-            self.wrong(name, f"a whole number from {least:,} to {most:,} is wanted")
+            self.add_problem(name, f"a whole number from {least:,} to {most:,} is wanted")
             return None
         return int(value)
 
@@ -236,13 +238,13 @@ class Fields:
         try:
             return None if value is None else read(value)
         except PayhookError as wrong:
-            self.wrong(name, str(wrong))
+            self.add_problem(name, str(wrong))
             return None
 
-    def choice(self, name: str, among: Collection[str]) -> str | None:
+    def read_choice(self, name: str, among: Collection[str]) -> str | None:
         value = self.text(name)
         if value is not None and value not in among:
-            self.wrong(name, f"one of these is wanted: {', '.join(among)}")
+            self.add_problem(name, f"one of these is wanted: {', '.join(among)}")
             return None
         return value
 
@@ -250,14 +252,14 @@ class Fields:
         """Reads a field that may be given several times."""
         values = [value for value in self._given.getlist(name) if isinstance(value, str) and value]
         if len(values) > CHOICES_MAX or any(len(value) > TEXT_CHARS_MAX for value in values):
-            self.wrong(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are taken")
+            self.add_problem(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are taken")
             return ()
         if among is not None and not set(values) <= set(among):
-            self.wrong(name, f"these are wanted: {', '.join(among)}")
+            self.add_problem(name, f"these are wanted: {', '.join(among)}")
             return ()
         return tuple(dict.fromkeys(values))
 
-    def listed(self, name: str) -> list[str]:
+    def list_values(self, name: str) -> list[str]:
         """Reads every value of a field, however many there are: who asks has a limit of its own."""
         return [value for value in self._given.getlist(name) if isinstance(value, str)]
 
@@ -266,7 +268,7 @@ class Fields:
         value = self._given.get(name)
         return value[:chars_max] if isinstance(value, str) else ""
 
-    def wrong(self, name: str, problem: str) -> None:
+    def add_problem(self, name: str, problem: str) -> None:
         """Says what is wrong with a field; the first word counts."""
         self.problems.setdefault(name, problem)
 

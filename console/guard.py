@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.access.roles import NotAllowed, NotSignedIn, User
-from console.access.routes import Everybody, Required, declared_routes, demanded, require
+from console.access.routes import Everybody, RequiredRole, declared_routes, find_demand, require_role
 from console.access.sign_in import Access
 from console.attention import Badge
 from console.forms import Cookies, checked_form
@@ -101,13 +101,13 @@ class Guard:
             return
         request = Request(scope, receive)
         try:
-            receive = await self._passed(request)
+            receive = await self._check_request(request)
         except (PayhookError, OSError, sqlite3.Error) as refusal:
             await answer_refusal(request, refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    async def _passed(self, request: Request) -> Receive:
+    async def _check_request(self, request: Request) -> Receive:
         """Checks a request, and returns what the application reads its body by.
 
         :raises PayhookError: the request isn't passed on
@@ -119,28 +119,28 @@ class Guard:
         request.state.badges = self._badges
         request.state.allow = partial(self._allow_again, request)
         request.state.user = await asyncio.to_thread(self._user, request)
-        request.state.csrf_secret = secret = self._cookies.secret(request)
-        demand = demanded(self._routes, request.scope)
+        request.state.csrf_secret = secret = self._cookies.read_form_secret(request)
+        demand = find_demand(self._routes, request.scope)
         if not isinstance(demand, Everybody):
-            await asyncio.to_thread(self._allow, request, demand or require(None))
+            await asyncio.to_thread(self._check_allowed, request, demand or require_role(None))
         if unsafe and to_api:
             _check_json(request)
         elif unsafe:
             return await checked_form(request, secret)
         return request.receive
 
-    def _allow_again(self, request: Request, demand: Required) -> User:
-        """Checks as `_allow`, for the user as they are now."""
+    def _allow_again(self, request: Request, demand: RequiredRole) -> User:
+        """Checks as `_check_allowed`, for the user as they are now."""
         request.state.user = self._user(request)
-        return self._allow(request, demand)
+        return self._check_allowed(request, demand)
 
-    def _allow(self, request: Request, demand: Required) -> User:
+    def _check_allowed(self, request: Request, demand: RequiredRole) -> User:
         """Blocks. Who tries to change what they may not is put on record.
 
         :raises NotSignedIn, NotAllowed: see there
         """
         try:
-            return demand.of(request.state.user)
+            return demand.check_user(request.state.user)
         except NotAllowed as refusal:
             if request.method not in SAFE_METHODS:
                 channel = "api" if is_api(request) else "page"
@@ -159,14 +159,14 @@ class Guard:
             if user is None:
                 raise NotSignedIn
             return user
-        session = self._cookies.session(request)
+        session = self._cookies.read_session(request)
         return None if session is None else self._access.by_session(session)
 
     def _check_sender(self, request: Request) -> None:
         headers: list[tuple[bytes, bytes]] = request.scope["headers"]
-        if not OWN_SITES.issuperset(_all(headers, b"sec-fetch-site")):
+        if not OWN_SITES.issuperset(_header_values(headers, b"sec-fetch-site")):
             raise ForeignPage("Sec-Fetch-Site")
-        if not self._origins.issuperset(_all(headers, b"origin")):
+        if not self._origins.issuperset(_header_values(headers, b"origin")):
             raise ForeignPage("Origin")
 
 
@@ -178,16 +178,18 @@ def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
 
 
 def _check_json(request: Request) -> None:
-    types = [value.partition(b";")[0].strip().lower() for value in _all(request.scope["headers"], b"content-type")]
+    types = [
+        value.partition(b";")[0].strip().lower() for value in _header_values(request.scope["headers"], b"content-type")
+    ]
     if types != [b"application/json"]:
         raise NotJson
 
 
-def _all(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
+def _header_values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
     return [value for name, value in headers if name == wanted]
 
 
-def guarded(
+def guard_app(
     app: FastAPI,
     access: Access,
     cookies: Cookies,

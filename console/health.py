@@ -32,7 +32,7 @@ from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.routing import mode_of, of_stream, stream_of
 from core.settings import KafkaSettings
-from core.status_file import STANDBY, fresh, moment_of, read_said
+from core.status_file import STANDBY, fresh_status, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
 
@@ -41,7 +41,7 @@ _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign 
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedServices:
     """Holds what the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps
     a process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in
     the files, asked where these are missing or old; ``received``: what came in within the last hour.
@@ -55,7 +55,7 @@ class Watched:
     received: AskReceived = not_read
 
 
-def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
+def create_app(watched: WatchedServices, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
     """The management listener.
 
     ``/healthz`` answers while it lives, ``/readyz`` 200 or 503, ``/status`` JSON, ``/metrics`` what
@@ -75,8 +75,8 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
     @app.get("/status", dependencies=[_probed])
     async def status() -> JSONResponse:
         read = await read_status(watched, client, clock.now())
-        for mode, side in sides(read).items():
-            side["lag"] = await asyncio.to_thread(watched.lag, marks_of(ledgers(read, mode)))
+        for mode, side in sides_of(read).items():
+            side["lag"] = await asyncio.to_thread(watched.lag, marks_of(ledger_statuses(read, mode)))
             if (hour := watched.received(mode)).since is not None:
                 side["refused"] = refusal_counts(hour)
         return JSONResponse(read)
@@ -84,13 +84,13 @@ def create_app(watched: Watched, client: httpx2.AsyncClient, clock: Clock) -> Fa
     @app.get("/metrics", dependencies=[_probed])
     async def metrics() -> Response:
         pages = await asyncio.to_thread(each_address, watched.metrics)
-        scrapes = await asyncio.gather(*(scrape(name, url, client) for name, url in pages.items()))
-        return Response(merge([*scrapes, own_scrape()]), media_type=CONTENT_TYPE)
+        scrapes = await asyncio.gather(*(scrape_process(name, url, client) for name, url in pages.items()))
+        return Response(merge_scrapes([*scrapes, own_scrape()]), media_type=CONTENT_TYPE)
 
     return app
 
 
-async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
+async def read_status(watched: WatchedServices, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
     """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is decided, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
@@ -99,28 +99,28 @@ async def read_status(watched: Watched, client: httpx2.AsyncClient, now: datetim
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
     streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
-    if any(fresh(status, now) is None or status.get("state") == STANDBY for status in streams.values()):
+    if any(fresh_status(status, now) is None or status.get("state") == STANDBY for status in streams.values()):
         # The processors that decide them may run elsewhere, where this process reads no files.
         for url in watched.statuses:
-            reported = {name: status for name, status in (await _reported(url, client)).items() if name in streams}
-            aged = {name: _aged(status, now) for name, status in reported.items()}
+            reported = {name: status for name, status in (await _fetch_streams(url, client)).items() if name in streams}
+            aged = {name: _with_age(status, now) for name, status in reported.items()}
             streams |= {name: status for name, status in aged.items() if _says_more(status, streams[name], now)}
-    answer = {**_side(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
+    answer = {**_side_of(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
     if any(mode_of(name) == "test" for name in streams):
-        answer["test"] = _side(ingest_ready, streams, "test")
+        answer["test"] = _side_of(ingest_ready, streams, "test")
     return {**answer, "streams": streams}
 
 
-def _side(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
+def _side_of(ingest_ready: bool, streams: Mapping[str, dict[str, Any]], mode: Mode) -> dict[str, Any]:
     parts = list(of_stream(streams, stream_of(LEDGER, mode)).values()) or [{"ready": False}]
     return {"ready": ingest_ready and all(part["ready"] for part in parts), "processor": parts[0]}
 
 
-def sides(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
+def sides_of(status: dict[str, Any]) -> dict[Mode, dict[str, Any]]:
     return {"live": status, "test": status["test"]} if "test" in status else {"live": status}
 
 
-def ledgers(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
+def ledger_statuses(status: Mapping[str, Any], mode: Mode) -> list[Mapping[str, Any]]:
     ledger, streams = stream_of(LEDGER, mode), status.get("streams", {})
     side = status if mode == "live" else status.get("test", {})
     return list(of_stream(streams, ledger).values()) or [side.get("processor", {})]
@@ -136,7 +136,7 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
     return marks
 
 
-async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
+async def _fetch_streams(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
     """Asks a processor for the states of its streams (`processor.reporting.exposition`); empty: it doesn't answer."""
     try:
         streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
@@ -151,19 +151,21 @@ async def _reported(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[s
 
 def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
     """Tells whether to show it instead: of two processors with a stream the one that stands by says the least."""
-    return fresh(reported, now) is not None and (reported.get("state") != STANDBY or fresh(known, now) is None)
+    return fresh_status(reported, now) is not None and (
+        reported.get("state") != STANDBY or fresh_status(known, now) is None
+    )
 
 
 def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
     """Reads what a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
-    return _aged(read_said(path), now)
+    return _with_age(read_said(path), now)
 
 
-def _aged(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
+def _with_age(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
     at = moment_of(status, "at")
     if status is None or at is None:
         return {"ready": False}
-    ready = bool(status.get("ready")) and fresh(status, now) is not None
+    ready = bool(status.get("ready")) and fresh_status(status, now) is not None
     return {**status, "ready": ready, "age_s": round((now - at).total_seconds(), 3)}
 
 
@@ -185,7 +187,7 @@ def _own_registry() -> CollectorRegistry:
     return registry
 
 
-async def scrape(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
+async def scrape_process(name: str, url: str, client: httpx2.AsyncClient) -> Scrape:
     try:
         answer = await client.get(url, timeout=ASK_TIMEOUT_S)
         answer.raise_for_status()
@@ -216,14 +218,14 @@ class KafkaLag:
         """Counts undecided records by topic; None when Kafka doesn't say."""
         with self._one_at_a_time:
             try:
-                return {topic: self._of(topic, partitions) for topic, partitions in marks.items()}
+                return {topic: self._count_lag(topic, partitions) for topic, partitions in marks.items()}
             except KafkaException:
                 return None
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _of(self, topic: str, partitions: Mapping[str, int]) -> int:
+    def _count_lag(self, topic: str, partitions: Mapping[str, int]) -> int:
         return sum(self._end(topic, int(number)) - until for number, until in partitions.items())
 
     def _end(self, topic: str, partition: int) -> int:
@@ -245,7 +247,7 @@ class Scrape:
     text: str | None
 
 
-def merge(scrapes: Sequence[Scrape]) -> bytes:
+def merge_scrapes(scrapes: Sequence[Scrape]) -> bytes:
     """Merges all families into one page, and adds `UP_METRIC` for each process.
 
     A family that is a process's own by the catalogue, or that more than one process has, gets a ``process`` label on
@@ -261,8 +263,8 @@ class _Merged(Collector):
         self._scrapes = scrapes
 
     def collect(self) -> Iterable[Metric]:
-        yield self._up()
-        exposed = [(page.process, family) for page in self._scrapes for family in _families(page)]
+        yield self._up_family()
+        exposed = [(page.process, family) for page in self._scrapes for family in _parse_families(page)]
         count = Counter(family.name for _, family in exposed)
         merged: dict[str, Metric] = {}
         for process, family in exposed:
@@ -271,7 +273,7 @@ class _Merged(Collector):
             metric.samples.extend(sample._replace(labels={**sample.labels, **added}) for sample in family.samples)
         yield from merged.values()
 
-    def _up(self) -> GaugeMetricFamily:
+    def _up_family(self) -> GaugeMetricFamily:
         entry = CATALOGUE[UP_METRIC]
         up = GaugeMetricFamily(UP_METRIC, entry.meaning, labels=entry.labels)
         for page in self._scrapes:
@@ -284,6 +286,6 @@ def _is_process_own(family: str) -> bool:
     return entry is not None and COMMON_LABELS.get(entry.service) == PROCESS_LABEL
 
 
-def _families(scrape: Scrape) -> Iterator[Metric]:
+def _parse_families(scrape: Scrape) -> Iterator[Metric]:
     if scrape.text is not None:
         yield from text_string_to_metric_families(scrape.text)

@@ -23,13 +23,13 @@ from ledger.queries import (
     AsOf,
     Balance,
     ClosedUnknown,
+    DecisionFilter,
     LedgerJournals,
-    Owed,
-    RowUnreadable,
+    OwedAmount,
+    RowNameInvalid,
     Total,
     UnknownEvents,
-    Wanted,
-    minor_units,
+    parse_minor_units,
 )
 from ledger.queries.story import EVENTS_MAX
 from ledger.reconciliations import Difference
@@ -39,7 +39,7 @@ DIFFERENCES_MAX = 10_000
 TEXT_CHARS_MAX = 1_000
 
 
-def invalid(name: str, problem: str) -> Problem:
+def invalid_field(name: str, problem: str) -> Problem:
     errors = [{"at": f"/query/{name}", "problem": problem}]
     return Problem(422, "invalid", "The request isn't valid", f"{name}: {problem}", errors=errors)
 
@@ -55,8 +55,8 @@ def _moment_by(read: Callable[[str], datetime]) -> BeforeValidator:
 
 
 _DAY_OR_TIME = WithJsonSchema({"type": "string", "examples": ["2026-01-31", "2026-01-31T12:00:00Z"]})
-Since = Annotated[datetime, _moment_by(moments.since), _DAY_OR_TIME]
-Until = Annotated[datetime, _moment_by(moments.until), _DAY_OR_TIME]
+Since = Annotated[datetime, _moment_by(moments.parse_since), _DAY_OR_TIME]
+Until = Annotated[datetime, _moment_by(moments.parse_until), _DAY_OR_TIME]
 Then = Annotated[datetime, _moment_by(moments.as_of), _DAY_OR_TIME]
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_CHARS_MAX)]
 Currency = Annotated[str, Field(pattern="^[A-Za-z]{3}$", examples=["EUR"]), AfterValidator(str.upper)]
@@ -82,18 +82,18 @@ class BalancesAsked(LedgerAsked):
     cursor: Cursor | None = None
     limit: int = Field(100, ge=1, le=LISTED_MAX)
 
-    def moment(self, journals: LedgerJournals) -> AsOf:
+    def find_as_of(self, journals: LedgerJournals) -> AsOf:
         """
         :raises Problem: the row can't be found, or a time is asked for too
         """
         if self.seq is None:
             return AsOf(self.as_of)
         if self.as_of is not None:
-            raise invalid("seq", "a time or a row, not both")
+            raise invalid_field("seq", "a time or a row, not both")
         try:
-            return journals.after_row(self.seq)
-        except (RowUnreadable, StreamUnknown) as wrong:
-            raise invalid("seq", str(wrong)) from None
+            return journals.find_as_of(self.seq)
+        except (RowNameInvalid, StreamUnknown) as wrong:
+            raise invalid_field("seq", str(wrong)) from None
 
 
 class PostingsAsked(BalancesAsked):
@@ -118,11 +118,11 @@ class SearchAsked(LedgerAsked):
     cursor: Cursor | None = None
     limit: int = Field(100, ge=1, le=LISTED_MAX)
 
-    def wanted(self) -> Wanted:
+    def to_search(self) -> DecisionFilter:
         """
         :raises Problem: the amount isn't one of its currency
         """
-        return Wanted(
+        return DecisionFilter(
             event_type=self.event_type,
             provider=self.provider,
             merchant=self.merchant,
@@ -138,11 +138,11 @@ class SearchAsked(LedgerAsked):
         if self.amount is None:
             return None
         if self.currency is None:
-            raise invalid("currency", "an amount needs its currency: 100 is one thing in EUR and another in JPY")
+            raise invalid_field("currency", "an amount needs its currency: 100 is one thing in EUR and another in JPY")
         try:
-            return minor_units(self.amount, self.currency)
+            return parse_minor_units(self.amount, self.currency)
         except AmountInvalid as wrong:
-            raise invalid("amount", str(wrong)) from None
+            raise invalid_field("amount", str(wrong)) from None
 
 
 class EntityAsked(LedgerAsked):
@@ -165,7 +165,7 @@ class BalancesPage:
 
     balances: list[Balance]
     totals: list[Total]
-    owed: list[Owed]
+    owed: list[OwedAmount]
     next: str | None
 
 
@@ -178,7 +178,7 @@ class HitsPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownReport:
     """Holds unknown events by provider, type and reason, the most first. ``closed``: by a person, the newest first."""
 
     unknown: list[UnknownEvents]

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from core.visible import visible
+from core.visible import make_visible
 
 SERIES_MAX = 8
 """As many colours as the style sheet has, each differs from the others by its dashes too."""
@@ -22,7 +22,7 @@ VALUE_MAX = 1e100
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class PlotSeries:
     """Holds a value that stays until the next moment. Moments ascend."""
 
     name: str
@@ -60,16 +60,16 @@ def _round_step(least: float) -> float:
     return next(times * power for times in (1, 2, 5, 10) if times * power >= least * (1 - 1e-9))
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Writes ``950``, ``1.2k``, ``35M``, ``-2G``."""
     size = abs(value)
     for unit, prefix in _PREFIXES:
         if size >= unit:
-            return f"{_three(value / unit)}{prefix}" if size < 1_000 * unit else f"{value:.1e}"
-    return _three(value)
+            return f"{_round_to_three(value / unit)}{prefix}" if size < 1_000 * unit else f"{value:.1e}"
+    return _round_to_three(value)
 
 
-def _three(value: float) -> str:
+def _round_to_three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -118,17 +118,17 @@ class Scale:
     start: float
     end: float
 
-    def at(self, value: float) -> float:
+    def position_of(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def canvas(title: str, described: str, height: float = HEIGHT, width: float = WIDTH) -> Element:
+def make_canvas(title: str, described: str, height: float = HEIGHT, width: float = WIDTH) -> Element:
     """Makes an empty plot. ``title`` names it, ``described`` says in words what it shows."""
     name = hashlib.sha256(f"{title}\0{described}\0{width}".encode("utf-8", "replace")).hexdigest()[:12]
-    frame = {"class": "plot", "viewBox": f"0 0 {number(width)} {number(height)}", "role": "img"}
+    frame = {"class": "plot", "viewBox": f"0 0 {format_place(width)} {format_place(height)}", "role": "img"}
     plot = ElementTree.Element("svg", {**frame, "aria-labelledby": f"t{name} d{name}"})
-    write(plot, "title", visible(title), id=f"t{name}")
-    write(plot, "desc", visible(described), id=f"d{name}")
+    write(plot, "title", make_visible(title), id=f"t{name}")
+    write(plot, "desc", make_visible(described), id=f"d{name}")
     return plot
 
 
@@ -141,43 +141,50 @@ def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
     return element
 
 
-def draw(parent: Element, tag: str, **attributes: str | float) -> Element:
+def draw_element(parent: Element, tag: str, **attributes: str | float) -> Element:
     """Adds an element without a text; places are written with one decimal."""
-    texts = {name: value if isinstance(value, str) else number(value) for name, value in attributes.items()}
+    texts = {name: value if isinstance(value, str) else format_place(value) for name, value in attributes.items()}
     return write(parent, tag, "", **texts)
 
 
 def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
     """Draws lines across the plot, each with its value at the left."""
     for tick in ticks:
-        y = scale.at(tick)
-        draw(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
-        write(plot, "text", short(tick), class_="tick end", x=number(LEFT - 6), y=number(y + 4))
+        y = scale.position_of(tick)
+        draw_element(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
+        write(plot, "text", format_short(tick), class_="tick end", x=format_place(LEFT - 6), y=format_place(y + 4))
 
 
-def legend(plot: Element, names: Sequence[str], top: float) -> None:
+def draw_legend(plot: Element, names: Sequence[str], top: float) -> None:
     for place, name in enumerate(names):
         y = top + place * LEGEND_ROW
-        draw(plot, "rect", class_=f"s{place % SERIES_MAX + 1}", x=LEFT, y=y, width=10.0, height=10.0)
-        write(plot, "text", cut(name, LEGEND_CHARS_MAX), class_="tick", x=number(LEFT + 16), y=number(y + 9))
+        draw_element(plot, "rect", class_=f"s{place % SERIES_MAX + 1}", x=LEFT, y=y, width=10.0, height=10.0)
+        write(
+            plot,
+            "text",
+            cut_label(name, LEGEND_CHARS_MAX),
+            class_="tick",
+            x=format_place(LEFT + 16),
+            y=format_place(y + 9),
+        )
 
 
-def nothing(plot: Element, height: float = HEIGHT) -> Markup:
-    write(plot, "text", "nothing to show", class_="tick middle", x=number(WIDTH / 2), y=number(height / 2))
-    return finished(plot)
+def finish_empty(plot: Element, height: float = HEIGHT) -> Markup:
+    write(plot, "text", "nothing to show", class_="tick middle", x=format_place(WIDTH / 2), y=format_place(height / 2))
+    return finish_plot(plot)
 
 
-def finished(plot: Element) -> Markup:
+def finish_plot(plot: Element) -> Markup:
     """Writes the plot as text that a template puts in as it is: every text in it was escaped as it was written."""
     return Markup(ElementTree.tostring(plot, encoding="unicode"))  # noqa: S704
 
 
-def cut(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    full_text = visible(text)
+def cut_label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
+    full_text = make_visible(text)
     return full_text if len(full_text) <= chars_max else f"{full_text[: chars_max - 1]}…"
 
 
-def number(value: float) -> str:
+def format_place(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -191,28 +198,32 @@ def bars_plot(title: str, described: str, values: Sequence[tuple[str, float]]) -
     left.
     """
     height = ROW * len(values) + 8.0 if values else EMPTY_HEIGHT
-    plot = canvas(title, described, height)
+    plot = make_canvas(title, described, height)
     if not values:
-        return nothing(plot, height)
+        return finish_empty(plot, height)
     finite = [value for _, value in values if is_plotted(value)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
     scale = Scale(low, high if high > low else low + 1.0, NAMES + 8, WIDTH - RIGHT - VALUES)
     for place, (name, value) in enumerate(values):
         middle = ROW * place + 4 + ROW / 2
-        label = write(plot, "text", cut(name), class_="tick end", x=number(NAMES), y=number(middle + 4))
-        write(label, "title", cut(name, 200))
+        label = write(
+            plot, "text", cut_label(name), class_="tick end", x=format_place(NAMES), y=format_place(middle + 4)
+        )
+        write(label, "title", cut_label(name, 200))
         if is_plotted(value) and value != 0:
-            x, other = sorted((scale.at(0), scale.at(value)))
-            draw(plot, "rect", class_="s1", x=x, y=middle - BAR / 2, width=max(other - x, 1.0), height=float(BAR))
-        after = scale.at(max(value, 0.0)) if is_plotted(value) else scale.at(0)
-        write(plot, "text", short(value), class_="tick", x=number(after + 6), y=number(middle + 4))
-    return finished(plot)
+            x, other = sorted((scale.position_of(0), scale.position_of(value)))
+            draw_element(
+                plot, "rect", class_="s1", x=x, y=middle - BAR / 2, width=max(other - x, 1.0), height=float(BAR)
+            )
+        after = scale.position_of(max(value, 0.0)) if is_plotted(value) else scale.position_of(0)
+        write(plot, "text", format_short(value), class_="tick", x=format_place(after + 6), y=format_place(middle + 4))
+    return finish_plot(plot)
 
 
 def steps_plot(
     title: str,
     described: str,
-    series: Sequence[Steps],
+    series: Sequence[PlotSeries],
     until: datetime | None = None,
     *,
     since: datetime | None = None,
@@ -224,13 +235,13 @@ def steps_plot(
     ``whole``: the axis is no finer than 1.
     """
     assert len(series) <= SERIES_MAX
-    shown = [Steps(steps.name, [point for point in steps.points if is_plotted(point[1])]) for steps in series]
+    shown = [PlotSeries(steps.name, [point for point in steps.points if is_plotted(point[1])]) for steps in series]
     shown = [steps for steps in shown if steps.points]
     names = [steps.name for steps in shown]
     height = HEIGHT + (LEGEND_ROW * len(names) + 6.0 if names else 0.0)
-    plot = canvas(title, described, height)
+    plot = make_canvas(title, described, height)
     if not shown:
-        return nothing(plot, height)
+        return finish_empty(plot, height)
     values = [value for steps in shown for _, value in steps.points]
     begin = min([*(steps.points[0][0] for steps in shown), *([since] if since else [])])
     end = max([*(steps.points[-1][0] for steps in shown), *([until] if until else [])])
@@ -240,25 +251,25 @@ def steps_plot(
     up = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
     value_axis(plot, ticks, up)
     for place, steps in enumerate(shown):
-        draw(plot, "path", class_=f"line s{place + 1}", d=_path(steps, across, up, end))
+        draw_element(plot, "path", class_=f"line s{place + 1}", d=_draw_path(steps, across, up, end))
     _time_axis(plot, begin, end, across)
-    legend(plot, names, HEIGHT + 4)
-    return finished(plot)
+    draw_legend(plot, names, HEIGHT + 4)
+    return finish_plot(plot)
 
 
-def _path(steps: Steps, across: Scale, up: Scale, end: datetime) -> str:
+def _draw_path(steps: PlotSeries, across: Scale, up: Scale, end: datetime) -> str:
     first, *later = steps.points
-    path = [f"M{number(across.at(first[0].timestamp()))} {number(up.at(first[1]))}"]
+    path = [f"M{format_place(across.position_of(first[0].timestamp()))} {format_place(up.position_of(first[1]))}"]
     for at, value in later:
-        path.append(f"H{number(across.at(at.timestamp()))}V{number(up.at(value))}")
-    path.append(f"H{number(across.at(end.timestamp()))}")
+        path.append(f"H{format_place(across.position_of(at.timestamp()))}V{format_place(up.position_of(value))}")
+    path.append(f"H{format_place(across.position_of(end.timestamp()))}")
     return "".join(path)
 
 
 def _time_axis(plot: Element, begin: datetime, end: datetime, across: Scale) -> None:
     ticks = time_ticks(begin, end)
     for tick, label in zip(ticks, time_labels(ticks), strict=True):
-        x = across.at(tick.timestamp())
-        draw(plot, "line", class_="grid", x1=x, x2=x, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 4.0)
+        x = across.position_of(tick.timestamp())
+        draw_element(plot, "line", class_="grid", x1=x, x2=x, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM + 4.0)
         anchor = "start" if x < LEFT + 20 else "end" if x > WIDTH - RIGHT - 20 else "middle"
-        write(plot, "text", label, class_=f"tick {anchor}", x=number(x), y=number(HEIGHT - 6))
+        write(plot, "text", label, class_=f"tick {anchor}", x=format_place(x), y=format_place(HEIGHT - 6))

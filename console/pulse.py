@@ -13,9 +13,9 @@ import httpx2
 from markupsafe import Markup
 
 from console.details import Figure
-from console.health import scrape
+from console.health import scrape_process
 from console.pipeline import TALL, WIDE, Arrow, Box, pipeline_plot
-from console.plots import short
+from console.plots import format_short
 from core.clock import Clock
 from core.event import Mode
 from core.layout import LEDGER
@@ -56,54 +56,60 @@ class Pulse:
 
     async def follow(self) -> None:
         while True:
-            await self.look()
+            await self.read_metrics()
             await asyncio.sleep(EVERY_S)
 
-    async def look(self) -> None:
+    async def read_metrics(self) -> None:
         """Reads every page once; one that doesn't answer has no figures."""
-        pages = await asyncio.gather(*(scrape(name, url, self._client) for name, url in self._metrics.items()))
+        pages = await asyncio.gather(*(scrape_process(name, url, self._client) for name, url in self._metrics.items()))
         texts = [(page.process, page.text) for page in pages if page.text is not None]
-        pages_read = await asyncio.to_thread(lambda: [_samples(process, text) for process, text in texts])
+        pages_read = await asyncio.to_thread(lambda: [_read_samples(process, text) for process, text in texts])
         self._now = {series: value for samples in pages_read for series, value in samples.items()}
-        self._window.read(self._clock.monotonic(), self._now)
+        self._window.read(self._clock.monotonic_s(), self._now)
 
-    def figures(self, stream: str) -> list[Figure]:
+    def list_figures(self, stream: str) -> list[Figure]:
         """Makes the four figures: of all journals of a stream, the idempotency hits of all that was received."""
         most = self._alerts
-        edges = [(edge, self._gained(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S]
-        all_of_it = self._gained(f"{SECONDS}_bucket", stream=stream, le="+Inf")
-        p50, p99 = (quantile(share, edges, all_of_it) for share in (0.5, 0.99))
-        retries = _share(self._gained(DECISIONS, stream=stream, decision="retry"), self._tries(stream))
-        hits = _share(self._gained(EVENTS, outcome="duplicate"), self._gained(EVENTS))
-        depth = self._gauge("payhook_dlq_depth", stream)
-        depth = self._gauge("payhook_dlq_open", stream) if depth is None else depth
+        edges = [
+            (edge, self._sum_gains(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S
+        ]
+        all_of_it = self._sum_gains(f"{SECONDS}_bucket", stream=stream, le="+Inf")
+        p50, p99 = (find_quantile(share, edges, all_of_it) for share in (0.5, 0.99))
+        retries = _share_of(self._sum_gains(DECISIONS, stream=stream, decision="retry"), self._count_tries(stream))
+        hits = _share_of(self._sum_gains(EVENTS, outcome="duplicate"), self._sum_gains(EVENTS))
+        depth = self._sum_gauge("payhook_dlq_depth", stream)
+        depth = self._sum_gauge("payhook_dlq_open", stream) if depth is None else depth
         minute = "in the last minute"
         late = p99 is not None and p99 > LATENCY_S_MAX
         return [
-            Figure("latency", _seconds(p99), f"P99 {minute}; P50 {_seconds(p50)}", "bad" if late else ""),
-            Figure("retry rate", _percent(retries), f"of the tries {minute}", _warn(retries, most.retry_share_max)),
+            Figure("latency", _format_seconds(p99), f"P99 {minute}; P50 {_format_seconds(p50)}", "bad" if late else ""),
+            Figure(
+                "retry rate", _format_percent(retries), f"of the tries {minute}", _warn(retries, most.retry_share_max)
+            ),
             Figure(
                 "dead letters",
                 UNKNOWN if depth is None else f"{depth:,.0f}",
                 "wait for a person",
                 _warn(depth, most.depth_max),
             ),
-            Figure("idempotency hits", _percent(hits), f"of the events received {minute} had come before"),
+            Figure("idempotency hits", _format_percent(hits), f"of the events received {minute} had come before"),
         ]
 
-    def pictures(self, mode: Mode) -> dict[str, Markup]:
+    def draw_pipelines(self, mode: Mode) -> dict[str, Markup]:
         """Draws the pipeline of live traffic, or of test traffic: what flows along each arrow a second. Twice, for
         ``wide`` windows and ``tall`` ones; a page shows one of them.
         """
         ledger, notify = stream_of(LEDGER, mode), stream_of(NOTIFY, mode)
         decided = self._rate(DECISIONS, stream=ledger)
         boxes = {
-            "receiver": Box("Receiver", "up" if self._has(EVENTS) or self._has("payhook_ingest_answers_total") else ""),
-            "kafka": Box("Kafka", _counted(self._gauge("payhook_lag_events", ledger), "undecided")),
+            "receiver": Box(
+                "Receiver", "up" if self._has_metric(EVENTS) or self._has_metric("payhook_ingest_answers_total") else ""
+            ),
+            "kafka": Box("Kafka", _format_count(self._sum_gauge("payhook_lag_events", ledger), "undecided")),
             "processor": Box("Processor", self._state(ledger), is_bad=self._state(ledger) == "blocked"),
             "ledger": Box("Ledger", ""),
-            "dlq": Box("Dead letters", _counted(self._gauge("payhook_dlq_depth", ledger), "wait")),
-            "notify": Box("Subscribers", _counted(self._gauge("payhook_dlq_depth", notify), "dead")),
+            "dlq": Box("Dead letters", _format_count(self._sum_gauge("payhook_dlq_depth", ledger), "wait")),
+            "notify": Box("Subscribers", _format_count(self._sum_gauge("payhook_dlq_depth", notify), "dead")),
         }
         published = self._rate(EVENTS, without=NOT_PUBLISHED)
         arrows = [
@@ -120,26 +126,26 @@ class Pulse:
         return {name: pipeline_plot(title, words, boxes, arrows, grid) for name, grid in grids.items()}
 
     def _state(self, stream: str) -> str:
-        blocked = self._gauge("payhook_stream_blocked", stream)
+        blocked = self._sum_gauge("payhook_stream_blocked", stream)
         return "" if blocked is None else "blocked" if blocked else "running"
 
-    def _tries(self, stream: str) -> float | None:
-        gained = [self._gained(DECISIONS, stream=stream, decision=decision) for decision in TRIES]
-        return sum(tries for tries in gained if tries is not None) if self._has(DECISIONS) else None
+    def _count_tries(self, stream: str) -> float | None:
+        gained = [self._sum_gains(DECISIONS, stream=stream, decision=decision) for decision in TRIES]
+        return sum(tries for tries in gained if tries is not None) if self._has_metric(DECISIONS) else None
 
     def _rate(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
-        gained, seconds = self._gained(name, without, **labels), self._window.covered(WINDOW_S)
+        gained, seconds = self._sum_gains(name, without, **labels), self._window.measure_covered(WINDOW_S)
         return None if gained is None or seconds <= 0 else gained / seconds
 
-    def _gained(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
+    def _sum_gains(self, name: str, without: frozenset[str] = frozenset(), **labels: str) -> float | None:
         """Sums what series of a name with these labels gained, over all journals of a stream. Outcomes ``without`` are
         left out. None where no page has it.
         """
         all_series = [series for series in self._now if series[0] == name]
         matching = [series for series in all_series if _has_labels(series, labels, without)]
-        return self._window.gained(matching, all_series, WINDOW_S) if all_series else None
+        return self._window.sum_gained(matching, all_series, WINDOW_S) if all_series else None
 
-    def _gauge(self, name: str, stream: str) -> float | None:
+    def _sum_gauge(self, name: str, stream: str) -> float | None:
         """Sums a gauge over the stream's journals; of several processes with one journal the highest counts."""
         by_journal: dict[str, float] = {}
         for series, value in self._now.items():
@@ -148,7 +154,7 @@ class Pulse:
                 by_journal[journal] = max(value, by_journal.get(journal, value))
         return sum(by_journal.values()) if by_journal else None
 
-    def _has(self, name: str) -> bool:
+    def _has_metric(self, name: str) -> bool:
         return any(series[0] == name for series in self._now)
 
 
@@ -159,14 +165,14 @@ def _has_labels(series: Series, labels: Mapping[str, str], without: frozenset[st
     return labels.items() <= has.items() and has.get("outcome") not in without
 
 
-def _samples(process: str, page: str) -> dict[Series, float]:
+def _read_samples(process: str, page: str) -> dict[Series, float]:
     try:
         return samples_of(process, page, WANTED)
     except ValueError:
         return {}  # something else answers there
 
 
-def quantile(share: float, edges: Sequence[tuple[float, float | None]], every: float | None) -> float | None:
+def find_quantile(share: float, edges: Sequence[tuple[float, float | None]], every: float | None) -> float | None:
     """Finds a quantile as Prometheus does: even between two edges of a histogram; the last edge where it is beyond.
     ``edges``: each with how many were within it.
     """
@@ -180,24 +186,24 @@ def quantile(share: float, edges: Sequence[tuple[float, float | None]], every: f
     return points[-1][0]
 
 
-def _share(some: float | None, every: float | None) -> float | None:
+def _share_of(some: float | None, every: float | None) -> float | None:
     return None if some is None or not every else some / every
 
 
-def _seconds(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f} s" if value < LATENCY_BUCKETS_S[-1] else f"> {value:.0f} s"
 
 
-def _percent(share: float | None) -> str:
+def _format_percent(share: float | None) -> str:
     return UNKNOWN if share is None else f"{share:.1%}"
 
 
 def _per_s(rate: float | None) -> str:
-    return UNKNOWN if rate is None else f"{short(rate)}/s"
+    return UNKNOWN if rate is None else f"{format_short(rate)}/s"
 
 
-def _counted(value: float | None, what: str) -> str:
-    return "" if value is None else f"{short(value)} {what}"
+def _format_count(value: float | None, what: str) -> str:
+    return "" if value is None else f"{format_short(value)} {what}"
 
 
 def _warn(value: float | None, most: float) -> str:

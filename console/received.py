@@ -40,7 +40,7 @@ POLL_S = 0.5
 NOT_READ = "the receipts weren't read yet; look again in a few seconds"
 
 
-class Kind(NamedTuple):
+class AnswerKind(NamedTuple):
     """Counts answers together. ``outcome``: what became of an event, or why the request was refused."""
 
     provider: str
@@ -55,8 +55,8 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """Counts the answers of a `Kind`."""
+class ArrivedCount:
+    """Counts the answers of a `AnswerKind`."""
 
     provider: str
     type: str
@@ -66,7 +66,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class RefusedReason:
     """Says why requests of a provider were refused, how many, when last, and what an operator does about it."""
 
     code: str
@@ -90,7 +90,7 @@ class RefusedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedSummary:
     """Sums up the last hour. ``since``: the first moment that was looked at; ``problem``: why it isn't as of now."""
 
     since: datetime | None
@@ -98,22 +98,22 @@ class Received:
     problem: str | None
     total: int
     refused: int
-    arrived: list[Arrived]
-    reasons: list[Reason]
+    arrived: list[ArrivedCount]
+    reasons: list[RefusedReason]
     newest: list[RefusedRequest]
 
 
 Partition: TypeAlias = tuple[str, int]
 """Its topic and its number."""
-AskReceived: TypeAlias = Callable[[Mode], Received]
+AskReceived: TypeAlias = Callable[[Mode], ReceivedSummary]
 """What is known of a mode's last hour."""
 
 
-def not_read(_mode: Mode) -> Received:
-    return Received(None, None, NOT_READ, 0, 0, [], [], [])
+def not_read(_mode: Mode) -> ReceivedSummary:
+    return ReceivedSummary(None, None, NOT_READ, 0, 0, [], [], [])
 
 
-def refusal_counts(received: Received) -> dict[str, int]:
+def refusal_counts(received: ReceivedSummary) -> dict[str, int]:
     """Counts refused requests by code, the most first."""
     counts: Counter[str] = Counter()
     for reason in received.reasons:
@@ -125,7 +125,7 @@ class ReceivedHour:
     """Counts receipts by minute; what is older than an hour is dropped."""
 
     def __init__(self) -> None:
-        self._minutes: dict[int, Counter[Kind]] = {}
+        self._minutes: dict[int, Counter[AnswerKind]] = {}
         self._last: dict[tuple[str, str], datetime] = {}
         self._newest: deque[RefusedRequest] = deque(maxlen=REFUSED_KEPT)
 
@@ -136,53 +136,55 @@ class ReceivedHour:
         """
         at, count = from_rfc3339(receipt["at"]), int(receipt.get("count", 1))
         provider, outcome, status = str(receipt["provider"]), str(receipt["outcome"]), int(receipt["status"])
-        kind = Kind(provider, str(receipt.get("type", "")), outcome, status)
-        kinds = self._minutes.setdefault(_minute(at), Counter())
+        kind = AnswerKind(provider, str(receipt.get("type", "")), outcome, status)
+        kinds = self._minutes.setdefault(_minute_of(at), Counter())
         if kind not in kinds and len(kinds) >= KINDS_MAX:
-            kind = Kind(provider, MORE, outcome, status)
+            kind = AnswerKind(provider, MORE, outcome, status)
         kinds[kind] += count
         if (code := kind.code) is not None:
             self._last[code, provider] = max(at, self._last.get((code, provider), at))
             self._newest.append(RefusedRequest(at, provider, kind.type, code, status))
         return at
 
-    def forget(self, now: datetime) -> None:
-        first = _minute(now - HOUR)
+    def drop_old(self, now: datetime) -> None:
+        first = _minute_of(now - HOUR)
         self._minutes = {minute: kinds for minute, kinds in self._minutes.items() if minute >= first}
-        self._last = {key: at for key, at in self._last.items() if _minute(at) >= first}
-        while self._newest and _minute(self._newest[0].at) < first:
+        self._last = {key: at for key, at in self._last.items() if _minute_of(at) >= first}
+        while self._newest and _minute_of(self._newest[0].at) < first:
             self._newest.popleft()
 
-    def summary(self, since: datetime | None, until: datetime, problem: str | None) -> Received:
+    def summary(self, since: datetime | None, until: datetime, problem: str | None) -> ReceivedSummary:
         """Sums the hour up, kinds with most answers first."""
-        answers: Counter[Kind] = Counter()
+        answers: Counter[AnswerKind] = Counter()
         for kinds in self._minutes.values():
             answers.update(kinds)
         reasons: Counter[tuple[str, str, int]] = Counter()
         for kind, count in answers.items():
             if (code := kind.code) is not None:
                 reasons[code, kind.provider, kind.status] += count
-        return Received(
+        return ReceivedSummary(
             since=since,
             until=until,
             problem=problem,
             total=answers.total(),
             refused=sum(count for kind, count in answers.items() if kind.status >= 400),
-            arrived=[Arrived(*kind, count) for kind, count in answers.most_common()],
+            arrived=[ArrivedCount(*kind, count) for kind, count in answers.most_common()],
             reasons=[
-                Reason(code, provider, status, count, self._last[code, provider], REMEDIES[code], runbook_of(code))
+                RefusedReason(
+                    code, provider, status, count, self._last[code, provider], REMEDIES[code], runbook_of(code)
+                )
                 for (code, provider, status), count in reasons.most_common()
             ],
             newest=list(reversed(self._newest)),
         )
 
 
-def _minute(at: datetime) -> int:
+def _minute_of(at: datetime) -> int:
     return int(at.timestamp()) // MINUTE_S
 
 
 class ReceiptTail:
-    """Follows the ends of the receipts' topics, by mode. `look` blocks: call it off the event loop."""
+    """Follows the ends of the receipts' topics, by mode. `read_new_receipts` blocks: call it off the event loop."""
 
     def __init__(self, kafka: KafkaSettings, topics: Mapping[Mode, str], clock: Clock) -> None:
         self._topics = topics
@@ -197,20 +199,20 @@ class ReceiptTail:
         self._since: datetime | None = None
         self._received = {mode: not_read(mode) for mode in topics}
 
-    def received(self, mode: Mode) -> Received:
+    def get_last_hour(self, mode: Mode) -> ReceivedSummary:
         """Returns a mode's last hour as of the last look."""
         return self._received[mode]
 
     async def follow(self) -> None:
         while True:
-            await asyncio.to_thread(self.look)
+            await asyncio.to_thread(self.read_new_receipts)
             await asyncio.sleep(EVERY_S)
 
-    def look(self) -> None:
+    def read_new_receipts(self) -> None:
         """Takes in what came since the last look; the first look, what came within the last hour."""
         with self._looking:
             if not self._stopping.is_set():
-                self._look()
+                self._read_new_receipts()
 
     def close(self) -> None:
         """Ends a look that is under way, and the reading."""
@@ -218,7 +220,7 @@ class ReceiptTail:
         with self._looking:
             self._consumer.close()
 
-    def _look(self) -> None:
+    def _read_new_receipts(self) -> None:
         problem = None
         try:
             if not self._next:
@@ -230,13 +232,13 @@ class ReceiptTail:
             while any(self._next[partition] < end for partition, end in ends.items()) and not self._stopping.is_set():
                 if not (messages := self._consumer.consume(AT_ONCE, POLL_S)):
                     break
-                self._take(messages)
+                self._count_messages(messages)
         except KafkaException as silent:
             problem = f"Kafka doesn't say what came in: {silent}"
         now = self._clock.now()
         since = None if self._since is None else max(self._since, now - HOUR)
         for mode, hour in self._hours.items():
-            hour.forget(now)
+            hour.drop_old(now)
             self._received[mode] = hour.summary(since, now, problem)
 
     def _begin(self) -> None:
@@ -269,7 +271,7 @@ class ReceiptTail:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001  the library's public name
         return marks[1]
 
-    def _take(self, messages: Iterable[Message]) -> None:
+    def _count_messages(self, messages: Iterable[Message]) -> None:
         wrong = None
         for message in messages:
             if message.error() is not None:

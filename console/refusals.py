@@ -20,7 +20,7 @@ from console.access.users import UsersUnreadable
 from console.bookings import AnotherPersonWanted
 from console.forms import FormRefused
 from console.pages.place import TooMuchAsked
-from console.rendering import HOME, path_of, render
+from console.rendering import HOME, path_of, render_page
 from core.errors import PayhookError
 from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
 from dlq.command import CommandInvalid
@@ -36,7 +36,7 @@ from dlq.selection import (
     SelectionUnknown,
 )
 from ingest.idempotency.request import Problem
-from ingest.idempotency.store import Run
+from ingest.idempotency.store import IdempotentRun
 from journal.errors import JournalBroken
 from ledger.queries import NothingBooked
 from ledger.reversals import EntryUnfit, ProposalUnknown
@@ -68,7 +68,7 @@ class NotJson(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RefusalAnswer:
     """Says how one kind of error is answered. ``detail``: instead of the error's own text, which is then only logged.
 
     ``closes``: the request's body wasn't read, so the connection ends.
@@ -81,24 +81,26 @@ class Answered:
     closes: bool = False
 
 
-_INVALID = Answered(422, "invalid", "The request isn't valid")
-_SECOND_PERSON = Answered(409, "second-person", "Another person approves it")
-_NO_RECORD = Answered(
+_INVALID = RefusalAnswer(422, "invalid", "The request isn't valid")
+_SECOND_PERSON = RefusalAnswer(409, "second-person", "Another person approves it")
+_NO_RECORD = RefusalAnswer(
     503,
     "record-unavailable",
     "This can't be put on record",
     "the listener's log says why; an order that was given all the same has one effect when repeated",
     closes=True,
 )
-_UNAVAILABLE = Answered(503, "unavailable", "This can't be answered now", "the listener's log says why", closes=True)
-ANSWERS: Mapping[type[Exception], Answered] = {
-    TokenOver: Answered(401, "token-over", "The token's time is over", closes=True),
-    NotSignedIn: Answered(401, "not-signed-in", "Nobody is signed in", closes=True),
-    NotAllowed: Answered(403, "not-allowed", "You may not do this", closes=True),
-    ForeignPage: Answered(403, "foreign-page", "Another site's page may not do this", closes=True),
-    NotJson: Answered(415, "not-json", "JSON is wanted", closes=True),
-    FormRefused: Answered(400, "form-refused", "The form wasn't taken", closes=True),
-    UsersUnreadable: Answered(
+_UNAVAILABLE = RefusalAnswer(
+    503, "unavailable", "This can't be answered now", "the listener's log says why", closes=True
+)
+ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
+    TokenOver: RefusalAnswer(401, "token-over", "The token's time is over", closes=True),
+    NotSignedIn: RefusalAnswer(401, "not-signed-in", "Nobody is signed in", closes=True),
+    NotAllowed: RefusalAnswer(403, "not-allowed", "You may not do this", closes=True),
+    ForeignPage: RefusalAnswer(403, "foreign-page", "Another site's page may not do this", closes=True),
+    NotJson: RefusalAnswer(415, "not-json", "JSON is wanted", closes=True),
+    FormRefused: RefusalAnswer(400, "form-refused", "The form wasn't taken", closes=True),
+    UsersUnreadable: RefusalAnswer(
         503,
         "users-unreadable",
         "Nobody can be let in",
@@ -107,30 +109,30 @@ ANSWERS: Mapping[type[Exception], Answered] = {
     ),
     AuditLogUnwritable: _NO_RECORD,
     AuditLogBroken: _NO_RECORD,
-    UserUnknown: Answered(404, "user-unknown", "No such user"),
-    ItemUnknown: Answered(404, "item-unknown", "No such item"),
-    ProposalUnknown: Answered(404, "proposal-unknown", "No such proposal waits"),
-    SelectionUnknown: Answered(404, "selection-unknown", "No such selection"),
-    NothingBooked: Answered(404, "nothing-booked", "Nothing is booked yet"),
+    UserUnknown: RefusalAnswer(404, "user-unknown", "No such user"),
+    ItemUnknown: RefusalAnswer(404, "item-unknown", "No such item"),
+    ProposalUnknown: RefusalAnswer(404, "proposal-unknown", "No such proposal waits"),
+    SelectionUnknown: RefusalAnswer(404, "selection-unknown", "No such selection"),
+    NothingBooked: RefusalAnswer(404, "nothing-booked", "Nothing is booked yet"),
     AnotherPersonWanted: _SECOND_PERSON,
     SecondPersonWanted: _SECOND_PERSON,
     EntryUnfit: _INVALID,
     CommandInvalid: _INVALID,
     FilterInvalid: _INVALID,
-    SelectionEmpty: Answered(409, "nothing-matches", "Nothing that is dead matches"),
-    SelectionTooLarge: Answered(409, "selection-too-large", "Too many items match"),
-    SelectionsFull: Answered(409, "selections-full", "No room for another selection"),
-    SelectionBroken: Answered(409, "selection-broken", "The selection isn't what was frozen"),
-    RunRefused: Answered(409, "run-refused", "The run isn't taken"),
-    CommandNotSent: Answered(503, "kafka-unavailable", "Kafka doesn't answer"),
-    OriginUnreadable: Answered(503, "origin-unreadable", "Kafka doesn't answer"),
-    DeadLetterIndexUnreadable: Answered(503, "index-unreadable", "The list of dead items can't be read"),
-    JournalBroken: Answered(503, "journal-unreadable", "The journal can't be read"),
-    TooMuchAsked: Answered(503, "too-much-asked", "This can't be answered now"),
-    PayhookError: Answered(503, "unavailable", "This can't be answered now"),
+    SelectionEmpty: RefusalAnswer(409, "nothing-matches", "Nothing that is dead matches"),
+    SelectionTooLarge: RefusalAnswer(409, "selection-too-large", "Too many items match"),
+    SelectionsFull: RefusalAnswer(409, "selections-full", "No room for another selection"),
+    SelectionBroken: RefusalAnswer(409, "selection-broken", "The selection isn't what was frozen"),
+    RunRefused: RefusalAnswer(409, "run-refused", "The run isn't taken"),
+    CommandNotSent: RefusalAnswer(503, "kafka-unavailable", "Kafka doesn't answer"),
+    OriginUnreadable: RefusalAnswer(503, "origin-unreadable", "Kafka doesn't answer"),
+    DeadLetterIndexUnreadable: RefusalAnswer(503, "index-unreadable", "The list of dead items can't be read"),
+    JournalBroken: RefusalAnswer(503, "journal-unreadable", "The journal can't be read"),
+    TooMuchAsked: RefusalAnswer(503, "too-much-asked", "This can't be answered now"),
+    PayhookError: RefusalAnswer(503, "unavailable", "This can't be answered now"),
     OSError: _UNAVAILABLE,
     sqlite3.Error: _UNAVAILABLE,
-    Exception: Answered(500, "bug", "The listener failed", "the listener's log has the error"),
+    Exception: RefusalAnswer(500, "bug", "The listener failed", "the listener's log has the error"),
 }
 """By the error's class, or the nearest of those that it is derived from."""
 
@@ -143,7 +145,7 @@ _NOT_SERVED = {
 
 def add_refusals(app: FastAPI) -> None:
     for kind in (Problem, PayhookError, HTTPException, RequestValidationError, Exception):
-        app.add_exception_handler(kind, _handle)
+        app.add_exception_handler(kind, _handle_refusal)
 
 
 def answer_refusal(request: Request, error: Exception) -> Response:
@@ -154,8 +156,8 @@ def answer_refusal(request: Request, error: Exception) -> Response:
     to_api = is_api(request)
     if isinstance(error, NotSignedIn) and not to_api:
         return _to_sign_in(request)
-    problem = _problem(error, to_api=to_api)
-    run: Run | None = getattr(request.state, "idempotency", None)
+    problem = _problem_of(error, to_api=to_api)
+    run: IdempotentRun | None = getattr(request.state, "idempotency", None)
     if run is not None and problem.status < 500:
         run.nothing_began()
     if to_api:
@@ -164,7 +166,7 @@ def answer_refusal(request: Request, error: Exception) -> Response:
             answer.headers["www-authenticate"] = 'Bearer realm="payhook"'
     else:
         detail = "" if isinstance(error, HTTPException) and error.status_code in _NOT_SERVED else problem.detail
-        answer = render(request, "refused.html", problem.status, title=problem.title, detail=detail)
+        answer = render_page(request, "refused.html", problem.status, title=problem.title, detail=detail)
     if isinstance(error, HTTPException):
         answer.headers.update(error.headers or {})
     return answer
@@ -174,11 +176,11 @@ def is_api(request: Request) -> bool:
     return f"{request.url.path}/".startswith(f"{API}/")
 
 
-async def _handle(request: Request, error: Exception) -> Response:
+async def _handle_refusal(request: Request, error: Exception) -> Response:
     return answer_refusal(request, error)
 
 
-def _problem(error: Exception, *, to_api: bool) -> Problem:
+def _problem_of(error: Exception, *, to_api: bool) -> Problem:
     match error:
         case Problem():
             return error
@@ -186,10 +188,10 @@ def _problem(error: Exception, *, to_api: bool) -> Problem:
             slug, title = _NOT_SERVED.get(error.status_code, ("refused", "The request isn't taken"))
             return Problem(error.status_code, slug, title, error.detail)
         case RequestValidationError():
-            return _invalid(error)
+            return _explain_invalid(error)
     answer = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
     status = error.status if isinstance(error, FormRefused) else answer.status
-    detail = answer.detail or _advised(error)
+    detail = answer.detail or _describe_error(error)
     if answer.detail:
         log.error("%s: %s", answer.title, error, exc_info=None if isinstance(error, PayhookError) else error)
     if to_api and status == 500:
@@ -205,13 +207,13 @@ def _problem(error: Exception, *, to_api: bool) -> Problem:
     )
 
 
-def _advised(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, NotSignedIn) and not isinstance(error, TokenOver):
         return "send Authorization: Bearer and a token that `payhook users token NAME` made, or sign in at /login"
     return str(error)
 
 
-def _invalid(invalid: RequestValidationError) -> Problem:
+def _explain_invalid(invalid: RequestValidationError) -> Problem:
     """Says what is wrong where, and repeats nothing of what was sent."""
     errors = invalid.errors()[:ERRORS_NAMED_MAX]
     problems = [{"at": "/" + "/".join(map(str, error["loc"])), "problem": str(error["msg"])} for error in errors]
@@ -229,5 +231,5 @@ def _to_sign_in(request: Request) -> Response:
     if request.method not in ("GET", "HEAD"):
         return RedirectResponse(SIGN_IN, 303)
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        return render(request, "arrived.html", path=path)
+        return render_page(request, "arrived.html", path=path)
     return RedirectResponse(SIGN_IN if path == HOME else f"{SIGN_IN}?next={quote(path, safe='')}", 303)

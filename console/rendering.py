@@ -20,18 +20,18 @@ from starlette.responses import HTMLResponse, Response
 
 from console.access.roles import Role
 from console.access.routes import Everybody, user_of
-from console.formats import FILTERS, plain
+from console.formats import FILTERS, clean_value
 from console.forms import FIELD, csrf_token
 from core.routing import row_name
 
 
-def address(path: str, query: Mapping[str, object] | None = None) -> str:
+def make_address(path: str, query: Mapping[str, object] | None = None) -> str:
     """Makes an address of ``path`` with what of ``query`` has a value; a list is a field given several times."""
     fields = {name: value for name, value in (query or {}).items() if value not in (None, "", [], ())}
     return f"{path}?{urlencode(fields, doseq=True, errors='replace')}" if fields else path
 
 
-def segment(text: str) -> str:
+def quote_segment(text: str) -> str:
     """Quotes a text as a segment of a path: ``/`` and ``%`` too are quoted, and two dots are no way up."""
     quoted = quote(text, safe=":", errors="replace")
     return quoted.replace(".", "%2E") if set(text) == {"."} else quoted
@@ -130,7 +130,7 @@ def csrf_field(request: Request) -> Markup:
     return Markup('<input type="hidden" name="{}" value="{}">').format(FIELD, csrf_token(secret) if secret else "")
 
 
-def render(request: Request, template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
+def render_page(request: Request, template: str, status: int = 200, /, **context: Any) -> HTMLResponse:
     """Renders a page. Every template has ``request``, ``user`` (or None), ``links`` (the navigation), ``badges`` (by a
     link's path), `csrf_field` and ``static(name)``; it extends ``base.html``.
     """
@@ -142,18 +142,18 @@ def render(request: Request, template: str, status: int = 200, /, **context: Any
     return HTMLResponse(_TEMPLATES.get_template(template).render(shown), status)
 
 
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
-        finalize=plain,
+        finalize=clean_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {**FILTERS, "segment": segment, "row_name": lambda seq, stream: row_name(stream, seq)}
+    environment.filters |= {**FILTERS, "segment": quote_segment, "row_name": lambda seq, stream: row_name(stream, seq)}
     environment.globals |= {"csrf_field": csrf_field, "static": static_url}
     return environment
 
 
-_TEMPLATES = _environment()
+_TEMPLATES = _make_environment()

@@ -11,14 +11,14 @@ from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, mo
 
 from console.api_dead import FilterAsked
 from console.api_routes import ItemAsked, Text, View
-from dlq.command import PER_S_MAX, PER_S_MIN, ReplayMode, Target
+from dlq.command import PER_S_MAX, PER_S_MIN, ItemTarget, ReplayMode
 from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,
-    Forecast,
-    Run,
+    ItemForecast,
     RunItemState,
     RunKept,
+    RunRequest,
     RunState,
     Verdict,
 )
@@ -55,10 +55,10 @@ class SelectionAsked(BaseModel):
             raise ValueError("an item is named twice")
         return self
 
-    def wanted(self) -> Filter:
+    def to_filter(self) -> Filter:
         return replace(self.filter.filter(), items=tuple(item.item_seq for item in self.items))
 
-    def seen(self) -> list[Target]:
+    def list_targets(self) -> list[ItemTarget]:
         return [item.target for item in self.items]
 
 
@@ -80,8 +80,8 @@ class ReplayAsked(BaseModel):
     force: bool = Field(False, description="also what the loop guard would refuse")
     propose: bool = Field(False, description="another person approves it, even below the limits")
 
-    def run(self) -> Run:
-        return Run("replay", self.reason, self.mode, self.per_s, self.force, self.propose)
+    def run(self) -> RunRequest:
+        return RunRequest("replay", self.reason, self.mode, self.per_s, self.force, self.propose)
 
 
 class ReasonAsked(BaseModel):
@@ -111,7 +111,7 @@ class NothingAsked(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-def _at(*path: str) -> Any:
+def _field_at(*path: str) -> Any:
     return Field(validation_alias=AliasPath(*path))
 
 
@@ -127,11 +127,11 @@ class RunView(View):
     """A selection's run. ``problem``: why it doesn't go on just now."""
 
     selection: int = Field(validation_alias="number")
-    action: str = _at("run", "action")
-    mode: ReplayMode = _at("run", "mode")
-    per_s: float | None = _at("run", "per_s")
-    force: bool = _at("run", "force")
-    reason: str = _at("run", "reason")
+    action: str = _field_at("run", "action")
+    mode: ReplayMode = _field_at("run", "mode")
+    per_s: float | None = _field_at("run", "per_s")
+    force: bool = _field_at("run", "force")
+    reason: str = _field_at("run", "reason")
     actor: str
     started_at: datetime
     state: RunState = Field(description="proposed: waits for a second person; sent: all of it was taken up")
@@ -146,25 +146,25 @@ class RunStarted(RunView):
     again: bool
 
     @classmethod
-    def started(cls, kept: RunKept, *, again: bool) -> Self:
-        return cls(**RunView.of(kept).model_dump(), again=again)
+    def from_run(cls, kept: RunKept, *, again: bool) -> Self:
+        return cls(**RunView.from_object(kept).model_dump(), again=again)
 
 
 class SelectionView(View):
     """A frozen set. ``amounts``: minor units by currency; ``unknown_amounts``: items whose money isn't known."""
 
-    number: int = _at("selection", "number")
-    count: int = _at("selection", "count")
-    amounts: dict[str, int] = _at("selection", "amounts")
-    unknown_amounts: int = _at("selection", "unknown_amounts")
+    number: int = _field_at("selection", "number")
+    count: int = _field_at("selection", "count")
+    amounts: dict[str, int] = _field_at("selection", "amounts")
+    unknown_amounts: int = _field_at("selection", "unknown_amounts")
     digest: str = Field(
         validation_alias=AliasPath("selection", "digest"), description="SHA-256 of its file in the lake"
     )
-    frozen_at: datetime = _at("selection", "frozen_at")
-    actor: str = _at("selection", "actor")
-    note: str = _at("selection", "note")
-    filter: str = _at("selection", "filter")
-    journal_seq: int = _at("selection", "journal_seq")
+    frozen_at: datetime = _field_at("selection", "frozen_at")
+    actor: str = _field_at("selection", "actor")
+    note: str = _field_at("selection", "note")
+    filter: str = _field_at("selection", "filter")
+    journal_seq: int = _field_at("selection", "journal_seq")
     run: RunView | None
 
 
@@ -190,9 +190,9 @@ class SelectedItem(View):
     """Shows one item of a selection and what became of it; ``row_seq``: the journal's row that says so."""
 
     place: int
-    item_seq: int = _at("target", "item_seq")
-    seen_seq: int = _at("target", "seen_seq")
-    seen_hash: str = _at("target", "seen_hash")
+    item_seq: int = _field_at("target", "item_seq")
+    seen_seq: int = _field_at("target", "seen_seq")
+    seen_hash: str = _field_at("target", "seen_hash")
     state: RunItemState
     row_seq: int | None
     reason: str | None
@@ -208,9 +208,9 @@ class SelectedItems(BaseModel):
 class ForecastView(View):
     """Forecasts what a replay would do with one item. ``followers`` run after it by themselves."""
 
-    item_seq: int = _at("target", "item_seq")
-    seen_seq: int = _at("target", "seen_seq")
-    seen_hash: str = _at("target", "seen_hash")
+    item_seq: int = _field_at("target", "item_seq")
+    seen_seq: int = _field_at("target", "seen_seq")
+    seen_hash: str = _field_at("target", "seen_hash")
     verdict: Verdict
     why: str
     followers: int
@@ -233,16 +233,16 @@ class DryRunView(BaseModel):
     next: int | None
 
     @classmethod
-    def of(cls, made: DryRun, page: list[Forecast], following: int | None) -> Self:
+    def from_dry_run(cls, made: DryRun, page: list[ItemForecast], following: int | None) -> Self:
         return cls(
             selection=made.number,
             made_at=made.made_at,
             journal_seq=made.journal_seq,
             verdicts=dict(made.counts),
-            runs=made.runs,
+            runs=made.runnable_count,
             applied=made.applied,
             limits=made.limits,
             followers=made.followers,
-            items=list(map(ForecastView.of, page)),
+            items=list(map(ForecastView.from_object, page)),
             next=following,
         )

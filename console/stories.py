@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import Depends
 
 from console.access.roles import NotAllowed, Role, User
-from console.access.routes import require
+from console.access.routes import require_role
 from core.decision import Decision
 from journal.schema import JournalRow
 
 REPLAYABLE = frozenset({Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN})
 """Decisions after which an event may be replayed by order."""
 
-STORY_READERS = Depends(require(Role.FINANCE, Role.REPLAYER))
+STORY_READERS = Depends(require_role(Role.FINANCE, Role.REPLAYER))
 """Whom a route of stories is for; `check_reader` then looks at the rows."""
 
 

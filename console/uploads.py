@@ -95,7 +95,7 @@ class ReportUploads:
         self._uploads: OrderedDict[str, Upload] = OrderedDict()
         self._lock = threading.Lock()
 
-    def take(self, asked: ReportAsked, name: str, file: BinaryIO, actor: str) -> Upload:
+    def accept_report(self, asked: ReportAsked, name: str, file: BinaryIO, actor: str) -> Upload:
         """Keeps the file until it is compared.
 
         :raises UploadsFull: as many wait as are taken

@@ -11,7 +11,7 @@ from typing import Any
 from core.clock import to_rfc3339
 from core.decision import NO_RETRIES, Decision, ErrorKind
 from core.layout import StreamLayout
-from core.status_file import STANDBY, fresh, read_said
+from core.status_file import STANDBY, fresh_status, read_said
 from dlq.index import Item, ItemState
 from journal.entity_queue import EntityQueue, read_item
 from journal.errors import IndexUnreadable
@@ -21,7 +21,7 @@ NAMED_MAX = 5
 """Items that one line names."""
 
 
-class Wait(StrEnum):
+class WaitKind(StrEnum):
     PERSON = "person"
     HEAD = "head"
     BLOCKED = "blocked"
@@ -35,10 +35,10 @@ class Wait(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class EventWait:
     """An event waits. ``until``: when that is over by itself, where it is known."""
 
-    wait: Wait
+    wait: WaitKind
     since: datetime
     until: datetime | None
     text: str
@@ -49,19 +49,19 @@ class Waiting:
         return {"for": self.wait.value, "since": to_rfc3339(self.since), "until": until, "text": self.text}
 
 
-def waiting(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None, now: datetime) -> Waiting:
+def find_wait(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None, now: datetime) -> EventWait:
     """Finds the wait of one event of a queue. ``status``: what the stream's processor wrote last."""
     row = item.row
     due_at = row.due_at if row.due_at is not None and row.due_at > now else None
-    wait, text = _own(queue, item, due_at, status)
-    if wait in (Wait.TURN, Wait.BACKOFF) and (of_stream := stream_wait(status, now)) is not None:
+    wait, text = _find_own_wait(queue, item, due_at, status)
+    if wait in (WaitKind.TURN, WaitKind.BACKOFF) and (of_stream := stream_wait(status, now)) is not None:
         # By itself it would be tried, now or at its time.
         wait, text = of_stream
         due_at = None
-    return Waiting(wait, row.decided_at, due_at, text)
+    return EventWait(wait, row.decided_at, due_at, text)
 
 
-def wait_of(files: StreamLayout, item: Item, now: datetime) -> Waiting | None:
+def wait_of(files: StreamLayout, item: Item, now: datetime) -> EventWait | None:
     """Finds what an item that is to be tried again waits for; None where it doesn't wait, or no index of it is here."""
     if item.state is not ItemState.WAITING:
         return None
@@ -69,70 +69,74 @@ def wait_of(files: StreamLayout, item: Item, now: datetime) -> Waiting | None:
         queue = read_item(files.index, item.item_seq)
     except IndexUnreadable:
         return None
-    return None if queue is None else waiting(queue, queue.items[0], read_said(files.status), now)
+    return None if queue is None else find_wait(queue, queue.items[0], read_said(files.status), now)
 
 
-def _own(
+def _find_own_wait(
     queue: EntityQueue, item: OpenItem, due_at: datetime | None, status: Mapping[str, Any] | None
-) -> tuple[Wait, str]:
+) -> tuple[WaitKind, str]:
     row, reason = item.row, item.row.reason or ""
     if row.decision is Decision.DEAD:
-        return Wait.PERSON, f"It is dead: a person decides, see `payhook dlq show {row.item_seq}`."
-    if queue.place(item) == "waits":
-        return Wait.HEAD, f"It runs after item {queue.head}: mend what holds that one."
+        return WaitKind.PERSON, f"It is dead: a person decides, see `payhook dlq show {row.item_seq}`."
+    if queue.describe_place(item) == "waits":
+        return WaitKind.HEAD, f"It runs after item {queue.head}: mend what holds that one."
     if row.error_kind is ErrorKind.SBE:
-        return Wait.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
+        return WaitKind.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
     when = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
     if has_failed(row) and due_at is not None:
-        return Wait.BACKOFF, f"Nothing is to be done: it is tried again {when}."
+        return WaitKind.BACKOFF, f"Nothing is to be done: it is tried again {when}."
     if row.decision in (Decision.PARKED, Decision.RETRY) and due_at is not None:
         if reason.endswith(NO_RETRIES):
-            return Wait.BUDGET, f"{reason}. Nothing is to be done: it is tried again {when}."
-        if (name := _ill(reason, status)) is not None:
-            return Wait.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {when}."
-        return Wait.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {when}."
-    return Wait.TURN, "Nothing is to be done: it is tried next."
+            return WaitKind.BUDGET, f"{reason}. Nothing is to be done: it is tried again {when}."
+        if (name := _find_open_breaker(reason, status)) is not None:
+            return WaitKind.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {when}."
+        return WaitKind.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {when}."
+    return WaitKind.TURN, "Nothing is to be done: it is tried next."
 
 
-def _ill(reason: str, status: Mapping[str, Any] | None) -> str | None:
+def _find_open_breaker(reason: str, status: Mapping[str, Any] | None) -> str | None:
     """Finds the downstream that the reason begins with, if its breaker isn't closed."""
     downstreams = (status or {}).get("downstreams") or {}
     names = [name for name, state in downstreams.items() if state.get("state") != "closed"]
     return next((name for name in names if reason.startswith(f"{name} ")), None)
 
 
-def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[Wait, str] | None:
+def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[WaitKind, str] | None:
     """Finds what holds up all events of a stream, and what to do; None while it decides."""
-    current = fresh(status, now)
+    current = fresh_status(status, now)
     if current is None:
         last = "" if status is None or "at" not in status else f" since {status['at']}"
-        return Wait.PROCESSOR, f"The stream's processor says nothing here{last}: look at it where it runs, or start it."
+        return (
+            WaitKind.PROCESSOR,
+            f"The stream's processor says nothing here{last}: look at it where it runs, or start it.",
+        )
     why = current.get("why") or current.get("last_failure") or ""
     if current.get("state") == STANDBY:
-        return Wait.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
+        return WaitKind.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
     if current.get("state") == "refused":
-        return Wait.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
+        return WaitKind.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
     if blocked := current.get("blocked"):
-        return Wait.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
+        return WaitKind.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
     if current.get("state") == "off":
-        return Wait.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
+        return WaitKind.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
     if current.get("state") == "failed":
-        return Wait.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
+        return WaitKind.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
     return None
 
 
-def lines(waits: Iterable[tuple[OpenItem, Waiting]]) -> list[str]:
-    groups: dict[tuple[Wait, str], list[tuple[OpenItem, Waiting]]] = {}
+def list_waits(waits: Iterable[tuple[OpenItem, EventWait]]) -> list[str]:
+    groups: dict[tuple[WaitKind, str], list[tuple[OpenItem, EventWait]]] = {}
     for item, event_wait in waits:
         groups.setdefault((event_wait.wait, event_wait.text), []).append((item, event_wait))
     return [
-        f"{_named([item.row.item_seq for item, _ in held])} {'wait' if len(held) > 1 else 'waits'} for: {wait.value}, "
+        f"{_list_items([item.row.item_seq for item, _ in held])} {'wait' if len(held) > 1 else 'waits'} for: "
+        f"{wait.value}, "
         f"since {to_rfc3339(min(event_wait.since for _, event_wait in held))}. {text}"
         for (wait, text), held in groups.items()
     ]
 
 
-def _named(seqs: list[int]) -> str:
+def _list_items(seqs: list[int]) -> str:
     shown = ", ".join(map(str, seqs[:NAMED_MAX]))
     more = f" and {len(seqs) - NAMED_MAX:,} more" if len(seqs) > NAMED_MAX else ""
     return f"{'items' if len(seqs) > 1 else 'item'} {shown}{more}"

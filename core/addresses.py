@@ -15,7 +15,7 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
     """
     by_name: dict[str, str] = {}
     for name, url in urls.items():
-        addresses = _addresses(urlsplit(url).hostname or "")
+        addresses = _find_addresses(urlsplit(url).hostname or "")
         if len(addresses) < 2:
             by_name[name] = url
             continue
@@ -26,7 +26,7 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
     return by_name
 
 
-def _addresses(host: str) -> list[str]:
+def _find_addresses(host: str) -> list[str]:
     """Finds the IPv4 addresses of a host, since a name of one process may have one address of each kind."""
     try:
         answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)

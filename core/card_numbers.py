@@ -163,7 +163,7 @@ def without_card_numbers(text: str) -> str:
     )
 
 
-def shown(value: object, chars_max: int) -> str:
+def quote_masked(value: object, chars_max: int) -> str:
     """Quotes a value of a body for an error text: without card numbers, then cut, as Python writes a text."""
     return repr(without_card_numbers(str(value))[:chars_max])
 

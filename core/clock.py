@@ -16,7 +16,7 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Returns the wall time, UTC, with its time zone set."""
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         """Seconds that never go back; only differences mean anything."""
 
 
@@ -24,7 +24,7 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return time.monotonic()
 
 
@@ -38,7 +38,7 @@ class ManualClock:
     def now(self) -> datetime:
         return self._now
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
@@ -55,14 +55,14 @@ class Deadline:
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
-        self._at = clock.monotonic() + seconds
+        self._at = clock.monotonic_s() + seconds
 
     @property
     def remaining_s(self) -> float:
-        return max(0.0, self._at - self._clock.monotonic())
+        return max(0.0, self._at - self._clock.monotonic_s())
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         return self.remaining_s == 0.0
 
 

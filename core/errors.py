@@ -14,10 +14,10 @@ class PayhookError(Exception):
     """Is the base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self), self.args), self.__dict__
+        return _rebuild_error, (type(self), self.args), self.__dict__
 
 
-def _rebuilt(error_class: type[PayhookError], args: tuple[Any, ...]) -> PayhookError:
+def _rebuild_error(error_class: type[PayhookError], args: tuple[Any, ...]) -> PayhookError:
     return error_class.__new__(error_class, *args)
 
 

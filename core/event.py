@@ -191,7 +191,7 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
     """
     as_received = {name: raw.decode("utf-8", "replace") for name, raw in headers if raw is not None}
     try:
-        texts = upcast(as_received)
+        texts = upcast_headers(as_received)
         for name in _BOUNDED:
             if len(texts.get(name, "")) > HEADER_CHARS_MAX:
                 raise ValueError(f"{name} has more than {HEADER_CHARS_MAX} characters")
@@ -202,8 +202,8 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
             event_type=decode_name(texts["ce_type"]),
             event_key=texts["event_key"],
             entity_key=texts["entity_key"],
-            content_sha256=_hash(texts["content_sha256"]),
-            content_version=_version(texts["content_version"]),
+            content_sha256=_check_sha256(texts["content_sha256"]),
+            content_version=_parse_version(texts["content_version"]),
             body=value or b"",
             mode=cast(Mode, texts["mode"]),
             account=decode_name(texts["account"]),
@@ -224,7 +224,7 @@ def from_record(value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
         raise Unparseable(f"a header is wrong: {wrong}") from wrong
 
 
-def _hash(text: str) -> str:
+def _check_sha256(text: str) -> str:
     if len(text) != SHA256_HEX_CHARS or bytes.fromhex(text).hex() != text:
         raise ValueError(f"{text[:80]!r} is no SHA-256 in lower-case hex")
     return text
@@ -232,10 +232,10 @@ def _hash(text: str) -> str:
 
 def _hash_in(texts: Mapping[str, str], name: str) -> str | None:
     """Returns the hash in a header; None where there is no such header."""
-    return _hash(texts[name]) if name in texts else None
+    return _check_sha256(texts[name]) if name in texts else None
 
 
-def _version(text: str) -> int:
+def _parse_version(text: str) -> int:
     version = int(text)
     if not 0 <= version <= CONTENT_VERSION_MAX:
         raise ValueError(f"content_version {text[:20]!r} isn't between 0 and {CONTENT_VERSION_MAX}")
@@ -269,7 +269,7 @@ def unquote_text(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in plain)
 
 
-def upcast(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
+def upcast_headers(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
     """Lifts a record's header texts to the form of ``newest``; the given ones stay as they are.
 
     Those of this version and of a newer minor one are given back.

@@ -61,16 +61,16 @@ class FilesToSend:
         """
         :param files: the path under which each is asked for, and the one where it is
         """
-        stamps = {path_asked: (path, _stamp(path)) for path_asked, path in files.items()}
+        stamps = {path_asked: (path, _read_stamp(path)) for path_asked, path in files.items()}
         if stamps != self._stamps:
-            contents = {str(path_asked): _held(path) for path_asked, path in sorted(files.items())}
+            contents = {str(path_asked): _read_content(path) for path_asked, path in sorted(files.items())}
             pickled = pickle.dumps(contents, protocol=5)
             self._sent = SentFiles(hashlib.sha256(pickled).hexdigest(), zlib.compress(pickled, 1))
             self._stamps = stamps
         return self._sent
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _read_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         stat = path.stat()
     except OSError:
@@ -78,7 +78,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _held(path: Path) -> bytes | tuple[int, str]:
+def _read_content(path: Path) -> bytes | tuple[int, str]:
     try:
         return path.read_bytes()
     except OSError as unreadable:
@@ -127,11 +127,11 @@ class TextFiles:
         received = _received
         if received is not None:
             raw = received.read(sent_as or path)
-            return self._same(path, raw, len(raw), raw)
+            return self._read_if_changed(path, raw, len(raw), raw)
         stat = path.stat()
-        return self._same(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino), stat.st_size, None)
+        return self._read_if_changed(path, (stat.st_mtime_ns, stat.st_size, stat.st_ino), stat.st_size, None)
 
-    def _same(self, path: Path, stamp: object, size: int, raw: bytes | None) -> str:
+    def _read_if_changed(self, path: Path, stamp: object, size: int, raw: bytes | None) -> str:
         with self._lock:
             stamped = self._read.get(path)
         if stamped is not None and stamped[0] == stamp:
@@ -181,7 +181,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Holds a lock file for the length of a ``with``, and waits until no other thread or process does.
 
     :raises OSError: it can't be made
@@ -193,7 +193,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Holds the lock as `locked`, without waiting: False where another process holds it.
+    """Holds the lock as `hold_lock`, without waiting: False where another process holds it.
 
     The system takes it back from a process that dies.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from core.event import Mode
-from core.keys import hash16
+from core.keys import hash_key
 from core.routing import SHARD_MARK, WHOLE, Shard
 
 ANNOUNCE_EVERY_S = 1.0
@@ -37,11 +37,11 @@ def claim_prefix(mode: Mode, generation: int) -> bytes:
 
 def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
     """Names the claim on an event key in Redis: the journal's index holds the key by the same hash."""
-    return claim_prefix(mode, generation) + hash16(event_key)
+    return claim_prefix(mode, generation) + hash_key(event_key)
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class Announcement:
     """Holds what stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on
     with what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
 
@@ -61,7 +61,7 @@ class Announced:
         return f"{self.generation} p{self.partitions}{part}{keys}{' refused' if self.refused else ''}".encode()
 
     @classmethod
-    def decode(cls, value: bytes | None) -> Announced | None:
+    def decode(cls, value: bytes | None) -> Announcement | None:
         """Inverts `encode`; None where nothing stands there that can be read."""
         wording = _WORDING.fullmatch(value or b"")
         if wording is None:

@@ -32,11 +32,11 @@ def media_type_of(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     for member in members:
         name, equals, text = member.partition(b"=")
         if equals:
-            parameters.setdefault(name.strip(BLANKS).lower(), _unquote(text.strip(BLANKS)))
+            parameters.setdefault(name.strip(BLANKS).lower(), _unquote_value(text.strip(BLANKS)))
     return media_type.strip(BLANKS).lower(), parameters
 
 
-def _unquote(text: bytes) -> bytes:
+def _unquote_value(text: bytes) -> bytes:
     if len(text) < 2 or text[0] != _QUOTE or text[-1] != _QUOTE:
         return text
     plain = bytearray()

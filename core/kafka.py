@@ -53,7 +53,7 @@ class _Producer(confluent_kafka.Producer):
             given = more.get("headers") or []
             headers = given.items() if isinstance(given, Mapping) else given
             more["partition"] = partition
-            more["headers"] = self.keys.sign(topic, partition, key, value, headers)
+            more["headers"] = self.keys.add_signature(topic, partition, key, value, headers)
         super().produce(topic, value, key, **more)
 
 
@@ -74,21 +74,21 @@ def open_producer(
     """
     producer = _Producer(client_config(kafka, config))
     producer.keys, producer.events_partitions = keys, kafka.events_partitions
-    return _following(producer, kafka.security)
+    return _follow_credentials(producer, kafka.security)
 
 
 def open_consumer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Consumer:
     """
     :raises SettingError: a file that the settings name can't be read
     """
-    return _following(_Consumer(client_config(kafka, config)), kafka.security)
+    return _follow_credentials(_Consumer(client_config(kafka, config)), kafka.security)
 
 
 def open_admin(kafka: KafkaSettings) -> AdminClient:
     """
     :raises SettingError: a file that the settings name can't be read
     """
-    return _following(_Admin(client_config(kafka, {"log_level": 0})), kafka.security)
+    return _follow_credentials(_Admin(client_config(kafka, {"log_level": 0})), kafka.security)
 
 
 def check_kafka_files(kafka: KafkaSettings) -> None:
@@ -111,7 +111,7 @@ def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, 
         return options
     options["security.protocol"] = security.protocol
     if security.is_sasl:
-        name, password = credentials(security)
+        name, password = read_sasl_credentials(security)
         options |= {"sasl.mechanism": security.mechanism, "sasl.username": name, "sasl.password": password}
     if security.ca_file:
         _read(security.ca_file, "kafka.security.ca_file")
@@ -136,7 +136,7 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
         return options
     options["kafka.security.protocol"] = security.protocol
     if security.is_sasl:
-        name, password = (_quoted(word) for word in credentials(security))
+        name, password = (_quote_word(word) for word in read_sasl_credentials(security))
         login = f"{_MODULES[security.mechanism]} required username={name} password={password};"
         options |= {"kafka.sasl.mechanism": security.mechanism, "kafka.sasl.jaas.config": login}
     if security.ca_file:
@@ -152,7 +152,7 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
     return options
 
 
-def credentials(security: KafkaSecurity) -> Credentials:
+def read_sasl_credentials(security: KafkaSecurity) -> Credentials:
     """Reads the name and password as they stand in their file now.
 
     :raises SettingError: it can't be read, or hasn't two lines
@@ -167,7 +167,7 @@ def _read(file: str, setting: str) -> str:
         raise SettingError(setting, f"{file} can't be read: {type(unreadable).__name__}") from unreadable
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -193,7 +193,7 @@ class _Follower:
 
     def __init__(self, security: KafkaSecurity) -> None:
         self._security = security
-        self._known = credentials(security)
+        self._known = read_sasl_credentials(security)
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._failed = False
         self._lock = threading.Lock()
@@ -203,7 +203,7 @@ class _Follower:
         with self._lock:
             self._clients.add(client)
 
-    def look(self) -> None:
+    def refresh_credentials(self) -> None:
         """Reads the credentials again. A file that can't be read now leaves clients what they have. Without clients
         nobody asks for it.
         """
@@ -211,7 +211,7 @@ class _Follower:
             if not self._clients:
                 return
         try:
-            now = credentials(self._security)
+            now = read_sasl_credentials(self._security)
         except SettingError as wrong:
             if not self._failed:
                 log.warning("Kafka's clients keep their credentials: %s", wrong)
@@ -230,7 +230,7 @@ class _Follower:
     def _run(self) -> None:
         pause = threading.Event()
         while not pause.wait(LOOK_S):
-            self.look()
+            self.refresh_credentials()
 
 
 C = TypeVar("C", bound=_Client)
@@ -239,7 +239,7 @@ _followers: dict[KafkaSecurity, _Follower] = {}
 _followers_lock = threading.Lock()
 
 
-def _following(client: C, security: KafkaSecurity) -> C:
+def _follow_credentials(client: C, security: KafkaSecurity) -> C:
     if security.is_sasl:
         with _followers_lock:
             follower = _followers.get(security) or _followers.setdefault(security, _Follower(security))

@@ -26,14 +26,14 @@ def name_of(text: str) -> str:
     One of more than `NAME_CHARS_MAX` characters, or with control characters, becomes ``sha256-<hex of its bytes>``.
     """
     if len(text) > NAME_CHARS_MAX or _NOT_IN_NAMES.search(text) is not None:
-        return _hashed(text)
+        return _hash_text(text)
     return text
 
 
 def encode_name(text: str) -> str:
     """Returns a name as a header holds it: percent-encoded like a part of a key, and not cut."""
-    encoded = _encoded(text)
-    return encoded if len(encoded) <= ENCODED_CHARS_MAX else _hashed(text)
+    encoded = _encode_text(text)
+    return encoded if len(encoded) <= ENCODED_CHARS_MAX else _hash_text(text)
 
 
 def decode_name(encoded: str) -> str:
@@ -41,7 +41,7 @@ def decode_name(encoded: str) -> str:
     if "%" not in encoded:
         return encoded
     name = unquote(encoded, errors="replace")
-    return name if name_of(name) == name and _encoded(name) == encoded else encoded
+    return name if name_of(name) == name and _encode_text(name) == encoded else encoded
 
 
 def spellings_of(names: Iterable[str]) -> list[str]:
@@ -56,11 +56,11 @@ def key_part(text: str) -> str:
     """
     if len(text) <= PART_CHARS_MAX and text.isascii() and text.isidentifier():
         return text
-    encoded = _encoded(text)
-    return encoded if len(encoded) <= PART_CHARS_MAX else _hashed(text)
+    encoded = _encode_text(text)
+    return encoded if len(encoded) <= PART_CHARS_MAX else _hash_text(text)
 
 
-def _encoded(text: str) -> str:
+def _encode_text(text: str) -> str:
     if _PLAIN.issuperset(text):
         return text
     return "".join(
@@ -69,7 +69,7 @@ def _encoded(text: str) -> str:
     )
 
 
-def _hashed(text: str) -> str:
+def _hash_text(text: str) -> str:
     return "sha256-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -78,6 +78,6 @@ def join_key(*parts: str) -> str:
     return ":".join([key_part(part) for part in parts])
 
 
-def hash16(key: str) -> bytes:
+def hash_key(key: str) -> bytes:
     """Returns the 16-byte form of a key under which Redis and the index hold it."""
     return hashlib.sha256(key.encode("utf-8")).digest()[:16]

@@ -37,13 +37,13 @@ class StreamLayout:
         return self.lake / "journal" / self.stream
 
     @property
-    def bodies(self) -> Location:
+    def bodies_table(self) -> Location:
         base = base_of(self.stream)
-        return self.derived("bodies" if base == LEDGER else f"{BODIES_OF}{base}")
+        return self.derived_table("bodies" if base == LEDGER else f"{BODIES_OF}{base}")
 
     @property
     def postings(self) -> Location:
-        return self.derived("postings")
+        return self.derived_table("postings")
 
     @property
     def index(self) -> Path:
@@ -68,7 +68,7 @@ class StreamLayout:
         return self.root / "run" / f"lease-{self.stream}.lock"
 
     @property
-    def snapshots(self) -> Location:
+    def snapshots_folder(self) -> Location:
         """Copies of the index for a processor without one (`journal.snapshots`); made again from it."""
         return self.lake / "snapshots" / self.stream
 
@@ -82,18 +82,18 @@ class StreamLayout:
         return self.root / "run" / f"processor-{self.stream}.json"
 
     @property
-    def trying(self) -> Path:
+    def trying_file(self) -> Path:
         """The processor notes there what it tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
     def of_shard(self, number: int) -> StreamLayout:
         return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, number))
 
-    def derived(self, table: str) -> Location:
+    def derived_table(self, table: str) -> Location:
         """Places a table of the lake beside the journals, in the stream's mode, and of its journal."""
         return self.lake / stream_of(table, self._mode, shard_of(self.stream))
 
-    def shared(self, table: str) -> Location:
+    def shared_table(self, table: str) -> Location:
         """Places a table of the lake that all journals of a mode have together."""
         return self.lake / stream_of(table, self._mode)
 
@@ -122,11 +122,11 @@ class Layout:
     def ledger(self, mode: Mode = "live", number: int = 0) -> StreamLayout:
         return self.stream(stream_of(LEDGER, mode, number))
 
-    def ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
+    def all_ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
         """Lists the places of all the ledger's journals in their order: together they are the mode's ledger."""
         return [self.ledger(mode, number) for number in range(self.shards)]
 
-    def console(self, stream: str) -> Path:
+    def dead_letters_of(self, stream: str) -> Path:
         return self.stream(stream).dead_letter_index
 
     @property
@@ -155,11 +155,11 @@ class Layout:
         return self.secrets / "records"
 
     @property
-    def merchants(self) -> Path:
+    def merchants_file(self) -> Path:
         return self.root / "merchants.toml"
 
     @property
-    def subscribers(self) -> Path:
+    def subscribers_file(self) -> Path:
         return self.root / "subscribers.toml"
 
     @property
@@ -167,7 +167,7 @@ class Layout:
         return self.root / "console" / "users.json"
 
     @property
-    def sessions(self) -> Path:
+    def sessions_file(self) -> Path:
         return self.root / "console" / "sessions.sqlite"
 
     @property
@@ -180,16 +180,16 @@ class Layout:
         return self.root / "run"
 
     @property
-    def logs(self) -> Path:
+    def logs_folder(self) -> Path:
         return self.run / "logs"
 
     @property
-    def supervisor(self) -> Path:
+    def supervisor_file(self) -> Path:
         """The supervisor rewrites it with every change of what runs."""
         return self.run / "supervisor.json"
 
     @property
-    def maintained(self) -> Path:
+    def maintained_file(self) -> Path:
         return self.run / "maintained.json"
 
     @property
@@ -197,12 +197,12 @@ class Layout:
         return self.run / "backed-up.json"
 
     @property
-    def verified(self) -> Path:
+    def verified_file(self) -> Path:
         """`payhook verify` keeps there what it last found in each stream."""
         return self.run / "verified.json"
 
     @property
-    def verification(self) -> Path:
+    def verification_file(self) -> Path:
         return self.run / "verification.json"
 
     @property
@@ -216,13 +216,13 @@ class Layout:
         return self.run / "list-again.json"
 
     @property
-    def restoring(self) -> Path:
+    def restoring_folder(self) -> Path:
         return self.root / "restoring"
 
     @property
     def restore_moves(self) -> Path:
         """The list says what a restore moves where; it is there until all of it is done."""
-        return self.restoring / "moves.json"
+        return self.restoring_folder / "moves.json"
 
     @property
     def alerts(self) -> Path:
@@ -230,7 +230,7 @@ class Layout:
         return self.run / "alerts.json"
 
     @property
-    def rhythms(self) -> Path:
+    def rhythms_file(self) -> Path:
         """How much each endpoint takes at which hour of the week."""
         return self.run / "rhythms.json"
 
@@ -240,7 +240,7 @@ class Layout:
         return self.run / "alerts.lock"
 
     @property
-    def ports(self) -> Path:
+    def ports_file(self) -> Path:
         """The receiver and the management listener keep the ports that they had last."""
         return self.root / "ports.json"
 

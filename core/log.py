@@ -46,7 +46,7 @@ def in_this_context(function: Callable[..., T]) -> Callable[..., T]:
     return partial(copy_context().run, function)
 
 
-def about(event_key: str | None = None, traceparent: str | bytes | None = None) -> dict[str, str]:
+def event_fields(event_key: str | None = None, traceparent: str | bytes | None = None) -> dict[str, str]:
     """Returns for ``extra``: the event that a record is about, and the trace that its ``traceparent`` names."""
     if isinstance(traceparent, bytes):
         traceparent = traceparent.decode("ascii", "replace")
@@ -56,10 +56,10 @@ def about(event_key: str | None = None, traceparent: str | bytes | None = None) 
 
 
 def about_record(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """`about` the event that a Kafka record's headers name."""
+    """`event_fields` the event that a Kafka record's headers name."""
     by_name = dict(headers)
     key = by_name.get("event_key")
-    return about(None if key is None else key.decode("utf-8", "replace"), by_name.get(TRACEPARENT))
+    return event_fields(None if key is None else key.decode("utf-8", "replace"), by_name.get(TRACEPARENT))
 
 
 def trace_id_of(traceparent: str) -> str | None:
@@ -68,7 +68,7 @@ def trace_id_of(traceparent: str) -> str | None:
     return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
 
 
-def _reported(record: logging.LogRecord) -> dict[str, str]:
+def _read_fields(record: logging.LogRecord) -> dict[str, str]:
     fields = {**_context.get(), **{name: value for name in FIELDS if (value := getattr(record, name, None))}}
     return {name: without_card_numbers(str(fields[name])) for name in FIELDS if name in fields}
 
@@ -81,11 +81,11 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "at": _at(record),
+            "at": _format_time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": without_card_numbers(record.getMessage()),
-            **_reported(record),
+            **_read_fields(record),
         }
         if record.exc_info:
             line["error"] = without_card_numbers(self.formatException(record.exc_info))
@@ -96,15 +96,18 @@ class TextFormatter(logging.Formatter):
     """Writes the same for people, on one line and those of the error. Control characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={value}" for name, value in _reported(record).items())
-        line = f"{_at(record)} {record.levelname} {record.name}: {without_card_numbers(record.getMessage())}{fields}"
+        fields = "".join(f" {name}={value}" for name, value in _read_fields(record).items())
+        line = (
+            f"{_format_time(record)} {record.levelname} {record.name}: "
+            f"{without_card_numbers(record.getMessage())}{fields}"
+        )
         printable = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
         if not record.exc_info:
             return printable
         return f"{printable}\n{without_card_numbers(self.formatException(record.exc_info))}"
 
 
-def _at(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     return to_rfc3339(datetime.fromtimestamp(record.created, UTC))
 
 

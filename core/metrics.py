@@ -36,7 +36,7 @@ PROCESS_LABEL = "process"
 """On the management listener's page each metric of a process has it (`console.health`)."""
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """A metric's type, as Prometheus calls it."""
 
     COUNTER = "counter"
@@ -62,11 +62,11 @@ COMMON_LABELS: Mapping[Service, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MetricEntry:
     """Describes one metric. ``name`` is without the ``_total`` that Prometheus' client appends to counters."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     unit: str
     service: Service
     meaning: str
@@ -74,8 +74,8 @@ class Entry:
     buckets: tuple[float, ...] = ()
 
     @property
-    def shown(self) -> str:
-        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+    def exposed_name(self) -> str:
+        return f"{self.name}_total" if self.kind is MetricType.COUNTER else self.name
 
     @property
     def all_labels(self) -> tuple[str, ...]:
@@ -84,23 +84,23 @@ class Entry:
         return self.labels if common is None else (*self.labels, common)
 
 
-def _rows(service: Service, kind: Kind, *rows: tuple[str, ...]) -> Iterator[Entry]:
+def _list_entries(service: Service, kind: MetricType, *rows: tuple[str, ...]) -> Iterator[MetricEntry]:
     """Reads entries of a name, a unit, a meaning, and then labels."""
-    return (Entry(name, kind, unit, service, meaning, tuple(labels)) for name, unit, meaning, *labels in rows)
+    return (MetricEntry(name, kind, unit, service, meaning, tuple(labels)) for name, unit, meaning, *labels in rows)
 
 
-def _times(service: Service, buckets: tuple[float, ...], *rows: tuple[str, ...]) -> Iterator[Entry]:
+def _list_histograms(service: Service, buckets: tuple[float, ...], *rows: tuple[str, ...]) -> Iterator[MetricEntry]:
     """Reads histograms of a name, a meaning, and then labels."""
     return (
-        Entry(name, Kind.HISTOGRAM, "seconds", service, meaning, tuple(labels), buckets)
+        MetricEntry(name, MetricType.HISTOGRAM, "seconds", service, meaning, tuple(labels), buckets)
         for name, meaning, *labels in rows
     )
 
 
 _RECEIVER = (
-    *_rows(
+    *_list_entries(
         Service.RECEIVER,
-        Kind.COUNTER,
+        MetricType.COUNTER,
         ("payhook_ingest_answers", "requests", "Requests by provider and status", "provider", "status"),
         ("payhook_ingest_events", "events", "Events by provider and what the claim said", "provider", "outcome"),
         ("payhook_ingest_refusals", "requests", "Refused requests by provider and reason", "provider", "reason"),
@@ -119,9 +119,9 @@ _RECEIVER = (
             "index",
         ),
     ),
-    *_rows(
+    *_list_entries(
         Service.RECEIVER,
-        Kind.GAUGE,
+        MetricType.GAUGE,
         ("payhook_ingest_receipts_dropped", "receipts", "Receipts that Kafka didn't take"),
         ("payhook_ingest_in_flight", "requests", "Requests under way"),
         ("payhook_ingest_in_flight_bytes", "bytes", "Bytes of their bodies"),
@@ -136,7 +136,7 @@ _RECEIVER = (
         ),
         ("payhook_redis_breaker_open", "0 or 1", "1 while Redis isn't even asked"),
     ),
-    *_times(
+    *_list_histograms(
         Service.RECEIVER,
         REQUEST_BUCKETS_S,
         ("payhook_redis_claim_seconds", "One claim round trip"),
@@ -146,9 +146,9 @@ _RECEIVER = (
 )
 
 _STREAM = (
-    *_rows(
+    *_list_entries(
         Service.STREAM,
-        Kind.GAUGE,
+        MetricType.GAUGE,
         ("payhook_dlq_depth", "events", "Dead events that wait for a person"),
         ("payhook_dlq_unpublished", "records", "Dead letters that Kafka hasn't acknowledged yet"),
         ("payhook_dlq_unpublished_seconds", "seconds", "How long the oldest of those has waited"),
@@ -204,9 +204,9 @@ _STREAM = (
             "downstream",
         ),
     ),
-    *_rows(
+    *_list_entries(
         Service.STREAM,
-        Kind.COUNTER,
+        MetricType.COUNTER,
         (
             "payhook_decisions",
             "rows",
@@ -252,13 +252,13 @@ _STREAM = (
         ("payhook_dlq_produce_requests", "records", "Dead letters handed to Kafka's client, repeats too"),
         ("payhook_dlq_produce_failures", "records", "Of those, the ones that weren't acknowledged and are tried again"),
     ),
-    *_times(
+    *_list_histograms(
         Service.STREAM,
         LATENCY_BUCKETS_S,
         ("payhook_processing_seconds", "Receipt of an event to the commit of its first decision, parked ones left out"),
     ),
-    *_times(Service.STREAM, BATCH_BUCKETS_S, ("payhook_batch_seconds", "One batch, all its steps")),
-    *_times(
+    *_list_histograms(Service.STREAM, BATCH_BUCKETS_S, ("payhook_batch_seconds", "One batch, all its steps")),
+    *_list_histograms(
         Service.STREAM,
         STEP_BUCKETS_S,
         (
@@ -270,9 +270,9 @@ _STREAM = (
 )
 
 _PROCESSOR = (
-    *_rows(
+    *_list_entries(
         Service.PROCESSOR,
-        Kind.GAUGE,
+        MetricType.GAUGE,
         (
             "payhook_part_memory_bytes",
             "bytes",
@@ -282,18 +282,18 @@ _PROCESSOR = (
         ("payhook_jvm_heap_used_bytes", "bytes", "Heap that the driver's JVM uses"),
         ("payhook_jvm_heap_max_bytes", "bytes", "Heap that it may use"),
     ),
-    *_rows(
+    *_list_entries(
         Service.PROCESSOR,
-        Kind.COUNTER,
+        MetricType.COUNTER,
         ("payhook_part_cpu_seconds", "seconds", "Processor time that these used", "part"),
         ("payhook_jvm_gc_seconds", "seconds", "Time that the JVM's garbage collector took, by collector", "gc"),
         ("payhook_jvm_gc_collections", "collections", "How often it collected", "gc"),
     ),
 )
 
-_ALERTS = _rows(
+_ALERTS = _list_entries(
     Service.ALERTS,
-    Kind.GAUGE,
+    MetricType.GAUGE,
     ("payhook_dlq_open", "events", "Dead events that wait for a person, by the journal", "stream"),
     (
         "payhook_dlq_oldest_seconds",
@@ -354,16 +354,16 @@ _ALERTS = _rows(
     ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts last looked, in Unix time"),
 )
 
-_CONSOLE = _rows(
+_CONSOLE = _list_entries(
     Service.CONSOLE,
-    Kind.GAUGE,
+    MetricType.GAUGE,
     ("payhook_process_up", "0 or 1", "1 if the process answers with its metrics", "process"),
 )
 
 _EVERY = (
-    *_rows(
+    *_list_entries(
         Service.EVERY,
-        Kind.GAUGE,
+        MetricType.GAUGE,
         (
             "payhook_memory_used_ratio",
             "share",
@@ -375,9 +375,9 @@ _EVERY = (
         ("process_open_fds", "files", "Files that it has open"),
         ("process_max_fds", "files", "Files that it may have open"),
     ),
-    *_rows(
+    *_list_entries(
         Service.EVERY,
-        Kind.COUNTER,
+        MetricType.COUNTER,
         ("process_cpu_seconds", "seconds", "Processor time that it used"),
         ("python_gc_objects_collected", "objects", "Objects that Python's garbage collector freed", "generation"),
         ("python_gc_objects_uncollectable", "objects", "Objects that it couldn't free", "generation"),
@@ -386,36 +386,36 @@ _EVERY = (
 )
 """What `add_process` makes; Prometheus' client names all but the first."""
 
-CATALOGUE: Final[Mapping[str, Entry]] = {
+CATALOGUE: Final[Mapping[str, MetricEntry]] = {
     entry.name: entry for entry in (*_RECEIVER, *_STREAM, *_PROCESSOR, *_ALERTS, *_CONSOLE, *_EVERY)
 }
 
 
-def entries(service: Service, kind: Kind) -> list[Entry]:
+def list_entries(service: Service, kind: MetricType) -> list[MetricEntry]:
     return [entry for entry in CATALOGUE.values() if entry.service is service and entry.kind is kind]
 
 
-def gauge(name: str, registry: CollectorRegistry) -> Gauge:
+def make_gauge(name: str, registry: CollectorRegistry) -> Gauge:
     """
     :raises KeyError: the catalogue has no such gauge
     """
-    entry = _entry(name, Kind.GAUGE)
+    entry = _find_entry(name, MetricType.GAUGE)
     return Gauge(name, entry.meaning, entry.labels, registry=registry)
 
 
-def counter(name: str, registry: CollectorRegistry) -> Counter:
+def make_counter(name: str, registry: CollectorRegistry) -> Counter:
     """
     :raises KeyError: the catalogue has no such counter
     """
-    entry = _entry(name, Kind.COUNTER)
+    entry = _find_entry(name, MetricType.COUNTER)
     return Counter(name, entry.meaning, entry.labels, registry=registry)
 
 
-def histogram(name: str, registry: CollectorRegistry) -> Histogram:
+def make_histogram(name: str, registry: CollectorRegistry) -> Histogram:
     """
     :raises KeyError: the catalogue has no such histogram
     """
-    entry = _entry(name, Kind.HISTOGRAM)
+    entry = _find_entry(name, MetricType.HISTOGRAM)
     return Histogram(name, entry.meaning, entry.labels, buckets=entry.buckets, registry=registry)
 
 
@@ -423,10 +423,10 @@ def add_process(registry: CollectorRegistry) -> None:
     """Adds memory, processor time and garbage collections of this process; read when the page is asked for."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
-    gauge("payhook_memory_used_ratio", registry).set_function(memory_used)
+    make_gauge("payhook_memory_used_ratio", registry).set_function(memory_used)
 
 
-def _entry(name: str, kind: Kind) -> Entry:
+def _find_entry(name: str, kind: MetricType) -> MetricEntry:
     entry = CATALOGUE[name]
     if entry.kind is not kind:
         raise KeyError(name)
@@ -445,16 +445,16 @@ Prometheus has them. A histogram has `NAME_bucket`, `NAME_sum` and `NAME_count`.
 TABLE_HEAD = "| name | type | unit | labels | meaning |\n|---|---|---|---|---|"
 
 
-def page(every: Iterable[Entry]) -> str:
+def write_page(every: Iterable[MetricEntry]) -> str:
     lines = [HEAD]
     for service, of_it in groupby(every, key=lambda entry: entry.service):
         lines += [f"## {service.value.capitalize()}", "", TABLE_HEAD]
         for entry in of_it:
             labels = ", ".join(f"`{label}`" for label in entry.all_labels)
-            lines.append(f"| `{entry.shown}` | {entry.kind} | {entry.unit} | {labels} | {entry.meaning} |")
+            lines.append(f"| `{entry.exposed_name}` | {entry.kind} | {entry.unit} | {labels} | {entry.meaning} |")
         lines.append("")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(CATALOGUE.values()))
+    sys.stdout.write(write_page(CATALOGUE.values()))

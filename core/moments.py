@@ -19,20 +19,20 @@ class MomentInvalid(PayhookError):
         super().__init__(f"{text!r} is no time: write 2026-01-31 or 2026-01-31T12:00:00Z")
 
 
-def since(text: str) -> datetime:
+def parse_since(text: str) -> datetime:
     """Reads the first moment that counts; a day begins with its first.
 
     :raises MomentInvalid: neither a day nor a time
     """
-    return _moment(text, _NOTHING, _NOTHING)
+    return _parse_moment(text, _NOTHING, _NOTHING)
 
 
-def until(text: str) -> datetime:
+def parse_until(text: str) -> datetime:
     """Reads the first moment that doesn't count any more; a day counts as a whole.
 
     :raises MomentInvalid: neither a day nor a time
     """
-    return _moment(text, _ONE_DAY, _NOTHING)
+    return _parse_moment(text, _ONE_DAY, _NOTHING)
 
 
 def as_of(text: str) -> datetime:
@@ -40,15 +40,15 @@ def as_of(text: str) -> datetime:
 
     :raises MomentInvalid: neither a day nor a time
     """
-    return _moment(text, _ONE_DAY, _LEAST)
+    return _parse_moment(text, _ONE_DAY, _LEAST)
 
 
-def span(since: datetime | None, until: datetime | None) -> str:
+def describe_span(since: datetime | None, until: datetime | None) -> str:
     """Writes both ends in words, as far as there are any: ``from … to …``."""
     return " ".join(f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None)
 
 
-def _moment(text: str, day_adds: timedelta, time_adds: timedelta) -> datetime:
+def _parse_moment(text: str, day_adds: timedelta, time_adds: timedelta) -> datetime:
     try:
         if _DAY.fullmatch(text):
             return datetime.fromisoformat(text).replace(tzinfo=UTC) + day_adds

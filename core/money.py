@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import PayhookError
 
 AMOUNT_MINOR_MAX = 10**15
@@ -48,7 +48,7 @@ class MovementUnknown(PayhookError):
 
     def __init__(self, what: str, value: object) -> None:
         self.what = what
-        self.value = shown(value, VALUE_CHARS_MAX)
+        self.value = quote_masked(value, VALUE_CHARS_MAX)
         super().__init__(
             f"no table says what the {what} {self.value} means for money: look the event up at the provider. If it "
             "moved money, book that by a manual entry; once payhook knows it, replay it as a selection of unknown "
@@ -74,7 +74,9 @@ class Money:
         if abs(self.amount_minor) > AMOUNT_MINOR_MAX:
             raise MoneyInvalid(f"the amount is beyond {AMOUNT_MINOR_MAX} minor units")
         if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):
-            raise MoneyInvalid(f"the currency {shown(self.currency, TEXT_CHARS_MAX)} isn't three capital letters")
+            raise MoneyInvalid(
+                f"the currency {quote_masked(self.currency, TEXT_CHARS_MAX)} isn't three capital letters"
+            )
 
 
 def decimals_of(currency: str) -> int:
@@ -112,7 +114,7 @@ class Outside:
 
     def __post_init__(self) -> None:
         if not _METHOD.fullmatch(self.method):
-            raise MoneyInvalid(f"the payment method {shown(self.method, TEXT_CHARS_MAX)} isn't a plain name")
+            raise MoneyInvalid(f"the payment method {quote_masked(self.method, TEXT_CHARS_MAX)} isn't a plain name")
         if type(self.amount_minor) is not int or self.amount_minor <= 0:
             raise MoneyInvalid("what a payment method settles is above zero")
 
@@ -149,7 +151,7 @@ class MoneyFact:
         return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
 
     @property
-    def undoes(self) -> bool:
+    def is_pair_end(self) -> bool:
         """Whether it ends what is booked of its pair: an undo gives that back, a loss makes it final."""
         return self.pair is not None and (self.movement in UNDOS or self.movement is Movement.DISPUTE_LOST)
 

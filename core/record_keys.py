@@ -64,21 +64,21 @@ class RecordKeys:
         at = time.monotonic()
         if at - self._looked_at >= LOOK_S:
             self._looked_at = at
-            self._look()
+            self._reload_keys()
         return self._keys
 
     @property
     def ids(self) -> tuple[str, ...]:
         """Names the keys, and says nothing of them; the first one signs."""
-        return tuple(_id(key).decode() for key in self.now)
+        return tuple(_derive_id(key).decode() for key in self.now)
 
-    def sign(
+    def add_signature(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
     ) -> list[Header]:
         """Adds to the headers the one that says who made the record."""
         return sign_record(self.now, topic, partition, key, value, headers)
 
-    def _look(self) -> None:
+    def _reload_keys(self) -> None:
         try:
             keys = self._read()
         except SettingError as wrong:
@@ -104,7 +104,7 @@ def sign_record(
 ) -> list[Header]:
     """Adds to the headers the one with the first key's hash."""
     given = list(headers)
-    return [*given, (MAC_HEADER, _signed(keys[0], _message(topic, partition, key, value, given)))]
+    return [*given, (MAC_HEADER, _make_mac(keys[0], _pack_message(topic, partition, key, value, given)))]
 
 
 def check_record(
@@ -117,21 +117,21 @@ def check_record(
     if not headers or headers[-1][0] != MAC_HEADER:
         raise Forged(topic, "says nothing of who made it")
     others, given = headers[:-1], headers[-1][1] or b""
-    message = _message(topic, partition, key, value, others)
+    message = _pack_message(topic, partition, key, value, others)
     for candidate in keys:
-        if given.startswith(_id(candidate)) and hmac.compare_digest(_signed(candidate, message), given):
+        if given.startswith(_derive_id(candidate)) and hmac.compare_digest(_make_mac(candidate, message), given):
             return others
     raise Forged(topic, "isn't as one of the known keys signed it")
 
 
-def _signed(key: bytes, message: bytes) -> bytes:
-    return _id(key) + hmac.digest(key, message, "sha256").hex().encode()
+def _make_mac(key: bytes, message: bytes) -> bytes:
+    return _derive_id(key) + hmac.digest(key, message, "sha256").hex().encode()
 
 
 _ids: dict[bytes, bytes] = {}
 
 
-def _id(key: bytes) -> bytes:
+def _derive_id(key: bytes) -> bytes:
     key_id = _ids.get(key)
     if key_id is None:
         key_id = _ids[key] = hashlib.sha256(b"id of a key of records:" + key).hexdigest()[:_ID_CHARS].encode()
@@ -143,7 +143,9 @@ _NONE = 0xFFFFFFFF
 """Stands for the length of what isn't there: an empty value is another record."""
 
 
-def _message(topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> bytes:
+def _pack_message(
+    topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
+) -> bytes:
     """The lengths of all parts, then the parts: no two records have one message. As many names as texts are joined, so
     a name with the separator in it would be one too many.
     """

@@ -114,7 +114,7 @@ class Sentinels(Sentinel):
         """
         :raises MasterNotFoundError: no sentinel answered, or none knows a primary that is up
         """
-        tasks = [asyncio.create_task(self._primary(sentinel, service_name)) for sentinel in self.sentinels]
+        tasks = [asyncio.create_task(self._find_primary(sentinel, service_name)) for sentinel in self.sentinels]
         problems: list[str] = []
         try:
             for answer in asyncio.as_completed(tasks):
@@ -127,7 +127,7 @@ class Sentinels(Sentinel):
                 task.cancel()
         raise MasterNotFoundError(f"no sentinel names a primary for {service_name!r}: {'; '.join(sorted(problems))}")
 
-    async def _primary(self, sentinel: AsyncClient, service_name: str) -> tuple[str, int]:
+    async def _find_primary(self, sentinel: AsyncClient, service_name: str) -> tuple[str, int]:
         watched: Any = await sentinel.sentinel_masters()
         state = watched.get(service_name)
         if state is None:
@@ -167,17 +167,17 @@ async def async_redis(settings: RedisSettings, connect_s: float, answer_s: float
     :raises SettingError: a file of the settings can't be read
     """
     check_redis(settings)
-    options = _options(connect_s, answer_s, redis.asyncio.retry.Retry(NoBackoff(), RETRIES))
+    options = _make_options(connect_s, answer_s, redis.asyncio.retry.Retry(NoBackoff(), RETRIES))
     of_tls: dict[str, Any] = {"connection_class": TlsConnection, "tls": Tls(settings)} if settings.is_tls else {}
-    credentials = _credentials(settings.credentials_file, "redis.credentials_file")
+    credentials = _read_credentials(settings.credentials_file, "redis.credentials_file")
     async with contextlib.AsyncExitStack() as closing:
         if settings.sentinels:
-            of_sentinels = _credentials(settings.sentinel_credentials_file, "redis.sentinel_credentials_file")
+            of_sentinels = _read_credentials(settings.sentinel_credentials_file, "redis.sentinel_credentials_file")
             sentinels = Sentinels(settings, options | of_tls | of_sentinels)
             closing.push_async_callback(sentinels.aclose)
             of_tls = of_tls and of_tls | {"connection_class": SentinelTlsConnection}
             client = sentinels.master_for(
-                settings.sentinel_service, db=settings.database, **options, **of_tls, **credentials
+                settings.sentinel_service, db=settings.database_number, **options, **of_tls, **credentials
             )
         elif settings.cluster:
             from_url = {
@@ -209,17 +209,18 @@ def sync_redis(settings: RedisSettings, timeout_s: float) -> Client:
     :raises RedisClusterException: none of the cluster can be reached
     """
     check_redis(settings)
-    options = _options(timeout_s, timeout_s, redis.retry.Retry(NoBackoff(), RETRIES))
+    options = _make_options(timeout_s, timeout_s, redis.retry.Retry(NoBackoff(), RETRIES))
     if settings.is_tls:
         files = {"ssl_ca_certs": settings.ca_file, "ssl_certfile": settings.certificate_file}
         options |= {name: file for name, file in files.items() if file}
-    credentials = _credentials(settings.credentials_file, "redis.credentials_file")
+    credentials = _read_credentials(settings.credentials_file, "redis.credentials_file")
     if settings.sentinels:
         options["ssl"] = settings.is_tls
-        of_sentinels = _credentials(settings.sentinel_credentials_file, "redis.sentinel_credentials_file")
+        of_sentinels = _read_credentials(settings.sentinel_credentials_file, "redis.sentinel_credentials_file")
         sentinels = cast(Any, SyncSentinel)(settings.sentinel_addresses, sentinel_kwargs=options | of_sentinels)
         return cast(
-            Client, sentinels.master_for(settings.sentinel_service, db=settings.database, **options, **credentials)
+            Client,
+            sentinels.master_for(settings.sentinel_service, db=settings.database_number, **options, **credentials),
         )
     if settings.cluster:
         cluster = redis.RedisCluster.from_url(settings.url, require_full_coverage=False, **options, **credentials)
@@ -250,10 +251,10 @@ class Script:
             return await client.eval(self.text, 1, key, *arguments)
 
 
-def _options(connect_s: float, answer_s: float, retry: Any) -> dict[str, Any]:
+def _make_options(connect_s: float, answer_s: float, retry: Any) -> dict[str, Any]:
     # A server before 7.2 doesn't know what the driver would say of itself, nor an ACL that allows it.
     return {"socket_connect_timeout": connect_s, "socket_timeout": answer_s, "retry": retry, "driver_info": None}
 
 
-def _credentials(file: str, setting: str) -> dict[str, Any]:
+def _read_credentials(file: str, setting: str) -> dict[str, Any]:
     return {"credential_provider": FileCredentials(Path(file), setting)} if file else {}

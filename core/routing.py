@@ -47,11 +47,11 @@ class TopicNames:
     anchors: str
 
 
-def _named(suffix: str) -> TopicNames:
+def _name_topics(suffix: str) -> TopicNames:
     return TopicNames(*(f"payments.{name}{suffix}" for name in ("events", "control", "receipts", "anchors")))
 
 
-_TOPICS = MappingProxyType({"live": _named(""), "test": _named(_TEST_TOPIC)})
+_TOPICS = MappingProxyType({"live": _name_topics(""), "test": _name_topics(_TEST_TOPIC)})
 
 
 OWN_TOPICS = frozenset(
@@ -112,10 +112,10 @@ class Shard:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
-    def reads(self, partition: int) -> bool:
+    def has_partition(self, partition: int) -> bool:
         return partition % self.count == self.number
 
-    def decides(self, entity_key: str) -> bool:
+    def has_entity(self, entity_key: str) -> bool:
         return zlib.crc32(entity_key.encode()) % self.count == self.number
 
 
@@ -200,7 +200,7 @@ def of_tenant(tenant: str | None, key: str) -> str:
     return key if tenant is None else f"{tenant}{TENANT_MARK}{key}"
 
 
-def scoped(event: Event, tenant: str | None, zone: str | None) -> Event:
+def scope_event(event: Event, tenant: str | None, zone: str | None) -> Event:
     """Makes the event that tenant's, from that zone; the adapter named it without either."""
     if tenant is None and zone is None:
         return event

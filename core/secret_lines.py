@@ -28,10 +28,10 @@ def secret_lines(text: str) -> tuple[str, ...]:
 
     :raises SecretsWrong: names the line
     """
-    return tuple(_secrets(text.replace("\r\n", "\n").removesuffix("\n").split("\n")))
+    return tuple(_read_secrets(text.replace("\r\n", "\n").removesuffix("\n").split("\n")))
 
 
-def _secrets(lines: list[str]) -> Iterator[str]:
+def _read_secrets(lines: list[str]) -> Iterator[str]:
     block: list[str] = []
     for number, line in enumerate(lines, 1):
         if block or _PEM_BEGINS.fullmatch(line):
@@ -40,12 +40,12 @@ def _secrets(lines: list[str]) -> Iterator[str]:
                 yield "\n".join(block)
                 block = []
             continue
-        yield _checked(line, number)
+        yield _check_line(line, number)
     if block:
         raise SecretsWrong("its PEM block has no end")
 
 
-def _checked(line: str, number: int) -> str:
+def _check_line(line: str, number: int) -> str:
     if not line:
         raise SecretsWrong(f"line {number} is empty")
     if line.startswith("#"):

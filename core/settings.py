@@ -40,7 +40,7 @@ class KafkaSecurity(BaseModel):
         return self.protocol.startswith("SASL")
 
     @model_validator(mode="after")
-    def _fits(self) -> KafkaSecurity:
+    def _check_security(self) -> KafkaSecurity:
         if self.is_sasl != bool(self.credentials_file):
             problem = f"credentials_file goes with a SASL protocol, and protocol is {self.protocol}"
             raise ValueError(f"kafka.security: {problem}")
@@ -146,7 +146,7 @@ class RedisSettings(BaseModel):
             raise ValueError("redis.sentinels is missing: set the HOST:PORT of each, or leave out redis.sentinel_…")
         elif url.scheme != "unix" and not url.hostname:
             raise ValueError("redis.url names no host; without one redis.sentinels is needed")
-        if self.cluster and (url.scheme == "unix" or self.database):
+        if self.cluster and (url.scheme == "unix" or self.database_number):
             raise ValueError("redis.cluster: a cluster has only database 0, and no Unix socket; change redis.url")
         return self
 
@@ -171,7 +171,7 @@ class RedisSettings(BaseModel):
         return self.url.startswith("rediss://")
 
     @property
-    def database(self) -> int:
+    def database_number(self) -> int:
         url = _redis_url(self.url)
         return int(parse_qs(url.query).get("db", [url.path.strip("/") if url.scheme != "unix" else ""])[0] or 0)
 
@@ -214,5 +214,5 @@ class TopicsSettings(BaseModel):
         description="replicas of each topic; unless it is set 3, or 1 where kafka.durability is single",
     )
 
-    def replicas(self, durability: Durability) -> int:
+    def count_replicas(self, durability: Durability) -> int:
         return self.replication or replicas_min(durability)

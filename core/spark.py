@@ -77,7 +77,7 @@ def open_spark(
         os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
     place = _on_loopback(scratch) if is_local(master) else _on_cluster(archive)
     names = {"spark.app.name": name, "spark.master": master}
-    all_conf = {**names, **jars_conf(jars, master), **_common(driver_memory, scratch, jvm), **place, **conf}
+    all_conf = {**names, **jars_conf(jars, master), **_common_conf(driver_memory, scratch, jvm), **place, **conf}
     _start_jvm(all_conf)
     if not is_local(master) and SparkConf().get("spark.authenticate") != "true":
         raise SparkUnauthenticated(master)
@@ -96,7 +96,7 @@ def _start_jvm(conf: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
 
 
-def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
+def _common_conf(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
     return {
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": jvm,
@@ -108,11 +108,11 @@ def _common(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Hadoop sets each file's mode by itself, and doesn't ask the process's umask.
-        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
+        "spark.hadoop.fs.permissions.umask-mode": f"{_read_umask():03o}",
     }
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     """Reads what this process takes away from the modes of its files; asking is setting it."""
     mask = os.umask(0o077)
     os.umask(mask)

@@ -23,7 +23,7 @@ STANDBY = "standby"
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class StatusWait:
     """Says what a stream's events wait for: a ``downstream``, or what blocks the whole stream (None). ``since`` and
     ``next_try_at`` are None where that isn't known.
     """
@@ -34,15 +34,17 @@ class Wait:
     next_try_at: datetime | None
 
 
-def waits_of(status: Mapping[str, Any]) -> list[Wait]:
-    waits: list[Wait] = []
+def waits_of(status: Mapping[str, Any]) -> list[StatusWait]:
+    waits: list[StatusWait] = []
     if status.get("blocked") is not None:
         times = moment_of(status, "blocked_since"), moment_of(status, "next_probe_at")
-        waits.append(Wait(None, str(status["blocked"]), *times))
+        waits.append(StatusWait(None, str(status["blocked"]), *times))
     for name, downstream in (status.get("downstreams") or {}).items():
         if downstream.get("since") is not None:
             waits.append(
-                Wait(name, str(downstream["why"]), moment_of(downstream, "since"), moment_of(downstream, "next_try_at"))
+                StatusWait(
+                    name, str(downstream["why"]), moment_of(downstream, "since"), moment_of(downstream, "next_try_at")
+                )
             )
     return waits
 
@@ -82,7 +84,7 @@ def past_moment_of(status: Mapping[str, Any] | None, name: str, now: datetime) -
     return at if at is not None and at <= now else None
 
 
-def fresh(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
+def fresh_status(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
     """Returns a stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much
     ahead.
     """

@@ -90,26 +90,28 @@ class StorageSettings(StoreSettings):
         return self
 
 
-def equip(settings: StorageSettings, secrets: Path, url: str, env: MutableMapping[str, str] = os.environ) -> None:
+def set_store_env(
+    settings: StorageSettings, secrets: Path, url: str, env: MutableMapping[str, str] = os.environ
+) -> None:
     """Tells this process how the store of a URL is reached, and with which keys; nothing of a folder on a disk.
 
     :raises SettingError: the file with the keys can't be read, or isn't one
     """
     if is_url(url):
-        env.update({**variables(settings, url), **_credentials(settings, secrets, url)})
+        env.update({**store_variables(settings, url), **_read_credentials(settings, secrets, url)})
 
 
 def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping[str, str] = os.environ) -> None:
     """Forgets keys that came from a file: processes that this one starts read it themselves, if they need the lake."""
-    if _file(settings, secrets) is not None:
+    if _credentials_file(settings, secrets) is not None:
         for kind in _KINDS.values():
             for name in kind.keys:
                 env.pop(name, None)
 
 
-def variables(settings: StoreSettings, url: str) -> dict[str, str]:
+def store_variables(settings: StoreSettings, url: str) -> dict[str, str]:
     """Returns the address of a URL's store, and how it is asked."""
-    scheme = _scheme(url)
+    scheme = _scheme_of(url)
     kind = _KINDS[scheme]
     variables_by_name = {
         f"{kind.prefix}ALLOW_HTTP": str(settings.allow_http).lower(),
@@ -129,11 +131,11 @@ _OWN: dict[str, Mapping[str, str]] = {}
 
 
 def equip_bucket(settings: StoreSettings, url: str) -> None:
-    """As `equip`, for one bucket alone, whatever the process's variables say.
+    """As `set_store_env`, for one bucket alone, whatever the process's variables say.
 
     :raises SettingError: the file with the keys can't be read, or isn't one
     """
-    _OWN[bucket_of(url)] = {**variables(settings, url), **_credentials(settings, None, url)}
+    _OWN[bucket_of(url)] = {**store_variables(settings, url), **_read_credentials(settings, None, url)}
 
 
 def options_of(url: str) -> Mapping[str, str]:
@@ -141,19 +143,19 @@ def options_of(url: str) -> Mapping[str, str]:
     return _OWN.get(bucket_of(url), {})
 
 
-def _credentials(settings: StoreSettings, secrets: Path | None, url: str) -> dict[str, str]:
-    file, kind = _file(settings, secrets), _KINDS[_scheme(url)]
+def _read_credentials(settings: StoreSettings, secrets: Path | None, url: str) -> dict[str, str]:
+    file, kind = _credentials_file(settings, secrets), _KINDS[_scheme_of(url)]
     if file is None:
         return {}
     return dict(zip(kind.keys, read_credentials(file, "storage.credentials_file"), strict=True))
 
 
-def _file(settings: StoreSettings, secrets: Path | None) -> Path | None:
+def _credentials_file(settings: StoreSettings, secrets: Path | None) -> Path | None:
     if settings.credentials_file:
         return Path(settings.credentials_file)
     usual = secrets / CREDENTIALS if secrets is not None else None
     return usual if usual is not None and usual.is_file() else None
 
 
-def _scheme(url: str) -> str:
+def _scheme_of(url: str) -> str:
     return url.partition("://")[0].removesuffix("a")

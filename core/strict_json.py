@@ -23,7 +23,7 @@ INT_CHARS_MAX = 20
 Document: TypeAlias = dict[str, Any] | list[Any]
 
 
-def loads(body: bytes) -> Document:
+def load_json(body: bytes) -> Document:
     """Reads the object or array in ``body``. Integers are int, other numbers Decimal, never float.
 
     :raises Unparseable: not JSON in UTF-8; a byte order mark, NaN or Infinity, a key twice in one object,
@@ -35,23 +35,23 @@ def loads(body: bytes) -> Document:
         raise Unparseable(wrong.msg) from wrong
     if type(document) is not dict and type(document) is not list:
         raise Unparseable("an object or an array is wanted at the top")
-    texts, has_floats = _walk(document)
-    if 2 * texts != _quotes(body):
+    texts, has_floats = _scan_document(document)
+    if 2 * texts != _count_quotes(body):
         raise Unparseable("a key comes twice in one object")
-    return _exact(body) if has_floats else document
+    return _parse_exactly(body) if has_floats else document
 
 
-def dumps(document: object) -> bytes:
+def dump_json(document: object) -> bytes:
     """Writes compact JSON, keys in their own order, numbers as they were read."""
-    return orjson.dumps(document, default=_number)
+    return orjson.dumps(document, default=_write_number)
 
 
-def canonical(document: object) -> bytes:
+def dump_canonical_json(document: object) -> bytes:
     """Spells equal documents alike: keys sorted, no blanks, UTF-8, numbers as they were written."""
-    return orjson.dumps(document, default=_number, option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(document, default=_write_number, option=orjson.OPT_SORT_KEYS)
 
 
-def _walk(document: Document) -> tuple[int, bool]:
+def _scan_document(document: Document) -> tuple[int, bool]:
     """Counts the texts (keys included) of a document, and tells whether any number was read as a float."""
     texts, has_floats = 0, False
     level: list[Any] = [document]
@@ -77,28 +77,28 @@ def _walk(document: Document) -> tuple[int, bool]:
     raise Unparseable(f"nested deeper than {DEPTH_MAX}")
 
 
-def _quotes(body: bytes) -> int:
+def _count_quotes(body: bytes) -> int:
     """Counts the quotes that open or close a text. orjson drops the first of two equal keys, this still sees it."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return body.count(b'"')
 
 
-def _exact(body: bytes) -> Document:
+def _parse_exactly(body: bytes) -> Document:
     try:
-        document: Document = json.loads(body.decode("utf-8"), parse_float=Decimal, parse_int=_int64)
+        document: Document = json.loads(body.decode("utf-8"), parse_float=Decimal, parse_int=_parse_int64)
     except InvalidOperation as wrong:
         raise Unparseable("a number's exponent is beyond all bounds") from wrong
     return document
 
 
-def _int64(digits: str) -> int:
+def _parse_int64(digits: str) -> int:
     if len(digits) <= INT_CHARS_MAX and INT_MIN <= (number := int(digits)) <= INT_MAX:
         return number
     raise Unparseable("an integer is beyond 64 bits")
 
 
-def _number(value: object) -> orjson.Fragment:
+def _write_number(value: object) -> orjson.Fragment:
     if isinstance(value, Decimal):
         return orjson.Fragment(str(value))
     raise TypeError(f"{type(value).__name__} isn't of a JSON document")

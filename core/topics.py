@@ -65,18 +65,18 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
             problem = f"it has {partitions} partitions, kafka.events_partitions is {kafka.events_partitions}"
             faults.append(TopicFault(topic, problem, "python -m stack.topics"))
         if durability == "replicated":
-            faults += _replication(topic, topics[topic].partitions)
-        changes = dict(_changes(described(client, topic), record_bytes, durability))
+            faults += _check_replication(topic, topics[topic].partitions)
+        changes = dict(_find_changes(read_topic_config(client, topic), record_bytes, durability))
         if changes:
             problem = ", ".join(f"{name} is {was}" for name, (was, _) in changes.items())
             settings = ",".join(f"{name}={expected}" for name, (_, expected) in changes.items())
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {settings}"
-            faults.append(TopicFault(topic, problem, command("kafka-configs.sh", kafka, change)))
+            faults.append(TopicFault(topic, problem, kafka_tool_command("kafka-configs.sh", kafka, change)))
     if faults:
         raise TopicsUnfit(tuple(faults), durability)
 
 
-def described(client: AdminClient, topic: str) -> dict[str, Any]:
+def read_topic_config(client: AdminClient, topic: str) -> dict[str, Any]:
     """Reads a topic's configuration, its broker's defaults included; one that was made a moment ago isn't known
     everywhere.
 
@@ -105,20 +105,20 @@ def answer_of(asked: Future[T], s_max: float) -> T:
         raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, f"no answer within {s_max:g} s")) from silent
 
 
-def command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
+def kafka_tool_command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
     """Writes a call of one of Kafka's own tools. Where Kafka is secured it needs the client's settings in a file."""
     secured = "" if kafka.security.protocol == "PLAINTEXT" else " --command-config FILE"
     return f"{tool} --bootstrap-server {kafka.bootstrap_servers}{secured} {arguments}"
 
 
-def _replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFault]:
+def _check_replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[TopicFault]:
     fewest = min((len(partition.replicas) for partition in partitions.values()), default=0)
     if fewest < REPLICAS_MIN:
         problem = f"a partition has {fewest} replicas, {REPLICAS_MIN} are the least"
         yield TopicFault(topic, problem, f"give each of its partitions {REPLICAS_MIN} by kafka-reassign-partitions.sh")
 
 
-def _changes(
+def _find_changes(
     entries: Mapping[str, Any], record_bytes: int, durability: Durability
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Finds what must be configured otherwise: the name, with what it is and what it must be."""

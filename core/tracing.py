@@ -72,7 +72,7 @@ def with_span(traceparent: str, span_id: str) -> str:
 
 
 @dataclass(slots=True)
-class Traced:
+class TracedWebhook:
     """Follows one webhook on its way. ``traceparent`` goes on with its events; without a span it says that nothing is
     taken.
     """
@@ -97,21 +97,21 @@ class Tracing:
         self._lock = threading.Lock()
         self._second, self._begun, self._decided = 0, 0, 0
 
-    def receive(self, provider: str, traceparent: str | None, received_at: datetime) -> Traced:
+    def receive(self, provider: str, traceparent: str | None, received_at: datetime) -> TracedWebhook:
         """Begins the trace of a webhook, or goes on with its sender's."""
         with self._lock:
             self._begins_second()
             self._begun += 1
             too_many = self._begun > TRACES_PER_S_MAX
         if too_many:
-            return Traced(_not_sampled(traceparent))
+            return TracedWebhook(_not_sampled(traceparent))
         span = self._begin(f"receive {provider}", traceparent, received_at, "SERVER")
         if not span.is_recording():
-            return Traced(_not_sampled(traceparent))
+            return TracedWebhook(_not_sampled(traceparent))
         context = span.get_span_context()
-        return Traced(f"00-{context.trace_id:032x}-{context.span_id:016x}-{SAMPLED}", span)
+        return TracedWebhook(f"00-{context.trace_id:032x}-{context.span_id:016x}-{SAMPLED}", span)
 
-    def decided(
+    def record_decision(
         self,
         name: str,
         traceparent: str,
@@ -155,7 +155,7 @@ class Tracing:
         return self._tracer.start_span(name, context, trace.SpanKind[kind], start_time=at_ns)
 
     def _begins_second(self) -> None:
-        second = int(self._clock.monotonic())
+        second = int(self._clock.monotonic_s())
         if second != self._second:
             self._second, self._begun, self._decided = second, 0, 0
 

@@ -19,14 +19,14 @@ _UNSEEN = re.compile(
 _UNSEEN_IN_LINE = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
 
 
-def visible(text: str, chars_max: int = CHARS_MAX) -> str:
+def make_visible(text: str, chars_max: int = CHARS_MAX) -> str:
     """Writes ``text`` in one line: what can't be seen is given by its number (``⟨U+202E⟩``), a long text is cut."""
-    return _shown(text, _UNSEEN_IN_LINE, chars_max)
+    return _escape_text(text, _UNSEEN_IN_LINE, chars_max)
 
 
 def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
     """Writes the same; lines stay lines and tabs tabs."""
-    return _shown(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
+    return _escape_text(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
 
 
 def is_kept_text(text: str) -> bool:
@@ -45,11 +45,11 @@ def kept_text(text: str) -> str:
     return stripped
 
 
-def _shown(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
-    kept = unseen.sub(_number, text[:chars_max])
+def _escape_text(text: str, unseen: re.Pattern[str], chars_max: int) -> str:
+    kept = unseen.sub(_escape_character, text[:chars_max])
     chars_left = len(text) - chars_max
     return f"{kept}… ({chars_left:,} more characters)" if chars_left > 0 else kept
 
 
-def _number(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     return f"⟨U+{ord(match[0]):04X}⟩"

@@ -33,23 +33,23 @@ class WhereInvalid(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class HeaderFilter:
     """``terms``: by header, its patterns. An event is taken if each of them fits; without terms every one is."""
 
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def read(cls, table: Mapping[str, Patterns]) -> Where:
+    def read(cls, table: Mapping[str, Patterns]) -> HeaderFilter:
         """
         :raises WhereInvalid: no event has such a header, or a pattern can't be read
         """
         unknown = sorted(table.keys() - set(HEADERS))
         if unknown:
             raise WhereInvalid(unknown[0], f"events have no such header; they have {', '.join(HEADERS)}")
-        return cls(tuple((name, _checked(name, table[name])) for name in HEADERS if name in table))
+        return cls(tuple((name, _read_patterns(name, table[name])) for name in HEADERS if name in table))
 
     @classmethod
-    def from_text(cls, text: str) -> Where:
+    def from_text(cls, text: str) -> HeaderFilter:
         return cls.read(json.loads(text))
 
     @property
@@ -59,17 +59,17 @@ class Where:
     def __str__(self) -> str:
         return ", ".join(f"{name} = {' or '.join(patterns)}" for name, patterns in self.terms)
 
-    def takes(self, mode: str, tenant: str | None, zone: str | None, provider: str) -> bool:
+    def is_match(self, mode: str, tenant: str | None, zone: str | None, provider: str) -> bool:
         if not self.terms:
             return True
         values = {"mode": mode, "tenant": tenant or "", "zone": zone or "", "provider": provider}
-        return all(_fits(values[name], patterns) for name, patterns in self.terms)
+        return all(_is_match(values[name], patterns) for name, patterns in self.terms)
 
 
-EVERYTHING: Final = Where()
+EVERYTHING: Final = HeaderFilter()
 
 
-def _fits(value: str, patterns: Iterable[str]) -> bool:
+def _is_match(value: str, patterns: Iterable[str]) -> bool:
     included, excluded = list[str](), list[str]()
     for pattern in patterns:
         (excluded if pattern.startswith(NOT) else included).append(pattern.removeprefix(NOT))
@@ -78,13 +78,13 @@ def _fits(value: str, patterns: Iterable[str]) -> bool:
     return not included or any(fnmatchcase(value, pattern) for pattern in included)
 
 
-def _checked(name: str, given: Any) -> tuple[str, ...]:
+def _read_patterns(name: str, given: Any) -> tuple[str, ...]:
     patterns = (given,) if isinstance(given, str) else tuple(given)
     if not 0 < len(patterns) <= PATTERNS_MAX:
         raise WhereInvalid(name, f"1 to {PATTERNS_MAX} patterns are wanted, here are {len(patterns)}")
     for pattern in patterns:
         _check_pattern(name, pattern)
-    if name == "mode" and not any(_fits(mode, patterns) for mode in ("live", "test")):
+    if name == "mode" and not any(_is_match(mode, patterns) for mode in ("live", "test")):
         raise WhereInvalid(name, f"{' or '.join(patterns)!r} fits neither live nor test: the stream would get nothing")
     return patterns
 

@@ -144,17 +144,17 @@ class DownstreamHeld(PayhookError):
         super().__init__(f"{downstream} {reason}; again in {retry_after_s:g} s")
 
 
-class Calls(Protocol):
+class DownstreamCalls(Protocol):
     """Counts the calls that are left in this batch, and what became of those that were made."""
 
-    def calling(self, downstream: str) -> contextlib.AbstractContextManager[None]:
+    def take_call(self, downstream: str) -> contextlib.AbstractContextManager[None]:
         """Takes one call; what is raised within counts as the downstream's failure, its duration as its latency.
 
         :raises DownstreamHeld: no call is left
         """
 
 
-_calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
+_calls: ContextVar[DownstreamCalls | None] = ContextVar("calls", default=None)
 """None: without limits, as in tests and in commands that a person runs."""
 
 
@@ -170,12 +170,12 @@ def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
     if not is_text or not downstream.isprintable():
         raise ValueError(f"a downstream's name is printable text of 1 to {DOWNSTREAM_CHARS_MAX} characters")
     calls = _calls.get()
-    return contextlib.nullcontext() if calls is None else calls.calling(downstream)
+    return contextlib.nullcontext() if calls is None else calls.take_call(downstream)
 
 
 @contextlib.contextmanager
-def limited_by(calls: Calls) -> Iterator[None]:
-    """Makes `calling` ask ``calls`` within. A thread sees its own: pass it on."""
+def limited_by(calls: DownstreamCalls) -> Iterator[None]:
+    """Makes `take_call` ask ``calls`` within. A thread sees its own: pass it on."""
     before = _calls.set(calls)
     try:
         yield

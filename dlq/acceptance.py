@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Protocol
 
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
-from dlq.command import PROPOSE_RELEASE, RELEASE, Command, ReplayMode, Target
-from dlq.refusals import Ground, Refusal, restored, worn_out
+from dlq.command import PROPOSE_RELEASE, RELEASE, Command, ItemTarget, ReplayMode
+from dlq.refusals import ItemRefusal, RefusalReason, refuse_restored, worn_out
 from journal.index import KnownEvent
-from journal.index_changes import EMPTY_SHA256, Line
+from journal.index_changes import EMPTY_SHA256, EntityLine
 from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.schema import JournalRow
 
@@ -25,12 +25,12 @@ ENTITY_ITEMS_MAX = 10_000
 
 
 class Lookup(Protocol):
-    """Looks up what is known of a stream; `journal.index.Index` and `dlq.selection.facts.Known` do."""
+    """Looks up what is known of a stream; `journal.index.Index` and `dlq.selection.facts.KnownOpenItems` do."""
 
     def open_item(self, item_seq: int) -> OpenItem | None: ...
     def queue(self, entity_key: str) -> Iterator[OpenItem]: ...
     def of_entity(self, entity_key: str) -> Iterator[int]: ...
-    def line(self, entity_key: str) -> Line | None: ...
+    def line(self, entity_key: str) -> EntityLine | None: ...
     def known_event(self, event_key: str) -> KnownEvent | None: ...
     def reopened_at(self, item_seq: int) -> int | None: ...
 
@@ -52,7 +52,7 @@ NONE_IGNORED = IgnoredEvents()
 
 class ReplayOrder(Protocol):
     @property
-    def targets(self) -> Sequence[Target]: ...
+    def targets(self) -> Sequence[ItemTarget]: ...
     @property
     def mode(self) -> ReplayMode: ...
     @property
@@ -60,7 +60,7 @@ class ReplayOrder(Protocol):
 
 
 @dataclass(slots=True)
-class Meanwhile:
+class ChangesSoFar:
     """Decisions of the batch before the order, which the index doesn't know yet.
 
     ``moved`` are items with a row in it; ``applied`` the highest applied item by entity; ``died`` items by entity;
@@ -76,7 +76,7 @@ class Meanwhile:
     taken: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
 
-    def take_back(self, judged: Sequence[Judged]) -> None:
+    def take_back(self, judged: Sequence[JudgedTarget]) -> None:
         """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
         for judgement in judged:
             if judgement.refusal is None and judgement.item is not None:
@@ -88,15 +88,15 @@ class Meanwhile:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTarget:
     """The judgement on one target. ``refusal``: why nothing would happen to it; None: it would be done.
 
     ``in_place``: a replay would run before all that came later of its entity; else behind what was applied since.
     """
 
-    target: Target
+    target: ItemTarget
     item: OpenItem | None
-    refusal: Refusal | None
+    refusal: ItemRefusal | None
     in_place: bool = False
 
 
@@ -104,16 +104,16 @@ def judge_replay(
     order: ReplayOrder,
     index: Lookup,
     replays_max: int,
-    meanwhile: Meanwhile | None = None,
+    meanwhile: ChangesSoFar | None = None,
     ignored: IgnoredEvents = NONE_IGNORED,
-) -> list[Judged]:
+) -> list[JudgedTarget]:
     """Predicts a replay's result for each item, in the order in which they would run: heads before their followers.
 
     :param replays_max: see `DlqSettings`
     :param meanwhile: takes in what is accepted
     :param ignored: those of the targets that aren't open because they were ignored, or unknown
     """
-    judge = _ReplayJudge(order, index, replays_max, meanwhile or Meanwhile(), ignored)
+    judge = _ReplayJudge(order, index, replays_max, meanwhile or ChangesSoFar(), ignored)
     targets = sorted(order.targets, key=lambda target: target.item_seq)
     if order.mode is not ReplayMode.WITH_FOLLOWERS:
         return [judge.accept(judge.judge(target)) for target in targets]
@@ -121,35 +121,35 @@ def judge_replay(
 
 
 def judge_closing(
-    command: Command, index: Lookup, meanwhile: Meanwhile | None = None, unknown: IgnoredEvents = NONE_IGNORED
-) -> list[Judged]:
+    command: Command, index: Lookup, meanwhile: ChangesSoFar | None = None, unknown: IgnoredEvents = NONE_IGNORED
+) -> list[JudgedTarget]:
     """Predicts the result of a purge, a resolve or a release, approved or not. Changes nothing of ``meanwhile``.
 
     :param unknown: those of the targets that aren't open; what nobody knows the meaning of may be closed
     """
-    known, frees = meanwhile or Meanwhile(), command.action in (RELEASE, PROPOSE_RELEASE)
+    known, frees = meanwhile or ChangesSoFar(), command.action in (RELEASE, PROPOSE_RELEASE)
     targets = sorted(command.targets, key=lambda target: target.item_seq)
     return [_judge_one_closing(target, index, known, unknown, frees=frees) for target in targets]
 
 
 def _judge_one_closing(
-    target: Target, index: Lookup, meanwhile: Meanwhile, unknown: IgnoredEvents, *, frees: bool
-) -> Judged:
+    target: ItemTarget, index: Lookup, meanwhile: ChangesSoFar, unknown: IgnoredEvents, *, frees: bool
+) -> JudgedTarget:
     item = index.open_item(target.item_seq)
     if item is None and (ended := unknown.by_row.get(target.seen_seq)) is not None:
         refusal = _not_ended_as_seen(target, ended.row, index, meanwhile)
         if refusal is None and (frees or ended.row.decision is not Decision.UNKNOWN):
-            refusal = Refusal(Ground.NOT_OPEN, target.item_seq)
-        return Judged(target, ended, refusal)
+            refusal = ItemRefusal(RefusalReason.NOT_OPEN, target.item_seq)
+        return JudgedTarget(target, ended, refusal)
     refusal = _not_as_seen(target, item, meanwhile)
     if refusal is None and item is not None:
         refusal = _not_to_be_closed(item.row)
         if refusal is None and frees and (item.row.event_key is None or is_other_content(item.row)):
-            refusal = Refusal(Ground.HOLDS_NO_KEY, target.item_seq)
-    return Judged(target, item, refusal)
+            refusal = ItemRefusal(RefusalReason.HOLDS_NO_KEY, target.item_seq)
+    return JudgedTarget(target, item, refusal)
 
 
-def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | None:
+def dead_head_of(item: OpenItem, index: Lookup, meanwhile: ChangesSoFar) -> int | None:
     """Finds the first dead event before it that holds back its entity and isn't replayed."""
     for before in index.queue(item.row.entity_key or ""):
         seq = before.row.item_seq
@@ -161,35 +161,37 @@ def dead_head_of(item: OpenItem, index: Lookup, meanwhile: Meanwhile) -> int | N
     return None
 
 
-def _not_to_be_closed(row: JournalRow) -> Refusal | None:
+def _not_to_be_closed(row: JournalRow) -> ItemRefusal | None:
     """Lets a person close what failed: dead, or tried in vain and waiting for its next try. Anything else may yet
     succeed by itself. Where the whole stream is blocked, a try in vain spends no attempt."""
     failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
     if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
         return None
     if row.decision is Decision.REPLAYED:
-        return Refusal(Ground.REPLAYING, row.item_seq)
-    return Refusal(Ground.NEVER_TRIED, row.item_seq, {"decision": row.decision.value})
+        return ItemRefusal(RefusalReason.REPLAYING, row.item_seq)
+    return ItemRefusal(RefusalReason.NEVER_TRIED, row.item_seq, {"decision": row.decision.value})
 
 
-def _not_as_seen(target: Target, item: OpenItem | None, meanwhile: Meanwhile) -> Refusal | None:
+def _not_as_seen(target: ItemTarget, item: OpenItem | None, meanwhile: ChangesSoFar) -> ItemRefusal | None:
     number = target.item_seq
     if item is None:
-        return Refusal(Ground.NOT_OPEN, number)
+        return ItemRefusal(RefusalReason.NOT_OPEN, number)
     if number in meanwhile.moved or item.last_seq != target.seen_seq:
-        return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
-    return None if target.is_row(item.row) else restored(target)
+        return ItemRefusal(RefusalReason.MOVED, number, {"row": target.seen_seq})
+    return None if target.is_row(item.row) else refuse_restored(target)
 
 
-def _not_ended_as_seen(target: Target, row: JournalRow, index: Lookup, meanwhile: Meanwhile) -> Refusal | None:
+def _not_ended_as_seen(
+    target: ItemTarget, row: JournalRow, index: Lookup, meanwhile: ChangesSoFar
+) -> ItemRefusal | None:
     """Refuses an event that had ended without an effect when it was seen, unless this row is still its last one."""
     number = target.item_seq
     if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
-        return Refusal(Ground.NOT_OPEN, number)
+        return ItemRefusal(RefusalReason.NOT_OPEN, number)
     if not target.is_row(row):
-        return restored(target)
+        return refuse_restored(target)
     if number in meanwhile.moved or index.reopened_at(number) not in (None, target.seen_seq):
-        return Refusal(Ground.MOVED, number, {"row": target.seen_seq})
+        return ItemRefusal(RefusalReason.MOVED, number, {"row": target.seen_seq})
     return None
 
 
@@ -198,22 +200,22 @@ class _ReplayJudge:
     order: ReplayOrder
     index: Lookup
     replays_max: int
-    meanwhile: Meanwhile
+    meanwhile: ChangesSoFar
     ignored: IgnoredEvents
 
-    def by_entity(self, targets: Sequence[Target]) -> list[Judged]:
-        groups: dict[str, list[Target]] = {}
+    def by_entity(self, targets: Sequence[ItemTarget]) -> list[JudgedTarget]:
+        groups: dict[str, list[ItemTarget]] = {}
         for target in targets:
             item = self.index.open_item(target.item_seq)
             # One that isn't open has no entity to be seen in: it is refused by itself.
             entity = f"={target.item_seq}" if item is None else item.row.entity_key or ""
             groups.setdefault(entity, []).append(target)
-        reported = [judgement for entity, group in groups.items() for judgement in self._whole(entity, group)]
+        reported = [judgement for entity, group in groups.items() for judgement in self._judge_entity(entity, group)]
         return sorted(reported, key=lambda judgement: judgement.target.item_seq)
 
-    def _whole(self, entity: str, targets: Sequence[Target]) -> list[Judged]:
+    def _judge_entity(self, entity: str, targets: Sequence[ItemTarget]) -> list[JudgedTarget]:
         before = set(self.meanwhile.replayed)
-        reported: list[Judged] = []
+        reported: list[JudgedTarget] = []
         for target in targets:
             reported.append(self.judge(target))
             self.meanwhile.replayed.add(target.item_seq)
@@ -223,25 +225,25 @@ class _ReplayJudge:
         if because is None:
             return [self.accept(judgement) for judgement in reported]
         return [
-            Judged(judgement.target, judgement.item, judgement.refusal or _not_whole(judgement, because))
+            JudgedTarget(judgement.target, judgement.item, judgement.refusal or _not_whole(judgement, because))
             for judgement in reported
         ]
 
-    def _follower_left_out(self, entity: str, targets: Sequence[Target]) -> Refusal | None:
+    def _follower_left_out(self, entity: str, targets: Sequence[ItemTarget]) -> ItemRefusal | None:
         """Finds dead events of the entity behind the first target that the order doesn't name."""
         first, named = targets[0].item_seq, {target.item_seq for target in targets}
         left_out = [seq for seq in self.meanwhile.died.get(entity, ()) if seq > first and seq not in named]
         seqs = list(islice(self.index.of_entity(entity), ENTITY_ITEMS_MAX + 1))
         if len(seqs) > ENTITY_ITEMS_MAX:
-            return Refusal(Ground.TOO_MANY, first, {"most": ENTITY_ITEMS_MAX})
+            return ItemRefusal(RefusalReason.TOO_MANY, first, {"most": ENTITY_ITEMS_MAX})
         for seq in seqs:
             if seq > first and seq not in named and seq not in self.meanwhile.moved:
                 item = self.index.open_item(seq)
                 if item is not None and item.row.decision is Decision.DEAD and not is_conflict(item.row):
                     left_out.append(seq)
-        return Refusal(Ground.LEFT_OUT, min(left_out)) if left_out else None
+        return ItemRefusal(RefusalReason.LEFT_OUT, min(left_out)) if left_out else None
 
-    def accept(self, judgement: Judged) -> Judged:
+    def accept(self, judgement: JudgedTarget) -> JudgedTarget:
         if judgement.refusal is None and judgement.item is not None:
             row = judgement.item.row
             self.meanwhile.moved.add(row.item_seq)
@@ -250,46 +252,46 @@ class _ReplayJudge:
                 self.meanwhile.taken.add(row.event_key or "")
         return judgement
 
-    def judge(self, target: Target) -> Judged:
+    def judge(self, target: ItemTarget) -> JudgedTarget:
         item = self.index.open_item(target.item_seq)
         if item is None and (closed := self.ignored.by_row.get(target.seen_seq)) is not None:
             return self._judge_ignored(target, closed)
         refusal = _not_as_seen(target, item, self.meanwhile)
         if refusal is not None or item is None:
-            return Judged(target, item, refusal)
+            return JudgedTarget(target, item, refusal)
         in_place = item.row.blocking or not self._is_passed(item.row)
-        return Judged(target, item, self._refusal(item), in_place)
+        return JudgedTarget(target, item, self._find_refusal(item), in_place)
 
-    def _judge_ignored(self, target: Target, item: OpenItem) -> Judged:
+    def _judge_ignored(self, target: ItemTarget, item: OpenItem) -> JudgedTarget:
         """Judges an event that no handler took or knew, as it was seen then. It keeps its place in its entity's order
         as far as that still holds: before all that came later and waits, behind what was applied since."""
         row, number = item.row, target.item_seq
         refusal = _not_ended_as_seen(target, row, self.index, self.meanwhile)
         if refusal is None and row.fact_key is not None and row.decision is Decision.UNKNOWN:
-            refusal = Refusal(Ground.UNDOES_NOTHING, number)
+            refusal = ItemRefusal(RefusalReason.UNDOES_NOTHING, number)
         elif refusal is None and not item.body and row.body_sha256 != EMPTY_SHA256:
-            refusal = Refusal(Ground.NO_BODY, number)
+            refusal = ItemRefusal(RefusalReason.NO_BODY, number)
         entity = row.entity_key or ""
         applied = max(self.ignored.applied.get(entity, 0), self.meanwhile.applied.get(entity, 0))
-        return Judged(target, item, refusal, applied <= number)
+        return JudgedTarget(target, item, refusal, applied <= number)
 
-    def _refusal(self, item: OpenItem) -> Refusal | None:
+    def _find_refusal(self, item: OpenItem) -> ItemRefusal | None:
         row = item.row
         item_seq = row.item_seq
         if row.decision is not Decision.DEAD:
-            return Refusal(Ground.NOT_DEAD, item_seq, {"decision": row.decision.value})
+            return ItemRefusal(RefusalReason.NOT_DEAD, item_seq, {"decision": row.decision.value})
         if is_other_content(row) and (ground := self._key_ground(row.event_key or "")) is not None:
-            return Refusal(ground, item_seq)
+            return ItemRefusal(ground, item_seq)
         return None if self.order.force else worn_out(item_seq, item.replays, self.replays_max)
 
-    def _key_ground(self, event_key: str) -> Ground | None:
+    def _key_ground(self, event_key: str) -> RefusalReason | None:
         """None: the content that held the key was purged, and no other one has taken it since."""
         if event_key in self.meanwhile.taken:
-            return Ground.KEY_HELD
+            return RefusalReason.KEY_HELD
         known = self.index.known_event(event_key)
         if event_key in self.meanwhile.released or known is None:
-            return Ground.KEY_FREED
-        return None if event_key in self.meanwhile.freed or known.purged else Ground.KEY_HELD
+            return RefusalReason.KEY_FREED
+        return None if event_key in self.meanwhile.freed or known.purged else RefusalReason.KEY_HELD
 
     def _is_passed(self, row: JournalRow) -> bool:
         """Tells whether a later event of its entity was applied since it died: its old place is gone."""
@@ -299,5 +301,5 @@ class _ReplayJudge:
         return row.out_of_order or applied > row.item_seq
 
 
-def _not_whole(judgement: Judged, because: Refusal) -> Refusal:
-    return Refusal(Ground.NOT_WHOLE, judgement.target.item_seq, {"because": because.to_json()})
+def _not_whole(judgement: JudgedTarget, because: ItemRefusal) -> ItemRefusal:
+    return ItemRefusal(RefusalReason.NOT_WHOLE, judgement.target.item_seq, {"because": because.to_json()})

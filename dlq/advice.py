@@ -42,7 +42,7 @@ _UNKNOWN = "look at one of them: payhook dlq show"
 _WAITS = "nothing: they were never tried; each waits behind another event, or until what it calls may be called"
 
 
-def advise(error_class: str | None, kind: ErrorKind | None) -> str:
+def give_advice(error_class: str | None, kind: ErrorKind | None) -> str:
     """Returns one sentence of what to do next about dead events of one cause; without a class they never failed."""
     if error_class is None:
         return _WAITS

@@ -33,7 +33,7 @@ from journal.append import Appender
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, TableError, last_number
 from journal.reader import read_rows
-from journal.schema import GENESIS, TIMESTAMP, extend
+from journal.schema import GENESIS, TIMESTAMP, extend_chain
 from journal.storage import open_storage
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ AUDIT_SCHEMA = pa.schema(
 )
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
@@ -100,7 +100,7 @@ class AuditEntry:
     at: datetime
     actor: str
     action: str
-    outcome: Outcome
+    outcome: AuditOutcome
     channel: str
     what: str = ""
     reason: str = ""
@@ -120,22 +120,22 @@ class RecordedEntry(AuditEntry):
         return {**asdict(self), "outcome": self.outcome.value}
 
 
-def chained(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedEntry:
+def chain_entry(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedEntry:
     """Makes the row of an entry that follows a head; texts are cut to what a row holds."""
     texts = {name: getattr(entry, name) for name in _CHARS_MAX}
-    cut = {name: None if text is None else _cut(text, _CHARS_MAX[name]) for name, text in texts.items()}
+    cut = {name: None if text is None else _cut_text(text, _CHARS_MAX[name]) for name, text in texts.items()}
     place = {"at": from_micros(to_micros(entry.at)), "number": number, "act_id": act_id, "chain": ""}
     row = RecordedEntry(**{**asdict(entry), **cut, **place})
     return replace(row, chain=_head_after(row, head))
 
 
-def recorded(row: dict[str, Any]) -> RecordedEntry:
+def parse_entry(row: dict[str, Any]) -> RecordedEntry:
     """The inverse of `RecordedEntry.as_row`, from Arrow.
 
     :raises ValueError: a value that no writer of ours would have put there
     """
     known = {field.name: row[field.name] for field in fields(RecordedEntry)}
-    return RecordedEntry(**{**known, "at": from_micros(to_micros(row["at"])), "outcome": Outcome(row["outcome"])})
+    return RecordedEntry(**{**known, "at": from_micros(to_micros(row["at"])), "outcome": AuditOutcome(row["outcome"])})
 
 
 class ChainWalk:
@@ -148,7 +148,7 @@ class ChainWalk:
         self.heads: dict[int, str] = {0: GENESIS}
         self.number = 0
 
-    def offenders(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def find_offenders(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yields each row that breaks the chain, once: the walk goes on from what is there."""
         head = GENESIS
         for row in rows:
@@ -158,16 +158,16 @@ class ChainWalk:
                 continue
             if number != self.number + 1:
                 yield {"problem": "entries are missing", "after": self.number, "before": number}
-            elif (problem := _problem(row, head)) is not None:
+            elif (problem := _find_problem(row, head)) is not None:
                 yield {"problem": problem, "number": number, "actor": row["actor"], "action": row["action"]}
             self.number, head = number, row["chain"]
             if number in self._wanted:
                 self.heads[number] = head
 
 
-def _problem(row: dict[str, Any], head: str) -> str | None:
+def _find_problem(row: dict[str, Any], head: str) -> str | None:
     try:
-        follows = _head_after(recorded(row), head) == row["chain"]
+        follows = _head_after(parse_entry(row), head) == row["chain"]
     except ValueError as stranger:
         return f"it isn't an act ({stranger})"
     return None if follows else "it, or the act before it, isn't what it was when it was recorded"
@@ -177,10 +177,10 @@ def _head_after(row: RecordedEntry, head: str) -> str:
     tree = {**row.as_row(), "at": to_rfc3339(row.at)}
     del tree["chain"]
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return extend(head, hashlib.sha256(text.encode()).hexdigest())
+    return extend_chain(head, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _cut(text: str, chars_max: int) -> str:
+def _cut_text(text: str, chars_max: int) -> str:
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= chars_max else f"{text[:chars_max]}… ({len(text) - chars_max} more characters)"
 
@@ -231,10 +231,10 @@ class AuditLog:
         if not has_table(str(self._path)):
             return []
         table = open_table(str(self._path))
-        end = min(_last(table) + 1, before if before is not None else _last(table) + 1)
+        end = min(_read_last_number(table) + 1, before if before is not None else _read_last_number(table) + 1)
         number = pc.field("number")
         rows = read_rows(table, (number < end) & (number >= end - limit))
-        return [recorded(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
+        return [parse_entry(row) for row in rows.sort_by([("number", "descending")]).to_pylist()]
 
     def head(self) -> Head:
         """Returns where the chain stands now, by the last row's number; 0: there is none. The audit log has no epochs.
@@ -245,7 +245,7 @@ class AuditLog:
             return Head(0, 0, GENESIS)
         return self._head(open_table(str(self._path)))
 
-    def stamp(self) -> int:
+    def read_stamp(self) -> int:
         """Returns another number after each commit; it costs less than `head`."""
         if not isinstance(self._path, Path):
             return last_number(open_storage(self._path)) + 1
@@ -256,8 +256,8 @@ class AuditLog:
 
     def _append(self, entry: AuditEntry, act_id: str) -> RecordedEntry:
         for _ in range(TRIES_MAX):
-            appender, head = self._open or self._opened()
-            row = chained(entry, act_id, head.seq + 1, head.chain)
+            appender, head = self._open or self._open_appender()
+            row = chain_entry(entry, act_id, head.seq + 1, head.chain)
             rows = pa.Table.from_pylist([row.as_row()], schema=AUDIT_SCHEMA)
             try:
                 appender.append(rows, AppTransaction(APP_ID, row.number))
@@ -266,20 +266,20 @@ class AuditLog:
                 continue
             except CommitFailed:
                 self._open = None
-                if self._holds(row):
+                if self._has_row(row):
                     return row
                 continue
             self._open = appender, Head(0, row.number, row.chain)
             return row
         raise AuditLogUnwritable(str(self._path), f"others wrote {TRIES_MAX} times before this could")
 
-    def _opened(self) -> tuple[Appender, Head]:
+    def _open_appender(self) -> tuple[Appender, Head]:
         ensure_table(str(self._path), AUDIT_SCHEMA, "acts", CONFIGURATION)
         table = open_table(str(self._path))
         return Appender.open(str(self._path), version=table.version()), self._head(table)
 
     def _head(self, table: DeltaTable) -> Head:
-        number = _last(table)
+        number = _read_last_number(table)
         if number == 0:
             return Head(0, 0, GENESIS)
         rows = read_rows(table, pc.field("number") == number, ["chain"])
@@ -287,12 +287,12 @@ class AuditLog:
             raise AuditLogBroken(str(self._path), number)
         return Head(0, number, rows["chain"][0].as_py())
 
-    def _holds(self, row: RecordedEntry) -> bool:
+    def _has_row(self, row: RecordedEntry) -> bool:
         rows = read_rows(open_table(str(self._path)), pc.field("number") == row.number, ["act_id"])
         return row.act_id in rows["act_id"].to_pylist()
 
 
-def _last(table: DeltaTable) -> int:
+def _read_last_number(table: DeltaTable) -> int:
     return table.transaction_version(APP_ID) or 0
 
 
@@ -313,26 +313,26 @@ class AuditAnchors:
         """Anchors the newest head, if Kafka takes it in time."""
         self._stop.set()
         self._thread.join()
-        self.look()
+        self.anchor_head()
         self._anchoring.close(CLOSE_S_MAX)
 
-    def look(self) -> None:
+    def anchor_head(self) -> None:
         """Anchors the head if it is new and it is time."""
         try:
-            self._see()
+            self._take_new_head()
         except (PayhookError, DeltaError, OSError) as failed:
             log.error("the audit log can't be anchored: %s", failed)
         self._anchoring.poll()
 
-    def _see(self) -> None:
-        stamp = self._log.stamp()
+    def _take_new_head(self) -> None:
+        stamp = self._log.read_stamp()
         if stamp == self._seen:
             return
         head = self._log.head()
         if head.seq:
-            self._anchoring.committed(head)
+            self._anchoring.on_commit(head)
         self._seen = stamp
 
     def _follow(self) -> None:
         while not self._stop.wait(LOOK_EVERY_S):
-            self.look()
+            self.anchor_head()

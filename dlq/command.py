@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.errors import PayhookError
 
 if TYPE_CHECKING:
-    from dlq.entry import Entry
+    from dlq.entry import ManualEntry
     from journal.schema import JournalRow
 
 CONTROL_TOPIC = "payments.control"
@@ -86,7 +86,7 @@ class CommandInvalid(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ItemTarget:
     """An item and its last row that the operator saw: that row's seq and the first `HASH_CHARS` of its hash."""
 
     item_seq: int
@@ -94,7 +94,7 @@ class Target:
     seen_hash: str
 
     @classmethod
-    def of(cls, row: JournalRow) -> Target:
+    def of_row(cls, row: JournalRow) -> ItemTarget:
         """Makes a target of the row's item, as it is after the row."""
         return cls(row.item_seq, row.seq, hash_head(row.row_hash))
 
@@ -113,7 +113,7 @@ def hash_head(row_hash: str) -> str:
 
 def new_command_id() -> str:
     """Makes an id for an order that nobody gives twice. An order that may be repeated has the id of its request
-    (`ingest.idempotency.store.Run.request_id`) or of its selection (`dlq.run.command_id_of`)."""
+    (`ingest.idempotency.store.IdempotentRun.request_id`) or of its selection (`dlq.run.command_id_of`)."""
     return uuid.uuid4().hex
 
 
@@ -125,7 +125,7 @@ class ReplayMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ApprovedProposal:
     """The proposal that a command approves: who made it, why and when. Its targets and its entry are the approval's."""
 
     command_id: str
@@ -154,27 +154,34 @@ class Command:
     stream: str
     lineage: str
     action: str
-    targets: tuple[Target, ...]
+    targets: tuple[ItemTarget, ...]
     actor: str
     reason: str
     at: datetime
-    proposal: Proposal | None = None
+    proposal: ApprovedProposal | None = None
     mode: ReplayMode = ReplayMode.ALONE
     interval_us: int = 0
     force: bool = False
-    entry: Entry | None = None
+    entry: ManualEntry | None = None
     selection: str = ""
     act: str = ""
     per_s: float | None = None
 
     @classmethod
-    def new(
-        cls, stream: str, lineage: str, action: str, targets: Sequence[Target], actor: str, reason: str, at: datetime
+    def with_new_id(
+        cls,
+        stream: str,
+        lineage: str,
+        action: str,
+        targets: Sequence[ItemTarget],
+        actor: str,
+        reason: str,
+        at: datetime,
     ) -> Command:
         return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
 
     @property
-    def proposed(self) -> Command:
+    def proposed_command(self) -> Command:
         """The command that this one approves, as it was given."""
         assert self.proposal is not None
         first = self.proposal
@@ -188,7 +195,7 @@ class Command:
             proposal=None,
         )
 
-    def portion(self, targets: Sequence[Target]) -> Portion:
+    def make_portion(self, targets: Sequence[ItemTarget]) -> Portion:
         """Makes the command for some items of a run. At a rate they are due one after another. With followers all are
         due at once: no entity is held for as long as its length takes at that rate."""
         spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
@@ -216,7 +223,7 @@ class Portion(Command):
 def propose_entry(
     stream: str,
     lineage: str,
-    entry: Entry,
+    entry: ManualEntry,
     actor: str,
     reason: str,
     at: datetime,
@@ -238,7 +245,7 @@ def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id
     action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
     if action is None:
         raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
-    proposal = Proposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
+    proposal = ApprovedProposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
     return replace(
         proposed,
         command_id=command_id or new_command_id(),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from core.clock import from_rfc3339
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import HASH_CHARS, CommandInvalid, Target
+from dlq.command import HASH_CHARS, CommandInvalid, ItemTarget
 
 SEQ_MAX = 2**63 - 1
 HASH_PATTERN = f"[0-9a-f]{{{HASH_CHARS}}}"
@@ -60,29 +60,29 @@ def flag_of(tree: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[Target, ...]:
+def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[ItemTarget, ...]:
     value = tree[name]
     if not isinstance(value, list) or not 0 < len(value) <= most:
         raise CommandInvalid(f"{name}: a list of 1 to {most} targets is wanted")
-    targets = tuple(_target(item, name) for item in value)
+    targets = tuple(_parse_target(item, name) for item in value)
     if len({target.item_seq for target in targets}) != len(targets):
         raise CommandInvalid(f"{name}: an item is named twice")
     return targets
 
 
-def _target(item: object, name: str) -> Target:
+def _parse_target(item: object, name: str) -> ItemTarget:
     match item:
         case [int() as item_seq, int() as seen_seq, str() as seen_hash] if (
             0 < item_seq <= seen_seq <= SEQ_MAX and type(item_seq) is int and _HASH.fullmatch(seen_hash)
         ):
-            return Target(item_seq, seen_seq, seen_hash)
+            return ItemTarget(item_seq, seen_seq, seen_hash)
     raise CommandInvalid(
         f"{name}: each is [item_seq, seen_seq, seen_hash], the first not above the second, the third the first "
         f"{HASH_CHARS} hex digits of that row's hash; look again, and order what you then see"
     )
 
 
-def target_of_text(text: str) -> Target:
+def target_of_text(text: str) -> ItemTarget:
     """The inverse of `Target.text`.
 
     :raises CommandInvalid: it isn't one
@@ -90,4 +90,4 @@ def target_of_text(text: str) -> Target:
     match = _TEXT.fullmatch(text)
     if match is None:
         raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; look again")
-    return _target([int(match[1]), int(match[2]), match[3]], "item")
+    return _parse_target([int(match[1]), int(match[2]), match[3]], "item")

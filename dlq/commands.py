@@ -30,9 +30,9 @@ from dlq.command import (
     RUN_ACTS,
     SPREAD_S_MAX,
     TARGETS_MAX,
+    ApprovedProposal,
     Command,
     CommandInvalid,
-    Proposal,
     ReplayMode,
 )
 from dlq.command_fields import flag_of, targets_of, text_of, time_of, whole_of, word_of
@@ -51,13 +51,13 @@ class CommandNotSent(Unconfirmed):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentCommand:
     topic: str
     partition: int
     offset: int
 
 
-class Producer(Protocol):
+class CommandProducer(Protocol):
     """The part of a Kafka producer (confluent_kafka's) that sending needs."""
 
     @property
@@ -127,7 +127,7 @@ def decode(raw: bytes) -> Command:
 
     :raises CommandInvalid: not a command
     """
-    return command_of(_tree(raw))
+    return command_of(_parse_tree(raw))
 
 
 def command_of(tree: dict[str, Any]) -> Command:
@@ -147,12 +147,12 @@ def command_of(tree: dict[str, Any]) -> Command:
         actor=text_of(tree, "actor"),
         reason=text_of(tree, "reason"),
         at=time_of(tree, "at"),
-        proposal=_proposal(tree["proposal"]) if "proposal" in tree else None,
+        proposal=_read_proposal(tree["proposal"]) if "proposal" in tree else None,
         mode=word_of(tree, "mode", ReplayMode) or ReplayMode.ALONE,
         interval_us=whole_of(tree, "interval_us", _SPREAD_US_MAX),
         force=flag_of(tree, "force"),
         entry=entry_of_tree(tree["entry"]) if "entry" in tree else None,
-        selection=_selection(tree) if "selection" in tree else "",
+        selection=_read_digest(tree) if "selection" in tree else "",
         act=text_of(tree, "act") if "act" in tree else "",
         per_s=_per_s(tree["per_s"]) if "per_s" in tree else None,
     )
@@ -160,7 +160,7 @@ def command_of(tree: dict[str, Any]) -> Command:
     return command
 
 
-def _selection(tree: dict[str, Any]) -> str:
+def _read_digest(tree: dict[str, Any]) -> str:
     digest = text_of(tree, "selection")
     if not _DIGEST.fullmatch(digest):
         raise CommandInvalid("selection: the 64 hex digits of its digest are wanted")
@@ -173,7 +173,7 @@ def _per_s(value: object) -> float:
     return float(value)
 
 
-def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Sent:
+def send(producer: CommandProducer, command: Command, topic: str = CONTROL_TOPIC) -> SentCommand:
     """Produces the command and waits for Kafka's acknowledgement. Threads may share a producer.
 
     :raises CommandNotSent: it didn't come in time, or was refused
@@ -197,10 +197,10 @@ def send(producer: Producer, command: Command, topic: str = CONTROL_TOPIC) -> Se
     error, message = outcome[0]
     if error is not None:
         raise CommandNotSent(command.command_id, str(error))
-    return Sent(topic, message.partition(), message.offset())
+    return SentCommand(topic, message.partition(), message.offset())
 
 
-def _tree(raw: bytes) -> dict[str, Any]:
+def _parse_tree(raw: bytes) -> dict[str, Any]:
     if len(raw) > COMMAND_BYTES_MAX:
         raise CommandInvalid(f"{len(raw)} bytes, at most {COMMAND_BYTES_MAX} are taken")
     try:
@@ -243,14 +243,14 @@ def _check_replay(command: Command) -> None:
         )
 
 
-def _proposal_tree(proposal: Proposal) -> dict[str, Any]:
+def _proposal_tree(proposal: ApprovedProposal) -> dict[str, Any]:
     return {**asdict(proposal), "at": to_rfc3339(proposal.at)}
 
 
-def _proposal(tree: object) -> Proposal:
+def _read_proposal(tree: object) -> ApprovedProposal:
     if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
         raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
-    return Proposal(
+    return ApprovedProposal(
         text_of(tree, "command_id"),
         text_of(tree, "actor"),
         text_of(tree, "reason"),

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow.compute as pc
 
 from core.location import Location
-from dlq.limits import Kind, Volume, account_of
+from dlq.limits import LimitKind, Volume, account_of
 from journal.reader import rows_where
 from journal.schema import JournalRow
 
@@ -26,7 +26,7 @@ GivenSince: TypeAlias = Callable[[datetime], Sequence[JournalRow]]
 class _Done:
     account: str
     at: datetime
-    kind: Kind
+    kind: LimitKind
     volume: Volume
 
 
@@ -41,7 +41,7 @@ class DoneAlone:
         self._given_since = given_since
         self._done: list[_Done] | None = None
 
-    def of(self, actor: str, kind: Kind, now: datetime) -> Volume:
+    def sum_volume(self, actor: str, kind: LimitKind, now: datetime) -> Volume:
         if self._done is None:
             self._done = list(_of_rows(self._given_since(now - DAY)))
         self._done = [done for done in self._done if done.at >= now - DAY]
@@ -50,7 +50,7 @@ class DoneAlone:
         return sum(volumes, Volume())
 
     def add(self, row: JournalRow) -> None:
-        """Adds a command's row that is decided and about to be committed, once `of` was asked."""
+        """Adds a command's row that is decided and about to be committed, once `sum_volume` was asked."""
         assert self._done is not None
         self._done += _of_rows([row])
 
@@ -59,7 +59,7 @@ def _of_rows(rows: Iterable[JournalRow]) -> Iterable[_Done]:
     for row in rows:
         if row.headers is None or row.actor is None:
             continue
-        for kind in Kind:
+        for kind in LimitKind:
             if (held := json.loads(row.headers).get(kind.value)) is not None:
                 volume = Volume(held["items"], Counter(held["amounts_minor"]))
                 yield _Done(account_of(row.actor), row.decided_at, kind, volume)

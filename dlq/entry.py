@@ -24,7 +24,7 @@ _LINE_FIELDS = frozenset({"account", "side", "amount_minor", "currency"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManualEntry:
     """A booking by hand: its postings, its payment (``entity_key``), and when the money moved.
 
     ``evidence_sha256``: hex, of the document that shows it. The document itself is kept elsewhere.
@@ -45,7 +45,7 @@ class Entry:
         return hashlib.sha256(self.postings_json.encode("utf-8")).hexdigest()
 
 
-def entry_to_tree(entry: Entry) -> dict[str, Any]:
+def entry_to_tree(entry: ManualEntry) -> dict[str, Any]:
     return {
         "entity_key": entry.entity_key,
         "occurred_at": to_rfc3339(entry.occurred_at),
@@ -54,7 +54,7 @@ def entry_to_tree(entry: Entry) -> dict[str, Any]:
     }
 
 
-def entry_of_tree(tree: object) -> Entry:
+def entry_of_tree(tree: object) -> ManualEntry:
     """
     :raises CommandInvalid: a field is missing, unknown or wrong, or the lines don't balance
     """
@@ -66,9 +66,9 @@ def entry_of_tree(tree: object) -> Entry:
     lines = tree["postings"]
     if not isinstance(lines, list):
         raise CommandInvalid("postings: a list is wanted")
-    postings = tuple(_line(line) for line in lines)
+    postings = tuple(_parse_line(line) for line in lines)
     check_booking(postings)
-    return Entry(text_of(tree, "entity_key"), time_of(tree, "occurred_at"), evidence, postings)
+    return ManualEntry(text_of(tree, "entity_key"), time_of(tree, "occurred_at"), evidence, postings)
 
 
 def check_booking(postings: Sequence[Posting]) -> None:
@@ -92,15 +92,15 @@ def check_booking(postings: Sequence[Posting]) -> None:
             )
 
 
-def _line(tree: object) -> Posting:
+def _parse_line(tree: object) -> Posting:
     if isinstance(tree, dict) and tree.keys() == _LINE_FIELDS and isinstance(tree["account"], str):
         side = tree["side"]
         if side in ("debit", "credit"):
-            return Posting(text_of(tree, "account"), side, _money(tree))
+            return Posting(text_of(tree, "account"), side, _parse_money(tree))
     raise CommandInvalid("postings: each line has an account, a side (debit or credit), an amount_minor and a currency")
 
 
-def _money(tree: Mapping[str, Any]) -> Money:
+def _parse_money(tree: Mapping[str, Any]) -> Money:
     try:
         return Money(tree["amount_minor"], tree["currency"])
     except MoneyInvalid as wrong:

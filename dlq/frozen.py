@@ -23,7 +23,7 @@ from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.location import Location, make_folder
 from dlq.acceptance import ENTITY_ITEMS_MAX
-from dlq.command import HASH_CHARS, ReplayMode, Target
+from dlq.command import HASH_CHARS, ItemTarget, ReplayMode
 from journal.errors import problem_of
 from journal.storage import Storage, open_storage
 
@@ -111,7 +111,7 @@ def _are_items(table: pa.Table, count: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenSelection:
     """A selection with its items, in their order: a ``table`` of `SCHEMA`."""
 
     selection: Selection
@@ -126,7 +126,7 @@ class Frozen:
         return bytes(sink.getvalue())
 
     @classmethod
-    def of_bytes(cls, raw: bytes, digest: str) -> Frozen:
+    def of_bytes(cls, raw: bytes, digest: str) -> FrozenSelection:
         """Reads a file; columns and header fields that newer code adds are passed over.
 
         :raises SelectionBroken: it isn't the file of this digest, or can't be read
@@ -149,16 +149,16 @@ class Frozen:
         seqs: np.ndarray = self.table["item_seq"].to_numpy()
         return seqs
 
-    def targets(self, places: Sequence[int] | np.ndarray) -> list[Target]:
+    def pick_targets(self, places: Sequence[int] | np.ndarray) -> list[ItemTarget]:
         columns = self.table.take(pa.array(places, pa.int64())).select(SCHEMA.names[:3])
         rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
-        return [Target(item_seq, seen_seq, f"{head:0{HASH_CHARS}x}") for item_seq, seen_seq, head in rows]
+        return [ItemTarget(item_seq, seen_seq, f"{head:0{HASH_CHARS}x}") for item_seq, seen_seq, head in rows]
 
 
-class Turns:
+class ItemOrder:
     """The items of a selection in the order in which a run takes them: with followers, an entity's together."""
 
-    def __init__(self, frozen: Frozen, mode: ReplayMode) -> None:
+    def __init__(self, frozen: FrozenSelection, mode: ReplayMode) -> None:
         self._frozen = frozen
         count, lines = frozen.selection.count, frozen.table["line"].to_numpy()
         # The rows of ignored and unknown items are read from the journal; those of dead ones are in the index.
@@ -190,8 +190,8 @@ class Turns:
             return first
         return min(int(np.searchsorted(self._lines, line, "right")), begin + ENTITY_ITEMS_MAX)
 
-    def targets(self, begin: int, end: int) -> list[Target]:
-        return self._frozen.targets(self.places[begin:end])
+    def pick_targets(self, begin: int, end: int) -> list[ItemTarget]:
+        return self._frozen.pick_targets(self.places[begin:end])
 
     def item_seq(self, turn: int) -> int:
         return int(self._frozen.item_seqs[self.places[turn]])
@@ -201,7 +201,7 @@ class SelectionFiles:
     def __init__(self, place: Location) -> None:
         self._place = str(place)
 
-    def put(self, frozen: Frozen) -> Selection:
+    def put(self, frozen: FrozenSelection) -> Selection:
         """Keeps a selection whole under the next number.
 
         :raises OSError: the lake can't be written
@@ -211,24 +211,24 @@ class SelectionFiles:
         make_folder(self._place)
         storage = self._storage
         storage.put_new(f"{digest}.parquet", raw)
-        number = max(self.numbers(), default=0)
+        number = max(self.list_numbers(), default=0)
         for _ in range(TRIES_MAX):
             number += 1
             selection = replace(frozen.selection, number=number, digest=digest)
             try:
-                storage.put_new(_name(number), selection.to_json())
+                storage.put_new(_make_file_name(number), selection.to_json())
             except FileExistsError:
                 continue
             return selection
         raise OSError(f"{self._place}: {TRIES_MAX} numbers were taken meanwhile")
 
-    def numbers(self) -> list[int]:
+    def list_numbers(self) -> list[int]:
         names = (file.name.removesuffix(".json") for file in self._storage.files() if file.name.endswith(".json"))
         return [int(name) for name in names if name.isdigit()]
 
-    def newest(self, before: int, limit: int) -> list[Selection]:
+    def list_newest(self, before: int, limit: int) -> list[Selection]:
         """Lists the selections with smaller numbers than ``before``, the newest first."""
-        numbers = sorted((number for number in self.numbers() if number < before), reverse=True)
+        numbers = sorted((number for number in self.list_numbers() if number < before), reverse=True)
         return [self.get(number) for number in numbers[:limit]]
 
     def get(self, number: int) -> Selection:
@@ -236,11 +236,11 @@ class SelectionFiles:
         :raises SelectionUnknown: it isn't there
         """
         try:
-            return Selection.of_json(self._storage.read(_name(number)))
+            return Selection.of_json(self._storage.read(_make_file_name(number)))
         except FileNotFoundError:
             raise SelectionUnknown(number) from None
 
-    def read(self, digest: str) -> Frozen:
+    def read(self, digest: str) -> FrozenSelection:
         """
         :raises SelectionUnknown: it isn't there
         :raises SelectionBroken: what is there was changed, or can't be read
@@ -250,27 +250,27 @@ class SelectionFiles:
             raw = self._storage.read(f"{digest}.parquet")
         except FileNotFoundError:
             raise SelectionUnknown(digest) from None
-        return Frozen.of_bytes(raw, digest)
+        return FrozenSelection.of_bytes(raw, digest)
 
     def drop(self, selection: Selection) -> None:
         """Deletes the selection's files: what was decided stays in the journal."""
-        self._storage.delete([_name(selection.number), f"{selection.digest}.parquet"])
+        self._storage.delete([_make_file_name(selection.number), f"{selection.digest}.parquet"])
 
     @property
     def _storage(self) -> Storage:
         return open_storage(self._place)
 
 
-ReadSelection = Callable[[str], Frozen]
+ReadSelection = Callable[[str], FrozenSelection]
 """A selection by its digest, as `SelectionFiles.read`."""
 
 
-def nothing_frozen(digest: str) -> Frozen:
+def nothing_frozen(digest: str) -> FrozenSelection:
     """Refuses every digest: a `ReadSelection` without selections."""
     raise SelectionUnknown(digest)
 
 
-def _name(number: int) -> str:
+def _make_file_name(number: int) -> str:
     return f"{number:0{_NUMBER_DIGITS}d}.json"
 
 

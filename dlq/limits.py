@@ -14,7 +14,7 @@ from dlq.command import REPLAY
 EVERY_CURRENCY = "*"
 
 
-class Kind(StrEnum):
+class LimitKind(StrEnum):
     """Actions that count together. The value names them in the ``headers`` of a command's row."""
 
     CLOSED = "closed_alone"
@@ -23,8 +23,8 @@ class Kind(StrEnum):
     """Replays, of ignored events too."""
 
 
-def kind_of(action: str) -> Kind:
-    return Kind.REPLAYED if action == REPLAY else Kind.CLOSED
+def kind_of(action: str) -> LimitKind:
+    return LimitKind.REPLAYED if action == REPLAY else LimitKind.CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class AloneLimits:
             parts(self.replay_amounts_minor_max),
         )
 
-    def amount_minor_max(self, kind: Kind, currency: str) -> int | None:
-        amounts = self.amounts_minor_max if kind is Kind.CLOSED else self.replay_amounts_minor_max
+    def amount_minor_max(self, kind: LimitKind, currency: str) -> int | None:
+        amounts = self.amounts_minor_max if kind is LimitKind.CLOSED else self.replay_amounts_minor_max
         return amounts.get(currency, amounts.get(EVERY_CURRENCY))
 
-    def beyond(self, kind: Kind, wanted: Volume, before: Volume) -> str | None:
+    def why_beyond(self, kind: LimitKind, wanted: Volume, before: Volume) -> str | None:
         """Says why this takes a second person, after what was done within a day; None: it doesn't."""
-        items_max = self.items_max if kind is Kind.CLOSED else self.replay_items_max
+        items_max = self.items_max if kind is LimitKind.CLOSED else self.replay_items_max
         also = f" with the {before.items:,} of the last 24 hours" if before.items else ""
         if wanted.items + before.items > items_max:
             return f"it is {wanted.items:,} items{also}, and above {items_max:,} a day a second person approves"
@@ -85,7 +85,7 @@ class Volume:
     def __add__(self, other: Volume) -> Volume:
         return Volume(self.items + other.items, self.amounts_minor + other.amounts_minor)
 
-    def to_json(self, kind: Kind) -> str:
+    def to_json(self, kind: LimitKind) -> str:
         done: dict[str, Any] = {"items": self.items, "amounts_minor": dict(sorted(self.amounts_minor.items()))}
         return json.dumps({kind.value: done}, separators=(",", ":"))
 

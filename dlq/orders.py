@@ -17,10 +17,10 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
-from dlq.command import ACTIONS, APPROVES, Command, Target
-from dlq.commands import Producer, Sent, send
-from dlq.recorder import Changes, Recorder
-from dlq.refusals import restored
+from dlq.command import ACTIONS, APPROVES, Command, ItemTarget
+from dlq.commands import CommandProducer, SentCommand, send
+from dlq.recorder import ActChanges, Recorder
+from dlq.refusals import refuse_restored
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
 from journal.shards import own_items
@@ -42,29 +42,29 @@ class OrderRefused(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OrderedItem:
     """An ordered item. ``seen``: with its last row that the operator saw; None: whatever it is now."""
 
     item_seq: int
-    seen: Target | None = None
+    seen: ItemTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class OperatorOrder:
     """An act on dead items. ``command_id`` names it for ever: the same order is given the same one."""
 
     command_id: str
     action: str
-    items: tuple[Wanted, ...]
+    items: tuple[OrderedItem, ...]
     actor: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PlacedOrder:
     """A placed order: where its command is in Kafka, and the processor's decision, if there is one already."""
 
-    control: Sent
+    control: SentCommand
     decided: JournalRow | None
 
 
@@ -94,7 +94,7 @@ class DeltaView:
         return next(iter(rows_where(self._path, is_command & pc.field("event_key").isin(names))), None)
 
 
-class Orders:
+class OrderSender:
     """Sends commands to one control topic, each recorded in the audit log with what became of it. It blocks; threads
     may share it. ``producer`` is asked for when the first command goes out: an order that is refused needs no Kafka.
     ``check_actor`` gets each act's actor as it begins, and raises where they may order nothing.
@@ -102,7 +102,7 @@ class Orders:
 
     def __init__(
         self,
-        producer: Callable[[], Producer],
+        producer: Callable[[], CommandProducer],
         control_topic: str,
         recorder: Recorder,
         check_actor: Callable[[str], None] = lambda actor: None,
@@ -112,37 +112,37 @@ class Orders:
         self._recorder = recorder
         self._check_actor = check_actor
 
-    def send(self, command: Command, what: str) -> Sent:
+    def send(self, command: Command, what: str) -> SentCommand:
         """Sends a command that needs no check here; ``what`` says to people what it is about.
 
         :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
         :raises AuditLogUnwritable: it can't be recorded; the command was sent
         """
-        with self.giving(command.actor, command.action, what, command.reason) as giving:
+        with self.begin_act(command.actor, command.action, what, command.reason) as giving:
             return giving.send(command)
 
-    def refusals(self, actor: str, action: str, what: str, reason: str) -> AbstractContextManager[None]:
+    def record_refusals(self, actor: str, action: str, what: str, reason: str) -> AbstractContextManager[None]:
         """Records in the audit log what a ``with`` raises that checks an order."""
-        return self._recorder.refusals(actor, action, what, reason)
+        return self._recorder.record_refusals(actor, action, what, reason)
 
     @contextmanager
-    def giving(self, actor: str, action: str, what: str, reason: str) -> Iterator[Giving]:
+    def begin_act(self, actor: str, action: str, what: str, reason: str) -> Iterator[OrderAct]:
         """Records one act in the audit log: the ``with`` checks what is ordered and sends its commands."""
-        with self._recorder.act(actor, action, what, reason) as changes:
+        with self._recorder.record_act(actor, action, what, reason) as changes:
             self._check_actor(actor)
-            yield Giving(self._producer, self._control_topic, changes)
+            yield OrderAct(self._producer, self._control_topic, changes)
 
 
 @dataclass(slots=True)
-class Giving:
+class OrderAct:
     """The commands of one act; the audit log names the ids of those that were sent."""
 
-    producer: Callable[[], Producer]
+    producer: Callable[[], CommandProducer]
     control_topic: str
-    changes: Changes
+    changes: ActChanges
     sent: list[str] = field(default_factory=list)
 
-    def send(self, command: Command) -> Sent:
+    def send(self, command: Command) -> SentCommand:
         """
         :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
         """
@@ -156,42 +156,44 @@ class Giving:
 class OrderService:
     """Orders on one stream's dead items. Its methods block: call them off the event loop; threads may share it."""
 
-    def __init__(self, stream: str, journal: DeltaView, orders: Orders, clock: Clock) -> None:
+    def __init__(self, stream: str, journal: DeltaView, orders: OrderSender, clock: Clock) -> None:
         self._stream = stream
         self._journal = journal
         self._orders = orders
         self._clock = clock
 
-    def give(self, order: Order) -> Given:
+    def place_order(self, order: OperatorOrder) -> PlacedOrder:
         """Sends the order's command, unless it was decided already.
 
         :raises OrderRefused: an item isn't there, or isn't dead as it was seen
         :raises CommandNotSent: Kafka didn't acknowledge it; giving the same order again is safe
         :raises AuditLogUnwritable: it can't be recorded; the command may have been sent
         """
-        with self._orders.giving(order.actor, order.action, self._what(order.items), order.reason) as giving:
-            if (decided := self.decision(order.command_id)) is not None:
+        with self._orders.begin_act(
+            order.actor, order.action, self._describe_items(order.items), order.reason
+        ) as giving:
+            if (decided := self.find_decision(order.command_id)) is not None:
                 giving.changes.after = f"command {order.command_id}"
-                return Given(Sent(decided.topic, decided.partition, decided.offset), decided)
-            return Given(giving.send(self._command(order)), None)
+                return PlacedOrder(SentCommand(decided.topic, decided.partition, decided.offset), decided)
+            return PlacedOrder(giving.send(self._build_command(order)), None)
 
-    def command(self, order: Order) -> Command:
+    def build_command(self, order: OperatorOrder) -> Command:
         """Makes the order's command and checks it, without sending it: orders on several streams are all checked before
         the first goes out. A refusal is recorded.
 
-        :raises OrderRefused: as `give`
+        :raises OrderRefused: as `place_order`
         """
-        with self._orders.refusals(order.actor, order.action, self._what(order.items), order.reason):
-            return self._command(order)
+        with self._orders.record_refusals(order.actor, order.action, self._describe_items(order.items), order.reason):
+            return self._build_command(order)
 
-    def send(self, command: Command) -> Sent:
-        """Sends what `command` made.
+    def send(self, command: Command) -> SentCommand:
+        """Sends what `build_command` made.
 
-        :raises CommandNotSent, AuditLogUnwritable: as `give`
+        :raises CommandNotSent, AuditLogUnwritable: as `place_order`
         """
-        return self._orders.send(command, self._what(command.targets))
+        return self._orders.send(command, self._describe_items(command.targets))
 
-    def _command(self, order: Order) -> Command:
+    def _build_command(self, order: OperatorOrder) -> Command:
         lineage = self._journal.lineage()
         targets = as_seen(order.items, self._journal.last_rows({wanted.item_seq for wanted in order.items}))
         return Command(
@@ -205,14 +207,14 @@ class OrderService:
             self._clock.now(),
         )
 
-    def _what(self, items: Sequence[Wanted | Target]) -> str:
+    def _describe_items(self, items: Sequence[OrderedItem | ItemTarget]) -> str:
         return f"{self._stream} items {', '.join(str(item.item_seq) for item in items)}"
 
-    def decision(self, command_id: str) -> JournalRow | None:
+    def find_decision(self, command_id: str) -> JournalRow | None:
         return self._journal.command_row(command_id)
 
 
-def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Target, ...]:
+def as_seen(items: Sequence[OrderedItem], last: Mapping[int, JournalRow]) -> tuple[ItemTarget, ...]:
     """Makes the targets of a command.
 
     :raises OrderRefused: says of each item that can't be one why
@@ -227,10 +229,10 @@ def as_seen(items: Sequence[Wanted], last: Mapping[int, JournalRow]) -> tuple[Ta
         elif wanted.seen is not None and wanted.seen.seen_seq != row.seq:
             moved[number] = f"item {number} has moved on since row {wanted.seen.seen_seq} to row {row.seq}; look again"
         elif wanted.seen is not None and not wanted.seen.is_row(row):
-            moved[number] = restored(wanted.seen).why
+            moved[number] = refuse_restored(wanted.seen).why_refused
     if unknown or moved:
         raise OrderRefused(unknown, moved)
-    return tuple(Target.of(last[wanted.item_seq]) for wanted in items)
+    return tuple(ItemTarget.of_row(last[wanted.item_seq]) for wanted in items)
 
 
 def command_entity(command_id: str) -> str:

@@ -14,9 +14,9 @@ from datetime import datetime
 from core.errors import PayhookError
 from core.routing import OWN_TOPICS
 from dlq.record import DELIVERIES_HEADER, GROUP_HEADER, KIP_1191, OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
-from journal.anchors import Producer
+from journal.anchors import AnchorProducer
 from journal.kafka_log import KafkaLog, Point
-from journal.schema import Record
+from journal.schema import TopicRecord
 
 BROUGHT_BACK = "payhook.brought_back_from"
 """Header of a record that was brought back: which dead letter it is of, such as ``dlq.orders/0/17``."""
@@ -41,7 +41,7 @@ class OthersLetter:
 
     topic: str
     partition: int
-    record: Record
+    record: TopicRecord
     origin: Point | None
     group: str | None
     deliveries: str | None
@@ -53,7 +53,7 @@ class OthersLetter:
         return f"{self.partition}:{self.record.offset}"
 
     @property
-    def place(self) -> str:
+    def place_name(self) -> str:
         return f"{self.topic}/{self.partition}/{self.record.offset}"
 
     @property
@@ -70,15 +70,15 @@ class OthersLetter:
         return self.record.at
 
 
-def letter_of(topic: str, partition: int, record: Record) -> OthersLetter:
+def letter_of(topic: str, partition: int, record: TopicRecord) -> OthersLetter:
     """Reads a record's headers; the last one of a name counts."""
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
-    origin, problem = _origin(texts)
+    origin, problem = _read_origin(texts)
     group, deliveries = texts.get(GROUP_HEADER), texts.get(DELIVERIES_HEADER)
     return OthersLetter(topic, partition, record, origin, group, deliveries, problem)
 
 
-def _origin(texts: Mapping[str, str]) -> tuple[Point | None, str | None]:
+def _read_origin(texts: Mapping[str, str]) -> tuple[Point | None, str | None]:
     missing = [name for name in (TOPIC_HEADER, PARTITION_HEADER, OFFSET_HEADER) if not texts.get(name)]
     if missing:
         return None, f"its header {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing (KIP-1191)"
@@ -93,13 +93,13 @@ class OthersTopic:
     """Another program's dead-letter topic on a Kafka. It joins no group and commits nothing."""
 
     def __init__(
-        self, topic: str, log_factory: Callable[[], KafkaLog], producer_factory: Callable[[], Producer]
+        self, topic: str, log_factory: Callable[[], KafkaLog], producer_factory: Callable[[], AnchorProducer]
     ) -> None:
         self._topic = topic
         self._log_factory = log_factory
         self._producer_factory = producer_factory
 
-    def letters(self, limit: int) -> list[OthersLetter]:
+    def read_letters(self, limit: int) -> list[OthersLetter]:
         """Reads its oldest letters, at most ``limit``, in the order of their times.
 
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
@@ -111,28 +111,28 @@ class OthersTopic:
         ]
 
     def _by_partition(self, log: KafkaLog, limit: int) -> Iterator[list[OthersLetter]]:
-        for partition, (low, high) in log.held([self._topic])[self._topic].items():
+        for partition, (low, high) in log.read_held_offsets([self._topic])[self._topic].items():
             until = min(high, low + limit)
             yield [
                 letter_of(self._topic, partition, record) for record in log.records(self._topic, partition, low, until)
             ]
 
-    def named(self, names: Sequence[str]) -> list[OthersLetter]:
+    def find_letters(self, names: Sequence[str]) -> list[OthersLetter]:
         """Reads the letters with these names.
 
         :raises LetterUnusable: there is none of a name
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
         """
-        points = {name: self._point(name) for name in names}
+        points = {name: self._parse_point(name) for name in names}
         with contextlib.closing(self._log_factory()) as log:
-            log.held([self._topic])
+            log.read_held_offsets([self._topic])
             records = log.records_at(points.values())
         for name, point in points.items():
             if point not in records:
                 raise LetterUnusable(f"{self._topic} {name}", "Kafka holds none there")
         return [letter_of(self._topic, point[1], records[point]) for point in points.values()]
 
-    def _point(self, name: str) -> Point:
+    def _parse_point(self, name: str) -> Point:
         partition, _, offset = name.partition(":")
         if not (partition.isdecimal() and offset.isdecimal()):
             raise LetterUnusable(name, "PARTITION:OFFSET is wanted, as `payhook dlq list --topic` shows it")
@@ -144,10 +144,10 @@ class OthersTopic:
         """
         for letter in letters:
             if letter.origin is None:
-                raise LetterUnusable(letter.place, letter.problem or "its headers don't say where it came from")
+                raise LetterUnusable(letter.place_name, letter.problem or "its headers don't say where it came from")
             if letter.origin[0] in OWN_TOPICS:
                 problem = f"it came from {letter.origin[0]}, payhook's own: use payhook dlq replay --stream"
-                raise LetterUnusable(letter.place, problem)
+                raise LetterUnusable(letter.place_name, problem)
 
     def bring_back(self, letters: Sequence[OthersLetter]) -> list[Point]:
         """Publishes the originals once more, each at the end of the partition that it came from; returns where.
@@ -156,17 +156,17 @@ class OthersTopic:
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
         """
         self.check(letters)
-        originals = self._originals(letters)
+        originals = self._read_originals(letters)
         producer = self._producer_factory()
         placed: list[Point] = []
         for letter, original in zip(letters, originals, strict=True):
             placed.append(self._publish(producer, letter, original))
         return placed
 
-    def _originals(self, letters: Sequence[OthersLetter]) -> list[Record]:
+    def _read_originals(self, letters: Sequence[OthersLetter]) -> list[TopicRecord]:
         wanted = {letter.origin for letter in letters if letter.origin is not None and not letter.is_copy}
         with contextlib.closing(self._log_factory()) as log:
-            log.held(sorted({letter.origin[0] for letter in letters if letter.origin is not None}))
+            log.read_held_offsets(sorted({letter.origin[0] for letter in letters if letter.origin is not None}))
             held = log.records_at(wanted)
         originals = []
         for letter in letters:
@@ -178,16 +178,16 @@ class OthersTopic:
             else:
                 topic, partition, offset = letter.origin
                 problem = f"it holds no copy, and Kafka no longer holds {topic}[{partition}]@{offset}"
-                raise LetterUnusable(letter.place, problem)
+                raise LetterUnusable(letter.place_name, problem)
         return originals
 
-    def _publish(self, producer: Producer, letter: OthersLetter, original: Record) -> Point:
+    def _publish(self, producer: AnchorProducer, letter: OthersLetter, original: TopicRecord) -> Point:
         assert letter.origin is not None, "it was checked"
         topic, partition, _ = letter.origin
         own_headers = [
             header for header in original.headers if not header[0].startswith(KIP_1191) and header[0] != BROUGHT_BACK
         ]
-        headers = [*own_headers, (BROUGHT_BACK, letter.place.encode())]
+        headers = [*own_headers, (BROUGHT_BACK, letter.place_name.encode())]
         answers: list[tuple[object, int]] = []
 
         def on_delivery(error: object, message: object) -> None:
@@ -198,5 +198,5 @@ class OthersTopic:
         producer.flush(PUBLISH_S_MAX)
         error, offset = answers[0] if answers else (f"no answer within {PUBLISH_S_MAX:g} s", -1)
         if error is not None:
-            raise LetterUnusable(letter.place, f"Kafka didn't take it for {topic}[{partition}]: {error}")
+            raise LetterUnusable(letter.place_name, f"Kafka didn't take it for {topic}[{partition}]: {error}")
         return topic, partition, offset

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from core.backoff import doubled_s
 from core.clock import Clock
 from core.decision import Decision
-from core.log import about
+from core.log import event_fields
 from dlq.record import DeadLetterTopic
 from journal import anchors
 from journal.schema import JournalRow
@@ -31,7 +31,7 @@ IN_MEMORY_MAX = 2_000
 """Unpublished dead letters that are held in memory; more are read again from the journal."""
 
 
-class Producer(anchors.Producer, Protocol):
+class DlqProducer(anchors.AnchorProducer, Protocol):
     """The part of a Kafka producer (confluent_kafka's) that publishing needs."""
 
     @property
@@ -44,11 +44,11 @@ class Watcher(Protocol):
     What it ``holds`` isn't produced yet; `settle` waits for so long until it holds nothing.
     """
 
-    def taken(self, row: JournalRow) -> None: ...
-    def holds(self, row: JournalRow) -> bool: ...
+    def on_taken(self, row: JournalRow) -> None: ...
+    def is_held(self, row: JournalRow) -> bool: ...
     def settle(self, timeout_s: float) -> None: ...
-    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...
-    def refused(self, row: JournalRow, error: Exception) -> None: ...
+    def on_published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None: ...
+    def on_refused(self, row: JournalRow, error: Exception) -> None: ...
     def close(self, timeout_s: float) -> None: ...
 
 
@@ -76,13 +76,13 @@ class _Letter:
 class DlqPublisher:
     """Takes dead rows in seq order and produces each until Kafka acknowledges it; repeats are possible, gaps aren't.
 
-    `publish`, `passed` and `poll` return at once whatever Kafka does, and belong to one thread. At most
+    `publish`, `on_passed` and `poll` return at once whatever Kafka does, and belong to one thread. At most
     `IN_MEMORY_MAX` letters are held: what comes beyond is read again from the journal once there is room.
     """
 
     def __init__(
         self,
-        producer_factory: Callable[[], Producer],
+        producer_factory: Callable[[], DlqProducer],
         topic: DeadLetterTopic,
         published_upto: int,
         clock: Clock,
@@ -90,7 +90,7 @@ class DlqPublisher:
         tally: Tally | None = None,
     ) -> None:
         self._producer_factory = producer_factory
-        self._producer: Producer | None = None
+        self._producer: DlqProducer | None = None
         self._topic = topic
         self._clock = clock
         self._watcher = watcher
@@ -99,7 +99,7 @@ class DlqPublisher:
         self._waiting: deque[_Letter] = deque()
         self._later: list[tuple[float, int, _Letter]] = []
         self._order = itertools.count()
-        self._catching_up: CatchUp | None = None
+        self._catching_up: DeadLetterCatchUp | None = None
         self._behind = False
         self._replace_producer = False
         self.tally = tally or Tally()
@@ -118,33 +118,33 @@ class DlqPublisher:
     def waiting_s(self) -> float:
         """The time that the oldest unacknowledged letter has been held; 0 when there is none."""
         oldest = next(iter(self._unacknowledged.values()), None)
-        return 0.0 if oldest is None else self._clock.monotonic() - oldest.taken_at
+        return 0.0 if oldest is None else self._clock.monotonic_s() - oldest.taken_at
 
-    def catch_up(self, reader: Rows, bodies: Bodies, reopen: Callable[[], Rows] | None = None) -> None:
+    def catch_up(self, reader: JournalRows, bodies: Bodies, reopen: Callable[[], JournalRows] | None = None) -> None:
         """Takes in what the journal holds after `published_upto`; doesn't wait for Kafka.
 
         ``reopen`` opens the journal as it is by then, for what memory couldn't hold. Without it that waits for the
         next start, and so does `published_upto`.
         """
-        source = CatchUp(bodies, reopen)
-        read = source.read(reader, self._taken_upto, self._room)
+        source = DeadLetterCatchUp(bodies, reopen)
+        read = source.read(reader, self._taken_upto, self._free_room)
         self._take_read(read)
         self._behind = not read.whole
         self._catching_up = source if reopen is not None else None
-        self._pump()
+        self._produce_waiting()
 
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
         """Takes dead rows with their bodies, in seq order."""
         for row, body in rows:
             if row.decision is not Decision.DEAD or row.seq <= self._taken_upto:
                 continue
-            if self._behind or self._room <= 0:
+            if self._behind or self._free_room <= 0:
                 self._fall_behind()
                 break
-            self._take(row, body)
-        self._pump()
+            self._take_letter(row, body)
+        self._produce_waiting()
 
-    def passed(self, seq: int) -> None:
+    def on_passed(self, seq: int) -> None:
         """Takes note that every dead row up to ``seq`` was given to `publish`."""
         self._passed = max(self._passed, seq)
         if not self._behind:
@@ -158,16 +158,16 @@ class DlqPublisher:
             self._renew()
         if self._behind and self._catching_up is not None:
             self._read_on(self._catching_up)
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         while self._later and self._later[0][0] <= now:
             self._waiting.append(heapq.heappop(self._later)[2])
-        self._pump()
+        self._produce_waiting()
 
     def close(self, timeout_s: float) -> None:
         """Gives hooks and acknowledgements a last chance; what misses it is published after the next start."""
         if self._watcher is not None:
             self._watcher.settle(timeout_s)
-            self._pump()
+            self._produce_waiting()
         if self._producer is not None:
             self._producer.flush(timeout_s)
             # Letters on their way hold this publisher, which holds the producer: its threads would live on.
@@ -178,41 +178,41 @@ class DlqPublisher:
             self._watcher.close(timeout_s)
 
     @property
-    def _room(self) -> int:
+    def _free_room(self) -> int:
         return IN_MEMORY_MAX - len(self._unacknowledged)
 
-    def _take(self, row: JournalRow, body: bytes) -> None:
-        letter = _Letter(row, body, self._clock.monotonic())
+    def _take_letter(self, row: JournalRow, body: bytes) -> None:
+        letter = _Letter(row, body, self._clock.monotonic_s())
         self._unacknowledged[row.seq] = letter
         self._waiting.append(letter)
         self._taken_upto = row.seq
         if self._watcher is not None:
-            self._watcher.taken(row)
+            self._watcher.on_taken(row)
 
     def _fall_behind(self) -> None:
         if not self._behind:
             self._behind = True
             log.warning("%s: %d dead letters wait; more are left in the journal", self._topic.name, self.unacknowledged)
 
-    def _read_on(self, source: CatchUp) -> None:
+    def _read_on(self, source: DeadLetterCatchUp) -> None:
         """Reads on once there is room for half of what memory holds: each reading scans the bodies."""
-        read = source.finished()
+        read = source.take_result()
         if read is not None:
             self._take_read(read)
             self._behind = not read.whole or self._taken_upto < self._passed
-        elif not source.busy and self._room * 2 >= IN_MEMORY_MAX:
-            source.begin(self._taken_upto, self._room)
+        elif not source.is_busy and self._free_room * 2 >= IN_MEMORY_MAX:
+            source.begin(self._taken_upto, self._free_room)
 
-    def _take_read(self, read: Read) -> None:
+    def _take_read(self, read: DeadRowBatch) -> None:
         for row, body in read.letters:
-            self._take(row, body)
+            self._take_letter(row, body)
         self._taken_upto = max(self._taken_upto, read.upto)
         self._passed = max(self._passed, read.upto)
 
-    def _pump(self) -> None:
+    def _produce_waiting(self) -> None:
         while self._waiting and not self._replace_producer:
             letter = self._waiting[0]
-            if self._watcher is not None and self._watcher.holds(letter.row):
+            if self._watcher is not None and self._watcher.is_held(letter.row):
                 return
             try:
                 self._produce(letter)
@@ -220,23 +220,23 @@ class DlqPublisher:
                 return
             except KafkaException as refused:
                 self._waiting.popleft()
-                self._refused(letter, refused.args[0])
+                self._on_refused(letter, refused.args[0])
             else:
                 self._waiting.popleft()
 
     def _produce(self, letter: _Letter) -> None:
         if self._producer is None:
             self._producer = self._producer_factory()
-        record = self._topic.record(letter.row, letter.body, by_reference=letter.by_reference)
+        record = self._topic.make_record(letter.row, letter.body, by_reference=letter.by_reference)
 
         def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is None:
                 self._unacknowledged.pop(letter.row.seq, None)
                 self.tally.written += 1
                 if self._watcher is not None:
-                    self._watcher.published(letter.row, self._topic.name, message.partition(), message.offset())
+                    self._watcher.on_published(letter.row, self._topic.name, message.partition(), message.offset())
             else:
-                self._refused(letter, error)
+                self._on_refused(letter, error)
 
         self._producer.produce(
             self._topic.name,
@@ -248,25 +248,25 @@ class DlqPublisher:
         )
         self.tally.requests += 1
 
-    def _refused(self, letter: _Letter, error: KafkaError) -> None:
+    def _on_refused(self, letter: _Letter, error: KafkaError) -> None:
         self.tally.failed += 1
         letter.tries += 1
         if self._watcher is not None:
-            self._watcher.refused(letter.row, KafkaException(error))
+            self._watcher.on_refused(letter.row, KafkaException(error))
         if error.fatal():
             self._replace_producer = True
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not letter.by_reference:
             reason = "is too large for its topic: it goes by reference"
-            log.warning("dead row %d %s", letter.row.seq, reason, extra=about(letter.row.event_key))
+            log.warning("dead row %d %s", letter.row.seq, reason, extra=event_fields(letter.row.event_key))
             letter.by_reference = True
             self._waiting.append(letter)
             return
         delay_s = doubled_s(RETRY_S_FIRST, letter.tries - 1, RETRY_S_MAX)
-        heapq.heappush(self._later, (self._clock.monotonic() + delay_s, next(self._order), letter))
+        heapq.heappush(self._later, (self._clock.monotonic_s() + delay_s, next(self._order), letter))
         log.error(
             "dead row %d isn't on %s yet (%s); next try in %.1f s",
             *(letter.row.seq, self._topic.name, error, delay_s),
-            extra=about(letter.row.event_key),
+            extra=event_fields(letter.row.event_key),
         )
 
     def _renew(self) -> None:
@@ -279,7 +279,7 @@ class DlqPublisher:
         self._replace_producer = False
 
 
-class Rows(Protocol):
+class JournalRows(Protocol):
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]: ...
 
 
@@ -288,7 +288,7 @@ class Bodies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DeadRowBatch:
     """Dead rows with their bodies. Every dead row up to ``upto`` is among them or came before.
 
     ``whole``: the journal had no more.
@@ -299,17 +299,17 @@ class Read:
     whole: bool
 
 
-class CatchUp:
+class DeadLetterCatchUp:
     """Reads dead rows from the journal, beside the caller's thread where asked to."""
 
-    def __init__(self, bodies: Bodies, reopen: Callable[[], Rows] | None) -> None:
+    def __init__(self, bodies: Bodies, reopen: Callable[[], JournalRows] | None) -> None:
         self._bodies = bodies
         self._reopen = reopen
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dlq-catch-up")
-        self._future: Future[Read] | None = None
+        self._future: Future[DeadRowBatch] | None = None
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         return self._future is not None
 
     def begin(self, after: int, letters_max: int) -> None:
@@ -317,13 +317,13 @@ class CatchUp:
         if reopen is not None:
             self._future = self._thread.submit(lambda: self.read(reopen(), after, letters_max))
 
-    def finished(self) -> Read | None:
+    def take_result(self) -> DeadRowBatch | None:
         if self._future is None or not self._future.done():
             return None
         future, self._future = self._future, None
         return future.result()
 
-    def read(self, reader: Rows, after: int, letters_max: int) -> Read:
+    def read(self, reader: JournalRows, after: int, letters_max: int) -> DeadRowBatch:
         dead: list[JournalRow] = []
         upto, is_whole = after, True
         for rows in reader.rows_after(after):
@@ -340,7 +340,7 @@ class CatchUp:
             named = ", ".join(f"{row.body_sha256} (row {row.seq})" for row in missing[:MISSING_NAMED_MAX])
             without = "%d dead letters go to their topic without their bytes, which aren't kept: %s"
             log.warning(without, len(missing), named)
-        return Read([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, is_whole)
+        return DeadRowBatch([(row, bodies.get(row.body_sha256 or "", b"")) for row in dead], upto, is_whole)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -26,7 +26,7 @@ class Rate:
     time_to_clear_s: float | None
 
     @classmethod
-    def of(cls, window_s: int, inflow: int, outflow: int, depth: int) -> Rate:
+    def from_counts(cls, window_s: int, inflow: int, outflow: int, depth: int) -> Rate:
         net = outflow - inflow
         clear_s = 0.0 if depth == 0 else depth / net * window_s if net > 0 else None
         return cls(window_s, inflow, outflow, clear_s)
@@ -45,24 +45,24 @@ class Rate:
         """``never, at this rate``."""
         if self.time_to_clear_s is None:
             return "never, at this rate"
-        return f"{_duration(self.time_to_clear_s)}, at this rate" if self.time_to_clear_s else "nothing is dead"
+        return f"{_format_duration(self.time_to_clear_s)}, at this rate" if self.time_to_clear_s else "nothing is dead"
 
     @property
-    def sentence(self) -> str:
+    def full_sentence(self) -> str:
         return f"{self.counted} in the last {self.window} (time to clear: {self.clearing})"
 
 
 def sum_rates(rates: Iterable[Sequence[Rate]], depth: int) -> tuple[Rate, ...]:
     """Sums the rates of several journals, where ``depth`` are dead in all."""
     return tuple(
-        Rate.of(
+        Rate.from_counts(
             together[0].window_s, sum(rate.inflow for rate in together), sum(rate.outflow for rate in together), depth
         )
         for together in zip(*rates, strict=True)
     )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < HOUR_S:
         return f"{seconds / 60:,.0f} min" if seconds >= 60 else f"{seconds:,.0f} s"
     hours = seconds / HOUR_S

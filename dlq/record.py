@@ -63,7 +63,7 @@ class DeadLetterTopic:
     group: str
     copy_record: bool = True
 
-    def record(self, row: JournalRow, body: bytes, *, by_reference: bool) -> DlqRecord:
+    def make_record(self, row: JournalRow, body: bytes, *, by_reference: bool) -> DlqRecord:
         return build_record(row, body, self.group, by_reference=by_reference, copy_record=self.copy_record)
 
 
@@ -90,12 +90,12 @@ def build_record(
         seq=row.seq,
         key=row.entity_key.encode() if row.entity_key is not None else None,
         value=body if in_full else None,
-        headers=[(name, _bounded(text, keep_end=name == STACK_HEADER)) for name, text in headers.items()],
+        headers=[(name, _encode_bounded(text, keep_end=name == STACK_HEADER)) for name, text in headers.items()],
         partition=row.partition,
     )
 
 
-def _bounded(text: str, *, keep_end: bool) -> bytes:
+def _encode_bounded(text: str, *, keep_end: bool) -> bytes:
     """Encodes as UTF-8, cut between two characters."""
     value = text.encode("utf-8", "replace")
     if len(value) <= HEADER_BYTES_MAX:

@@ -10,18 +10,18 @@ from typing import Protocol
 
 from core.clock import Clock
 from core.errors import PayhookError, Unconfirmed
-from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
+from dlq.audit_log import AuditEntry, AuditLogUnwritable, AuditOutcome
 
 READ_PAYLOAD, EXPORT, RECONCILE = "read_payload", "export", "reconcile"
 """Actions of who takes something out, or compares a report with the ledger."""
 
 
-class Log(Protocol):
+class AuditWriter(Protocol):
     def record(self, entry: AuditEntry, /) -> object: ...
 
 
 @dataclass(slots=True)
-class Changes:
+class ActChanges:
     """The changes of an act, as JSON or text; whoever does it fills them in."""
 
     before: str | None = None
@@ -32,7 +32,7 @@ class Changes:
 class Recorder:
     """Records acts. ``channel``: ``page``, ``api`` or ``cli``."""
 
-    log: Log
+    log: AuditWriter
     clock: Clock
     channel: str
 
@@ -41,7 +41,7 @@ class Recorder:
         actor: str,
         action: str,
         what: str,
-        outcome: Outcome = Outcome.DONE,
+        outcome: AuditOutcome = AuditOutcome.DONE,
         reason: str = "",
         before: str | None = None,
         after: str | None = None,
@@ -67,20 +67,20 @@ class Recorder:
         )
 
     @contextmanager
-    def act(self, actor: str, action: str, what: str, reason: str = "") -> Iterator[Changes]:
-        """Records what the ``with`` does when it ends: as done, or as `refusals` does.
+    def record_act(self, actor: str, action: str, what: str, reason: str = "") -> Iterator[ActChanges]:
+        """Records what the ``with`` does when it ends: as done, or as `record_refusals` does.
 
         :raises AuditLogUnwritable: it can't be recorded. An order may have been given then; its decision names who
             gave it, and giving it again has no second effect
         """
-        at, changes = self.clock.now(), Changes()
-        with self.refusals(actor, action, what, reason, changes):
+        at, changes = self.clock.now(), ActChanges()
+        with self.record_refusals(actor, action, what, reason, changes):
             yield changes
-        self.record(actor, action, what, Outcome.DONE, reason, changes.before, changes.after, at=at)
+        self.record(actor, action, what, AuditOutcome.DONE, reason, changes.before, changes.after, at=at)
 
     @contextmanager
-    def refusals(
-        self, actor: str, action: str, what: str, reason: str = "", changes: Changes | None = None
+    def record_refusals(
+        self, actor: str, action: str, what: str, reason: str = "", changes: ActChanges | None = None
     ) -> Iterator[None]:
         """Records what the ``with`` raises: one of payhook's errors as refused; another one, `Unconfirmed` or Ctrl-C as
         failed, for it may have taken effect. What is done records who does it, before it takes effect.
@@ -94,8 +94,8 @@ class Recorder:
             raise
         except (Exception, KeyboardInterrupt) as problem:
             refused = isinstance(problem, PayhookError) and not isinstance(problem, Unconfirmed)
-            outcome = Outcome.REFUSED if refused else Outcome.FAILED
+            outcome = AuditOutcome.REFUSED if refused else AuditOutcome.FAILED
             why = "; ".join(part for part in (reason, str(problem) or type(problem).__name__) if part)
-            changed = changes or Changes()
+            changed = changes or ActChanges()
             self.record(actor, action, what, outcome, why, changed.before, changed.after, at=at)
             raise

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dlq.command import Target
+from dlq.command import ItemTarget
 
 
-class Ground(StrEnum):
+class RefusalReason(StrEnum):
     NOT_OPEN = "not_open"
     MOVED = "moved"
     """It has another row than the one that was seen."""
@@ -42,61 +42,68 @@ class Ground(StrEnum):
     """One person may not do so much alone."""
 
 
-_SENTENCES: Mapping[Ground, str] = {
-    Ground.NOT_OPEN: "item {item} is not open",
-    Ground.MOVED: "item {item} has moved on since row {row}; look again",
-    Ground.RESTORED: "item {item} has another row {row} than the one that was seen: the journal was restored since; "
+_SENTENCES: Mapping[RefusalReason, str] = {
+    RefusalReason.NOT_OPEN: "item {item} is not open",
+    RefusalReason.MOVED: "item {item} has moved on since row {row}; look again",
+    RefusalReason.RESTORED: "item {item} has another row {row} than the one that was seen: the journal was "
+    "restored since; "
     "look again",
-    Ground.NOT_DEAD: "item {item} is {decision}, not dead",
-    Ground.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
-    Ground.REPLAYING: "item {item} is being replayed: see what comes of it first",
-    Ground.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its file is lost",
-    Ground.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
+    RefusalReason.NOT_DEAD: "item {item} is {decision}, not dead",
+    RefusalReason.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
+    RefusalReason.REPLAYING: "item {item} is being replayed: see what comes of it first",
+    RefusalReason.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its "
+    "file is lost",
+    RefusalReason.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
     "money moved, book it by hand (payhook ledger enter)",
-    Ground.KEY_HELD: "item {item} is another content under a key that is held: if the first copy is dead, discard "
+    RefusalReason.KEY_HELD: "item {item} is another content under a key that is held: if the first copy is dead, "
+    "discard "
     "that, then replay this; if it was booked, it stays booked: discard this",
-    Ground.KEY_FREED: "item {item} is another content under a key that was freed: discard it, and let the provider "
+    RefusalReason.KEY_FREED: "item {item} is another content under a key that was freed: discard it, and let the "
+    "provider "
     "send the event again",
-    Ground.HOLDS_NO_KEY: "item {item} holds no event key that could be freed: discard it; if another event holds its "
+    RefusalReason.HOLDS_NO_KEY: "item {item} holds no event key that could be freed: discard it; if another "
+    "event holds its "
     "key, release that one",
-    Ground.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; order it again",
-    Ground.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then force it",
-    Ground.NOT_WHOLE: "item {item} goes with its followers: {because}",
-    Ground.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",
-    Ground.TOO_MANY: "more than {most} events of its entity are open: replay them alone",
-    Ground.SECOND_PERSON: "item {item}: {why}",
+    RefusalReason.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; order "
+    "it again",
+    RefusalReason.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then "
+    "force it",
+    RefusalReason.NOT_WHOLE: "item {item} goes with its followers: {because}",
+    RefusalReason.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",
+    RefusalReason.TOO_MANY: "more than {most} events of its entity are open: replay them alone",
+    RefusalReason.SECOND_PERSON: "item {item}: {why}",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ItemRefusal:
     """The refusal of the item ``item_seq``. ``about``: what the sentence names beside it, plain JSON."""
 
-    ground: Ground
+    ground: RefusalReason
     item_seq: int
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def why(self) -> str:
+    def why_refused(self) -> str:
         """A sentence that names the item and says what to do."""
         about = dict(self.about)
         if "because" in about:
-            about["because"] = refusal_of_json(about["because"]).why
+            about["because"] = refusal_of_json(about["because"]).why_refused
         return _SENTENCES[self.ground].format(item=self.item_seq, **about)
 
     def to_json(self) -> list[Any]:
         return [self.item_seq, self.ground.value, dict(self.about)]
 
 
-def refusal_of_json(reported: list[Any]) -> Refusal:
+def refusal_of_json(reported: list[Any]) -> ItemRefusal:
     """Reads what `Refusal.to_json` wrote."""
     item_seq, ground, about = reported
-    return Refusal(Ground(ground), item_seq, about)
+    return ItemRefusal(RefusalReason(ground), item_seq, about)
 
 
-def restored(target: Target) -> Refusal:
+def refuse_restored(target: ItemTarget) -> ItemRefusal:
     """Refuses a target whose row isn't the one that was seen."""
-    return Refusal(Ground.RESTORED, target.item_seq, {"row": target.seen_seq})
+    return ItemRefusal(RefusalReason.RESTORED, target.item_seq, {"row": target.seen_seq})
 
 
 def older_than_restore(seen: str, now: str) -> str | None:
@@ -106,6 +113,6 @@ def older_than_restore(seen: str, now: str) -> str | None:
     return f"the journal was restored since it was given (lineage {seen}, now {now}); look again"
 
 
-def worn_out(item_seq: int, replays: int, replays_max: int) -> Refusal | None:
+def worn_out(item_seq: int, replays: int, replays_max: int) -> ItemRefusal | None:
     """Says why the loop guard refuses a dead item; None: it doesn't."""
-    return None if replays < replays_max else Refusal(Ground.WORN_OUT, item_seq, {"replays": replays})
+    return None if replays < replays_max else ItemRefusal(RefusalReason.WORN_OUT, item_seq, {"replays": replays})

@@ -9,7 +9,7 @@ from enum import StrEnum
 from core.keys import join_key
 from dlq.command import Command
 from dlq.commands import command_of, command_tree
-from dlq.refusals import Refusal, refusal_of_json
+from dlq.refusals import ItemRefusal, refusal_of_json
 from journal.schema import JournalRow
 
 COMMAND_ID_CHARS = 32
@@ -26,7 +26,7 @@ class RunState(StrEnum):
     """Items that weren't taken up stay as they are; the others go on."""
 
 
-class Ended(StrEnum):
+class RunEnding(StrEnum):
     """The cause why a run ended before all of its items were taken up, though no person cancelled it."""
 
     RESTORED = "restored"
@@ -59,11 +59,11 @@ class PortionResult:
 
     upto: int
     state: RunState
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[ItemRefusal, ...] = ()
     over: bool = False
-    ended: Ended | None = None
+    ended: RunEnding | None = None
 
-    def headers(self, before: str | None) -> str:
+    def to_headers(self, before: str | None) -> str:
         """Makes the ``headers`` of its row, with what is there ``before``."""
         reported = {
             "upto": self.upto,
@@ -83,5 +83,5 @@ class PortionResult:
             RunState(reported["state"]),
             tuple(map(refusal_of_json, reported["refused"])),
             reported["over"],
-            None if reported["ended"] is None else Ended(reported["ended"]),
+            None if reported["ended"] is None else RunEnding(reported["ended"]),
         )

@@ -77,14 +77,14 @@ class DlqSettings(BaseModel):
 
     @field_validator("alone_amounts_minor_max", "alone_replay_amounts_minor_max")
     @classmethod
-    def _currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
+    def _check_currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
         wrong = [name for name in amounts if name != EVERY_CURRENCY and not _CURRENCY.fullmatch(name)]
         if wrong:
             raise ValueError(f"{wrong[0]!r} is no currency: three capital letters, or * for every other one")
         return amounts
 
     @property
-    def alone(self) -> AloneLimits:
+    def alone_limits(self) -> AloneLimits:
         return AloneLimits(
             self.alone_items_max,
             self.alone_amounts_minor_max,

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from core.durability import topic_config
 from core.errors import PayhookError
 from core.settings import KafkaSettings
-from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, answer_of, command, described
+from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, answer_of, kafka_tool_command, read_topic_config
 from dlq.settings import DLQ_PREFIX
 
 log = logging.getLogger(__name__)
@@ -67,24 +67,26 @@ class DlqTopics:
         if not topic.startswith(prefix):
             fix = f"set dlq.topic of the stream {stream} to {prefix}{stream}"
             raise DlqTopicRefused(topic, f"its name doesn't begin with {prefix}", fix)
-        partitions = self._partitions(topic)
+        partitions = self._count_partitions(topic)
         if partitions is None:
             if not create:
                 fix = f"{self._create_command(topic, partitions_min)} (or set dlq.create_topic of the stream {stream})"
                 raise DlqTopicRefused(topic, "it doesn't exist, and isn't made unless that is set", fix)
-            self._create(topic, partitions_min, replication)
+            self._create_topic(topic, partitions_min, replication)
             return
         if partitions < partitions_min:
-            fix = command("kafka-topics.sh", self._kafka, f"--alter --topic {topic} --partitions {partitions_min}")
+            fix = kafka_tool_command(
+                "kafka-topics.sh", self._kafka, f"--alter --topic {topic} --partitions {partitions_min}"
+            )
             raise DlqTopicRefused(topic, f"it has {partitions} partitions, its source has {partitions_min}", fix)
-        if self._mark(topic) == "false":
+        if self._read_mark(topic) == "false":
             change = f"--alter --entity-type topics --entity-name {topic} --add-config {MARK}=true"
             problem = f"it isn't marked as one: its owner hasn't set {MARK}"
-            raise DlqTopicRefused(topic, problem, command("kafka-configs.sh", self._kafka, change))
+            raise DlqTopicRefused(topic, problem, kafka_tool_command("kafka-configs.sh", self._kafka, change))
 
-    def mark(self, topic: str) -> bool:
+    def mark_topic(self, topic: str) -> bool:
         """Marks a topic of payhook's own; returns whether the broker knows the mark."""
-        known = self._mark(topic)
+        known = self._read_mark(topic)
         if known == "false":
             change = ConfigEntry(MARK, "true", incremental_operation=AlterConfigOpType.SET)
             wanted = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
@@ -96,20 +98,20 @@ class DlqTopics:
     def _await_mark(self, topic: str) -> None:
         """Waits until the asked broker knows the mark: the controller has it first."""
         for _ in range(KNOWN_TRIES_MAX):
-            if self._mark(topic) != "false":
+            if self._read_mark(topic) != "false":
                 return
             time.sleep(KNOWN_WAIT_S)
 
-    def _partitions(self, topic: str) -> int | None:
+    def _count_partitions(self, topic: str) -> int | None:
         known = self._client.list_topics(timeout=ASK_S_MAX).topics
         return len(known[topic].partitions) if topic in known else None
 
-    def _mark(self, topic: str) -> str | None:
+    def _read_mark(self, topic: str) -> str | None:
         """Reads the mark in the topic's configuration; None if the broker doesn't know the mark."""
-        entries = described(self._client, topic)
+        entries = read_topic_config(self._client, topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
 
-    def _create(self, topic: str, partitions: int, replication: int) -> None:
+    def _create_topic(self, topic: str, partitions: int, replication: int) -> None:
         config = topic_config(replication)
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=config)
         (made,) = self._client.create_topics([wanted]).values()
@@ -121,8 +123,8 @@ class DlqTopics:
             if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 fix = self._create_command(topic, partitions)
                 raise DlqTopicRefused(topic, f"it can't be made: {refused.args[0]}", fix) from refused
-        self.mark(topic)
+        self.mark_topic(topic)
         log.warning("%s was made, with %d partitions and the broker's retention", topic, partitions)
 
     def _create_command(self, topic: str, partitions: int) -> str:
-        return command("kafka-topics.sh", self._kafka, f"--create --topic {topic} --partitions {partitions}")
+        return kafka_tool_command("kafka-topics.sh", self._kafka, f"--create --topic {topic} --partitions {partitions}")

@@ -28,20 +28,20 @@ class Absences:
         times, asked_at = self._known.get(question, (0, 0.0))
         if not 1 <= times <= len(AGAIN_AFTER_S):
             return 0.0
-        return max(0.0, asked_at + AGAIN_AFTER_S[times - 1] - self._clock.monotonic())
+        return max(0.0, asked_at + AGAIN_AFTER_S[times - 1] - self._clock.monotonic_s())
 
     def is_given_up(self, question: Hashable) -> bool:
         return self._known.get(question, (0, 0.0))[0] > len(AGAIN_AFTER_S)
 
-    def note(self, question: Hashable) -> None:
+    def record_absence(self, question: Hashable) -> None:
         """Counts a 404. One that comes before the question is due again is the same try, asked by two."""
         if self.wait_s(question) > 0:
             return
         times, _ = self._known.get(question, (0, 0.0))
-        self._known[question] = min(times, len(AGAIN_AFTER_S)) + 1, self._clock.monotonic()
+        self._known[question] = min(times, len(AGAIN_AFTER_S)) + 1, self._clock.monotonic_s()
         self._known.move_to_end(question)
         while len(self._known) > self._most:
             self._known.popitem(last=False)
 
-    def forget(self, question: Hashable) -> None:
+    def forget_question(self, question: Hashable) -> None:
         self._known.pop(question, None)

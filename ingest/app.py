@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
 
@@ -76,21 +76,21 @@ def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        ready = await app.publisher.reachable()
+        ready = await app.publisher.is_reachable()
         return PlainTextResponse("ready\n" if ready else "Kafka doesn't answer\n", 200 if ready else 503)
 
     return app
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
-    return _answer(Refused("not_found"))
+    return _answer(RequestRefused("not_found"))
 
 
 async def _wrong_method(_request: Request, _error: Exception) -> Response:
-    return _answer(Refused("wrong_method", allow="GET"))
+    return _answer(RequestRefused("wrong_method", allow="GET"))
 
 
-def _answer(refused: Refused) -> Response:
+def _answer(refused: RequestRefused) -> Response:
     headers = {"Allow": refused.allow} if refused.allow else {}
     return Response(refused.json(), refused.status, headers, "application/json")
 
@@ -103,7 +103,7 @@ START_AGAIN_S = 1.0
 LOOK_FOR_PARENT_S = 1.0
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_listening_socket(host: str, port: int) -> socket.socket:
     """The socket that every worker accepts on.
 
     :raises OSError: the address is taken, or isn't this machine's
@@ -131,7 +131,7 @@ class Workers:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         for worker in range(self._count):
-            self._fork(worker)
+            self._start_worker(worker)
         while self._numbers:
             pid, status = os.wait()
             worker = self._numbers.pop(pid)
@@ -139,7 +139,7 @@ class Workers:
                 code = os.waitstatus_to_exitcode(status)
                 log.error("worker %d ended with code %d and is started again", worker, code)
                 time.sleep(max(0.0, START_AGAIN_S - (time.monotonic() - self._began[worker])))
-                self._fork(worker)
+                self._start_worker(worker)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         self._stopping = True
@@ -147,7 +147,7 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):  # it ended, and is waited for at this moment
                 os.kill(pid, signal.SIGTERM)
 
-    def _fork(self, worker: int) -> None:
+    def _start_worker(self, worker: int) -> None:
         """Starts a worker, unless a signal has ended them all by now."""
         self._began[worker] = time.monotonic()
         # A signal between the fork and the child's own handlers would call the parent's; one before the fork would

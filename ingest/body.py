@@ -10,8 +10,8 @@ from typing import Any
 from starlette.types import Receive, Scope
 
 from core.http_fields import media_type_of, split_list, strip_blanks
-from ingest.errors import Refused
-from ingest.limits import Held, Load, source_of
+from ingest.errors import RequestRefused
+from ingest.limits import Load, OpenRequest, source_of
 
 DIGITS_MAX = 12
 
@@ -35,7 +35,7 @@ class BodyReader:
         self._bytes_max = bytes_max
         self._deadline = ReadDeadline(deadline_s)
 
-    def begin(self, scope: Scope, media_type: str) -> Held:
+    def begin(self, scope: Scope, media_type: str) -> OpenRequest:
         """A place for the request; it must be given back by `OpenRequest.end`.
 
         :param media_type: what the provider posts
@@ -46,13 +46,13 @@ class BodyReader:
         assert task is not None
         return self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
 
-    async def read(self, receive: Receive, request: Held) -> bytes:
+    async def read(self, receive: Receive, request: OpenRequest) -> bytes:
         """The bytes exactly as sent, counted in ``request`` as they arrive, before they are kept.
 
         :raises RequestRefused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
         """
-        body = await self._deadline.hold(_read(receive, self._bytes_max, request))
-        request.arrived()
+        body = await self._deadline.read_in_time(_read_body(receive, self._bytes_max, request))
+        request.finish_reading()
         return body
 
 
@@ -64,20 +64,20 @@ class ReadDeadline:
         self._until: dict[asyncio.Task[Any], float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def hold(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
+    async def read_in_time(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
         """
         :raises RequestRefused: 408
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         if self._timer is None:
-            self._timer = loop.call_later(LOOK_S, self._look)
+            self._timer = loop.call_later(LOOK_S, self._end_overdue_reads)
         self._until[task] = loop.time() + self._deadline_s
         try:
             return await reading
         except asyncio.CancelledError:
             if self._until[task] == OVER and task.uncancel() == 0:
-                raise Refused("too_slow", seconds=self._deadline_s) from None
+                raise RequestRefused("too_slow", seconds=self._deadline_s) from None
             raise
         finally:
             del self._until[task]
@@ -88,13 +88,13 @@ class ReadDeadline:
             self._until[task] = OVER
             task.cancel()
 
-    def _look(self) -> None:
+    def _end_overdue_reads(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for task, until in self._until.items():
             if until <= now:
                 self.give_up(task)
-        self._timer = loop.call_later(LOOK_S, self._look) if self._until else None
+        self._timer = loop.call_later(LOOK_S, self._end_overdue_reads) if self._until else None
 
 
 def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
@@ -107,12 +107,12 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
     for name, value in headers:
         if name == b"content-length" and (length := strip_blanks(value)).isdigit():
             if len(length) > DIGITS_MAX or int(length) > bytes_max:
-                raise Refused("too_large", bytes_max=bytes_max)
+                raise RequestRefused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
             if not _is_of_type(media_type, value):
-                raise Refused("wrong_type", wanted=media_type)
+                raise RequestRefused("wrong_type", wanted=media_type)
         elif name == b"content-encoding" and not UNENCODED.issuperset(split_list(value.lower())):
-            raise Refused("encoded")
+            raise RequestRefused("encoded")
 
 
 @functools.lru_cache(maxsize=64)
@@ -121,18 +121,18 @@ def _is_of_type(wanted: str, value: bytes) -> bool:
     return media_type == wanted.encode() and parameters.get(b"charset", b"utf-8").lower() in CHARSETS
 
 
-async def _read(receive: Receive, bytes_max: int, request: Held) -> bytes:
+async def _read_body(receive: Receive, bytes_max: int, request: OpenRequest) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Refused("cut_off")
+            raise RequestRefused("cut_off")
         part: bytes = message.get("body", b"")
         size += len(part)
         if size > bytes_max:
-            raise Refused("too_large", bytes_max=bytes_max)
-        request.hold(len(part))
+            raise RequestRefused("too_large", bytes_max=bytes_max)
+        request.reserve_bytes(len(part))
         parts.append(part)
         if not message.get("more_body", False):
             return part if len(parts) == 1 else b"".join(parts)

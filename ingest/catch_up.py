@@ -18,13 +18,13 @@ from core.backoff import doubled_s
 from core.clock import Clock
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event
-from ingest.endpoints import Context
-from ingest.errors import Refused
+from ingest.endpoints import EndpointContext
+from ingest.errors import RequestRefused
 from ingest.event_reader import EventReader
-from ingest.fetch import Fetch
+from ingest.fetch import ProviderFetch
 from ingest.protocol import Take
 from ingest.provider_client import FetchFailed
-from ingest.reports import Reports
+from ingest.reports import RequestReports
 from providers.port import ListingAdapter, ModeMismatch, Span, Wanted
 
 log = logging.getLogger(__name__)
@@ -58,12 +58,12 @@ class ListUnavailable(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ListingSource:
     """An endpoint whose provider lists its events. ``endpoint``: None for the provider's own."""
 
     adapter: ListingAdapter
     endpoint: str | None
-    context: Context
+    context: EndpointContext
     credentials: tuple[str, ...] = field(repr=False)
 
     @property
@@ -72,7 +72,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class CaughtUpSpan:
     """The result of one span of a list.
 
     ``listed``: its events. ``known``: those that the journal or another request had. ``passed_over``: those that move
@@ -90,27 +90,27 @@ KnownKeys = Callable[[str, Span], Collection[str]]
 """The keys of a provider's events that came to be within a span and that the journal knows."""
 
 
-class _Missing(NamedTuple):
+class _MissingEvents(NamedTuple):
     occurred_at: datetime | None
     events: list[Event]
 
 
 @dataclass(slots=True)
-class _Count:
+class _SpanCounts:
     listed: int = 0
     known: int = 0
     passed_over: int = 0
 
 
-class CatchUp:
+class ProviderCatchUp:
     """Takes what is missing of a span; its parts are the receiver's."""
 
     def __init__(
         self,
-        fetch: Fetch,
+        fetch: ProviderFetch,
         reader: EventReader,
         take: Take,
-        reports: Reports,
+        reports: RequestReports,
         known_keys: KnownKeys,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -123,40 +123,40 @@ class CatchUp:
         self._clock = clock
         self._sleep = sleep
 
-    async def catch_up(self, source: Source, span: Span) -> CaughtUp:
+    async def catch_up(self, source: ListingSource, span: Span) -> CaughtUpSpan:
         """Lists the span, and takes what the journal lacks; all of it is with Kafka when this returns.
 
         :raises ListUnavailable: the list or an event couldn't be had, or Kafka didn't acknowledge one
         :raises CredentialsRefused: the provider takes none of the credentials
         """
         known = await asyncio.to_thread(self._known_keys, source.adapter.name, span)
-        count, missing = _Count(), list[_Missing]()
-        async for body in self._bodies(source, span):
-            events = [event for event in await self._events(source, body) if _is_within(event, span)]
+        count, missing = _SpanCounts(), list[_MissingEvents]()
+        async for body in self._list_bodies(source, span):
+            events = [event for event in await self._read_events(source, body) if _is_within(event, span)]
             unknown = [event for event in events if event.event_key not in known]
             if any(_may_move_money(source.adapter, event) for event in unknown):
-                events = await self._events(source, body, is_followed=True)
+                events = await self._read_events(source, body, is_followed=True)
                 unknown = [event for event in events if event.event_key not in known]
             wanted = [event for event in unknown if _may_move_money(source.adapter, event)]
             count.listed += len(events)
             count.known += len(events) - len(unknown)
             count.passed_over += len(unknown) - len(wanted)
             if wanted:
-                missing.append(_Missing(wanted[0].occurred_at, wanted))
+                missing.append(_MissingEvents(wanted[0].occurred_at, wanted))
         if source.adapter.newest_first:
             missing.reverse()
         fetched = await self._take_all(source, list(_in_order(missing)))
         count.known += sum(len(group.events) for group in missing) - len(fetched)
-        return CaughtUp(span, count.listed, count.known, count.passed_over, tuple(fetched))
+        return CaughtUpSpan(span, count.listed, count.known, count.passed_over, tuple(fetched))
 
-    async def _bodies(self, source: Source, span: Span) -> AsyncIterator[bytes]:
+    async def _list_bodies(self, source: ListingSource, span: Span) -> AsyncIterator[bytes]:
         adapter, page = source.adapter, None
         for _ in range(PAGES_MAX):
             wanted = adapter.page_wanted(span, page, source.context.mode, source.credentials)
             if wanted is None:
                 raise ListUnavailable(source.name, f"no credential is of {source.context.mode} mode")
             try:
-                listed = adapter.read_page(await self._page(source, wanted), span)
+                listed = adapter.read_page(await self._fetch_page(source, wanted), span)
             except Unparseable as unreadable:
                 raise ListUnavailable(source.name, f"its list can't be read: {unreadable.problem}") from None
             for body in listed.bodies:
@@ -168,7 +168,7 @@ class CatchUp:
             page = listed.next_page
         raise ListUnavailable(source.name, f"more than {PAGES_MAX} pages since {span.since}")
 
-    async def _page(self, source: Source, wanted: Wanted) -> bytes:
+    async def _fetch_page(self, source: ListingSource, wanted: Wanted) -> bytes:
         for failures in range(TRIES_MAX):
             try:
                 fetched = await self._fetch.fetch(wanted)
@@ -181,7 +181,7 @@ class CatchUp:
                 await self._sleep(max(pause_s, doubled_s(FIRST_WAIT_S, failures, WAIT_S_MAX)))
         raise ListUnavailable(source.name, problem)
 
-    async def _events(self, source: Source, body: bytes, *, is_followed: bool = False) -> list[Event]:
+    async def _read_events(self, source: ListingSource, body: bytes, *, is_followed: bool = False) -> list[Event]:
         listed = source.adapter, body, source.endpoint, source.context
         try:
             if is_followed:
@@ -191,10 +191,10 @@ class CatchUp:
             return []
         except FetchFailed as failed:
             raise ListUnavailable(source.name, str(failed)) from None
-        except Refused as refused:
+        except RequestRefused as refused:
             raise ListUnavailable(source.name, refused.code) from None
 
-    async def _take_all(self, source: Source, missing: Sequence[Event]) -> list[Event]:
+    async def _take_all(self, source: ListingSource, missing: Sequence[Event]) -> list[Event]:
         """Publishes in order within each entity; returns what wasn't known to another request."""
         by_entity: dict[str, list[Event]] = {}
         for event in missing:
@@ -204,7 +204,7 @@ class CatchUp:
         async def take_entity(events: Sequence[Event]) -> None:
             async with places:
                 for event in events:
-                    if await self._is_taken(source, event):
+                    if await self._take_event(source, event):
                         published.add(event.event_key)
                     settled.add(event.event_key)
 
@@ -216,24 +216,24 @@ class CatchUp:
                 raise failed
         return [event for event in missing if event.event_key in published]
 
-    async def _is_taken(self, source: Source, event: Event) -> bool:
+    async def _take_event(self, source: ListingSource, event: Event) -> bool:
         """Whether this published the event; else another request has it.
 
         :raises ListUnavailable: it isn't with Kafka
         """
         try:
             result = await self._take([event], self._clock.now(), None)
-        except Refused as refused:
+        except RequestRefused as refused:
             raise ListUnavailable(source.name, f"nothing can be published now ({refused.code})") from None
-        if result.failed:
+        if result.has_failed:
             raise ListUnavailable(source.name, "Kafka didn't acknowledge an event")
-        if result.in_flight:
+        if result.is_in_flight:
             raise ListUnavailable(source.name, "another request holds an event")
-        self._reports.took(source.adapter.name, result, ACCEPTED)
-        return not result.replayed
+        self._reports.report_events(source.adapter.name, result, ACCEPTED)
+        return not result.is_replayed
 
 
-def spans(since: datetime, until: datetime) -> Iterator[Span]:
+def split_into_spans(since: datetime, until: datetime) -> Iterator[Span]:
     """Divides the time between two moments into spans of an hour at most, the oldest first."""
     while since < until:
         end = min(since + SPAN, until)
@@ -249,7 +249,7 @@ def _may_move_money(adapter: ListingAdapter, event: Event) -> bool:
     return event.event_type == POISON_TYPE or adapter.event_types.meaning_of(event.event_type) != "nothing"
 
 
-def _in_order(missing: list[_Missing]) -> Iterator[Event]:
+def _in_order(missing: list[_MissingEvents]) -> Iterator[Event]:
     """The events by their time, those without one last; those of one time stay in their order."""
     for listed in sorted(missing, key=lambda listed: (listed.occurred_at is None, listed.occurred_at or _NO_TIME)):
         yield from listed.events

@@ -18,7 +18,7 @@ import pybreaker
 from core.errors import PayhookError
 from core.event import Mode
 from core.generation import claim_name
-from core.keys import hash16
+from core.keys import hash_key
 from core.redis import FAILURES
 
 CONTENT_BYTES = 8
@@ -62,21 +62,23 @@ class ClaimKey:
     content8: bytes
 
     @classmethod
-    def of(cls, event_key: str, content_sha256: str, mode: Mode = "live", generation: int = 0) -> ClaimKey:
+    def for_event(cls, event_key: str, content_sha256: str, mode: Mode = "live", generation: int = 0) -> ClaimKey:
         """``content_sha256`` in hex. One key in two modes is two claims: each mode has a journal of its own."""
         name = claim_name(event_key, mode, generation)
         return cls(name, bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
     @classmethod
-    def of_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
+    def for_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
         """The claim of a delivery whose id stands for one body; `confirmed_hashes` passes over it."""
-        return cls(b"delivery:" + hash16(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES]))
+        return cls(
+            b"delivery:" + hash_key(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES])
+        )
 
 
 class Generations(Protocol):
     """The generation that claims are made in, by mode."""
 
-    def of(self, mode: Mode, entity_key: str) -> int | None:
+    def find_generation(self, mode: Mode, entity_key: str) -> int | None:
         """Returns None where the generation isn't known, or the entity's processor is silent or refuses.
 
         Nothing of the entity is claimed then, and the journal decides.
@@ -104,7 +106,7 @@ class Claims(Protocol):
         A key that another owner has taken over stays as it is. A claim that comes before it finds "in flight".
         """
 
-    async def settled(self) -> None:
+    async def await_settlements(self) -> None:
         """Returns when all that was given to `settle` was sent or given up."""
 
 
@@ -131,15 +133,15 @@ class RedisGate:
         self.failures = 0
 
     @property
-    def refusing(self) -> bool:
+    def is_refusing(self) -> bool:
         """Whether a server isn't even asked for now."""
         return any(breaker.current_state == pybreaker.STATE_OPEN for breaker in self._breakers.values())
 
-    def keep(self, servers: Collection[str]) -> None:
+    def keep_servers(self, servers: Collection[str]) -> None:
         """Forgets those that are no masters any more."""
         self._breakers = {server: breaker for server, breaker in self._breakers.items() if server in servers}
 
-    async def through(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
+    async def run_step(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
         """
         :param server: which one it asks, where there are several
         :raises ClaimsUnavailable: it failed, was late, or wasn't tried; what it did on Redis isn't known
@@ -152,7 +154,7 @@ class RedisGate:
         except pybreaker.CircuitBreakerError as refused:
             problem = str(refused)
         except (TimeoutError, *FAILURES) as failed:
-            problem = described(failed)
+            problem = describe_failure(failed)
             log.warning("Redis%s can't be asked: %s", f" at {server}" if server else "", problem)
         self.failures += 1
         raise ClaimsUnavailable(problem)
@@ -170,7 +172,7 @@ class RedisGate:
         return breaker
 
 
-def described(failed: BaseException) -> str:
+def describe_failure(failed: BaseException) -> str:
     return f"{type(failed).__name__} {failed}".strip()
 
 

@@ -32,9 +32,9 @@ class Connections:
         self._count = 0
         self._sources: dict[str, _Source] = {}
 
-    def admit(self, connection: Connection, source: str, now: float) -> bool:
+    def admit_connection(self, connection: Connection, source: str, now: float) -> bool:
         """Gives a new connection a place, in which it waits for its client; False: none is to be had."""
-        if self._count >= self._connections_max and not self._one_makes_way():
+        if self._count >= self._connections_max and not self._make_room():
             return False
         sender = self._sources.setdefault(source, _Source())
         sender.count += 1
@@ -42,7 +42,7 @@ class Connections:
         self._count += 1
         return True
 
-    def note(self, connection: Connection, source: str, since: float | None) -> None:
+    def set_waiting_since(self, connection: Connection, source: str, since: float | None) -> None:
         """Notes since when a connection waits for its client; None: its request is under way.
 
         A connection without a place is passed over; one that waits already keeps its time.
@@ -64,12 +64,12 @@ class Connections:
         if not sender.count:
             del self._sources[source]
 
-    def most(self) -> tuple[str, int]:
+    def find_busiest_source(self) -> tuple[str, int]:
         """The source that has most connections, and how many."""
         source = max(self._sources, key=lambda name: self._sources[name].count, default="")
         return source, self._sources[source].count if source in self._sources else 0
 
-    def _one_makes_way(self) -> bool:
+    def _make_room(self) -> bool:
         busiest = max(
             (source for source in self._sources.values() if source.waiting),
             key=lambda source: (source.count, -next(iter(source.waiting.values()))),

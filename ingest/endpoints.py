@@ -12,7 +12,7 @@ from core.clock import Clock
 from core.errors import PayhookError, SettingError
 from core.event import Event, Mode
 from core.files import TextFiles
-from core.routing import scoped
+from core.routing import scope_event
 from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import Adapter, ListingAdapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
@@ -55,7 +55,7 @@ class SecretsShared(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _SecretsSnapshot:
     """A provider's files of secrets, by name, as they all were at one time.
 
     Taken apart from each other, one file's secrets could be older than another's that was given them.
@@ -72,23 +72,23 @@ class _Look:
 class SecretFiles:
     """``folder/PROVIDER``, and ``folder/PROVIDER.ENDPOINT`` for a provider's further endpoints."""
 
-    def __init__(self, folder: Path, clock: Clock, contexts: Contexts) -> None:
+    def __init__(self, folder: Path, clock: Clock, contexts: EndpointContexts) -> None:
         self._folder = folder
         self._clock = clock
         self._contexts = contexts
         self._files = TextFiles()
-        self._looks: dict[str, _Look] = {}
+        self._looks: dict[str, _SecretsSnapshot] = {}
         self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
         """When a file was looked at, and its secrets."""
 
-    def of(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+    def find_secrets(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """The secrets that a request may be signed with.
 
         :raises SecretsMissing: there is none, or the file can't be read
         :raises SecretsShared: one of them is an endpoint's of another tenant or mode too
         """
         name = provider if endpoint is None else f"{provider}.{endpoint}"
-        look = self._looked(provider)
+        look = self._refresh_snapshot(provider)
         if name in look.shared:
             raise SecretsShared(self._folder / name, look.shared[name])
         if name not in look.secrets:
@@ -101,30 +101,30 @@ class SecretFiles:
         :raises SecretsShared: one does
         """
         for provider in providers:
-            for name, other in sorted(self._looked(provider).shared.items()):
+            for name, other in sorted(self._refresh_snapshot(provider).shared.items()):
                 raise SecretsShared(self._folder / name, other)
 
-    def credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
+    def find_credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """Reads the credentials of the provider's API from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
 
         :raises SecretsMissing: it can't be read, or was there before
         """
         name = api_file(provider, endpoint)
-        return self._secrets(name) if name in self._read or (self._folder / name).exists() else ()
+        return self._read_secrets(name) if name in self._read or (self._folder / name).exists() else ()
 
     def takes_from(self, provider: str) -> bool:
         """Whether any endpoint of the provider has a file of secrets."""
-        return any(name.partition(".")[0] == provider for name in _names(self._folder))
+        return any(name.partition(".")[0] == provider for name in _list_names(self._folder))
 
     def endpoints_with_credentials(self, provider: str) -> list[str | None]:
         """The endpoints of a provider that have credentials of its API, None for its own."""
         head = api_file(provider, None)
-        names = [name.partition(".") for name in sorted(_names(self._folder)) if name.partition(".")[0] == head]
+        names = [name.partition(".") for name in sorted(_list_names(self._folder)) if name.partition(".")[0] == head]
         return [endpoint if dot else None for _, dot, endpoint in names if not dot or ENDPOINT.fullmatch(endpoint)]
 
-    def without_credentials(self, provider: str) -> list[str]:
+    def find_missing_credentials(self, provider: str) -> list[str]:
         """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
-        endpoints = [name.partition(".")[2] for name in _names(self._folder) if name.partition(".")[0] == provider]
+        endpoints = [name.partition(".")[2] for name in _list_names(self._folder) if name.partition(".")[0] == provider]
         wanted = [api_file(provider, endpoint or None) for endpoint in endpoints]
         return sorted(name for name in wanted if not (self._folder / name).exists())
 
@@ -134,41 +134,41 @@ class SecretFiles:
         :raises SecretsMissing: a file that can't be read, or that holds anything but secrets
         :raises SettingError: a secret of another form
         """
-        for name in sorted(_names(self._folder)):
+        for name in sorted(_list_names(self._folder)):
             provider = name.partition(".")[0]
-            for secret in self._secrets(name) if provider in adapters else ():
+            for secret in self._read_secrets(name) if provider in adapters else ():
                 adapters[provider].check_secret(secret)
             adapter = adapters.get(provider.removesuffix(API))
             if provider.endswith(API) and isinstance(adapter, WeaklySigningAdapter | PointingAdapter | ListingAdapter):
-                for credential in self._secrets(name):
+                for credential in self._read_secrets(name):
                     adapter.check_credential(credential)
 
-    def _looked(self, provider: str) -> _Look:
-        now = self._clock.monotonic()
+    def _refresh_snapshot(self, provider: str) -> _SecretsSnapshot:
+        now = self._clock.monotonic_s()
         look = self._looks.get(provider)
         if look is None or now - look.at >= LOOK_AGAIN_S:
-            look = self._looks[provider] = self._look_at_all(provider, now)
+            look = self._looks[provider] = self._take_snapshot(provider, now)
         return look
 
-    def _look_at_all(self, provider: str, now: float) -> _Look:
+    def _take_snapshot(self, provider: str, now: float) -> _SecretsSnapshot:
         names = {
             secret_file(f"{provider}/{endpoint}" if endpoint else provider)
-            for endpoint in self._contexts.endpoints(provider)
+            for endpoint in self._contexts.list_endpoints(provider)
         }
-        names.update(name for name in _names(self._folder) if _is_of(provider, name))
+        names.update(name for name in _list_names(self._folder) if _is_of(provider, name))
         secrets: dict[str, tuple[str, ...]] = {}
         problems: dict[str, str] = {}
         for name in names:
             try:
-                secrets[name] = self._look(self._folder / name)
+                secrets[name] = self._read_secret_file(self._folder / name)
             except SecretsMissing as missing:
                 problems[name] = missing.problem
-        return _Look(now, secrets, problems, self._shared(secrets))
+        return _SecretsSnapshot(now, secrets, problems, self._find_shared(secrets))
 
-    def _shared(self, secrets: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    def _find_shared(self, secrets: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         holders: dict[str, dict[str, _Traffic]] = {}
         for name in sorted(secrets):
-            traffic = self._traffic(name)
+            traffic = self._find_traffic(name)
             if traffic is not None:
                 for secret in secrets[name]:
                     holders.setdefault(secret, {})[name] = traffic
@@ -180,24 +180,24 @@ class SecretFiles:
                     shared.setdefault(name, other)
         return shared
 
-    def _traffic(self, name: str) -> _Traffic | None:
+    def _find_traffic(self, name: str) -> _Traffic | None:
         """Mode and tenant of a file's endpoint; None where that isn't answered."""
         provider, dot, endpoint = name.partition(".")
         try:
-            context = self._contexts.of(provider, endpoint if dot else None)
+            context = self._contexts.find_context(provider, endpoint if dot else None)
         except UnknownEndpoint:
             return None
         return context.mode, context.tenant
 
-    def _secrets(self, name: str) -> tuple[str, ...]:
-        now = self._clock.monotonic()
+    def _read_secrets(self, name: str) -> tuple[str, ...]:
+        now = self._clock.monotonic_s()
         looked_at, secrets = self._read.get(name, (-LOOK_AGAIN_S, ()))
         if not secrets or now - looked_at >= LOOK_AGAIN_S:
-            secrets = self._look(self._folder / name)
+            secrets = self._read_secret_file(self._folder / name)
             self._read[name] = now, secrets
         return secrets
 
-    def _look(self, path: Path) -> tuple[str, ...]:
+    def _read_secret_file(self, path: Path) -> tuple[str, ...]:
         try:
             secrets = secret_lines(self._files.text(path))
         except (OSError, ValueError) as unreadable:
@@ -217,7 +217,7 @@ def _is_of(provider: str, name: str) -> bool:
     return of == provider and (not dot or ENDPOINT.fullmatch(endpoint) is not None)
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
     except OSError:
@@ -234,7 +234,7 @@ class UnknownEndpoint(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class EndpointContext:
     """Mode, tenant and zone of the webhooks that come to one path."""
 
     mode: Mode
@@ -242,7 +242,7 @@ class Context:
     zone: str | None = None
 
 
-class Contexts:
+class EndpointContexts:
     """The context of each path.
 
     A path that isn't listed has its provider's own: were it a tenant-less one instead, an event that was taken at
@@ -252,15 +252,17 @@ class Contexts:
     def __init__(self, settings: IngestSettings) -> None:
         self._known_only = settings.known_endpoints_only
         self._test_traffic = settings.test_traffic
-        self._default = Context(settings.mode)
-        self._listed = {_path(name): _context(endpoint, settings.mode) for name, endpoint in settings.endpoints.items()}
+        self._default = EndpointContext(settings.mode)
+        self._listed = {
+            _split_name(name): _build_context(endpoint, settings.mode) for name, endpoint in settings.endpoints.items()
+        }
 
-    def endpoints(self, provider: str) -> list[str]:
+    def list_endpoints(self, provider: str) -> list[str]:
         """The names of a provider's endpoints, "" for its own; others may be posted to, unless only known ones may."""
         listed = {endpoint or "" for name, endpoint in self._listed if name == provider}
         return sorted(listed if self._known_only else {"", *listed})
 
-    def of(self, provider: str, endpoint: str | None) -> Context:
+    def find_context(self, provider: str, endpoint: str | None) -> EndpointContext:
         """
         :raises UnknownEndpoint: it isn't listed, and ``known_endpoints_only`` is set
         """
@@ -271,7 +273,7 @@ class Contexts:
             raise UnknownEndpoint(provider, endpoint)
         return self._listed.get((provider, None), self._default)
 
-    def routed(self, event: Event, context: Context) -> Event:
+    def route_event(self, event: Event, context: EndpointContext) -> Event:
         """The event with its context, its keys scoped by tenant; ``event.mode`` says which topics it goes to.
 
         At a live endpoint the event's own mode routes: only a signed flag can differ from the endpoint's there. At a
@@ -281,9 +283,9 @@ class Contexts:
         """
         if context.mode == "test" and event.mode != context.mode:
             raise ModeMismatch(context.mode, event.mode)
-        return scoped(event, context.tenant, context.zone)
+        return scope_event(event, context.tenant, context.zone)
 
-    def takes(self, event: Event) -> bool:
+    def may_take(self, event: Event) -> bool:
         """Whether events of its mode are taken at all.
 
         A provider may send events of both modes to a live endpoint, as Stripe does with Connect
@@ -301,7 +303,7 @@ def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets:
     """
     known = frozenset(providers)
     for name in settings.endpoints:
-        if _path(name)[0] not in known:
+        if _split_name(name)[0] not in known:
             raise SettingError(f"ingest.endpoints.{name}", f"no such provider; known are {', '.join(sorted(known))}")
     secrets.check_apart(sorted(known))
 
@@ -311,10 +313,10 @@ def secret_file(name: str) -> str:
     return name.replace("/", ".")
 
 
-def _path(name: str) -> tuple[str, str | None]:
+def _split_name(name: str) -> tuple[str, str | None]:
     provider, slash, endpoint = name.partition("/")
     return provider, endpoint if slash else None
 
 
-def _context(endpoint: EndpointSettings, mode: Mode) -> Context:
-    return Context(endpoint.mode or mode, endpoint.tenant or None, endpoint.zone or None)
+def _build_context(endpoint: EndpointSettings, mode: Mode) -> EndpointContext:
+    return EndpointContext(endpoint.mode or mode, endpoint.tenant or None, endpoint.zone or None)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from core.errors import Unparseable
 from core.event import CATCH_UP, OWN_TYPES, Event, poison_event
 from core.http_fields import strip_blanks
-from core.log import about
+from core.log import event_fields
 from ingest.body import RawHeaders
-from ingest.endpoints import ENDPOINT, Context, Contexts, UnknownEndpoint
-from ingest.errors import Refused
+from ingest.endpoints import ENDPOINT, EndpointContext, EndpointContexts, UnknownEndpoint
+from ingest.errors import RequestRefused
 from ingest.pan import CardMasker
 from ingest.verifier import Verifier
 from providers.port import DEFAULT_ENDPOINT, Adapter, ModeMismatch, Request
@@ -41,25 +41,25 @@ class ReadEvents(NamedTuple):
 class EventReader:
     """Finds the context of a path, and reads the events of the requests there."""
 
-    def __init__(self, verifier: Verifier, contexts: Contexts, masker: CardMasker) -> None:
+    def __init__(self, verifier: Verifier, contexts: EndpointContexts, masker: CardMasker) -> None:
         self._verifier = verifier
         self._contexts = contexts
         self._masker = masker
         self._large = asyncio.Semaphore(1)
 
-    def context(self, provider: str, endpoint: str | None) -> Context:
+    def find_context(self, provider: str, endpoint: str | None) -> EndpointContext:
         """
         :raises RequestRefused: 404, there is no such endpoint
         """
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
-            raise Refused("unknown_endpoint")
+            raise RequestRefused("unknown_endpoint")
         try:
-            return self._contexts.of(provider, endpoint)
+            return self._contexts.find_context(provider, endpoint)
         except UnknownEndpoint:
-            raise Refused("unknown_endpoint") from None
+            raise RequestRefused("unknown_endpoint") from None
 
-    async def events(
-        self, adapter: Adapter, webhook: Request, endpoint: str | None, context: Context, received_at: datetime
+    async def read_events(
+        self, adapter: Adapter, webhook: Request, endpoint: str | None, context: EndpointContext, received_at: datetime
     ) -> ReadEvents:
         """Nothing of the body is read before its signature is verified, and no event is given before it is admitted.
 
@@ -69,13 +69,15 @@ class EventReader:
             SettingError: see `Verifier.verify` and `Verifier.admit_request`
         """
         webhook = await self._verifier.verify(adapter, webhook, endpoint, received_at)
-        events = await self._read(adapter, webhook, context)
-        await self._verifier.admit(adapter, webhook, endpoint, bool(events))
-        taken = [event for event in events if self._contexts.takes(event)]
-        left_out = [event for event in events if not self._contexts.takes(event)]
+        events = await self._read_body(adapter, webhook, context)
+        await self._verifier.admit_request(adapter, webhook, endpoint, bool(events))
+        taken = [event for event in events if self._contexts.may_take(event)]
+        left_out = [event for event in events if not self._contexts.may_take(event)]
         return ReadEvents(taken, left_out, webhook.fetched is None or webhook.fetched.is_there)
 
-    async def read_listed(self, adapter: Adapter, body: bytes, endpoint: str | None, context: Context) -> list[Event]:
+    async def read_listed(
+        self, adapter: Adapter, body: bytes, endpoint: str | None, context: EndpointContext
+    ) -> list[Event]:
         """The events of a body that the provider's API listed, those of them whose mode is taken here.
 
         What they point to isn't asked for: this is enough to know which they are.
@@ -83,10 +85,10 @@ class EventReader:
         :raises ModeMismatch: it is of another mode than is taken there
         :raises RequestRefused: 503, an event can't be looked through for card data
         """
-        return await self._listed(adapter, _as_webhook(body, endpoint, context), context)
+        return await self._read_catch_up(adapter, _as_webhook(body, endpoint, context), context)
 
     async def follow_listed(
-        self, adapter: Adapter, body: bytes, endpoint: str | None, context: Context, now: datetime
+        self, adapter: Adapter, body: bytes, endpoint: str | None, context: EndpointContext, now: datetime
     ) -> list[Event]:
         """As `read_listed`, with what they point to.
 
@@ -95,21 +97,23 @@ class EventReader:
         :raises FetchFailed, CredentialsRefused, SecretsMissing, SettingError: see `Verifier.follow`
         """
         webhook = _as_webhook(body, endpoint, context)
-        return await self._listed(adapter, await self._verifier.follow(adapter.name, webhook, endpoint, now), context)
+        return await self._read_catch_up(
+            adapter, await self._verifier.follow(adapter.name, webhook, endpoint, now), context
+        )
 
-    async def _listed(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
-        events = await self._read(adapter, webhook, context)
-        return [replace(event, source=CATCH_UP) for event in events if self._contexts.takes(event)]
+    async def _read_catch_up(self, adapter: Adapter, webhook: Request, context: EndpointContext) -> list[Event]:
+        events = await self._read_body(adapter, webhook, context)
+        return [replace(event, source=CATCH_UP) for event in events if self._contexts.may_take(event)]
 
-    async def _read(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+    async def _read_body(self, adapter: Adapter, webhook: Request, context: EndpointContext) -> list[Event]:
         """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
         if len(webhook.body) <= ON_LOOP_BYTES_MAX:
-            return self._events(adapter, webhook, context)
+            return self._name_events(adapter, webhook, context)
         # One at a time: each thread more would take as much of the loop's time again.
         async with self._large:
-            return await asyncio.to_thread(self._events, adapter, webhook, context)
+            return await asyncio.to_thread(self._name_events, adapter, webhook, context)
 
-    def _events(self, adapter: Adapter, webhook: Request, context: Context) -> list[Event]:
+    def _name_events(self, adapter: Adapter, webhook: Request, context: EndpointContext) -> list[Event]:
         name, mode = adapter.name, context.mode
         try:
             events = adapter.events(webhook, mode)
@@ -117,27 +121,29 @@ class EventReader:
             raise
         except Unparseable as unreadable:
             events = [poison_event(name, webhook.body, mode, unreadable.problem)]
-            log.warning("%s sent signed bytes that can't be read", name, extra=_about(webhook))
+            log.warning("%s sent signed bytes that can't be read", name, extra=_build_log_fields(webhook))
         except Exception as bug:
             # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
             problem = type(bug).__name__
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {problem}")]
-            log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_about(webhook))
-        return [self._contexts.routed(self._masked(adapter, _not_ours(event)), context) for event in events]
+            log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_build_log_fields(webhook))
+        return [
+            self._contexts.route_event(self._mask_event(adapter, _reject_own_type(event)), context) for event in events
+        ]
 
-    def _masked(self, adapter: Adapter, event: Event) -> Event:
+    def _mask_event(self, adapter: Adapter, event: Event) -> Event:
         """Masks card data. Where that fails nothing is published: the provider sends the event again until it works."""
         try:
-            return self._masker.masked(event, adapter)
+            return self._masker.mask_event(event, adapter)
         except Exception as bug:
-            raise Refused("not_masked", cause=f"an event of {adapter.name}: {type(bug).__name__}") from None
+            raise RequestRefused("not_masked", cause=f"an event of {adapter.name}: {type(bug).__name__}") from None
 
 
-def _as_webhook(body: bytes, endpoint: str | None, context: Context) -> Request:
+def _as_webhook(body: bytes, endpoint: str | None, context: EndpointContext) -> Request:
     return Request(body, (), endpoint or DEFAULT_ENDPOINT, mode=context.mode)
 
 
-def _not_ours(event: Event) -> Event:
+def _reject_own_type(event: Event) -> Event:
     """Makes poison of an event whose type is one of payhook's own: a type says how an event is booked."""
     if not event.event_type.startswith(OWN_TYPES):
         return event
@@ -152,6 +158,6 @@ def traceparent_of(headers: RawHeaders) -> str | None:
     return None
 
 
-def _about(webhook: Request) -> dict[str, str]:
+def _build_log_fields(webhook: Request) -> dict[str, str]:
     """Names the trace alone: the key of what can't be read is a hash of bytes that aren't masked yet."""
-    return about(None, traceparent_of(webhook.headers))
+    return event_fields(None, traceparent_of(webhook.headers))

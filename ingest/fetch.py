@@ -29,7 +29,7 @@ from ingest.provider_client import (
     HostFails,
     NotThereYet,
     ProviderClient,
-    bare,
+    strip_url,
 )
 from providers.port import Fetched, Wanted
 
@@ -47,7 +47,7 @@ SHARES = 3
 third is left for requests that were proven before, of whichever provider."""
 
 
-class Fetch(Protocol):
+class ProviderFetch(Protocol):
     """Asks a provider for what an adapter wants."""
 
     async def fetch(self, wanted: Wanted) -> Fetched:
@@ -63,10 +63,10 @@ _Key: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[str, 
 _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
-class _Flight:
+class _SharedFetch:
     """A fetch that is shared by all requests that want the same."""
 
-    def __init__(self, key: _Key, before: _Flight | None) -> None:
+    def __init__(self, key: _Key, before: _SharedFetch | None) -> None:
         self.key = key
         self.before = before
         self.asking = False
@@ -99,7 +99,7 @@ class FetchLimits:
 
 
 @dataclass(slots=True)
-class _Share:
+class _DomainShare:
     """The places and waiters of one domain, a part of all, so that floods to one leave room for the others."""
 
     places: asyncio.Semaphore
@@ -107,11 +107,11 @@ class _Share:
     asleep: int = 0
 
 
-def _part(whole: int) -> int:
+def _compute_share(whole: int) -> int:
     return max(1, whole // SHARES)
 
 
-def _host(url: httpx2.URL) -> str:
+def _host_of(url: httpx2.URL) -> str:
     return f"{url.host}:{url.port}" if url.port else url.host
 
 
@@ -142,8 +142,8 @@ class HttpFetch:
         self._loopback = loopback
         self._places = asyncio.Semaphore(limits.at_once_max)
         self._waiting = 0
-        self._shares: dict[tuple[str, bool], _Share] = {}
-        self._flights: dict[_Key, _Flight] = {}
+        self._shares: dict[tuple[str, bool], _DomainShare] = {}
+        self._flights: dict[_Key, _SharedFetch] = {}
         self._kept: OrderedDict[_Key, tuple[float, Fetched]] = OrderedDict()
         self._breakers: OrderedDict[str, pybreaker.CircuitBreaker] = OrderedDict()
         self._absences = Absences(clock, limits.absent_max)
@@ -153,29 +153,29 @@ class HttpFetch:
         self.failures = 0
 
     async def fetch(self, wanted: Wanted) -> Fetched:
-        wanted = self._redirected(wanted)
-        url = self._checked(wanted.url)
+        wanted = self._redirect_wanted(wanted)
+        url = self._check_address(wanted.url)
         if wanted.token_url is not None:
-            self._checked(wanted.token_url)
+            self._check_address(wanted.token_url)
         key = (wanted.url, wanted.bearers, wanted.queries, wanted.headers, wanted.content)
-        if (known := self._known(key, wanted.kept_s)) is not None:
+        if (known := self._find_kept(key, wanted.kept_s)) is not None:
             return known
-        return await (self._appeared if wanted.may_appear else self._asked)(key, url, wanted)
+        return await (self._ask_until_there if wanted.may_appear else self._ask_shared)(key, url, wanted)
 
-    def _redirected(self, wanted: Wanted) -> Wanted:
+    def _redirect_wanted(self, wanted: Wanted) -> Wanted:
         """The question with the addresses that the settings put in place of the adapter's."""
         if not self._instead:
             return wanted
-        token_url = None if wanted.token_url is None else self._replaced(wanted.token_url)
-        return replace(wanted, url=self._replaced(wanted.url), token_url=token_url)
+        token_url = None if wanted.token_url is None else self._replace_address(wanted.token_url)
+        return replace(wanted, url=self._replace_address(wanted.url), token_url=token_url)
 
-    def _replaced(self, url: str) -> str:
+    def _replace_address(self, url: str) -> str:
         for named, asked in self._instead.items():
             if url.startswith(f"{named}/"):
                 return asked + url.removeprefix(named)
         return url
 
-    async def _appeared(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
+    async def _ask_until_there(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks until it is there, or is given up.
 
         :raises NotThereYet: it is to be asked for again by a later delivery
@@ -183,58 +183,60 @@ class HttpFetch:
         deadline = Deadline(self._clock, wanted.within_s)
         fetched: Fetched | None = None
         for _ in range(len(AGAIN_AFTER_S) + 1):
-            await self._until_due(key, url, wanted, deadline)
-            fetched = await self._in_time(key, url, wanted, None if fetched is None else deadline)
+            await self._sleep_until_due(key, url, wanted, deadline)
+            fetched = await self._ask_in_time(key, url, wanted, None if fetched is None else deadline)
             if fetched.status not in GONE:
-                self._absences.forget(key)
+                self._absences.forget_question(key)
                 return fetched
-            self._absences.note(key)
+            self._absences.record_absence(key)
             if self._absences.is_given_up(key):
                 return fetched
-        raise self._failed(NotThereYet(bare(url), self._absences.wait_s(key)))
+        raise self._count_failure(NotThereYet(strip_url(url), self._absences.wait_s(key)))
 
-    async def _until_due(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline) -> None:
+    async def _sleep_until_due(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline) -> None:
         """Sleeps until what wasn't there is to be asked for again.
 
         :raises NotThereYet: the request hasn't so much time, or too many sleep already
         """
-        wait_s, share = self._absences.wait_s(key), self._share(url, wanted)
+        wait_s, share = self._absences.wait_s(key), self._find_share(url, wanted)
         if wait_s == 0:
             return
-        asleep_max = max(1, _part(self._limits.waiting_max) // ASLEEP_PART)
+        asleep_max = max(1, _compute_share(self._limits.waiting_max) // ASLEEP_PART)
         if wait_s + ANSWER_S > deadline.remaining_s or share.asleep >= asleep_max:
-            raise self._failed(NotThereYet(bare(url), wait_s))
+            raise self._count_failure(NotThereYet(strip_url(url), wait_s))
         share.asleep += 1
         try:
             await self._sleep(wait_s)
         finally:
             share.asleep -= 1
 
-    async def _in_time(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline | None) -> Fetched:
+    async def _ask_in_time(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline | None) -> Fetched:
         """Asks; for the second and each later time only until the deadline."""
         if deadline is None:
-            return await self._asked(key, url, wanted)
+            return await self._ask_shared(key, url, wanted)
         try:
             async with asyncio.timeout(deadline.remaining_s):
-                return await self._asked(key, url, wanted)
+                return await self._ask_shared(key, url, wanted)
         except TimeoutError:
-            raise self._failed(FetchFailed(bare(url), "no answer while its webhook's provider waits")) from None
+            raise self._count_failure(
+                FetchFailed(strip_url(url), "no answer while its webhook's provider waits")
+            ) from None
 
-    async def _asked(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
-        share = self._share(url, wanted)
-        if self._waiting >= self._limits.waiting_max or share.waiting >= _part(self._limits.waiting_max):
-            raise self._failed(FetchFailed(bare(url), f"{share.waiting} requests wait for fetches already"))
+    async def _ask_shared(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
+        share = self._find_share(url, wanted)
+        if self._waiting >= self._limits.waiting_max or share.waiting >= _compute_share(self._limits.waiting_max):
+            raise self._count_failure(FetchFailed(strip_url(url), f"{share.waiting} requests wait for fetches already"))
         self._waiting += 1
         share.waiting += 1
         try:
-            outcome = await self._landing(self._flight(key, url, wanted), url)
+            outcome = await self._await_fetch(self._join_fetch(key, url, wanted), url)
         finally:
             self._waiting -= 1
             share.waiting -= 1
         if isinstance(outcome, Fetched):
             return outcome
         # A copy for each: an exception that is raised in many places gathers all their traces.
-        raise self._failed(copy.copy(outcome))
+        raise self._count_failure(copy.copy(outcome))
 
     async def close(self) -> None:
         """Gives up what is under way."""
@@ -243,71 +245,71 @@ class HttpFetch:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _landing(self, flight: asyncio.Task[_Outcome], url: httpx2.URL) -> _Outcome:
+    async def _await_fetch(self, flight: asyncio.Task[_Outcome], url: httpx2.URL) -> _Outcome:
         """Waits without taking the fetch down when this one is cancelled: others may share it."""
         await asyncio.wait([flight])
-        return FetchFailed(bare(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
+        return FetchFailed(strip_url(url), "given up, the receiver ends") if flight.cancelled() else flight.result()
 
-    def _failed(self, error: FetchFailed | CredentialsRefused) -> FetchFailed | CredentialsRefused:
+    def _count_failure(self, error: FetchFailed | CredentialsRefused) -> FetchFailed | CredentialsRefused:
         self.failures += 1
         return error
 
-    def _checked(self, text: str) -> httpx2.URL:
+    def _check_address(self, text: str) -> httpx2.URL:
         try:
             url = httpx2.URL(text)
         except httpx2.InvalidURL:
-            raise self._failed(FetchFailed("the wanted address", "isn't an address")) from None
+            raise self._count_failure(FetchFailed("the wanted address", "isn't an address")) from None
         plain = url.scheme == "http" and self._loopback and url.host in LOOPBACK
         if not url.host or not (url.scheme == "https" or plain) or url.userinfo:
-            raise self._failed(FetchFailed(bare(url), "only https addresses without a user are fetched"))
+            raise self._count_failure(FetchFailed(strip_url(url), "only https addresses without a user are fetched"))
         return url
 
-    def _known(self, key: _Key, kept_s: float) -> Fetched | None:
+    def _find_kept(self, key: _Key, kept_s: float) -> Fetched | None:
         kept = self._kept.get(key) if kept_s > 0 else None
-        if kept is None or self._clock.monotonic() - kept[0] >= kept_s:
+        if kept is None or self._clock.monotonic_s() - kept[0] >= kept_s:
             return None
         self._kept.move_to_end(key)
         return kept[1]
 
-    def _keep(self, key: _Key, fetched: Fetched, asked_at: float) -> None:
+    def _keep_answer(self, key: _Key, fetched: Fetched, asked_at: float) -> None:
         self._kept[key] = (asked_at, fetched)
         self._kept.move_to_end(key)
         while len(self._kept) > self._limits.kept_max:
             self._kept.popitem(last=False)
 
-    def _flight(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
+    def _join_fetch(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
         """The fetch to wait for: one that is there, or a new one behind it."""
         earlier = self._flights.get(key)
         if earlier is not None and earlier.task is not None and (wanted.kept_s > 0 or not earlier.asking):
             return earlier.task
-        flight = self._flights[key] = _Flight(key, earlier)
+        flight = self._flights[key] = _SharedFetch(key, earlier)
         flight.task = asyncio.create_task(self._run(flight, url, wanted))
-        flight.task.add_done_callback(lambda _: self._landed(flight))
+        flight.task.add_done_callback(lambda _: self._forget_fetch(flight))
         return flight.task
 
-    def _landed(self, flight: _Flight) -> None:
+    def _forget_fetch(self, flight: _SharedFetch) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 
-    async def _run(self, flight: _Flight, url: httpx2.URL, wanted: Wanted) -> _Outcome:
+    async def _run(self, flight: _SharedFetch, url: httpx2.URL, wanted: Wanted) -> _Outcome:
         try:
             async with asyncio.timeout(self._limits.timeout_s):
-                await self._turn(flight, self._share(url, wanted))
+                await self._await_place(flight, self._find_share(url, wanted))
         except TimeoutError:
-            return FetchFailed(bare(url), f"no place to fetch was free within {self._limits.timeout_s:g} s")
+            return FetchFailed(strip_url(url), f"no place to fetch was free within {self._limits.timeout_s:g} s")
         try:
-            flight.asking, asked_at = True, self._clock.monotonic()
-            fetched = await self._guarded(url, wanted)
+            flight.asking, asked_at = True, self._clock.monotonic_s()
+            fetched = await self._ask_through_breaker(url, wanted)
         except (FetchFailed, CredentialsRefused) as failed:
             return failed
         finally:
             self._places.release()
-            self._share(url, wanted).places.release()
+            self._find_share(url, wanted).places.release()
         if wanted.kept_s > 0 and 200 <= fetched.status <= 299:
-            self._keep(flight.key, fetched, asked_at)
+            self._keep_answer(flight.key, fetched, asked_at)
         return fetched
 
-    async def _turn(self, flight: _Flight, share: _Share) -> None:
+    async def _await_place(self, flight: _SharedFetch, share: _DomainShare) -> None:
         """Waits for a place, after an earlier fetch of the same question."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
@@ -319,17 +321,17 @@ class HttpFetch:
             share.places.release()
             raise
 
-    def _share(self, url: httpx2.URL, wanted: Wanted) -> _Share:
+    def _find_share(self, url: httpx2.URL, wanted: Wanted) -> _DomainShare:
         """Finds the share of a host's domain: a provider has several hosts. Adapters name few domains."""
         domain = ".".join(url.host.split(".")[-2:])
-        places = asyncio.Semaphore(_part(self._limits.at_once_max))
-        return self._shares.setdefault((domain, wanted.verified), _Share(places))
+        places = asyncio.Semaphore(_compute_share(self._limits.at_once_max))
+        return self._shares.setdefault((domain, wanted.verified), _DomainShare(places))
 
-    async def _guarded(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
+    async def _ask_through_breaker(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
         """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
-        left_s = self._pauses.get(_host(url), 0.0) - self._clock.monotonic()
+        left_s = self._pauses.get(_host_of(url), 0.0) - self._clock.monotonic_s()
         if left_s > 0:
-            raise FetchFailed(bare(url), "the host asked for a pause", left_s)
+            raise FetchFailed(strip_url(url), "the host asked for a pause", left_s)
         pause_s: float | None = None
         try:
             with self._breaker(url).calling():
@@ -341,20 +343,20 @@ class HttpFetch:
             problem = f"no answer within {self._limits.timeout_s:g} s"
         except HostFails as failed:
             problem, pause_s = str(failed), self._pause(url, failed.retry_after_s)
-        raise FetchFailed(bare(url), problem, pause_s) from None
+        raise FetchFailed(strip_url(url), problem, pause_s) from None
 
     def _pause(self, url: httpx2.URL, wanted_s: float | None) -> float | None:
         """Leaves the host alone for as long as it asks; that time."""
         if wanted_s is None:
             return None
         pause_s = min(wanted_s, PAUSE_S_MAX)
-        self._pauses[_host(url)] = self._clock.monotonic() + pause_s
+        self._pauses[_host_of(url)] = self._clock.monotonic_s() + pause_s
         while len(self._pauses) > self._limits.hosts_max:
             self._pauses.popitem(last=False)
         return pause_s
 
     def _breaker(self, url: httpx2.URL) -> pybreaker.CircuitBreaker:
-        host = _host(url)
+        host = _host_of(url)
         breaker = self._breakers.get(host)
         if breaker is None:
             breaker = self._breakers[host] = pybreaker.CircuitBreaker(

@@ -10,11 +10,11 @@ from typing import Any
 
 from core.clock import Clock
 from core.event import Mode
-from core.generation import ANNOUNCE_EVERY_S, Announced, generation_keys
+from core.generation import ANNOUNCE_EVERY_S, Announcement, generation_keys
 from core.redis import FAILURES, AsyncClient, is_cluster
 from core.routing import Shard
-from ingest.claims import described
-from ingest.errors import Refused
+from ingest.claims import describe_failure
+from ingest.errors import RequestRefused
 
 log = logging.getLogger(__name__)
 
@@ -43,34 +43,34 @@ class RedisGenerations:
         self._modes = modes
         self._partitions = partitions
         self._key_ids = key_ids
-        self._announced_last: dict[Mode, Mapping[Shard, Announced]] = {}
+        self._announced_last: dict[Mode, Mapping[Shard, Announcement]] = {}
         self._clock = clock
         self._seen: dict[Mode, int] = {}
         self._usable: dict[Mode, int] = {}
         self._deferring: dict[Mode, Sequence[Shard]] = {}
         self._problems: dict[Mode, str] = {}
-        self._read_at = dict.fromkeys(modes, clock.monotonic())
+        self._read_at = dict.fromkeys(modes, clock.monotonic_s())
 
-    def of(self, mode: Mode, entity_key: str) -> int | None:
-        if any(part.decides(entity_key) for part in self._deferring.get(mode, ())):
+    def find_generation(self, mode: Mode, entity_key: str) -> int | None:
+        if any(part.has_entity(entity_key) for part in self._deferring.get(mode, ())):
             return None
         return self._usable.get(mode)
 
     def check(self, mode: Mode) -> None:
-        if (refused := self._mismatch(mode)) is not None:
+        if (refused := self._find_mismatch(mode)) is not None:
             raise refused
 
-    def _mismatch(self, mode: Mode) -> Refused | None:
+    def _find_mismatch(self, mode: Mode) -> RequestRefused | None:
         """Compares with what the processor announced last: that holds until its next word, also while it is away."""
         for announced in self._announced_last.get(mode, {}).values():
             if announced.partitions != self._partitions:
-                return Refused("other_partitions", own=self._partitions, announced=announced.partitions)
+                return RequestRefused("other_partitions", own=self._partitions, announced=announced.partitions)
             if announced.keys and self._key_ids()[0] not in announced.keys:
-                return Refused("other_record_keys")
+                return RequestRefused("other_record_keys")
         return None
 
     @property
-    def missing(self) -> int:
+    def deferred_mode_count(self) -> int:
         """Modes whose events, or a part of them, aren't claimed, but go on deferred."""
         return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
 
@@ -87,35 +87,35 @@ class RedisGenerations:
             async with asyncio.timeout(ANNOUNCE_EVERY_S):
                 for mode in self._modes:
                     try:
-                        self._take(mode, await self._announced_by_all(mode))
+                        self._apply_announced(mode, await self._read_all_announced(mode))
                         del unread[mode]
                     except FAILURES as failed:
-                        unread[mode] = described(failed)
-        now = self._clock.monotonic()
+                        unread[mode] = describe_failure(failed)
+        now = self._clock.monotonic_s()
         self._read_at |= {mode: now for mode in self._modes if mode not in unread}
         for mode, problem in unread.items():
             if mode not in self._usable or now - self._read_at[mode] >= UNREAD_S_MAX:
-                self._defer(mode, f"Redis can't be asked: {problem}")
+                self._defer_mode(mode, f"Redis can't be asked: {problem}")
 
-    async def _announced_by_all(self, mode: Mode) -> dict[Shard, list[Announced]]:
+    async def _read_all_announced(self, mode: Mode) -> dict[Shard, list[Announcement]]:
         """Reads what each processor announces; the first one says how many there are, now or in its last word.
 
         :raises RedisError, RedisClusterException, OSError: one can't be read
         """
-        first = await self._announced(mode, 0)
+        first = await self._read_announced(mode, 0)
         last_known = self._announced_last.get(mode, ())
         count = max(
             (announcement.shard.count for announcement in first),
             default=max((part.count for part in last_known), default=1),
         )
         parts = [Shard(number, count) for number in range(count)]
-        announcements = [first, *[await self._announced(mode, part.number) for part in parts[1:]]]
+        announcements = [first, *[await self._read_announced(mode, part.number) for part in parts[1:]]]
         return {
             part: [announcement for announcement in announced if announcement.shard == part]
             for part, announced in zip(parts, announcements, strict=True)
         }
 
-    async def _announced(self, mode: Mode, number: int) -> list[Announced]:
+    async def _read_announced(self, mode: Mode, number: int) -> list[Announcement]:
         """Reads a processor's keys, as far as they can be read.
 
         :raises RedisError, RedisClusterException, OSError: none can
@@ -129,21 +129,21 @@ class RedisGenerations:
                 failures.append(failed)
         if not values:
             raise failures[0]
-        return [announced for announced in map(Announced.decode, values) if announced is not None]
+        return [announced for announced in map(Announcement.decode, values) if announced is not None]
 
-    def _take(self, mode: Mode, by_part: Mapping[Shard, Sequence[Announced]]) -> None:
+    def _apply_announced(self, mode: Mode, by_part: Mapping[Shard, Sequence[Announcement]]) -> None:
         # Of a part's copies, which differ for a moment, the one of its highest generation.
         newest = {
             part: max(announced, key=lambda announcement: announcement.generation)
             for part, announced in by_part.items()
             if announced
         }
-        self._remember(mode, by_part, newest)
+        self._remember_announced(mode, by_part, newest)
         problems = {
             part: problem for part, announced in by_part.items() if (problem := _problem_of(announced)) is not None
         }
         if len(problems) == len(by_part):
-            self._defer(mode, next(iter(problems.values())))
+            self._defer_mode(mode, next(iter(problems.values())))
             return
         generation, deferring = self._seen[mode], tuple(problems)
         if (self._usable.get(mode), self._deferring.get(mode, ())) == (generation, deferring):
@@ -154,16 +154,16 @@ class RedisGenerations:
         for part, problem in problems.items():
             log.warning("%s events of shard %s go on as deferred, without a claim: %s", mode, part, problem)
 
-    def _remember(self, mode: Mode, parts: Collection[Shard], now: Mapping[Shard, Announced]) -> None:
+    def _remember_announced(self, mode: Mode, parts: Collection[Shard], now: Mapping[Shard, Announcement]) -> None:
         """A silent processor's last announcement holds, for as long as there is one of its number among as many."""
         self._seen[mode] = max([self._seen.get(mode, 0), *(announcement.generation for announcement in now.values())])
         before = self._announced_last.get(mode, {})
         kept = {part: announcement for part, announcement in before.items() if part in parts}
         self._announced_last[mode] = {**kept, **now}
-        if self._announced_last[mode] != before and (refused := self._mismatch(mode)) is not None:
+        if self._announced_last[mode] != before and (refused := self._find_mismatch(mode)) is not None:
             log.error("%s events are answered 503: %s", mode, refused)
 
-    def _defer(self, mode: Mode, problem: str) -> None:
+    def _defer_mode(self, mode: Mode, problem: str) -> None:
         self._usable.pop(mode, None)
         self._deferring.pop(mode, None)
         if self._problems.get(mode) != problem:
@@ -171,7 +171,7 @@ class RedisGenerations:
             log.warning("%s events go on as deferred, without a claim: %s", mode, problem)
 
 
-def _problem_of(announced: Sequence[Announced]) -> str | None:
+def _problem_of(announced: Sequence[Announcement]) -> str | None:
     """Why what a processor decides isn't claimed."""
     if not announced:
         return "no processor announces a generation"

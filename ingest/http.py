@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from core.http_fields import BLANKS
 from ingest.connections import Connections
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 from ingest.http_messages import (
     EXTENSIONS,
     FORBIDDEN_TRAILERS,
@@ -35,7 +35,7 @@ from ingest.http_messages import (
     refusal_of,
     split_target,
 )
-from ingest.limits import LIMITS, Limits, source_of
+from ingest.limits import LIMITS, ReceiverLimits, source_of
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20
@@ -56,7 +56,7 @@ CHUNK_OVERHEAD_BYTES_MAX = 16_384
 """Sizes, extensions and trailers of a chunked body, beyond as many bytes as it holds."""
 
 
-def http_protocol(limits: Limits, on_refused: Callable[[Refused], None]) -> type[WebhookHttpProtocol]:
+def http_protocol(limits: ReceiverLimits, on_refused: Callable[[RequestRefused], None]) -> type[WebhookHttpProtocol]:
     """The protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
 
     class LimitedProtocol(WebhookHttpProtocol):
@@ -69,7 +69,7 @@ def http_protocol(limits: Limits, on_refused: Callable[[Refused], None]) -> type
     return LimitedProtocol
 
 
-class _Closing:
+class _ClosingTransport:
     """The transport as a request's cycle sees it: it closes through the protocol."""
 
     __slots__ = ("_protocol", "_transport", "write")
@@ -93,8 +93,8 @@ class WebhookHttpProtocol(HttpToolsProtocol):
     when it comes in costs no timer; a head that isn't has one of its own.
     """
 
-    limits: ClassVar[Limits] = LIMITS
-    on_refused: ClassVar[Callable[[Refused], None]] = staticmethod(lambda refused: None)
+    limits: ClassVar[ReceiverLimits] = LIMITS
+    on_refused: ClassVar[Callable[[RequestRefused], None]] = staticmethod(lambda refused: None)
     places: ClassVar[Connections] = Connections(LIMITS.connections_max)
     turned_away: ClassVar[set[WebhookHttpProtocol]] = set()
 
@@ -111,7 +111,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         """Where it has a place among `places`."""
         self._raw: asyncio.Transport | None = None
         self._deaf = False
-        self._owed: Refused | None = None
+        self._owed: RequestRefused | None = None
         self._phase = IDLE
         self._ignored_bytes = 0
         self._idle_since = 0.0
@@ -135,15 +135,15 @@ class WebhookHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._raw = transport
-        self.transport = cast(asyncio.Transport, _Closing(transport, self))
+        self.transport = cast(asyncio.Transport, _ClosingTransport(transport, self))
         source, self._idle_since = source_of(self.client), self.loop.time()
-        if not self.places.admit(self, source, self._idle_since):
+        if not self.places.admit_connection(self, source, self._idle_since):
             self.connections.discard(self)
             self.turned_away.add(self)
             self._refuse(self._too_many_connections())
         else:
             self._source = source
-            self._idle_timer = self.loop.call_later(self.limits.idle_s, self._look_whether_idle)
+            self._idle_timer = self.loop.call_later(self.limits.idle_s, self._close_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
@@ -182,10 +182,10 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self._cancel_timers()
         self._raw.close()
 
-    def _too_many_connections(self) -> Refused:
-        source, count = self.places.most()
+    def _too_many_connections(self) -> RequestRefused:
+        source, count = self.places.find_busiest_source()
         most = f"{self.limits.connections_max} are open, {count} of them of {source}"
-        return Refused("too_many_connections", cause=most)
+        return RequestRefused("too_many_connections", cause=most)
 
     def _note_whether_it_waits(self) -> None:
         """Notes whether it waits for its client: for a request, or until answers are read.
@@ -196,7 +196,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             return
         is_under_way = self._running is not None and not self._running.response_complete
         waits = self.transport.is_closing() or self.flow.write_paused or not is_under_way
-        self.places.note(self, self._source, self.loop.time() if waits else None)
+        self.places.set_waiting_since(self, self._source, self.loop.time() if waits else None)
 
     def _give_place_back(self) -> None:
         if self._source is not None:
@@ -227,7 +227,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         raw.write_eof()
         self._linger_timer = self.loop.call_later(LINGER_S, raw.abort)
 
-    def _look_whether_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         """Closes an idle connection. Each has one timer, which looks back: one a request would cost more than all of
         the checks."""
         left_s = self.limits.idle_s
@@ -236,9 +236,9 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         if left_s <= 0:
             self.close()
         else:
-            self._idle_timer = self.loop.call_later(left_s, self._look_whether_idle)
+            self._idle_timer = self.loop.call_later(left_s, self._close_if_idle)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RequestRefused) -> None:
         """Nothing more of this connection is read; the answer waits for those before it."""
         self._deaf = True
         self._cancel_timers()
@@ -261,7 +261,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self._write(refused)
             self.close()
 
-    def _write(self, refused: Refused) -> None:
+    def _write(self, refused: RequestRefused) -> None:
         body = refused.json()
         lines = [STATUS_LINE[refused.status]]
         for name, value in self.server_state.default_headers:
@@ -293,12 +293,12 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
             if self._phase or self.cycle is None or self.cycle.response_complete:
-                self._unfinished(size)
+                self._check_unfinished(size)
         except httptools.HttpParserError as wrong:
             self._refuse(refusal_of(wrong, data))
         except httptools.HttpParserUpgrade as offered:
             rest = data[offered.args[0] :]
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused)
         if rest is not None:
             # Here, as what is raised within a handler would have its exception for its context.
@@ -315,33 +315,33 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self.data_received(head)
         self.data_received(rest)
 
-    def _unfinished(self, size: int) -> None:
+    def _check_unfinished(self, size: int) -> None:
         """More is to come; ``size`` bytes were the last."""
         if self._phase == BODY:
             self._wire_bytes += size
             if self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:
-                raise Refused("chunk_overhead", bytes_max=CHUNK_OVERHEAD_BYTES_MAX)
+                raise RequestRefused("chunk_overhead", bytes_max=CHUNK_OVERHEAD_BYTES_MAX)
             return
         if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.limits.header_deadline_s, self._head_is_late)
+            self._head_timer = self.loop.call_later(self.limits.header_deadline_s, self._refuse_late_head)
         if self._began_here:
             # How much of these bytes was the end of another request isn't known; the whole head is measured in the end.
             self._began_here = False
         else:
             self._head_bytes += size
         if len(self.url) > TARGET_BYTES_MAX:
-            raise Refused("target_too_long", bytes_max=TARGET_BYTES_MAX)
+            raise RequestRefused("target_too_long", bytes_max=TARGET_BYTES_MAX)
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise Refused("head_too_large", bytes_max=HEAD_BYTES_MAX)
+            raise RequestRefused("head_too_large", bytes_max=HEAD_BYTES_MAX)
 
-    def _head_is_late(self) -> None:
+    def _refuse_late_head(self) -> None:
         self._head_timer = None
-        self._refuse(Refused("head_too_slow", seconds=self.limits.header_deadline_s))
+        self._refuse(RequestRefused("head_too_slow", seconds=self.limits.header_deadline_s))
 
     # The parser's callbacks; the hot ones don't pass through uvicorn's, which do more
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= PIPELINED_MAX:
-            raise Refused("too_many_pipelined", requests_max=PIPELINED_MAX)
+            raise RequestRefused("too_many_pipelined", requests_max=PIPELINED_MAX)
         self.url = b""
         self.headers = []
         self._judged = []
@@ -363,16 +363,16 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         """Trailers are dropped: merged into the headers they would say things that weren't checked."""
         self._trailers += 1
         if self._trailers > HEADERS_MAX:
-            raise Refused("too_many_headers", headers_max=HEADERS_MAX)
+            raise RequestRefused("too_many_headers", headers_max=HEADERS_MAX)
         if name in FORBIDDEN_TRAILERS:
-            raise Refused("forbidden_trailer")
+            raise RequestRefused("forbidden_trailer")
 
     def on_headers_complete(self) -> None:
         parser = self.parser
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if parser.should_upgrade():
             if method == "CONNECT":
-                raise Refused("unknown_method")
+                raise RequestRefused("unknown_method")
             return
         if self._head_timer is not None:
             # It came in several pieces; one alone is within the limit.
@@ -380,7 +380,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self._head_timer = None
             check_size(self.url, self.headers)
         if len(self.headers) > HEADERS_MAX:
-            raise Refused("too_many_headers", headers_max=HEADERS_MAX)
+            raise RequestRefused("too_many_headers", headers_max=HEADERS_MAX)
         self.expect_100_continue = False
         if self._judged != self._judged_well or version != "1.1":
             self.expect_100_continue = check_head(version, self._judged)

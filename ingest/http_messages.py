@@ -17,7 +17,7 @@ from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from core.http_fields import split_list
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 
 HEAD_BYTES_MAX = 16_384
 """Target and headers; a provider's are under 2 KB, what proxies add is less than that again."""
@@ -50,26 +50,26 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
     :raises RequestRefused: 400, 417, 501 or 505
     """
     if version not in ("1.1", "1.0"):
-        raise Refused("wrong_version")
+        raise RequestRefused("wrong_version")
     hosts = codings = 0
     expects = False
     for name, value in judged:
         if name == b"host":
             hosts += 1
             if not _HOST.fullmatch(value):
-                raise Refused("wrong_host")
+                raise RequestRefused("wrong_host")
         elif name == b"expect":
             expected = split_list(value.lower())
             if any(expectation != b"100-continue" for expectation in expected):
-                raise Refused("unknown_expectation")
+                raise RequestRefused("unknown_expectation")
             expects = expects or bool(expected)
         else:
             codings += 1
             _check_coding(value)
     if hosts != 1 and (hosts or version == "1.1"):
-        raise Refused("wrong_host")
+        raise RequestRefused("wrong_host")
     if codings and (codings > 1 or version == "1.0"):
-        raise Refused("wrong_coding")
+        raise RequestRefused("wrong_coding")
     return expects and version == "1.1"
 
 
@@ -88,13 +88,13 @@ def split_target(target: bytes) -> tuple[bytes, bytes]:
     :raises RequestRefused: 400 or 414
     """
     if len(target) > TARGET_BYTES_MAX:
-        raise Refused("target_too_long", bytes_max=TARGET_BYTES_MAX)
+        raise RequestRefused("target_too_long", bytes_max=TARGET_BYTES_MAX)
     if target.startswith(b"/") and b"#" not in target:
         path, _, query = target.partition(b"?")
         return path, query
     if absolute := _ABSOLUTE.fullmatch(target):
         return absolute[1] or b"/", absolute[2] or b""
-    raise Refused("wrong_target")
+    raise RequestRefused("wrong_target")
 
 
 def check_size(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
@@ -103,26 +103,26 @@ def check_size(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
     """
     size = len(target) + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
     if size > HEAD_BYTES_MAX:
-        raise Refused("head_too_large", bytes_max=HEAD_BYTES_MAX)
+        raise RequestRefused("head_too_large", bytes_max=HEAD_BYTES_MAX)
 
 
-def refusal_of(error: HttpParserError, fed: bytes) -> Refused:
+def refusal_of(error: HttpParserError, fed: bytes) -> RequestRefused:
     """Returns the answer to what the parser stumbled on. ``fed``: the bytes it was reading."""
-    if isinstance(error.__context__, Refused):
+    if isinstance(error.__context__, RequestRefused):
         return error.__context__
     if fed.startswith(b"PRI * HTTP/2") or str(error) == "Invalid HTTP version":
-        return Refused("wrong_version")
+        return RequestRefused("wrong_version")
     if isinstance(error, HttpParserInvalidMethodError) and _METHOD.match(fed):
-        return Refused("unknown_method")
-    return Refused("malformed", problem=str(error))
+        return RequestRefused("unknown_method")
+    return RequestRefused("malformed", problem=str(error))
 
 
 def _check_coding(value: bytes) -> None:
     codings = split_list(value.lower())
     if not codings or codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
-        raise Refused("wrong_coding")
+        raise RequestRefused("wrong_coding")
     if len(codings) > 1:
-        raise Refused("unknown_coding")
+        raise RequestRefused("unknown_coding")
 
 
 WHOLE_ANSWER = "payhook.http.whole_answer"

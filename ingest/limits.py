@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core.clock import Clock
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 
 PART_OF_A_SOURCE = 1 / 8
 """Of all places, for requests whose bodies have been awaited for `GRACE_S`."""
@@ -26,7 +26,7 @@ BURST_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReceiverLimits:
     """Limits of one receiver process that aren't settings; tests pass others.
 
     A claim outlives its request: waiting, reading and publishing end within ``lease_s``. ``publish_timeout_ms`` is
@@ -64,7 +64,7 @@ class Limits:
         assert self.lease_s > self.in_flight_wait_s + self.read_deadline_s + self.publish_timeout_ms / 1000
 
 
-LIMITS = Limits()
+LIMITS = ReceiverLimits()
 
 
 class Load:
@@ -79,45 +79,45 @@ class Load:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._clock = clock
-        self._unfinished: dict[str, list[Held]] = {}
+        self._unfinished: dict[str, list[OpenRequest]] = {}
         """By source, the oldest first."""
         self.requests = 0
         self.bytes = 0
 
-    def begin(self, source: str, give_up: Callable[[], None]) -> Held:
+    def begin(self, source: str, give_up: Callable[[], None]) -> OpenRequest:
         """A place for one more request; it must be given back by `OpenRequest.end`.
 
         :param source: its sender, as `source_of` gives it
         :param give_up: ends its reading, when it must make way
         :raises RequestRefused: 503, as many requests as may be are under way
         """
-        mine, now = self._unfinished.get(source, []), self._clock.monotonic()
+        mine, now = self._unfinished.get(source, []), self._clock.monotonic_s()
         if len(mine) >= max(1, int(self._requests_max * PART_OF_A_SOURCE)) and now - mine[0].began_at >= GRACE_S:
             mine[0].make_way()
-        if self.requests >= self._requests_max and not self._one_makes_way(None):
-            raise Refused("overloaded", limit=f"{self._requests_max} requests")
-        request = Held(self, source, now, give_up)
+        if self.requests >= self._requests_max and not self._make_room(None):
+            raise RequestRefused("overloaded", limit=f"{self._requests_max} requests")
+        request = OpenRequest(self, source, now, give_up)
         self._unfinished.setdefault(source, []).append(request)
         self.requests += 1
         return request
 
-    def hold(self, size: int, request: Held) -> None:
+    def reserve_bytes(self, size: int, request: OpenRequest) -> None:
         """
         :raises RequestRefused: 503, and nothing was counted
         """
         while self.bytes + size > self._bytes_max:
-            if not self._one_makes_way(request):
-                raise Refused("overloaded", limit=f"{self._bytes_max} bytes")
+            if not self._make_room(request):
+                raise RequestRefused("overloaded", limit=f"{self._bytes_max} bytes")
         self.bytes += size
 
-    def finished(self, request: Held) -> None:
+    def finish_reading(self, request: OpenRequest) -> None:
         """Its body is whole, or given up."""
         mine = self._unfinished[request.source]
         mine.remove(request)
         if not mine:
             del self._unfinished[request.source]
 
-    def _one_makes_way(self, for_whom: Held | None) -> bool:
+    def _make_room(self, for_whom: OpenRequest | None) -> bool:
         """Ends the oldest request, but ``for_whom``, of the source that has most; False where there is none."""
         others = [request for request in max(self._unfinished.values(), key=len, default=[]) if request is not for_whom]
         if others:
@@ -125,7 +125,7 @@ class Load:
         return bool(others)
 
 
-class Held:
+class OpenRequest:
     """A request under way: its place in a `Load`, and the bytes that it holds there."""
 
     __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "began_at", "source")
@@ -138,28 +138,28 @@ class Held:
         self._unfinished = True
         self._bytes = 0
 
-    def hold(self, size: int) -> None:
+    def reserve_bytes(self, size: int) -> None:
         """Counts ``size`` more bytes of the body, before they are kept.
 
         :raises RequestRefused: 503
         """
-        self._load.hold(size, self)
+        self._load.reserve_bytes(size, self)
         self._bytes += size
 
-    def arrived(self) -> None:
+    def finish_reading(self) -> None:
         """Its body is whole."""
         if self._unfinished:
             self._unfinished = False
-            self._load.finished(self)
+            self._load.finish_reading(self)
 
     def make_way(self) -> None:
         """Its place is another request's from now on."""
-        self.arrived()
+        self.finish_reading()
         self._release()
         self._give_up()
 
     def end(self) -> None:
-        self.arrived()
+        self.finish_reading()
         self._release()
 
     def _release(self) -> None:
@@ -194,20 +194,20 @@ class RateLimits:
         self._clock = clock
         self._most = {provider: max(1.0, rate * BURST_S) for provider, rate in per_s.items()}
         self._left = dict(self._most)
-        self._at = dict.fromkeys(per_s, clock.monotonic())
+        self._at = dict.fromkeys(per_s, clock.monotonic_s())
 
-    def take(self, provider: str) -> None:
+    def take_token(self, provider: str) -> None:
         """
         :raises RequestRefused: 429, with the time after which there is room again
         """
         rate = self._per_s.get(provider)
         if rate is None:
             return
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         left = min(self._most[provider], self._left[provider] + (now - self._at[provider]) * rate)
         self._at[provider] = now
         if left < 1.0:
             self._left[provider] = left
             after_s = max(1, math.ceil((1.0 - left) / rate))
-            raise Refused("too_many_requests", retry_after_s=after_s, per_s=rate)
+            raise RequestRefused("too_many_requests", retry_after_s=after_s, per_s=rate)
         self._left[provider] = left - 1.0

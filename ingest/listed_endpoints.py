@@ -5,13 +5,13 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from core.errors import Unparseable
-from ingest.catch_up import Source
-from ingest.fetch import Fetch
+from ingest.catch_up import ListingSource
+from ingest.fetch import ProviderFetch
 from ingest.provider_client import CredentialsRefused, FetchFailed
 from providers.port import EndpointsAdapter
 
 
-async def is_switched_off(fetch: Fetch, source: Source) -> bool | None:
+async def is_switched_off(fetch: ProviderFetch, source: ListingSource) -> bool | None:
     """Whether all endpoints of this source's path are switched off; None: not known.
 
     An endpoint is payhook's by its path, ``…/webhooks/PROVIDER`` and the endpoint's name. A key that may read events
@@ -29,11 +29,13 @@ async def is_switched_off(fetch: Fetch, source: Source) -> bool | None:
         endpoints = source.adapter.read_endpoints(fetched.body) if fetched.is_there else []
     except (FetchFailed, CredentialsRefused, Unparseable):
         return None
-    ours = [endpoint.is_enabled for endpoint in endpoints if _path(endpoint.url).endswith(f"/webhooks/{source.name}")]
+    ours = [
+        endpoint.is_enabled for endpoint in endpoints if _path_of(endpoint.url).endswith(f"/webhooks/{source.name}")
+    ]
     return not any(ours) if ours else None
 
 
-def _path(url: str) -> str:
+def _path_of(url: str) -> str:
     try:
         return urlsplit(url).path.rstrip("/")
     except ValueError:

@@ -38,11 +38,11 @@ class Masters:
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
-    def known(self) -> bool:
+    def has_slots(self) -> bool:
         """Whether it was ever learnt who has which slot."""
         return bool(self._cluster.nodes_manager.slots_cache)
 
-    def of(self, key: bytes) -> str:
+    def find_master(self, key: bytes) -> str:
         """The name of the master that has a key, as far as is known; empty where none has it."""
         nodes = self._cluster.nodes_manager.slots_cache.get(key_slot(key))
         return nodes[0].name if nodes else ""
@@ -52,7 +52,7 @@ class Masters:
 
         :raises RedisClusterException: none answers
         """
-        await (self._cluster.nodes_manager.initialize() if self.known else self._cluster.initialize())
+        await (self._cluster.nodes_manager.initialize() if self.has_slots else self._cluster.initialize())
         self._changed({nodes[0].name for nodes in self._cluster.nodes_manager.slots_cache.values()})
 
     def refresh_soon(self) -> None:

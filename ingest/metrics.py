@@ -14,13 +14,13 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from core.metrics import CATALOGUE, Entry, add_process, gauge
+from core.metrics import CATALOGUE, MetricEntry, add_process, make_gauge
 
 
 class Counts(Collector):
     """A counter by labels."""
 
-    def __init__(self, entry: Entry, registry: CollectorRegistry) -> None:
+    def __init__(self, entry: MetricEntry, registry: CollectorRegistry) -> None:
         self._entry = entry
         self._counts: dict[tuple[str, ...], int] = {}
         registry.register(self)
@@ -38,14 +38,14 @@ class Counts(Collector):
 class Times(Collector):
     """A histogram of durations in seconds."""
 
-    def __init__(self, entry: Entry, registry: CollectorRegistry) -> None:
+    def __init__(self, entry: MetricEntry, registry: CollectorRegistry) -> None:
         self._entry = entry
         self._edges = entry.buckets
         self._counts = [0] * (len(self._edges) + 1)
         self._sum = 0.0
         registry.register(self)
 
-    def observe(self, seconds: float) -> None:
+    def observe_seconds(self, seconds: float) -> None:
         self._counts[bisect_left(self._edges, seconds)] += 1
         self._sum += seconds
 
@@ -76,31 +76,31 @@ class IngestMetrics:
         self.request_seconds = Times(CATALOGUE["payhook_ingest_request_seconds"], registry)
         self.publish_seconds = Times(CATALOGUE["payhook_kafka_publish_seconds"], registry)
 
-    def answered(self, provider: str, status: int, seconds: float) -> None:
+    def count_answer(self, provider: str, status: int, seconds: float) -> None:
         """Counts a request, whatever became of it."""
         self._answers.add(provider, str(status))
-        self.request_seconds.observe(seconds)
+        self.request_seconds.observe_seconds(seconds)
 
-    def refused(self, provider: str, reason: str) -> None:
+    def count_refusal(self, provider: str, reason: str) -> None:
         self._refusals.add(provider, reason)
 
-    def not_there(self, provider: str) -> None:
+    def count_not_there(self, provider: str) -> None:
         """Counts a request about what the provider's own API doesn't know."""
         self._not_there.add(provider)
 
-    def unread(self, provider: str, status: int) -> None:
+    def count_unread(self, provider: str, status: int) -> None:
         """Counts a request that was refused as HTTP: it has no time."""
         self._answers.add(provider, str(status))
 
-    def verified(self, provider: str, index: int, endpoint: str | None = None) -> None:
+    def count_verified(self, provider: str, index: int, endpoint: str | None = None) -> None:
         self._secrets.add(provider, str(index))
         self._verified.add(provider if endpoint is None else f"{provider}/{endpoint}")
 
-    def took(self, provider: str, outcome: str) -> None:
+    def count_event(self, provider: str, outcome: str) -> None:
         """Counts an event of a verified request."""
         self._events.add(provider, outcome)
 
-    def read_from(self, gauges: Mapping[str, Callable[[], float]]) -> None:
+    def set_gauges(self, gauges: Mapping[str, Callable[[], float]]) -> None:
         """Sets gauges by name, each with the function that gives its value."""
         for name, ask in gauges.items():
-            gauge(name, self.registry).set_function(ask)
+            make_gauge(name, self.registry).set_function(ask)

@@ -46,11 +46,11 @@ def describe(adapters: Mapping[str, Adapter]) -> Described:
     """The description of a listener that takes these providers' webhooks."""
     paths: Described = {}
     for name, adapter in sorted(adapters.items()):
-        paths[f"/webhooks/{name}"] = {"post": _webhook(adapter, None)}
-        paths[f"/webhooks/{name}/{{endpoint}}"] = {"post": _webhook(adapter, _ENDPOINT_PARAMETER)}
-    paths["/healthz"] = {"get": _asked("alive", "Whether the process answers.", {200: "it does"})}
+        paths[f"/webhooks/{name}"] = {"post": _describe_webhook(adapter, None)}
+        paths[f"/webhooks/{name}/{{endpoint}}"] = {"post": _describe_webhook(adapter, _ENDPOINT_PARAMETER)}
+    paths["/healthz"] = {"get": _describe_probe("alive", "Whether the process answers.", {200: "it does"})}
     readiness = {200: "it is ready", 503: "Kafka doesn't answer"}
-    paths["/readyz"] = {"get": _asked("ready", "Whether webhooks can be taken.", readiness)}
+    paths["/readyz"] = {"get": _describe_probe("ready", "Whether webhooks can be taken.", readiness)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -59,7 +59,7 @@ def describe(adapters: Mapping[str, Adapter]) -> Described:
             "description": "Takes payment providers' webhooks; a 2xx is given once Kafka has all of its events.",
         },
         "paths": paths,
-        "components": {"schemas": {"Error": _ERROR}, "responses": _refusals(adapters.values())},
+        "components": {"schemas": {"Error": _ERROR}, "responses": _describe_refusals(adapters.values())},
     }
 
 
@@ -95,7 +95,7 @@ _ERROR: Described = {
 }
 
 
-def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
+def _describe_webhook(adapter: Adapter, endpoint: Described | None) -> Described:
     parameters = [_TRACEPARENT] if endpoint is None else [endpoint, _TRACEPARENT]
     return {
         "operationId": adapter.name if endpoint is None else f"{adapter.name}_at_endpoint",
@@ -106,11 +106,11 @@ def _webhook(adapter: Adapter, endpoint: Described | None) -> Described:
             "description": "the exact bytes that were signed, in UTF-8 and without a Content-Encoding",
             "content": {adapter.media_type: {"schema": {}}},
         },
-        "responses": _responses(adapter),
+        "responses": _describe_responses(adapter),
     }
 
 
-def _responses(adapter: Adapter) -> Described:
+def _describe_responses(adapter: Adapter) -> Described:
     accepted = adapter.accepted()
     body = accepted.body.decode("utf-8")
     responses: Described = {
@@ -125,12 +125,12 @@ def _responses(adapter: Adapter) -> Described:
             "content": {accepted.content_type: {"example": json.loads(body) if body.startswith("{") else body}},
         }
     }
-    return responses | _references(
+    return responses | _refer_to_refusals(
         {adapter.signature_status, *(refusal.status for refusal in (*HTTP.values(), *WEBHOOKS.values()))}
     )
 
 
-def _refusals(adapters: Iterable[Adapter]) -> Described:
+def _describe_refusals(adapters: Iterable[Adapter]) -> Described:
     """Describes refusals by status, the signature's among them: some providers have a status of their own for it."""
     signature = [code for code in SIGNATURE if code not in WEBHOOKS]
     codes: dict[int, list[str]] = {}
@@ -138,14 +138,14 @@ def _refusals(adapters: Iterable[Adapter]) -> Described:
         codes.setdefault(refusal.status, []).append(code)
     for status in {adapter.signature_status for adapter in adapters}:
         codes.setdefault(status, []).extend(signature)
-    return {f"Refused{status}": _refusal(status, codes[status]) for status in sorted(codes)}
+    return {f"Refused{status}": _describe_refusal(status, codes[status]) for status in sorted(codes)}
 
 
-def _references(statuses: Collection[int]) -> Described:
+def _refer_to_refusals(statuses: Collection[int]) -> Described:
     return {str(status): {"$ref": f"#/components/responses/Refused{status}"} for status in sorted(statuses)}
 
 
-def _refusal(status: int, codes: Iterable[str]) -> Described:
+def _describe_refusal(status: int, codes: Iterable[str]) -> Described:
     refusal: Described = {
         "description": f"{_MEANINGS[status]} ({', '.join(codes)})",
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -158,13 +158,17 @@ def _refusal(status: int, codes: Iterable[str]) -> Described:
     return refusal
 
 
-def _asked(name: str, summary: str, answers: Mapping[int, str]) -> Described:
+def _describe_probe(name: str, summary: str, answers: Mapping[int, str]) -> Described:
     responses: Described = {
         str(status): {"description": meaning, "content": {"text/plain": {"schema": {"type": "string"}}}}
         for status, meaning in answers.items()
     }
     refused = {405, *(refusal.status for refusal in HTTP.values())}
-    return {"operationId": name, "summary": summary, "responses": responses | _references(refused - answers.keys())}
+    return {
+        "operationId": name,
+        "summary": summary,
+        "responses": responses | _refer_to_refusals(refused - answers.keys()),
+    }
 
 
 if __name__ == "__main__":

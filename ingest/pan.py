@@ -23,7 +23,7 @@ from core.files import create_once
 from core.keys import key_part
 from core.money import MoneyFact
 from core.secret_lines import secret_lines
-from ingest.pan_body import CARD_DIGITS_MIN, ENVELOPES, BodyMask, Kind, read_json_escapes
+from ingest.pan_body import CARD_DIGITS_MIN, ENVELOPES, BodyMask, FieldKind, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
 
@@ -70,7 +70,7 @@ class MaskingKey:
 _DIGITS_IN_TEXT = re.compile(r"[0-9]{4}")
 _SQUEEZE = bytes(ord("0") if 48 <= byte <= 57 else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 _CARD_DIGITS = b"0" * DIGITS_MIN
-_VALUES = {Kind.CARD: rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN, Kind.SECRET: rb'"[^"]*0|0|[\[{]'}
+_VALUES = {FieldKind.CARD: rb'"?0{%d}|[\[{]' % CARD_DIGITS_MIN, FieldKind.SECRET: rb'"[^"]*0|0|[\[{]'}
 """Those of a squeezed body that may be masked."""
 
 
@@ -88,9 +88,9 @@ class CardMasker:
         self._enabled = settings.enabled
         self._key = key
         self._kinds = kinds_of(settings)
-        self._members = _members(self._kinds)
+        self._members = _compile_members(self._kinds)
 
-    def masked(self, event: Event, adapter: Adapter) -> Event:
+    def mask_event(self, event: Event, adapter: Adapter) -> Event:
         """The event without card data; the same object where it has none.
 
         A money fact stays what it was: what it rests on is left whole, even if it looks like a card number. Where
@@ -99,11 +99,11 @@ class CardMasker:
         if not self._enabled:
             return event
         if event.poison is not None:
-            return self._masked_poison(event, adapter)
-        retyped = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _masked_type(event)
-        return self._masked_body(event, retyped, adapter) if self.may_hold(event.body) else retyped
+            return self._mask_poison(event, adapter)
+        retyped = event if _DIGITS_IN_TEXT.search(event.event_type) is None else _mask_type(event)
+        return self._mask_body(event, retyped, adapter) if self.may_hold_cards(event.body) else retyped
 
-    def may_hold(self, body: bytes) -> bool:
+    def may_hold_cards(self, body: bytes) -> bool:
         """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
 
         Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
@@ -116,29 +116,29 @@ class CardMasker:
             return True
         return _CARD_DIGITS in squeezed and next(card_spans(plain), None) is not None
 
-    def _mask(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
+    def _mask_bytes(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
         """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
         envelopes = ENVELOPES | {name.encode() for name in adapter.envelopes}
         mask = BodyMask(self._kinds, ids, frozenset(spared), envelopes)
-        return mask.masked(event.body), mask
+        return mask.mask_body(event.body), mask
 
-    def _masked_body(self, event: Event, retyped: Event, adapter: Adapter) -> Event:
+    def _mask_body(self, event: Event, retyped: Event, adapter: Adapter) -> Event:
         """Masks the body. ``retyped`` is the event with its type masked."""
-        spared = _identities(event)
-        body, mask = self._mask(event, adapter, spared)
+        spared = _collect_identities(event)
+        body, mask = self._mask_bytes(event, adapter, spared)
         if body == event.body:
             return retyped
-        fact = _fact(adapter, event.body, event.event_type)
-        if _fact(adapter, body, retyped.event_type) != fact:
-            texts = self._money_texts(retyped, adapter, fact, spared, list(dict.fromkeys(mask.found)))
+        fact = _read_fact(adapter, event.body, event.event_type)
+        if _read_fact(adapter, body, retyped.event_type) != fact:
+            texts = self._find_money_texts(retyped, adapter, fact, spared, list(dict.fromkeys(mask.found)))
             if texts is None:
                 problem = "card numbers in it were masked, and its money would be another without them"
-                return _poison_of(event, body, problem, self._original(event, mask))
-            body, mask = self._mask(event, adapter, spared | texts)
-        return retyped if body == event.body else self._with_body(retyped, body, adapter, mask)
+                return _poison_of(event, body, problem, self._hash_original(event, mask))
+            body, mask = self._mask_bytes(event, adapter, spared | texts)
+        return retyped if body == event.body else self._replace_body(retyped, body, adapter, mask)
 
-    def _money_texts(
+    def _find_money_texts(
         self, event: Event, adapter: Adapter, fact: object, spared: set[bytes], found: list[bytes]
     ) -> set[bytes] | None:
         """Finds the texts of ``found`` without which the fact would be another one; None where that takes too long.
@@ -147,10 +147,10 @@ class CardMasker:
         """
 
         def stays(texts: set[bytes]) -> bool:
-            body, _ = self._mask(event, adapter, spared | texts)
-            return _fact(adapter, body, event.event_type) == fact
+            body, _ = self._mask_bytes(event, adapter, spared | texts)
+            return _read_fact(adapter, body, event.event_type) == fact
 
-        fact_texts = _written(fact).intersection(found) if isinstance(fact, MoneyFact) else set()
+        fact_texts = _spell_fact(fact).intersection(found) if isinstance(fact, MoneyFact) else set()
         if fact_texts and stays(fact_texts):
             return fact_texts
         if len(found) * len(event.body) > HALVED_BYTES_MAX:
@@ -165,19 +165,19 @@ class CardMasker:
                 halves += (texts[middle:], texts[:middle])
         return kept
 
-    def _masked_poison(self, event: Event, adapter: Adapter) -> Event:
+    def _mask_poison(self, event: Event, adapter: Adapter) -> Event:
         """Its identity is the hash of its bytes, and stays that."""
         problem = without_card_numbers(event.poison or "")
-        body, mask = self._mask(event, adapter, ())
+        body, mask = self._mask_bytes(event, adapter, ())
         if body != event.body:
-            return _poison_of(event, body, problem, self._original(event, mask))
+            return _poison_of(event, body, problem, self._hash_original(event, mask))
         return event if problem == event.poison else replace(event, poison=problem)
 
-    def _with_body(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
-        original = self._original(event, mask)
+    def _replace_body(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
+        original = self._hash_original(event, mask)
         try:
             content = adapter.content_sha256(body, event.content_version)
-            renamed = self._renamed(event, body, adapter, mask)
+            renamed = self._rename_event(event, body, adapter, mask)
         except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
             problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
             return _poison_of(event, body, problem, original)
@@ -189,7 +189,7 @@ class CardMasker:
             original_content_sha256=None if mask.secret else self._key.sha256(bytes.fromhex(event.content_sha256)),
         )
 
-    def _renamed(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
+    def _rename_event(self, event: Event, body: bytes, adapter: Adapter, mask: BodyMask) -> Event:
         """Names an event that has no id of its provider's by a hash of the masked ``body``.
 
         Its names held the same hash of the original, mostly that of the first content version.
@@ -206,7 +206,7 @@ class CardMasker:
         event_id, event_key, entity_key = names
         return replace(event, event_id=event_id, event_key=event_key, entity_key=entity_key)
 
-    def _original(self, event: Event, mask: BodyMask) -> str:
+    def _hash_original(self, event: Event, mask: BodyMask) -> str:
         return WITHHELD_SHA256 if mask.secret else self._key.sha256(event.body)
 
 
@@ -215,9 +215,9 @@ def _poison_of(event: Event, body: bytes, problem: str, original_sha256: str) ->
     return replace(poison, original_sha256=original_sha256, tenant=event.tenant, zone=event.zone)
 
 
-def _masked_type(event: Event) -> Event:
+def _mask_type(event: Event) -> Event:
     """A type is the provider's word, not an id. The body says it in the same way, so keys are still found in it."""
-    if event.event_type.encode("utf-8", "surrogatepass") in _identities(event):
+    if event.event_type.encode("utf-8", "surrogatepass") in _collect_identities(event):
         return event
     masked = without_card_numbers(event.event_type)
     if masked == event.event_type:
@@ -227,21 +227,21 @@ def _masked_type(event: Event) -> Event:
     return replace(event, event_type=masked, event_key=key)
 
 
-def _identities(event: Event) -> set[bytes]:
+def _collect_identities(event: Event) -> set[bytes]:
     """Texts that name this event, its account, its entity and its fact."""
     parts = [*event.entity_key.split(":"), *(event.fact_key or "").split(":")]
     texts = {event.event_id, event.account, *map(unquote, parts)}
     return {text.encode("utf-8", "surrogatepass") for text in texts if text}
 
 
-def _fact(adapter: Adapter, body: bytes, event_type: str) -> MoneyFact | type[Exception] | None:
+def _read_fact(adapter: Adapter, body: bytes, event_type: str) -> MoneyFact | type[Exception] | None:
     try:
         return adapter.money(body, event_type)
     except Exception as uncertain:  # which one is part of the answer: the same must come of the masked body
         return type(uncertain)
 
 
-def _written(fact: MoneyFact) -> set[bytes]:
+def _spell_fact(fact: MoneyFact) -> set[bytes]:
     """How a body may write what the fact says: its ids, its amount in minor units or in others by powers of ten.
 
     Shorter ones are left out: no card number is, and a card's code could be the same.
@@ -255,12 +255,12 @@ def _written(fact: MoneyFact) -> set[bytes]:
     return {text.encode("utf-8", "surrogatepass") for text in texts if len(text) >= CARD_DIGITS_MIN}
 
 
-def kinds_of(settings: PanSettings) -> dict[bytes, Kind]:
-    cards = {field_name(name).encode(): Kind.CARD for name in settings.card_fields}
-    return cards | {field_name(name).encode(): Kind.SECRET for name in settings.secret_fields}
+def kinds_of(settings: PanSettings) -> dict[bytes, FieldKind]:
+    cards = {field_name(name).encode(): FieldKind.CARD for name in settings.card_fields}
+    return cards | {field_name(name).encode(): FieldKind.SECRET for name in settings.secret_fields}
 
 
-def _members(kinds: Mapping[bytes, Kind]) -> re.Pattern[bytes]:
+def _compile_members(kinds: Mapping[bytes, FieldKind]) -> re.Pattern[bytes]:
     """A squeezed body's members with one of these names and such a value. Most names fail at their first letter."""
     by_first: dict[bytes, list[bytes]] = {}
     for name, kind in sorted(kinds.items()):

@@ -74,7 +74,7 @@ _DIGIT = re.compile(rb"[0-9]")
 _POINT = ord(".")
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """The kind of a value, by its field's name."""
 
     ID = "id"
@@ -83,10 +83,10 @@ class Kind(Enum):
     PLAIN = "plain"
 
 
-class Place(NamedTuple):
+class BodyPlace(NamedTuple):
     """A place in a body. ``kind``: by its name. ``own``: the provider has its ids here."""
 
-    kind: Kind
+    kind: FieldKind
     own: bool
 
 
@@ -95,7 +95,7 @@ class Text(NamedTuple):
 
     start: int
     end: int
-    kind: Kind
+    kind: FieldKind
     written: re.Pattern[bytes]
     is_number: bool = False
 
@@ -109,37 +109,37 @@ class BodyMask:
     number. ``found`` gathers what was masked, as it was; ``secret`` says whether a code or a track's data was among it.
     """
 
-    kinds: Mapping[bytes, Kind]
+    kinds: Mapping[bytes, FieldKind]
     id_fields: frozenset[bytes]
     spared: frozenset[bytes]
     envelopes: frozenset[bytes] = ENVELOPES
     found: list[bytes] = field(default_factory=list)
     secret: bool = False
 
-    def masked(self, body: bytes) -> bytes:
+    def mask_body(self, body: bytes) -> bytes:
         parts, copied = list[bytes](), 0
-        for text in self._texts(body):
+        for text in self._split_texts(body):
             raw = body[text.start : text.end]
-            masked = self._number(raw, text.kind) if text.is_number else self._text(raw, text)
+            masked = self._mask_number(raw, text.kind) if text.is_number else self._mask_text(raw, text)
             if masked != raw:
                 parts += (body[copied : text.start], masked)
                 copied = text.end
         return b"".join((*parts, body[copied:])) if parts else body
 
-    def _texts(self, body: bytes) -> Iterator[Text]:
+    def _split_texts(self, body: bytes) -> Iterator[Text]:
         first = body.lstrip(_BLANKS)[:1]
-        if first in (b"{", b"[") and (texts := self._json_texts(body)) is not None:
+        if first in (b"{", b"[") and (texts := self._split_json(body)) is not None:
             return iter(texts)
         if first == b"<":
-            return self._xml_texts(body)
+            return self._split_xml(body)
         if _FORM.match(body):
-            return self._form_texts(body)
-        return iter((Text(0, len(body), Kind.PLAIN, _IN_JSON),))
+            return self._split_form(body)
+        return iter((Text(0, len(body), FieldKind.PLAIN, _IN_JSON),))
 
-    def _json_texts(self, body: bytes) -> list[Text] | None:
+    def _split_json(self, body: bytes) -> list[Text] | None:
         """Returns None where the body isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
-        texts, outer = list[Text](), list[Place]()
-        root = place = Place(Kind.PLAIN, own=True)
+        texts, outer = list[Text](), list[BodyPlace]()
+        root = place = BodyPlace(FieldKind.PLAIN, own=True)
         at = 0
         while at < len(body):
             token = _JSON_TOKEN.match(body, at)
@@ -148,11 +148,11 @@ class BodyMask:
             at = token.end()
             kind = place.kind
             if token[2] is not None:
-                place, kind = self._place(_text_of(token[1]), outer[-1] if outer else root), Kind.PLAIN
+                place, kind = self._find_place(_text_of(token[1]), outer[-1] if outer else root), FieldKind.PLAIN
             if token[1] is not None or token[5] is not None:
                 is_number = token[1] is None
                 start, end = token.span(5 if is_number else 1)
-                if kind is not Kind.ID and (kind is not Kind.PLAIN or end - start >= DIGITS_MIN):
+                if kind is not FieldKind.ID and (kind is not FieldKind.PLAIN or end - start >= DIGITS_MIN):
                     texts.append(Text(start, end, kind, _IN_JSON, is_number))
                 continue
             if token[3] is not None:
@@ -162,53 +162,53 @@ class BodyMask:
             place = outer[-1] if outer else root
         return None if outer else texts
 
-    def _form_texts(self, body: bytes) -> Iterator[Text]:
+    def _split_form(self, body: bytes) -> Iterator[Text]:
         at = 0
         for pair in body.split(b"&"):
             name = pair.partition(b"=")[0]
             *path, last = [part.rstrip(b"]") for part in unquote_to_bytes(name).split(b"[")]
-            place = self._place(last, Place(Kind.PLAIN, own=all(part in self.envelopes for part in path)))
-            yield Text(at, at + len(name), Kind.PLAIN, _IN_FORM)
+            place = self._find_place(last, BodyPlace(FieldKind.PLAIN, own=all(part in self.envelopes for part in path)))
+            yield Text(at, at + len(name), FieldKind.PLAIN, _IN_FORM)
             yield Text(at + len(name) + 1, at + len(pair), place.kind, _IN_FORM)
             at += len(pair) + 1
 
-    def _xml_texts(self, body: bytes) -> Iterator[Text]:
+    def _split_xml(self, body: bytes) -> Iterator[Text]:
         """Yields the texts between tags, and the attributes in them."""
-        outer = list[tuple[bytes, Place]]()
-        root = Place(Kind.PLAIN, own=True)
+        outer = list[tuple[bytes, BodyPlace]]()
+        root = BodyPlace(FieldKind.PLAIN, own=True)
         at = 0
         for tag in _TAG.finditer(body):
-            yield _between_tags(body, at, tag.start(), outer[-1][1].kind if outer else Kind.PLAIN)
+            yield _between_tags(body, at, tag.start(), outer[-1][1].kind if outer else FieldKind.PLAIN)
             at, name = tag.end(), tag[2]
             for attribute in _ATTRIBUTE.finditer(body, *tag.span(3)):
-                yield Text(*attribute.span(2), self._kind(attribute[1]), _IN_XML)
+                yield Text(*attribute.span(2), self._find_kind(attribute[1]), _IN_XML)
             if not tag[1] and not tag[4]:
-                outer.append((name, self._place(name, outer[-1][1]) if outer else root))
+                outer.append((name, self._find_place(name, outer[-1][1]) if outer else root))
             elif tag[1] and outer and outer[-1][0] == name:
                 outer.pop()
             elif tag[1]:
                 # It isn't well-formed: from here on nobody knows where ids stand.
-                outer, root = [], Place(Kind.PLAIN, own=False)
-        yield _between_tags(body, at, len(body), Kind.PLAIN)
+                outer, root = [], BodyPlace(FieldKind.PLAIN, own=False)
+        yield _between_tags(body, at, len(body), FieldKind.PLAIN)
 
-    def _text(self, raw: bytes, text: Text) -> bytes:
-        if text.kind is Kind.ID:
+    def _mask_text(self, raw: bytes, text: Text) -> bytes:
+        if text.kind is FieldKind.ID:
             return raw
         units = text.written.findall(raw) if b"\\" in raw or b"%" in raw else None
-        plain = raw if units is None else bytes(map(_character, units))
+        plain = raw if units is None else bytes(map(_read_character, units))
         if plain in self.spared or _text_of(raw) in self.spared:
             return raw
-        masked = self._plain(plain, text.kind)
+        masked = self._mask_plain(plain, text.kind)
         if units is None or masked == plain:
             return masked if units is None else raw
         changed = zip(units, plain, masked, strict=True)
         return b"".join(unit if old == new else _STARS[len(unit)] for unit, old, new in changed)
 
-    def _plain(self, plain: bytes, kind: Kind) -> bytes:
-        if kind is Kind.SECRET and _DIGIT.search(plain):
+    def _mask_plain(self, plain: bytes, kind: FieldKind) -> bytes:
+        if kind is FieldKind.SECRET and _DIGIT.search(plain):
             self.secret = True
             masked = b"*" * len(plain)
-        elif kind is Kind.CARD and _CARD_VALUE.fullmatch(plain):
+        elif kind is FieldKind.CARD and _CARD_VALUE.fullmatch(plain):
             masked = masked_number(plain, first_kept=0)
         else:
             cards = mask_card_numbers(plain, self.spared)
@@ -218,16 +218,16 @@ class BodyMask:
         self.found.append(plain)
         return masked
 
-    def _number(self, raw: bytes, kind: Kind) -> bytes:
+    def _mask_number(self, raw: bytes, kind: FieldKind) -> bytes:
         """Another number of the same length; never one that has a right check digit."""
         digits = raw.removeprefix(b"-")
         sign = raw[: len(raw) - len(digits)]
         if raw in self.spared:
             return raw
-        if kind is Kind.SECRET and digits[:1].isdigit():
+        if kind is FieldKind.SECRET and digits[:1].isdigit():
             masked = b"0" if len(raw) == 1 else b"1".ljust(len(raw), b"0")
             self.secret = True
-        elif kind is Kind.CARD and _CARD_VALUE.fullmatch(digits):
+        elif kind is FieldKind.CARD and _CARD_VALUE.fullmatch(digits):
             masked = sign + _number_of_last_four(digits)
         elif digits.isdigit() and is_card_number(digits):
             masked = sign + _number_beside(digits)
@@ -236,17 +236,17 @@ class BodyMask:
         self.found.append(raw)
         return masked
 
-    def _place(self, name: bytes, outer: Place) -> Place:
+    def _find_place(self, name: bytes, outer: BodyPlace) -> BodyPlace:
         """An array's values have its name, an object's or an element's have their own."""
         if outer.own and name in self.id_fields:
-            return Place(Kind.ID, own=False)
-        kind = self._kind(name)
-        if kind is Kind.PLAIN and outer.kind is not Kind.ID:
+            return BodyPlace(FieldKind.ID, own=False)
+        kind = self._find_kind(name)
+        if kind is FieldKind.PLAIN and outer.kind is not FieldKind.ID:
             kind = outer.kind
-        return Place(kind, outer.own and name in self.envelopes)
+        return BodyPlace(kind, outer.own and name in self.envelopes)
 
-    def _kind(self, name: bytes) -> Kind:
-        return self.kinds.get(name.translate(None, b"-_").lower(), Kind.PLAIN)
+    def _find_kind(self, name: bytes) -> FieldKind:
+        return self.kinds.get(name.translate(None, b"-_").lower(), FieldKind.PLAIN)
 
 
 def read_json_escapes(body: bytes) -> bytes:
@@ -255,11 +255,11 @@ def read_json_escapes(body: bytes) -> bytes:
 
 
 def _read_but_quotes(escape: re.Match[bytes]) -> bytes:
-    code = _character(escape[0])
+    code = _read_character(escape[0])
     return bytes((_NO_ASCII if code == ord('"') else code,))
 
 
-def _character(unit: bytes) -> int:
+def _read_character(unit: bytes) -> int:
     """Returns the byte that a character reads as."""
     if len(unit) == 1:
         return unit[0]
@@ -269,7 +269,7 @@ def _character(unit: bytes) -> int:
     return code if code < _NO_ASCII else _NO_ASCII
 
 
-def _between_tags(body: bytes, start: int, end: int, kind: Kind) -> Text:
+def _between_tags(body: bytes, start: int, end: int, kind: FieldKind) -> Text:
     if body.startswith(_CDATA, start, end) and body.endswith(_CDATA_END, start, end):
         start, end = start + len(_CDATA), end - len(_CDATA_END)
     return Text(start, end, kind, _IN_XML)

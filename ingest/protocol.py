@@ -32,7 +32,7 @@ _FLAGS = {
 
 
 @dataclass(slots=True)
-class Taking:
+class EventClaim:
     """The claim of one distinct event of a request, and what became of it. ``flag`` is set where it must be published.
 
     ``beside``: the request's first event of the same key, where this one has other content. ``key``: what it was last
@@ -40,7 +40,7 @@ class Taking:
     """
 
     event: Event
-    beside: Taking | None = None
+    beside: EventClaim | None = None
     key: ClaimKey | None = None
     state: ClaimState | None = None
     flag: Dedupe | None = None
@@ -55,25 +55,25 @@ class Taking:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimResult:
     """The result of a request's claims. ``in_flight``: another request still holds one of its events."""
 
-    takings: list[Taking]
+    takings: list[EventClaim]
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         return any(claim.flag is not None and not claim.published for claim in self.takings)
 
     @property
-    def in_flight(self) -> bool:
+    def is_in_flight(self) -> bool:
         return any(claim.state is ClaimState.IN_FLIGHT for claim in self.takings)
 
     @property
-    def replayed(self) -> bool:
+    def is_replayed(self) -> bool:
         return all(claim.state is ClaimState.DUPLICATE for claim in self.takings)
 
 
-class Protocol:
+class ClaimProtocol:
     """Takes the events of one request; safe for any number of requests at once."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Protocol:
         self._process = os.urandom(PROCESS_BYTES)
         self._requests = itertools.count()
 
-    async def take(self, events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
+    async def take_events(self, events: Sequence[Event], received_at: datetime, traceparent: str | None) -> ClaimResult:
         """Claims all, publishes what must be, confirms what Kafka acknowledged, releases the rest.
 
         What another request holds is asked for again, with this request's own content, until the wait is over;
@@ -104,16 +104,16 @@ class Protocol:
         """
         for mode in {event.mode for event in events}:
             self._generations.check(mode)
-        claims = distinct(events)
-        owner = self._owner()
+        claims = merge_copies(events)
+        owner = self._make_owner()
         wait = Deadline(self._clock, self._in_flight_wait_s)
         open_claims = claims
         while True:
-            await self._claim(open_claims, owner)
-            await self._publish(open_claims, owner, received_at, traceparent)
+            await self._claim_events(open_claims, owner)
+            await self._publish_events(open_claims, owner, received_at, traceparent)
             open_claims = [claim for claim in open_claims if claim.state is ClaimState.IN_FLIGHT]
-            if not open_claims or wait.passed:
-                return Taken(claims)
+            if not open_claims or wait.has_passed:
+                return ClaimResult(claims)
             await asyncio.sleep(min(ASK_AGAIN_S, wait.remaining_s))
 
     async def is_first_body(self, provider: str, delivery_id: str, body_sha256: str) -> bool:
@@ -121,22 +121,22 @@ class Protocol:
 
         True while Redis is down.
         """
-        key = ClaimKey.of_delivery(provider, delivery_id, body_sha256)
-        owner = self._owner()
-        [state] = await self._states([key], owner)
+        key = ClaimKey.for_delivery(provider, delivery_id, body_sha256)
+        owner = self._make_owner()
+        [state] = await self._claim_keys([key], owner)
         if state in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
             self._claims.settle([key], [], owner)
         return state is not ClaimState.CONFLICT
 
-    def _owner(self) -> bytes:
+    def _make_owner(self) -> bytes:
         return self._process + next(self._requests).to_bytes(OWNER_BYTES - PROCESS_BYTES)
 
-    async def _claim(self, claims: Sequence[Taking], owner: bytes) -> None:
+    async def _claim_events(self, claims: Sequence[EventClaim], owner: bytes) -> None:
         """Claims all in one round trip; a key's second content within the request follows the answer to its first."""
         asked = [claim for claim in claims if claim.beside is None]
         for claim in asked:
-            claim.key = self._key(claim.event)
-        states = iter(await self._states([claim.key for claim in asked if claim.key is not None], owner))
+            claim.key = self._make_key(claim.event)
+        states = iter(await self._claim_keys([claim.key for claim in asked if claim.key is not None], owner))
         for claim in asked:
             claim.state = None if claim.key is None else next(states)
             claim.flag = Dedupe.DEFERRED if claim.state is None else _FLAGS.get(claim.state)
@@ -146,28 +146,28 @@ class Protocol:
                 claim.state = ClaimState.IN_FLIGHT if in_flight else ClaimState.CONFLICT
                 claim.flag = None if in_flight else Dedupe.CONFLICT
 
-    def _key(self, event: Event) -> ClaimKey | None:
-        generation = self._generations.of(event.mode, event.entity_key)
+    def _make_key(self, event: Event) -> ClaimKey | None:
+        generation = self._generations.find_generation(event.mode, event.entity_key)
         if generation is None:
             return None
         # By its content as it was sent, where that may be kept: that doesn't depend on what is masked.
         content = event.original_content_sha256 or event.content_sha256
-        return ClaimKey.of(event.event_key, content, event.mode, generation)
+        return ClaimKey.for_event(event.event_key, content, event.mode, generation)
 
-    async def _states(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState | None]:
+    async def _claim_keys(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState | None]:
         """Returns what each key's claim found; None where that can't be said."""
         if not keys:
             return []
-        began = self._clock.monotonic()
+        began = self._clock.monotonic_s()
         try:
             return [*await self._claims.claim(keys, owner)]
         except ClaimsUnavailable:
             return [None] * len(keys)
         finally:
-            self._metrics.claim_seconds.observe(self._clock.monotonic() - began)
+            self._metrics.claim_seconds.observe_seconds(self._clock.monotonic_s() - began)
 
-    async def _publish(
-        self, claims: Sequence[Taking], owner: bytes, received_at: datetime, traceparent: str | None
+    async def _publish_events(
+        self, claims: Sequence[EventClaim], owner: bytes, received_at: datetime, traceparent: str | None
     ) -> None:
         flagged = [(claim, claim.flag) for claim in claims if claim.flag is not None]
         if not flagged:
@@ -181,16 +181,16 @@ class Protocol:
             )
             for claim, flag in flagged
         ]
-        began = self._clock.monotonic()
+        began = self._clock.monotonic_s()
         publishing = [self._publisher.publish(*record) for record in records]
         acknowledged = [await publishing[0]] if len(publishing) == 1 else await asyncio.gather(*publishing)
-        self._metrics.publish_seconds.observe(self._clock.monotonic() - began)
+        self._metrics.publish_seconds.observe_seconds(self._clock.monotonic_s() - began)
         for (claim, _), published in zip(flagged, acknowledged, strict=True):
             claim.published = published
         crash_point("ingest.between_publish_and_confirm")
-        self._settle([claim for claim, _ in flagged], owner)
+        self._confirm_events([claim for claim, _ in flagged], owner)
 
-    def _settle(self, claims: Sequence[Taking], owner: bytes) -> None:
+    def _confirm_events(self, claims: Sequence[EventClaim], owner: bytes) -> None:
         """Confirms what Kafka acknowledged, and gives back the rest; the answer doesn't wait for it.
 
         A deferred event is settled too: where the time-out hid a claim that was made, it ends here. What can't be
@@ -204,30 +204,30 @@ class Protocol:
         self._claims.settle(published, given_up, owner)
 
 
-def distinct(events: Sequence[Event]) -> list[Taking]:
+def merge_copies(events: Sequence[Event]) -> list[EventClaim]:
     """Makes one claim of all copies of an event within a request; other content of its key stands beside the first."""
     if len(events) == 1:
-        return [Taking(events[0])]
-    claims: dict[tuple[str, str], Taking] = {}
-    firsts: dict[str, Taking] = {}
+        return [EventClaim(events[0])]
+    claims: dict[tuple[str, str], EventClaim] = {}
+    firsts: dict[str, EventClaim] = {}
     for event in events:
         same = (event.event_key, event.content_sha256)
         if same not in claims:
-            claim = claims[same] = Taking(event, firsts.get(event.event_key))
+            claim = claims[same] = EventClaim(event, firsts.get(event.event_key))
             firsts.setdefault(event.event_key, claim)
     return list(claims.values())
 
 
-Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[Taken]]
+Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[ClaimResult]]
 """`ClaimProtocol.take_events`, traced or not."""
 
 
-def traced(take: Take, tracing: Tracing | None) -> Take:
+def add_tracing(take: Take, tracing: Tracing | None) -> Take:
     """Returns ``take`` within a span, which begins where the request was read; without ``tracing`` as it is."""
     if tracing is None:
         return take
 
-    async def take_traced(events: Sequence[Event], received_at: datetime, traceparent: str | None) -> Taken:
+    async def take_traced(events: Sequence[Event], received_at: datetime, traceparent: str | None) -> ClaimResult:
         span = tracing.receive(events[0].provider, traceparent, received_at)
         outcome = "failed"
         try:

@@ -118,7 +118,7 @@ class ProviderClient:
         refused: list[int] = []
         gone: Fetched | None = None
         for index, bearer in enumerate(wanted.bearers or ("",)):
-            answer = await self._get(_asked_by(url, wanted, index), bearer, wanted)
+            answer = await self._get(_add_query(url, wanted, index), bearer, wanted)
             if 200 <= answer.status <= 299:
                 return Fetched(answer.status, answer.body, index)
             if bearer and answer.status in REFUSED:
@@ -126,9 +126,9 @@ class ProviderClient:
             elif answer.status in GONE:
                 gone = gone or Fetched(answer.status, answer.body, index)
             else:
-                raise _unexpected(url, answer)
+                raise _make_status_error(url, answer)
         if gone is None or refused:
-            raise CredentialsRefused(bare(url), tuple(refused))
+            raise CredentialsRefused(strip_url(url), tuple(refused))
         return gone
 
     async def _get(self, url: httpx2.URL, bearer: str, wanted: Wanted) -> _Answer:
@@ -153,20 +153,20 @@ class ProviderClient:
     async def _token(self, token_url: str, client: str) -> str | None:
         """A client's token, kept until a minute before its end; None where the client is refused."""
         known = self._tokens.get((token_url, client))
-        if known is not None and self._clock.monotonic() < known.ends_at:
+        if known is not None and self._clock.monotonic_s() < known.ends_at:
             return known.text
-        url, asked_at = httpx2.URL(token_url), self._clock.monotonic()
+        url, asked_at = httpx2.URL(token_url), self._clock.monotonic_s()
         basic = base64.b64encode(client.encode()).decode()
         headers = {"authorization": f"Basic {basic}", "content-type": "application/x-www-form-urlencoded"}
         answer = await self._send("POST", url, headers, b"grant_type=client_credentials")
         if answer.status in CLIENT_REFUSED:
             return None
         if answer.status != TOKEN_GIVEN:
-            raise _unexpected(url, answer)
+            raise _make_status_error(url, answer)
         try:
             given = _TokenAnswer.model_validate_json(answer.body)
         except ValidationError:
-            raise FetchFailed(bare(url), "what it answers holds no access_token with expires_in") from None
+            raise FetchFailed(strip_url(url), "what it answers holds no access_token with expires_in") from None
         self._tokens[token_url, client] = _Token(given.access_token, asked_at + given.expires_in - TOKEN_MARGIN_S)
         return given.access_token
 
@@ -185,29 +185,29 @@ class ProviderClient:
     async def _read(self, url: httpx2.URL, response: httpx2.Response) -> bytes:
         """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise FetchFailed(bare(url), "the answer is compressed, which wasn't asked for")
+            raise FetchFailed(strip_url(url), "the answer is compressed, which wasn't asked for")
         size_max, body = self._answer_bytes_max, bytearray()
         async for part in response.aiter_raw():
             body += part
             if len(body) > size_max:
-                raise FetchFailed(bare(url), f"the answer is larger than {size_max} bytes")
+                raise FetchFailed(strip_url(url), f"the answer is larger than {size_max} bytes")
         return bytes(body)
 
 
-def _asked_by(url: httpx2.URL, wanted: Wanted, index: int) -> httpx2.URL:
+def _add_query(url: httpx2.URL, wanted: Wanted, index: int) -> httpx2.URL:
     """The address with what this credential adds to it."""
     query = wanted.queries[index] if wanted.queries else ""
     return httpx2.URL(f"{url}{'&' if url.query else '?'}{query}") if query else url
 
 
-def _unexpected(url: httpx2.URL, answer: _Answer) -> Exception:
+def _make_status_error(url: httpx2.URL, answer: _Answer) -> Exception:
     """A host that is overloaded or broken fails for everyone; another status is about this request alone."""
     problem, is_busy = f"answered {answer.status}", answer.status == TOO_MANY
     if answer.status >= 500 or is_busy:
         return HostFails(problem, answer.retry_after_s)
-    return FetchFailed(bare(url), problem)
+    return FetchFailed(strip_url(url), problem)
 
 
-def bare(url: httpx2.URL) -> str:
+def strip_url(url: httpx2.URL) -> str:
     """Scheme, host and path."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))

@@ -58,10 +58,10 @@ class Publisher(Protocol):
         It is False where that failed, or isn't known.
         """
 
-    def note(self, topic: str, value: bytes) -> None:
+    def publish_unawaited(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
 
-    async def reachable(self) -> bool:
+    async def is_reachable(self) -> bool:
         """Whether Kafka answers."""
 
 
@@ -95,8 +95,8 @@ class KafkaPublisher:
             acknowledged.set_result(False)
         return acknowledged
 
-    def note(self, topic: str, value: bytes) -> None:
-        if not self._produce(topic, None, value, [], self._noted):
+    def publish_unawaited(self, topic: str, value: bytes) -> None:
+        if not self._produce(topic, None, value, [], self._count_delivery):
             self.dropped += 1
 
     async def serve(self) -> None:
@@ -119,9 +119,9 @@ class KafkaPublisher:
         delay = BUSY_POLL_S if self._busy else IDLE_POLL_S
         self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
 
-    async def reachable(self) -> bool:
+    async def is_reachable(self) -> bool:
         """Whether the broker tells its metadata; asked once a second at most."""
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         if self._asked is None or (self._asked.done() and now - self._asked_at >= REACHABLE_FOR_S):
             self._asked, self._asked_at = asyncio.create_task(self._ask()), now
         return await asyncio.shield(self._asked)
@@ -161,11 +161,11 @@ class KafkaPublisher:
 
     def _warn(self, topic: str, problem: str) -> None:
         """Logs one line a minute and topic: while Kafka is away every event fails."""
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         if now >= self._quiet_until.get(topic, now):
             self._quiet_until[topic] = now + WARN_EVERY_S
             log.warning("%s %s", topic, problem)
 
-    def _noted(self, error: KafkaError | None, _message: Message) -> None:
+    def _count_delivery(self, error: KafkaError | None, _message: Message) -> None:
         self._outstanding -= 1
         self.dropped += error is not None

@@ -145,7 +145,9 @@ class RedisClaims:
         lease_ms = int(lease_s * 1000)
         kept_ms = lease_ms + PENDING_KEPT_S * 1000
         self._leading: tuple[tuple[int, ...], ...] = ((int(confirmed_s * 1000),), (), (lease_ms, kept_ms))
-        self._masters: Masters | None = Masters(redis, self._forget) if isinstance(redis, RedisCluster) else None
+        self._masters: Masters | None = (
+            Masters(redis, self._forget_servers) if isinstance(redis, RedisCluster) else None
+        )
         self._keys_a_script = KEYS_A_SCRIPT if self._masters is None else 1
         self._lease_s = lease_s
         self._settle_again_s = settle_again_s
@@ -160,7 +162,7 @@ class RedisClaims:
         if self._masters is None:
             letters = await self._ask("", names, arguments)
         else:
-            find_master = self._masters.of
+            find_master = self._masters.find_master
             asked = (
                 self._ask(find_master(name), [name], [argument])
                 for name, argument in zip(names, arguments, strict=True)
@@ -174,11 +176,11 @@ class RedisClaims:
                 self._settle([_Step(kind, [key.name for key in keys], [owner + key.content8 for key in keys])])
 
     @property
-    def unsettled(self) -> int:
+    def unsettled_count(self) -> int:
         """Settlements that Redis hasn't taken yet."""
         return len(self._unsettled)
 
-    async def settled(self) -> None:
+    async def await_settlements(self) -> None:
         """Sends what waits once more, now, and waits for the answers."""
         if self._again is not None:
             self._again.cancel()
@@ -204,7 +206,7 @@ class RedisClaims:
             return
         for step in steps:
             for name, argument in zip(step.keys, step.arguments, strict=True):
-                self._add(self._masters.of(name), [_Step(step.kind, [name], [argument], until=step.until)])
+                self._add(self._masters.find_master(name), [_Step(step.kind, [name], [argument], until=step.until)])
 
     def _add(self, name: str, steps: Sequence[_Step]) -> None:
         """Adds steps to the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
@@ -212,10 +214,10 @@ class RedisClaims:
         if server is None:
             server = self._servers[name] = _Server(name)
         if not server.waiting:
-            asyncio.get_running_loop().call_soon(self._leave, server)
+            asyncio.get_running_loop().call_soon(self._start_pipeline, server)
         server.waiting.extend(steps)
 
-    def _leave(self, server: _Server) -> None:
+    def _start_pipeline(self, server: _Server) -> None:
         if not server.waiting or len(server.running) >= PIPELINES_MAX:
             return
         steps, server.waiting = server.waiting, []
@@ -224,37 +226,37 @@ class RedisClaims:
 
     async def _run(self, server: _Server, steps: list[_Step]) -> None:
         kinds = [[step for step in steps if step.kind == kind] for kind in range(len(_SCRIPTS))]
-        calls = [call for kind, asked in enumerate(kinds) for call in self._calls(kind, asked)]
+        calls = [call for kind, asked in enumerate(kinds) for call in self._build_calls(kind, asked)]
         answers: list[bytes] | Exception
         try:
             if self._masters is not None and not server.name:
-                steps = await self._without_master(self._masters, steps)
+                steps = await self._route_steps(self._masters, steps)
                 answers = ClaimsUnavailable("no master of the cluster has these slots")
             else:
-                answers = await self._gate.through(lambda: self._pipeline(server.name, calls), server.name)
+                answers = await self._gate.run_step(lambda: self._run_pipeline(server.name, calls), server.name)
         except Exception as failed:
             answers = failed
         # The next one leaves before this one's requests go on: Redis works while they do.
         server.running.discard(cast(asyncio.Task[None], asyncio.current_task()))
-        self._leave(server)
+        self._start_pipeline(server)
         if not isinstance(answers, Exception):
-            _answer([step for asked in kinds for step in asked], b"".join(answers))
+            _answer_steps([step for asked in kinds for step in asked], b"".join(answers))
             return
         if self._masters is not None and steps:
             self._masters.refresh_soon()
-        self._keep([step for step in steps if step.answer is None])
-        _fail(steps, answers)
+        self._keep_settlements([step for step in steps if step.answer is None])
+        _fail_steps(steps, answers)
 
-    async def _without_master(self, masters: Masters, steps: list[_Step]) -> list[_Step]:
+    async def _route_steps(self, masters: Masters, steps: list[_Step]) -> list[_Step]:
         """Returns the steps that no master can take; the others join a pipeline of the master that is known by now."""
-        if not masters.known:
-            await self._gate.through(masters.refresh)
+        if not masters.has_slots:
+            await self._gate.run_step(masters.refresh)
         for step in steps:
-            if name := masters.of(step.keys[0]):
+            if name := masters.find_master(step.keys[0]):
                 self._add(name, [step])
-        return [step for step in steps if not masters.of(step.keys[0])]
+        return [step for step in steps if not masters.find_master(step.keys[0])]
 
-    def _keep(self, settlements: Sequence[_Step]) -> None:
+    def _keep_settlements(self, settlements: Sequence[_Step]) -> None:
         """Keeps settlements that may not have arrived, to send them again.
 
         Sent twice they do no more than once, and nothing to another's claim.
@@ -276,7 +278,7 @@ class RedisClaims:
         self._settle(steps)
         self._send_again_later()
 
-    def _calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
+    def _build_calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
         """Makes as few scripts as may be for all steps of a kind, in their order."""
         keys = [key for step in steps for key in step.keys]
         arguments = [argument for step in steps for argument in step.arguments]
@@ -284,17 +286,17 @@ class RedisClaims:
             part = slice(start, start + self._keys_a_script)
             yield _SCRIPTS[kind], keys[part], [*self._leading[kind], *arguments[part]]
 
-    async def _pipeline(self, server: str, calls: Sequence[_Call]) -> list[bytes]:
+    async def _run_pipeline(self, server: str, calls: Sequence[_Call]) -> list[bytes]:
         """
         :raises RedisError: one of them failed; others may have been done
         """
-        answers = await self._send(server, [_command("EVALSHA", call[0].digest, call) for call in calls])
+        answers = await self._send(server, [_build_command("EVALSHA", call[0].digest, call) for call in calls])
         if any(isinstance(answer, NoScriptError) for answer in answers):
             # All scripts at once: sent again after one was missing, a claim that was taken over finds itself.
             every: list[_Call] = [
                 (script, [], list(leading)) for script, leading in zip(_SCRIPTS, self._leading, strict=True)
             ]
-            taught = await self._send(server, [_command("EVAL", call[0].text, call) for call in [*every, *calls]])
+            taught = await self._send(server, [_build_command("EVAL", call[0].text, call) for call in [*every, *calls]])
             answers = taught[len(every) :]
         for answer in answers:
             if isinstance(answer, Exception):
@@ -309,21 +311,21 @@ class RedisClaims:
             pipeline.execute_command(*command)
         return list(await pipeline.execute(raise_on_error=False))
 
-    def _forget(self, masters: Collection[str]) -> None:
+    def _forget_servers(self, masters: Collection[str]) -> None:
         """Forgets servers that are no masters any more, once nothing waits for them."""
-        self._gate.keep(masters)
+        self._gate.keep_servers(masters)
         kept = [
             server for server in self._servers.values() if server.name in masters or server.waiting or server.running
         ]
         self._servers = {server.name: server for server in kept}
 
 
-def _command(name: str, script: str, call: _Call) -> Command:
+def _build_command(name: str, script: str, call: _Call) -> Command:
     _, keys, arguments = call
     return (name, script, len(keys), *keys, *arguments)
 
 
-def _answer(steps: Sequence[_Step], letters: bytes) -> None:
+def _answer_steps(steps: Sequence[_Step], letters: bytes) -> None:
     """Gives each claim its letters; ``steps`` are in the order of their scripts."""
     at = 0
     for step in steps:
@@ -333,7 +335,7 @@ def _answer(steps: Sequence[_Step], letters: bytes) -> None:
         at = until
 
 
-def _fail(steps: Sequence[_Step], failed: Exception) -> None:
+def _fail_steps(steps: Sequence[_Step], failed: Exception) -> None:
     for step in steps:
         if step.answer is not None and not step.answer.done():
             # One of its own for each: an exception that is raised in many places gathers all their traces.
@@ -345,7 +347,8 @@ KEYS_AT_ONCE = 1_000
 
 
 def confirmed_hashes(client: Client, mode: Mode, generation: int) -> Iterator[list[bytes]]:
-    """The event keys that are confirmed in a generation, as `core.keys.hash16`: the index holds them by the same hash.
+    """The event keys that are confirmed in a generation, as `core.keys.hash_key`: the index holds them by the same
+    hash.
 
     Lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least once, and may come
     again; one that comes or goes meanwhile may be missing. ``client``: opened with ``decode_responses`` off.

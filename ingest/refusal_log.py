@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 from ingest.remedies import REMEDIES, UNAVAILABLE, runbook_of
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class RefusalLog:
     def __init__(self) -> None:
         self._minutes: dict[str, _Minute] = {}
 
-    def note(self, provider: str, refused: Refused) -> None:
+    def count_refusal(self, provider: str, refused: RequestRefused) -> None:
         """Counts a refusal; the line has the cause of the newest one."""
         if refused.code not in UNAVAILABLE:
             return
@@ -37,21 +37,21 @@ class RefusalLog:
         is_first = minute is None
         if minute is None:
             minute = self._minutes[refused.code] = _Minute()
-            asyncio.get_running_loop().call_later(EVERY_S, self._look, refused.code)
+            asyncio.get_running_loop().call_later(EVERY_S, self._end_minute, refused.code)
         minute.count += 1
         minute.providers.add(provider)
         minute.cause = refused.cause or refused.problem
         if is_first:
             self._write(refused.code, minute)
 
-    def _look(self, code: str) -> None:
+    def _end_minute(self, code: str) -> None:
         minute = self._minutes[code]
         if not minute.count:
             del self._minutes[code]
             log.info("no request was answered 503 %s for %g s: it is over", code, EVERY_S)
             return
         self._write(code, minute)
-        asyncio.get_running_loop().call_later(EVERY_S, self._look, code)
+        asyncio.get_running_loop().call_later(EVERY_S, self._end_minute, code)
 
     def _write(self, code: str, minute: _Minute) -> None:
         log.warning(

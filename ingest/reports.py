@@ -12,9 +12,9 @@ import orjson
 from core.clock import Clock, to_rfc3339
 from core.event import Event, Mode
 from core.routing import TEST_TRAFFIC_OFF, topics_of
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 from ingest.metrics import IngestMetrics
-from ingest.protocol import Taken
+from ingest.protocol import ClaimResult
 from ingest.publisher import Publisher
 from ingest.refusal_log import RefusalLog
 
@@ -33,7 +33,7 @@ SETTLED_BY_RECEIPTS = frozenset({"in_flight", "not_published"})
 """Refusals whose events have receipts of their own."""
 
 
-class Reports:
+class RequestReports:
     """Counts, writes to the receipts topics, and waits for nothing. A record holds one receipt a line, as JSON.
 
     ``mode``: of the receipts of what was refused.
@@ -48,64 +48,66 @@ class Reports:
         self._unread: dict[tuple[str, int], int] = {}
         self._refusals = RefusalLog()
 
-    def answered(self, provider: str, status: int, seconds: float) -> None:
+    def report_answer(self, provider: str, status: int, seconds: float) -> None:
         """Reports a request, whatever became of it."""
-        self._metrics.answered(provider, status, seconds)
+        self._metrics.count_answer(provider, status, seconds)
 
-    def refused(self, provider: str, refused: Refused) -> None:
+    def report_refusal(self, provider: str, refused: RequestRefused) -> None:
         """Reports a refused request. Its receipt names nothing of it, as nothing in it is believed."""
-        self._metrics.refused(provider, refused.code)
-        self._refusals.note(provider, refused)
+        self._metrics.count_refusal(provider, refused.code)
+        self._refusals.count_refusal(provider, refused)
         if refused.code == NOT_THERE:
-            self._metrics.not_there(provider)
+            self._metrics.count_not_there(provider)
         if refused.code not in SETTLED_BY_RECEIPTS:
-            self._note(self._mode, _nothing(provider, refused.code, refused.status, self._clock.now()))
+            self._add_receipt(
+                self._mode, _build_empty_receipt(provider, refused.code, refused.status, self._clock.now())
+            )
 
-    def unread(self, refused: Refused) -> None:
+    def report_unread(self, refused: RequestRefused) -> None:
         """Reports a request that was refused as HTTP.
 
         Those of one code share a receipt with their ``count``: anybody may make as many as they like.
         """
-        self._metrics.refused(UNKNOWN, refused.code)
-        self._metrics.unread(UNKNOWN, refused.status)
-        self._refusals.note(UNKNOWN, refused)
+        self._metrics.count_refusal(UNKNOWN, refused.code)
+        self._metrics.count_unread(UNKNOWN, refused.status)
+        self._refusals.count_refusal(UNKNOWN, refused)
         self._flush_soon()
         kind = refused.code, refused.status
         self._unread[kind] = self._unread.get(kind, 0) + 1
 
-    def held_nothing(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
+    def report_empty(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
         """Reports a verified request without an event; ``is_there``: False where its provider knows nothing of it."""
         if not is_there:
-            self._metrics.not_there(provider)
-        self._note(mode, _nothing(provider, NOTHING if is_there else NOT_THERE, status, received_at))
+            self._metrics.count_not_there(provider)
+        self._add_receipt(mode, _build_empty_receipt(provider, NOTHING if is_there else NOT_THERE, status, received_at))
 
-    def left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
+    def report_left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
         """Reports events of test mode, while no test traffic is taken. ``mode``: of the endpoint, and its receipts."""
         for event in events:
-            self._metrics.took(event.provider, TEST_TRAFFIC_OFF)
-            self._note(mode, _receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
+            self._metrics.count_event(event.provider, TEST_TRAFFIC_OFF)
+            self._add_receipt(mode, _build_receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
 
-    def took(self, provider: str, result: Taken, status: int) -> None:
+    def report_events(self, provider: str, result: ClaimResult, status: int) -> None:
         """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
         for claim in result.takings:
             event, outcome = claim.event, claim.outcome
-            self._metrics.took(provider, outcome)
-            self._note(event.mode, _receipt(event, outcome, status, at))
+            self._metrics.count_event(provider, outcome)
+            self._add_receipt(event.mode, _build_receipt(event, outcome, status, at))
 
     def flush(self) -> None:
         """Hands over what waits, for when the receiver ends."""
         at, unread, self._unread = self._clock.now(), self._unread, {}
         for (code, status), count in unread.items():
-            receipt = {**_nothing(UNKNOWN, code, status, at), "count": count}
+            receipt = {**_build_empty_receipt(UNKNOWN, code, status, at), "count": count}
             self._waiting.setdefault(self._mode, []).append(orjson.dumps(receipt))
         for mode, lines in self._waiting.items():
             for start in range(0, len(lines), RECEIPTS_A_RECORD_MAX):
                 record = b"\n".join(lines[start : start + RECEIPTS_A_RECORD_MAX])
-                self._publisher.note(topics_of(mode).receipts, record)
+                self._publisher.publish_unawaited(topics_of(mode).receipts, record)
         self._waiting = {}
 
-    def _note(self, mode: Mode, receipt: dict[str, Any]) -> None:
+    def _add_receipt(self, mode: Mode, receipt: dict[str, Any]) -> None:
         self._flush_soon()
         self._waiting.setdefault(mode, []).append(orjson.dumps(receipt))
 
@@ -114,11 +116,11 @@ class Reports:
             asyncio.get_running_loop().call_later(GATHER_S, self.flush)
 
 
-def _nothing(provider: str, outcome: str, status: int, at: datetime) -> dict[str, Any]:
+def _build_empty_receipt(provider: str, outcome: str, status: int, at: datetime) -> dict[str, Any]:
     return {"provider": provider, "outcome": outcome, "status": status, "at": to_rfc3339(at)}
 
 
-def _receipt(event: Event, outcome: str, status: int, at: str) -> dict[str, Any]:
+def _build_receipt(event: Event, outcome: str, status: int, at: str) -> dict[str, Any]:
     return {
         "provider": event.provider,
         "event_key": event.event_key,

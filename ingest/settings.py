@@ -28,13 +28,13 @@ def field_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _plain(name: str) -> str:
+def _check_field_name(name: str) -> str:
     if not field_name(name).isalnum() or not name.isascii():
         raise ValueError("a field's name is ASCII letters, digits, _ and -")
     return name
 
 
-FieldName = Annotated[str, AfterValidator(_plain)]
+FieldName = Annotated[str, AfterValidator(_check_field_name)]
 
 
 class PanSettings(BaseModel):
@@ -124,7 +124,7 @@ class IngestSettings(BaseModel):
     pan: PanSettings = Field(PanSettings(), description="What is masked as card data")
 
     @property
-    def modes(self) -> tuple[Mode, ...]:
+    def taken_modes(self) -> tuple[Mode, ...]:
         """The modes that traffic is taken of: each has topics, a protocol and a processor of its own."""
         return ("live", "test") if self.test_traffic else ("live",)
 

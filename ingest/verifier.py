@@ -13,11 +13,11 @@ import httpx2
 
 from core.errors import Unparseable
 from ingest.endpoints import SecretFiles
-from ingest.fetch import Fetch
+from ingest.fetch import ProviderFetch
 from ingest.limits import RateLimits
 from ingest.metrics import IngestMetrics
-from ingest.protocol import Protocol
-from ingest.provider_client import FetchFailed, NotThereYet, bare
+from ingest.protocol import ClaimProtocol
+from ingest.provider_client import FetchFailed, NotThereYet, strip_url
 from providers.port import (
     Adapter,
     FetchingAdapter,
@@ -48,8 +48,8 @@ class Verifier:
         self,
         adapters: Mapping[str, Adapter],
         secrets: SecretFiles,
-        fetch: Fetch,
-        protocol: Protocol,
+        fetch: ProviderFetch,
+        protocol: ClaimProtocol,
         rates: RateLimits,
         metrics: IngestMetrics,
     ) -> None:
@@ -72,11 +72,11 @@ class Verifier:
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
         :raises SecretsMissing, SecretsShared, SettingError: the endpoint's secrets or credentials are missing or wrong
         """
-        secrets = self._secrets.of(adapter.name, endpoint)
+        secrets = self._secrets.find_secrets(adapter.name, endpoint)
         fetching = self._fetching.get(adapter.name)
         if fetching is not None and (wanted := fetching.wants(webhook, secrets)) is not None:
             webhook = replace(webhook, fetched=await self._fetch.fetch(wanted))
-        self._metrics.verified(adapter.name, adapter.verify(webhook, secrets, received_at), endpoint)
+        self._metrics.count_verified(adapter.name, adapter.verify(webhook, secrets, received_at), endpoint)
         return await self.follow(adapter.name, webhook, endpoint, received_at)
 
     async def follow(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:
@@ -87,12 +87,12 @@ class Verifier:
         :raises SecretsMissing, SettingError: the endpoint's credentials are wrong
         """
         pointing = self._pointing.get(provider)
-        credentials = () if pointing is None else self._secrets.credentials(provider, endpoint)
+        credentials = () if pointing is None else self._secrets.find_credentials(provider, endpoint)
         if pointing is None or not credentials:
             return webhook
         wanted = {question.url: question for question in pointing.points_to(webhook, credentials)}
         places = asyncio.Semaphore(VIEWS_AT_ONCE)
-        asking = (self._view(pointing, question, now, places) for question in wanted.values())
+        asking = (self._fetch_view(pointing, question, now, places) for question in wanted.values())
         try:
             async with asyncio.timeout(VIEWS_S):
                 answers = await asyncio.gather(*asking, return_exceptions=True)
@@ -106,7 +106,7 @@ class Verifier:
                 views[url] = answer
         return replace(webhook, views=views)
 
-    async def _view(
+    async def _fetch_view(
         self, pointing: PointingAdapter, wanted: Wanted, now: datetime, places: asyncio.Semaphore
     ) -> bytes | None:
         """Returns None for what isn't there and isn't new: its event is kept without it.
@@ -119,14 +119,14 @@ class Verifier:
             if wanted.since is not None and now - wanted.since > GIVEN_UP_AFTER:
                 log.warning("%s: an event is taken without what it points to: its API doesn't know it", pointing.name)
                 return None
-            raise NotThereYet(_bare(wanted))
+            raise NotThereYet(_strip_wanted_url(wanted))
         try:
             pointing.check_answer(wanted, fetched.body)
         except Unparseable as garbled:
-            raise FetchFailed(_bare(wanted), garbled.problem) from None
+            raise FetchFailed(_strip_wanted_url(wanted), garbled.problem) from None
         return fetched.body
 
-    async def admit(self, adapter: Adapter, webhook: Request, endpoint: str | None, has_events: bool) -> None:
+    async def admit_request(self, adapter: Adapter, webhook: Request, endpoint: str | None, has_events: bool) -> None:
         """Does the rest, once its events are read: it is within its provider's rate, and its delivery proves its body.
 
         Without an event it costs no rate: where nothing is signed (Mollie's classic webhooks), anybody sends such.
@@ -138,7 +138,7 @@ class Verifier:
         :raises SecretsMissing, SettingError: the endpoint's credentials are wrong
         """
         if has_events:
-            self._rates.take(adapter.name)
+            self._rates.take_token(adapter.name)
         weak = self._weakly_signing.get(adapter.name)
         if weak is not None:
             await self._check_delivery(weak, webhook, endpoint)
@@ -148,7 +148,7 @@ class Verifier:
 
         What the API confirmed claims no delivery and asks for no claim: another body may have come first.
         """
-        credentials = self._secrets.credentials(weak.name, endpoint)
+        credentials = self._secrets.find_credentials(weak.name, endpoint)
         wanted = weak.original(webhook, credentials) if credentials else None
         if wanted is not None:
             weak.check_original(webhook, await self._fetch.fetch(wanted))
@@ -158,5 +158,5 @@ class Verifier:
             raise SignatureInvalid("reused")
 
 
-def _bare(wanted: Wanted) -> str:
-    return bare(httpx2.URL(wanted.url))
+def _strip_wanted_url(wanted: Wanted) -> str:
+    return strip_url(httpx2.URL(wanted.url))

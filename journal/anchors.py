@@ -80,17 +80,17 @@ class AnchorKeys:
         return cls(keys)
 
     def encode(self, anchor: Anchor) -> bytes:
-        fields = _fields(anchor)
-        return _canonical({**fields, "mac": _mac(self._keys[0], fields)})
+        fields = _make_fields(anchor)
+        return _to_canonical({**fields, "mac": _compute_mac(self._keys[0], fields)})
 
     def decode(self, record: bytes) -> Anchor:
         """The inverse of `encode`.
 
         :raises AnchorInvalid: it isn't an anchor, or none of the keys signed it
         """
-        tree = _tree(record)
+        tree = _parse_tree(record)
         mac = tree.pop("mac")
-        if not isinstance(mac, str) or not any(hmac.compare_digest(_mac(key, tree), mac) for key in self._keys):
+        if not isinstance(mac, str) or not any(hmac.compare_digest(_compute_mac(key, tree), mac) for key in self._keys):
             raise AnchorInvalid("no known key signed it")
         try:
             at, lineage = from_rfc3339(tree["at"]), tree.get("lineage", "")
@@ -108,14 +108,14 @@ def new_key() -> str:
     return secrets.token_hex(32)
 
 
-def _fields(anchor: Anchor) -> dict[str, Any]:
+def _make_fields(anchor: Anchor) -> dict[str, Any]:
     fields = {**asdict(anchor), "at": to_rfc3339(anchor.at)}
     if not anchor.lineage:
         del fields["lineage"]
     return fields
 
 
-def _tree(record: bytes) -> dict[str, Any]:
+def _parse_tree(record: bytes) -> dict[str, Any]:
     if len(record) > BYTES_MAX:
         raise AnchorInvalid(f"{len(record)} bytes, {BYTES_MAX} are the most")
     try:
@@ -127,11 +127,11 @@ def _tree(record: bytes) -> dict[str, Any]:
     return tree
 
 
-def _mac(key: bytes, fields: dict[str, Any]) -> str:
-    return hmac.new(key, _canonical(fields), hashlib.sha256).hexdigest()
+def _compute_mac(key: bytes, fields: dict[str, Any]) -> str:
+    return hmac.new(key, _to_canonical(fields), hashlib.sha256).hexdigest()
 
 
-def _canonical(tree: dict[str, Any]) -> bytes:
+def _to_canonical(tree: dict[str, Any]) -> bytes:
     return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
@@ -144,7 +144,7 @@ ANCHORED_NOTE = "anchored"
 """The journal's note of the last seq whose anchor Kafka acknowledged: anchors that vanish are missed."""
 
 
-class Producer(Protocol):
+class AnchorProducer(Protocol):
     """The part of a Kafka producer (confluent_kafka's) that anchoring needs."""
 
     @property
@@ -177,21 +177,21 @@ class Anchoring:
         stream: str,
         topic: str,
         keys: AnchorKeys,
-        producer: Producer,
+        producer: AnchorProducer,
         clock: Clock,
         anchored_seq: int = 0,
     ) -> None:
         self._stream = stream
         self._topic = topic
         self._keys = keys
-        self._producer: Producer | None = producer
+        self._producer: AnchorProducer | None = producer
         self._clock = clock
-        self._next_at = clock.monotonic()
+        self._next_at = clock.monotonic_s()
         self._head: Head | None = None
         self.anchored_seq = anchored_seq
         self.failed = 0
 
-    def committed(self, head: Head) -> None:
+    def on_commit(self, head: Head) -> None:
         """Takes the head of the journal's newest commit."""
         if head.seq > self.anchored_seq:
             self._head = head
@@ -202,10 +202,10 @@ class Anchoring:
         if self._producer is None:
             return
         self._producer.poll(0)
-        if self._head is not None and self._clock.monotonic() >= self._next_at:
+        if self._head is not None and self._clock.monotonic_s() >= self._next_at:
             self._write(self._head)
 
-    def notes(self) -> dict[str, str]:
+    def make_notes(self) -> dict[str, str]:
         return {ANCHORED_NOTE: str(self.anchored_seq)} if self.anchored_seq else {}
 
     def close(self, timeout_s: float) -> None:
@@ -220,27 +220,27 @@ class Anchoring:
     def _write(self, head: Head) -> None:
         if self._producer is None:
             return
-        self._next_at = self._clock.monotonic() + ANCHOR_EVERY_S
+        self._next_at = self._clock.monotonic_s() + ANCHOR_EVERY_S
         anchor = Anchor(self._stream, head.epoch, head.seq, head.chain, self._clock.now(), head.lineage)
 
         def on_delivery(error: object, _message: Any) -> None:
             if error is None:
-                self._anchored(head)
+                self._on_anchored(head)
             else:
-                self._refused(head, error)
+                self._on_refused(head, error)
 
         try:
             value = self._keys.encode(anchor)
             self._producer.produce(self._topic, key=self._stream.encode(), value=value, on_delivery=on_delivery)
         except (BufferError, KafkaException) as refused:
-            self._refused(head, refused)
+            self._on_refused(head, refused)
 
-    def _anchored(self, head: Head) -> None:
+    def _on_anchored(self, head: Head) -> None:
         self.anchored_seq = max(self.anchored_seq, head.seq)
         if self._head is not None and self._head.seq <= self.anchored_seq:
             self._head = None
 
-    def _refused(self, head: Head, error: object) -> None:
+    def _on_refused(self, head: Head, error: object) -> None:
         self.failed += 1
         log.error("%s: row %d isn't anchored yet (%s); the next anchor covers it", self._stream, head.seq, error)
 
@@ -248,7 +248,7 @@ class Anchoring:
 class Unanchored:
     anchored_seq = 0
 
-    def committed(self, head: Head) -> None: ...
+    def on_commit(self, head: Head) -> None: ...
     def poll(self) -> None: ...
     def close(self, timeout_s: float) -> None: ...
 

@@ -28,15 +28,15 @@ from journal.log import (
     COMPRESSION,
     Action,
     AppTransaction,
-    Log,
     OutcomeUnknown,
     TableError,
-    add,
+    TableLog,
     entry_of,
+    make_add_action,
+    make_txn_action,
     new_file_name,
     now_ms,
     since_boot_s,
-    txn,
 )
 from journal.storage import open_storage
 
@@ -104,7 +104,7 @@ class Appender:
     """
 
     path: str
-    log: Log
+    log: TableLog
     checks: Mapping[str, Check]
     demands: Demands
     checkpoints: Checkpoints
@@ -128,7 +128,7 @@ class Appender:
         demands, known = demands_of(path, table), dict(checks or {})
         if unknown := sorted(demands.constraints - known.keys()):
             raise TableUnfit(path, f"it has the constraints {unknown}, which this code can't check")
-        log = Log(path, open_storage(path), table.version(), elapsed_s)
+        log = TableLog(path, open_storage(path), table.version(), elapsed_s)
         return cls(path, log, known, demands, Checkpoints(path, log.version))
 
     @property
@@ -154,9 +154,9 @@ class Appender:
         if rows is None or rows.num_rows == 0:
             return self._commit([], began_s, transaction, about)
         self._check(rows)
-        name, data = new_file_name(), _parquet(rows)
+        name, data = new_file_name(), _write_parquet(rows)
         self.log.storage.put_file(name, data)
-        added = add(name, data.size, statistics(rows, self.demands.indexed), now_ms())
+        added = make_add_action(name, data.size, compute_statistics(rows, self.demands.indexed), now_ms())
         try:
             return self._commit([added], began_s, transaction, about)
         except OutcomeUnknown:
@@ -177,10 +177,10 @@ class Appender:
         stats = [self._check_file(file) for file in staged]
         began_s = self.log.elapsed_s()
         adds = [
-            add(new_file_name(), file.stat().st_size, its_stats, now_ms())
+            make_add_action(new_file_name(), file.stat().st_size, its_stats, now_ms())
             for file, its_stats in zip(staged, stats, strict=True)
         ]
-        self.log.adopt(staged, [action["add"]["path"] for action in adds])
+        self.log.adopt_files(staged, [action["add"]["path"] for action in adds])
         return self._commit(adds, began_s, None, None)
 
     def _commit(
@@ -190,7 +190,7 @@ class Appender:
         transaction: AppTransaction | None,
         about: Mapping[str, str] | None,
     ) -> int:
-        actions = [*([] if transaction is None else [txn(transaction)]), *adds]
+        actions = [*([] if transaction is None else [make_txn_action(transaction)]), *adds]
         entry = entry_of("WRITE", {"mode": "Append"}, about or {}, actions, now_ms(), blind_append=True)
         app_id = None if transaction is None else transaction.app_id
 
@@ -199,7 +199,7 @@ class Appender:
             return f"is a concurrent transaction of {app_id}" if same else None
 
         number = self.log.commit(lambda: entry, conflict, [action["add"]["path"] for action in adds], began_s)
-        self.checkpoints.committed(number)
+        self.checkpoints.on_commit(number)
         return number
 
     def _check_file(self, staged: Path) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Appender:
         if self.demands.constraints:
             raise RowsRefused(self.path, f"it has constraints, by which no row of {staged.name} was looked at")
         self._check_types(pq.read_schema(staged))
-        stats = file_statistics(staged, self.demands.indexed)
+        stats = compute_file_statistics(staged, self.demands.indexed)
         if nulls := [name for name in self.demands.never_null if stats["nullCount"].get(name) != 0]:
             raise RowsRefused(self.path, f"{', '.join(nulls)} must not be NULL")
         return stats
@@ -232,7 +232,7 @@ class Appender:
             raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
 
 
-def _parquet(rows: pa.Table) -> pa.Buffer:
+def _write_parquet(rows: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
     return sink.getvalue()
@@ -249,7 +249,7 @@ _WITHIN_A_MILLISECOND = timedelta(microseconds=999)
 _LAST_MILLISECOND = datetime.max.replace(tzinfo=UTC) - _WITHIN_A_MILLISECOND
 
 
-def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
+def compute_statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
     """Computes the statistics by which readers skip files: the range of each column, and how many of its values are
     NULL.
 
@@ -263,31 +263,31 @@ def statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]:
         column = rows[name] if name in rows.column_names else None
         if column is None or column.null_count == len(column):
             nulls[name] = rows.num_rows
-        elif (ends := _range(column)) is not None:
+        elif (ends := _find_range(column)) is not None:
             nulls[name] = column.null_count
             least[name], greatest[name] = ends
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
-def file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
-    """Computes `statistics` of a file, a row group at a time."""
+def compute_file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
+    """Computes `compute_statistics` of a file, a row group at a time."""
     with pq.ParquetFile(file) as parquet:
         ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
         groups = [
-            statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
+            compute_statistics(parquet.read_row_group(number, columns=ranged), tuple(ranged))
             for number in range(parquet.num_row_groups)
         ]
         rows = parquet.metadata.num_rows
     least, greatest, nulls = ([group[name] for group in groups] for name in ("minValues", "maxValues", "nullCount"))
     return {
         "numRecords": rows,
-        "minValues": {name: min(ends) for name in ranged if (ends := _of(least, name))},
-        "maxValues": {name: max(ends) for name in ranged if (ends := _of(greatest, name))},
-        "nullCount": {name: sum(_of(nulls, name)) for name in ranged},
+        "minValues": {name: min(ends) for name in ranged if (ends := _pick_values(least, name))},
+        "maxValues": {name: max(ends) for name in ranged if (ends := _pick_values(greatest, name))},
+        "nullCount": {name: sum(_pick_values(nulls, name)) for name in ranged},
     }
 
 
-def _of(groups: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+def _pick_values(groups: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     return [group[name] for group in groups if name in group]
 
 
@@ -296,14 +296,14 @@ def _has_range(schema: pa.Schema, name: str) -> bool:
     return at >= 0 and any(is_one(schema.field(at).type) for is_one in RANGED)
 
 
-def _range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+def _find_range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     kind = column.type
     if not any(is_one(kind) for is_one in RANGED):
         return None
     ends = pc.min_max(column).as_py()
     least, greatest = ends["min"], ends["max"]
     if pa.types.is_timestamp(kind):
-        return _milliseconds(least, up=False), _milliseconds(greatest, up=True)
+        return _round_to_milliseconds(least, up=False), _round_to_milliseconds(greatest, up=True)
     if pa.types.is_string(kind):
         return least[:TEXT_CHARS], _at_least(greatest)
     return least, greatest
@@ -321,7 +321,7 @@ def _at_least(text: str) -> str:
     return beginning[:-1] + chr(following if following != SURROGATES.start else SURROGATES.stop)
 
 
-def _milliseconds(at: datetime, *, up: bool) -> str:
+def _round_to_milliseconds(at: datetime, *, up: bool) -> str:
     """Rounds to the log's milliseconds: the least down, the greatest up.
 
     The last millisecond of the year 9999 has none after it. Readers take it, as every one, for its whole length.

@@ -87,16 +87,16 @@ class BodyStore:
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
-        return dict(self.look(hashes).bodies)
+        return dict(self.find_bodies(hashes).bodies)
 
-    def held(self, hashes: Iterable[str]) -> Set[str]:
+    def find_kept(self, hashes: Iterable[str]) -> Set[str]:
         """Finds the hashes whose bodies are there; no body is read for it.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
-        return self.look(hashes, only_hashes=True).hashes
+        return self.find_bodies(hashes, only_hashes=True).hashes
 
-    def look(self, hashes: Iterable[str], *, only_hashes: bool = False) -> FoundBodies:
+    def find_bodies(self, hashes: Iterable[str], *, only_hashes: bool = False) -> FoundBodies:
         """Searches as `fetch`; also returns the files that are gone or damaged, if not each body was found before them.
 
         A redaction deletes files that may be being read: the table is then read again as it is afterwards.
@@ -114,7 +114,7 @@ class BodyStore:
         """
         lost: list[str] = []
         for fragment in _newest_first(open_table(self._path)):
-            self._parts([fragment], ["body_sha256"], None, lost)
+            self._read_parts([fragment], ["body_sha256"], None, lost)
         return lost
 
     def _search(self, wanted: Set[str], only_hashes: bool) -> FoundBodies:
@@ -124,7 +124,7 @@ class BodyStore:
         newest = _newest_first(open_table(self._path)) if wanted else iter(())
         left = wanted
         while left and (some := list(islice(newest, FILES_PER_READ))):
-            parts = self._parts(some, columns, _is_in(left), lost)
+            parts = self._read_parts(some, columns, _is_in(left), lost)
             read += parts
             left = left - {sha256 for part in parts for sha256 in part["body_sha256"].to_pylist()}
         rows = pa.concat_tables(read)
@@ -132,19 +132,19 @@ class BodyStore:
         bodies = {} if only_hashes else dict(zip(hashes, rows["body"].to_pylist(), strict=True))
         return FoundBodies(set(hashes), bodies, tuple(lost) if left else ())
 
-    def _parts(
+    def _read_parts(
         self, some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None, lost: list[str]
     ) -> list[pa.Table]:
         """Reads the rows of files together; if one can't be read, each file by itself, and adds it to ``lost``."""
         try:
-            return [_read(some, columns, wanted)]
+            return [_read_fragments(some, columns, wanted)]
         except _UNREADABLE as unreadable:
             if len(some) == 1:
-                lost.append(self._lost(some[0], unreadable))
+                lost.append(self._explain_lost(some[0], unreadable))
                 return []
-        return [part for fragment in some for part in self._parts([fragment], columns, wanted, lost)]
+        return [part for fragment in some for part in self._read_parts([fragment], columns, wanted, lost)]
 
-    def _lost(self, fragment: Fragment, unreadable: Exception) -> str:
+    def _explain_lost(self, fragment: Fragment, unreadable: Exception) -> str:
         """Names a file, and why it never will be read again.
 
         :raises JournalBroken: the disk or the store doesn't answer now
@@ -161,7 +161,7 @@ def _is_in(hashes: Set[str]) -> pc.Expression:
     return pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
 
 
-def _read(some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None) -> pa.Table:
+def _read_fragments(some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None) -> pa.Table:
     dataset = ds.FileSystemDataset(list(some), BODIES_SCHEMA, some[0].format, some[0].filesystem)
     return dataset.to_table(columns=list(columns), filter=wanted)
 

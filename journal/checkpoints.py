@@ -36,7 +36,7 @@ CODE = Path(__file__).parents[1]
 
 
 class Checkpoints:
-    """Decides when one table gets its next checkpoint; `committed` is called after every commit."""
+    """Decides when one table gets its next checkpoint; `on_commit` is called after every commit."""
 
     def __init__(self, path: str, version: int) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class Checkpoints:
         self._made = threading.Event()
         self._made.set()
 
-    def committed(self, version: int) -> None:
+    def on_commit(self, version: int) -> None:
         busy = not self._made.is_set()
         if busy or version // COMMITS == self._last // COMMITS or time.monotonic() < self._not_before_s:
             return
@@ -56,7 +56,7 @@ class Checkpoints:
     def wait(self, seconds: float) -> None:
         self._made.wait(seconds)
 
-    def made(self, seconds: float) -> None:
+    def on_made(self, seconds: float) -> None:
         """Takes note that the checkpoint was made, or couldn't be, in so many seconds."""
         self._not_before_s = time.monotonic() + seconds / SHARE_MAX
         self._made.set()
@@ -75,9 +75,9 @@ class _Maker:
             self._waiting.append(table)
             if not self._works:
                 self._works = True
-                threading.Thread(target=self._work, name="checkpoints", daemon=True).start()
+                threading.Thread(target=self._make_waiting, name="checkpoints", daemon=True).start()
 
-    def _work(self) -> None:
+    def _make_waiting(self) -> None:
         while True:
             with self._lock:
                 tables, self._waiting = self._waiting, []
@@ -85,30 +85,30 @@ class _Maker:
             if not tables:
                 return
             began_s = time.monotonic()
-            _have_made([table.path for table in tables])
+            _run_maker([table.path for table in tables])
             seconds = time.monotonic() - began_s
             for table in tables:
-                table.made(seconds)
+                table.on_made(seconds)
 
 
 _maker = _Maker()
 
 
-def _have_made(paths: list[str]) -> None:
+def _run_maker(paths: list[str]) -> None:
     absolute = (path if is_url(path) else str(Path(path).absolute()) for path in paths)
     command = [sys.executable, "-m", "journal.checkpoints", *absolute]
     try:
         with subprocess.Popen(
             command, cwd=CODE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
-            errors = _said(process)
+            errors = _read_errors(process)
     except Exception as failed:
         errors = [str(failed)]
     for line in errors:
         log.warning("no checkpoint could be made; the next one will do: %s", line)
 
 
-def _said(process: subprocess.Popen[str]) -> list[str]:
+def _read_errors(process: subprocess.Popen[str]) -> list[str]:
     """Waits for the process; returns what it wrote before it ended, if it failed."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
@@ -120,7 +120,7 @@ def _said(process: subprocess.Popen[str]) -> list[str]:
     return (stderr.splitlines() or [f"it ended with {process.returncode}"]) if process.returncode else []
 
 
-def make(path: str) -> None:
+def make_checkpoint(path: str) -> None:
     """Makes a checkpoint of a table's newest version, and removes the log's entries that are old enough.
 
     :raises DeltaError, OSError: the table can't be read, or the checkpoint not written
@@ -134,7 +134,7 @@ def main() -> int:
     code = 0
     for path in sys.argv[1:]:
         try:
-            make(path)
+            make_checkpoint(path)
         except Exception as failed:
             code = 1
             sys.stderr.write(f"{location_of(path)}: {' '.join(str(failed).split())}\n")

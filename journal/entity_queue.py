@@ -35,13 +35,13 @@ class EntityQueue:
         """True if an event that arrives now would see that one before it died and was passed over."""
         return any(item.died for item in self.items)
 
-    def place(self, item: OpenItem) -> str:
+    def describe_place(self, item: OpenItem) -> str:
         """Returns ``head``, ``waits`` behind it, or ``beside``: it holds nothing back."""
         if not item.row.blocking:
             return "beside"
         return "head" if item.row.item_seq == self.head else "waits"
 
-    def held_by(self) -> OpenItem | None:
+    def find_dead_head(self) -> OpenItem | None:
         """Returns the head if it is dead: nothing behind it moves until a person acts on it."""
         return next(
             (item for item in self.items if item.row.item_seq == self.head and item.row.decision is Decision.DEAD), None

@@ -20,7 +20,7 @@ def problem_of(failed: Exception) -> str:
     return " ".join(words)[:PROBLEM_CHARS_MAX]
 
 
-class Refused(PayhookError):
+class StreamRefused(PayhookError):
     """Positions of another history: the stream decides nothing and commits no epoch until a person decides."""
 
 

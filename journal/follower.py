@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from journal.histories import Position, follows
+from journal.histories import ReflectedPosition, may_follow
 from journal.reader import JournalReader
 
 
@@ -26,7 +26,7 @@ class JournalFollower(ABC):
 
     @property
     @abstractmethod
-    def position(self) -> Position:
+    def position(self) -> ReflectedPosition:
         """The last row that it reflects; seq 0: none."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class JournalFollower(ABC):
 
         :raises JournalOlder: it is of this very journal, and knows rows that the journal doesn't have now
         """
-        return follows(self.what, self.position, journal)
+        return may_follow(self.what, self.position, journal)
 
     def follow_journal(self, journal: JournalReader, is_over: Callable[[], bool] = lambda: False) -> bool:
         """Reflects the journal up to the reader's version; False where ``is_over`` said so before the end.

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from core.clock import from_rfc3339, to_rfc3339
-from journal.errors import Refused
+from journal.errors import StreamRefused
 
 if TYPE_CHECKING:
     from journal.reader import JournalReader
@@ -34,7 +34,7 @@ HISTORIES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedHistory:
     """A history that is over: offsets from ``start`` to before ``end``, by partition."""
 
     number: int
@@ -52,14 +52,14 @@ class History:
 
     number: int = FIRST
     topic_id: str = ""
-    ended: tuple[Ended, ...] = field(default=())
+    ended: tuple[EndedHistory, ...] = field(default=())
 
     def of_row(self) -> int | None:
         """Returns a first row's ``history``: NULL in the first one."""
         return None if self.number == FIRST else self.number
 
-    def next(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> History:
-        over = Ended(self.number, self.topic_id, dict(start), dict(end))
+    def begin_next(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> History:
+        over = EndedHistory(self.number, self.topic_id, dict(start), dict(end))
         return History(self.number + 1, topic_id, (*self.ended, over)[-HISTORIES_MAX:])
 
 
@@ -105,12 +105,13 @@ def histories_to_json(histories: Histories) -> str:
 
 
 def histories_from_json(text: str) -> dict[str, History]:
-    return {topic: _history(tree) for topic, tree in json.loads(text).items()}
+    return {topic: _parse_history(tree) for topic, tree in json.loads(text).items()}
 
 
-def _history(tree: Mapping[str, Any]) -> History:
+def _parse_history(tree: Mapping[str, Any]) -> History:
     ended = (
-        Ended(past["number"], past["id"], to_numbers(past["start"]), to_numbers(past["end"])) for past in tree["ended"]
+        EndedHistory(past["number"], past["id"], to_numbers(past["start"]), to_numbers(past["end"]))
+        for past in tree["ended"]
     )
     return History(tree["number"], tree["id"], tuple(ended))
 
@@ -133,7 +134,7 @@ REASON_CHARS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned:
+class AbandonedLineage:
     """A lineage that was given up beyond row ``after``, at a moment (UTC), and why.
 
     ``after`` is 0 where none of its own rows is in this journal.
@@ -145,17 +146,17 @@ class Abandoned:
     reason: str = ""
 
 
-def abandoned(notes: Mapping[str, str]) -> tuple[Abandoned, ...]:
+def read_abandoned(notes: Mapping[str, str]) -> tuple[AbandonedLineage, ...]:
     """Reads from the journal's notes the lineages before its own, oldest first."""
     fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
     return tuple(
-        Abandoned(lineage["lineage"], lineage["after"], from_rfc3339(lineage["at"]), lineage["reason"])
+        AbandonedLineage(lineage["lineage"], lineage["after"], from_rfc3339(lineage["at"]), lineage["reason"])
         for lineage in fields
     )
 
 
-def to_note(lineages: Sequence[Abandoned]) -> str:
-    """Writes what `abandoned` reads; of more than `LINEAGES_MAX` the newest."""
+def to_note(lineages: Sequence[AbandonedLineage]) -> str:
+    """Writes what `read_abandoned` reads; of more than `LINEAGES_MAX` the newest."""
     fields = [
         {
             "lineage": lineage.lineage,
@@ -170,20 +171,20 @@ def to_note(lineages: Sequence[Abandoned]) -> str:
 
 def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
     """Tells whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
-    return any(earlier.lineage == lineage and seq > earlier.after for earlier in abandoned(notes))
+    return any(earlier.lineage == lineage and seq > earlier.after for earlier in read_abandoned(notes))
 
 
-def cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
+def find_cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
     """Lists each time that the journal went on from an older row: rows after that, decided before then, are given
     up."""
     last: dict[datetime, int] = {}
-    for lineage in abandoned(notes):
+    for lineage in read_abandoned(notes):
         last[lineage.at] = max(lineage.after, last.get(lineage.at, 0))
     return [(after, at) for at, after in sorted(last.items())]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReflectedPosition:
     """The last row that is reflected, its hash, and the lineage of its journal.
 
     A lineage or a hash that isn't known is empty.
@@ -194,7 +195,7 @@ class Position:
     row_hash: str
 
 
-class JournalOlder(Refused):
+class JournalOlder(StreamRefused):
     """Something that was derived from this journal knows rows that the journal doesn't have: an older copy was put
     back. ``ahead``: how many; 0: the journal has as many, and they are others.
     """
@@ -216,7 +217,7 @@ class JournalOlder(Refused):
         )
 
 
-def follows(what: str, position: Position, journal: JournalReader) -> bool:
+def may_follow(what: str, position: ReflectedPosition, journal: JournalReader) -> bool:
     """Tells whether ``what`` may go on from its position; if not, it is of another journal and is made again.
 
     A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.
@@ -233,7 +234,7 @@ def follows(what: str, position: Position, journal: JournalReader) -> bool:
 
 
 def common_rows(copy_a: JournalReader, copy_b: JournalReader) -> int:
-    """Counts the equal rows with which two copies of a journal begin; their hashes say so, as in `follows`.
+    """Counts the equal rows with which two copies of a journal begin; their hashes say so, as in `may_follow`.
 
     :raises JournalBroken: a row of one can't be read
     """

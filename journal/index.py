@@ -19,19 +19,27 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from core.clock import to_micros
-from core.keys import hash16
+from core.keys import hash_key
 from core.routing import Shard
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
 from journal.follower import JournalFollower
-from journal.histories import Position
-from journal.index_changes import EMPTY_SHA256, SETTLED_COLUMNS, Changes, Line, read_count, read_item, read_line
+from journal.histories import ReflectedPosition
+from journal.index_changes import (
+    EMPTY_SHA256,
+    SETTLED_COLUMNS,
+    EntityLine,
+    IndexChanges,
+    read_count,
+    read_item,
+    read_line,
+)
 from journal.open_item import ClosedHead, OpenItem
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
-from journal.shards import decides, shard_in
+from journal.shards import is_item_of, shard_in
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +65,11 @@ class KnownEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class IndexCopy:
     """A copy of an index: its table and form (`table_name`), the row that it reflects, and its files."""
 
     table: bytes
-    position: Position
+    position: ReflectedPosition
     files: Sequence[Path]
 
 
@@ -78,7 +86,7 @@ class Index(JournalFollower):
     def _read_mark(self) -> None:
         self._seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
-        self._any_line = next(self._store.keys(layout.LINE), None) is not None
+        self._any_line = next(self._store.read_keys(layout.LINE), None) is not None
         mark = self._store.get(layout.MARK)
         if mark is not None:
             self._seq, self._open, self._dead = layout.COUNTS.unpack_from(mark)
@@ -92,7 +100,7 @@ class Index(JournalFollower):
         """
         store = RocksDbStore.take_over(root, epoch)
         index = cls(store)
-        index._queues = layout.Queues(store.keys(layout.QUEUE))
+        index._queues = layout.Queues(store.read_keys(layout.QUEUE))
         return index
 
     @classmethod
@@ -118,8 +126,8 @@ class Index(JournalFollower):
         return self._seq
 
     @property
-    def position(self) -> Position:
-        return Position((self._store.get(layout.LINEAGE) or b"").decode(), self._seq, self._last_hash.hex())
+    def position(self) -> ReflectedPosition:
+        return ReflectedPosition((self._store.get(layout.LINEAGE) or b"").decode(), self._seq, self._last_hash.hex())
 
     def open_count(self) -> int:
         return self._open
@@ -131,14 +139,14 @@ class Index(JournalFollower):
         return self._store.memory_bytes()
 
     def known_event(self, event_key: str) -> KnownEvent | None:
-        return _known_event(self._store.get(layout.EVENT + hash16(event_key)))
+        return _known_event(self._store.get(layout.EVENT + hash_key(event_key)))
 
     def known_events(self, event_keys: Sequence[str]) -> list[KnownEvent | None]:
-        values = self._store.get_many([layout.EVENT + hash16(key) for key in event_keys])
+        values = self._store.get_many([layout.EVENT + hash_key(key) for key in event_keys])
         return [_known_event(value) for value in values]
 
     def unknown_hashes(self, hashes: Sequence[bytes]) -> list[bytes]:
-        """Returns the hashes of event keys (`core.keys.hash16`) that no event holds."""
+        """Returns the hashes of event keys (`core.keys.hash_key`) that no event holds."""
         values = self._store.get_many([layout.EVENT + event_hash for event_hash in hashes])
         return [event_hash for event_hash, known in zip(hashes, values, strict=True) if known is None]
 
@@ -152,15 +160,15 @@ class Index(JournalFollower):
 
     def known_fact(self, fact_key: str) -> bytes | None:
         """Returns the first 8 bytes of the hash of a fact that was taken."""
-        return self._store.get(layout.FACT + hash16(fact_key))
+        return self._store.get(layout.FACT + hash_key(fact_key))
 
     def known_facts(self, fact_keys: Sequence[str]) -> list[bytes | None]:
-        return self._store.get_many([layout.FACT + hash16(key) for key in fact_keys])
+        return self._store.get_many([layout.FACT + hash_key(key) for key in fact_keys])
 
     def booked_of(self, pairs: Sequence[str]) -> dict[str, int]:
         """Counts for each pair that has any its movements less its undos. Below zero, undos came before what they
         undo."""
-        counts = self._store.get_many([layout.PAIR + hash16(pair) for pair in pairs])
+        counts = self._store.get_many([layout.PAIR + hash_key(pair) for pair in pairs])
         return {pair: read_count(value) for pair, value in zip(pairs, counts, strict=True) if value is not None}
 
     def is_reversed(self, item_seq: int) -> bool:
@@ -176,38 +184,40 @@ class Index(JournalFollower):
         return read_item(self._store, item_seq)
 
     def open_items(self) -> Iterator[OpenItem]:
-        return self._items(self._store.keys(layout.ITEM))
+        return self._items(self._store.read_keys(layout.ITEM))
 
     def queue(self, entity_key: str) -> Iterator[OpenItem]:
         """Yields the entity's open events that hold later ones back, head first."""
-        return self._items(self._queued(entity_key))
+        return self._items(self._find_queued(entity_key))
 
-    def places(self, since: bytes = b"") -> Iterator[tuple[bytes, int]]:
+    def read_places(self, since: bytes = b"") -> Iterator[tuple[bytes, int]]:
         """Yields for every open event that holds later ones back its entity's hash and its item seq. Entity by entity,
         in the order of the hashes from ``since`` on, heads first; reads keys only."""
         begin = len(layout.QUEUE)
-        return ((key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.keys(layout.QUEUE, since))
+        return (
+            (key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.read_keys(layout.QUEUE, since)
+        )
 
-    def died(self, entity_key: str) -> Iterator[int]:
+    def find_died(self, entity_key: str) -> Iterator[int]:
         """Yields items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
         if self.line(entity_key) is None:
             return iter(())
-        return (layout.seq_of(key) for key in self._store.keys(layout.DIED + hash16(entity_key)))
+        return (layout.seq_of(key) for key in self._store.read_keys(layout.DIED + hash_key(entity_key)))
 
     def closed_heads(self, entity_key: str) -> list[ClosedHead]:
-        keys = list(self._store.keys(layout.CLOSED + hash16(entity_key)))
+        keys = list(self._store.read_keys(layout.CLOSED + hash_key(entity_key)))
         return [ClosedHead(layout.seq_of(key), *orjson.loads(self._store.get(key) or b"")) for key in keys]
 
-    def line(self, entity_key: str) -> Line | None:
+    def line(self, entity_key: str) -> EntityLine | None:
         """Reads what was applied past the entity's open items; None if none could have been passed."""
         return read_line(self._store, entity_key) if self._any_line else None
 
     def of_entity(self, entity_key: str) -> Iterator[int]:
         """Yields the seqs of the entity's open items, those that hold nothing back too, lowest first."""
         places = (layout.QUEUE, layout.BESIDE, layout.DIED)
-        return merge(*(map(layout.seq_of, self._store.keys(place + hash16(entity_key))) for place in places))
+        return merge(*(map(layout.seq_of, self._store.read_keys(place + hash_key(entity_key))) for place in places))
 
-    def due(self, now: datetime, limit: int, bytes_max: float = math.inf) -> list[OpenItem]:
+    def find_due(self, now: datetime, limit: int, bytes_max: float = math.inf) -> list[OpenItem]:
         """Lists waiting events whose time has come, earliest first: ``limit`` at most, none after bodies of
         ``bytes_max``."""
         due_items: list[OpenItem] = []
@@ -221,18 +231,18 @@ class Index(JournalFollower):
 
     def event_entries(self) -> Iterator[Entries]:
         """Yields every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
-        return self._store.items(layout.EVENT, ENTRIES_AT_ONCE)
+        return self._store.read_items(layout.EVENT, ENTRIES_AT_ONCE)
 
     def fact_entries(self) -> Iterator[Entries]:
         """Yields every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
-        return self._store.items(layout.FACT, ENTRIES_AT_ONCE)
+        return self._store.read_items(layout.FACT, ENTRIES_AT_ONCE)
 
     def pair_entries(self) -> Iterator[Entries]:
         """Yields every pair of which a row was counted, by `layout.PAIR` and its 16-byte hash, and its count
         (`booked_of`)."""
-        return self._store.items(layout.PAIR, ENTRIES_AT_ONCE)
+        return self._store.read_items(layout.PAIR, ENTRIES_AT_ONCE)
 
-    def apply(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
+    def apply_rows(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
         """Reflects rows in one atomic write, in seq order; those reflected already are passed over.
 
         A body that isn't given stays empty until `catch_up` fetches it.
@@ -244,10 +254,10 @@ class Index(JournalFollower):
             return
         if fresh[0].seq != self._seq + 1:
             raise RowsOutOfOrder(self._seq, fresh[0].seq)
-        changes = Changes(self._store, bodies, self._open, self._dead, self._any_line)
+        changes = IndexChanges(self._store, bodies, self._open, self._dead, self._any_line)
         for row in fresh:
-            changes.reflect(row)
-        self._end(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
+            changes.reflect_row(row)
+        self._write_changes(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
     def put_off(self, waits: Sequence[tuple[OpenItem, datetime, str | None]]) -> None:
         """Puts open items off, each with when it is due and why it waits: that changes without a row.
@@ -255,33 +265,33 @@ class Index(JournalFollower):
         An index that is made again from the journal has them due at their rows' times.
         """
         if waits:
-            changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
+            changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
             for item, due_at, reason in waits:
                 changes.put_off(item, due_at, reason)
-            self._end(changes, self._seq, self._last_hash)
+            self._write_changes(changes, self._seq, self._last_hash)
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
 
         What was taken up again may have lost its body to retention at that very moment: it stays without one. Items
-        that another journal goes on with are forgotten (`keep`): their bodies may be gone here.
+        that another journal goes on with are forgotten (`keep_part`): their bodies may be gone here.
 
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
         """
         self.follow_journal(reader)
-        self.keep(shard_in(reader.state().notes))
+        self.keep_part(shard_in(reader.state().notes))
         self._fetch_bodies(bodies)
 
-    def copy(self, folder: Path) -> Copy:
-        """Copies the index as of now, without bodies, for `begin_with`."""
+    def copy(self, folder: Path) -> IndexCopy:
+        """Copies the index as of now, without bodies, for `restore_from_copy`."""
         copied = self._store.copy(folder)
         index = Index(copied)
-        table, position = index._table(), index.position
+        table, position = index._read_table_name(), index.position
         index.close()
-        return Copy(table, position, copied.files())
+        return IndexCopy(table, position, copied.files())
 
-    def begin_with(self, fill: Callable[[Path], None]) -> None:
+    def restore_from_copy(self, fill: Callable[[Path], None]) -> None:
         """Goes on from a copy, whose files ``fill`` puts into a folder; its bodies are fetched by `catch_up`.
 
         If that fails it is empty, and raises what ``fill`` raised, or `IndexBroken`. If its process is killed
@@ -291,18 +301,18 @@ class Index(JournalFollower):
             self._store.begin_again(fill, self._note_bodiless)
         finally:
             self._read_mark()
-            self._queues = layout.Queues(self._store.keys(layout.QUEUE))
+            self._queues = layout.Queues(self._store.read_keys(layout.QUEUE))
 
-    def keep(self, part: Shard) -> None:
+    def keep_part(self, part: Shard) -> None:
         """Forgets the open items that aren't of this part: those of a journal that was divided after they came."""
-        others = [] if part.count == 1 else [item for item in self.open_items() if not decides(part, item.row)]
+        others = [] if part.count == 1 else [item for item in self.open_items() if not is_item_of(part, item.row)]
         if others:
-            changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
+            changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
             for item in others:
-                changes.forget(item)
-            self._end(changes, self._seq, self._last_hash)
+                changes.forget_item(item)
+            self._write_changes(changes, self._seq, self._last_hash)
 
-    def reflects(self, reader: JournalReader) -> bool:
+    def can_follow(self, reader: JournalReader) -> bool:
         """Tells whether `catch_up` goes on from what is here, or starts over.
 
         :raises JournalOlder: as `catch_up`
@@ -319,14 +329,14 @@ class Index(JournalFollower):
             yield
 
     def _follow(self, table: pa.Table, reader: JournalReader) -> None:
-        """Reflects rows as `apply`; for rows that settle their event at once, by far the most, no row is made."""
-        changes = Changes(self._store, {}, self._open, self._dead, self._any_line)
+        """Reflects rows as `apply_rows`; for rows that settle their event at once, by far the most, no row is made."""
+        changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
         changes.reflect_table(table, reader)
         seq, last_hash = table["seq"][-1].as_py(), bytes.fromhex(table["row_hash"][-1].as_py())
-        self._end(changes, seq, last_hash)
+        self._write_changes(changes, seq, last_hash)
 
-    def _end(self, changes: Changes, seq: int, last_hash: bytes) -> None:
-        self._store.write(changes.whole(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
+    def _write_changes(self, changes: IndexChanges, seq: int, last_hash: bytes) -> None:
+        self._store.write(changes.finish_batch(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
         self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
         self._any_line = changes.any_line
         if self._queues is not None:
@@ -340,7 +350,7 @@ class Index(JournalFollower):
         self._store.write(batch)
 
     def _fetch_bodies(self, bodies: BodyStore) -> None:
-        while some := list(islice(self._store.keys(layout.BODILESS), BODIES_PER_FETCH)):
+        while some := list(islice(self._store.read_keys(layout.BODILESS), BODIES_PER_FETCH)):
             items = [item for key in some if (item := self.open_item(layout.seq_of(key))) is not None]
             fetched = bodies.fetch(item.row.body_sha256 or "" for item in items)
             batch = WriteBatch(raw_mode=True)
@@ -350,7 +360,7 @@ class Index(JournalFollower):
                     continue
                 if body is None:
                     sha256 = item.row.body_sha256 or ""
-                    raise BodyMissing(sha256, bodies.look([sha256], only_hashes=True).lost_names())
+                    raise BodyMissing(sha256, bodies.find_bodies([sha256], only_hashes=True).lost_names())
                 batch.put(layout.ITEM + layout.SEQ.pack(item.row.item_seq), body, self._store.apart)
             for key in some:
                 batch.delete(key)
@@ -358,9 +368,9 @@ class Index(JournalFollower):
 
     def is_of(self, journal: JournalReader) -> bool:
         """Also of this table, and of this form of an index."""
-        return self._table() == table_name(journal) and super().is_of(journal)
+        return self._read_table_name() == table_name(journal) and super().is_of(journal)
 
-    def _table(self) -> bytes:
+    def _read_table_name(self) -> bytes:
         return self._store.get(layout.TABLE) or b""
 
     def _name_lineage(self, lineage: str) -> None:
@@ -379,15 +389,15 @@ class Index(JournalFollower):
         batch.put(layout.TABLE, table_name(journal))
         self._store.write(batch)
 
-    def _queued(self, entity_key: str) -> Iterator[bytes]:
-        entity = hash16(entity_key)
+    def _find_queued(self, entity_key: str) -> Iterator[bytes]:
+        entity = hash_key(entity_key)
         if self._queues is not None and self._queues.is_empty(entity):
             return iter(())
-        return self._store.keys(layout.QUEUE + entity)
+        return self._store.read_keys(layout.QUEUE + entity)
 
     def _due_keys(self, now: datetime) -> Iterator[bytes]:
         until = layout.DUE + layout.SEQ.pack(to_micros(now) + 1)
-        for key in self._store.keys(layout.DUE):
+        for key in self._store.read_keys(layout.DUE):
             if key >= until:
                 return
             yield key

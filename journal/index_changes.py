@@ -16,7 +16,7 @@ from rocksdict import WriteBatch
 
 from core.clock import to_micros
 from core.decision import TAKES_FACT, WITHOUT_EFFECT, Decision
-from core.keys import hash16
+from core.keys import hash_key
 from journal import index_layout as layout
 from journal.life import Life, life_after
 from journal.open_item import (
@@ -26,10 +26,10 @@ from journal.open_item import (
     is_conflict,
     is_other_content,
     leaves_open,
-    pack,
+    pack_item,
     releases_key,
     takes_key,
-    unpack,
+    unpack_item,
 )
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
@@ -58,25 +58,25 @@ def read_count(kept: bytes | None) -> int:
 def read_item(store: RocksDbStore, item_seq: int) -> OpenItem | None:
     key = layout.ITEM + layout.SEQ.pack(item_seq)
     value = store.get(key)
-    return None if value is None else unpack(value, store.get_apart(key) or b"")
+    return None if value is None else unpack_item(value, store.get_apart(key) or b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EntityLine:
     """An entity with ``beside`` open items that hold nothing back: the highest item that was applied meanwhile."""
 
     beside: int
     applied_upto: int
 
 
-def read_line(store: RocksDbStore, entity_key: str | None) -> Line | None:
+def read_line(store: RocksDbStore, entity_key: str | None) -> EntityLine | None:
     """Reads an entity's line; None while every open item of the entity holds later ones back, or none is open."""
     value = store.get(layout.line_key(entity_key))
-    return None if value is None else Line(*layout.LINE_VALUE.unpack(value))
+    return None if value is None else EntityLine(*layout.LINE_VALUE.unpack(value))
 
 
 @dataclass(slots=True)
-class Changes:
+class IndexChanges:
     """The changes of one write. ``items`` and lines are readable before they are written. ``any_line``: the store may
     hold lines at all.
 
@@ -91,17 +91,17 @@ class Changes:
     batch: WriteBatch = field(default_factory=lambda: WriteBatch(raw_mode=True))
     queued: Counter[bytes] = field(default_factory=Counter)
     _items: dict[int, OpenItem | None] = field(default_factory=dict)
-    _lines: dict[str, Line | None] = field(default_factory=dict)
+    _lines: dict[str, EntityLine | None] = field(default_factory=dict)
     _freed: dict[str, bool] = field(default_factory=dict)
     _reopened: set[int] = field(default_factory=set)
     _pairs: dict[str, int] = field(default_factory=dict)
 
-    def reflect(self, row: JournalRow) -> None:
+    def reflect_row(self, row: JournalRow) -> None:
         self._reflect_keys(row)
         if not row.first or leaves_open(row):
             self._reflect_item(row)
         if row.decision is Decision.APPLIED:
-            self._pass_line(row.entity_key or "", row.item_seq)
+            self._advance_line(row.entity_key or "", row.item_seq)
 
     def reflect_table(self, table: pa.Table, reader: JournalReader) -> None:
         """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`. A whole row is read if it leaves
@@ -112,7 +112,7 @@ class Changes:
             if is_settled:
                 self._reflect_settled(*row)
             else:
-                self.reflect(next(others))
+                self.reflect_row(next(others))
 
     def _reflect_settled(
         self,
@@ -127,7 +127,7 @@ class Changes:
         fact: str | None,
         pair: str | None,
     ) -> None:
-        """Takes in a first row that leaves nothing open, as `reflect`."""
+        """Takes in a first row that leaves nothing open, as `reflect_row`."""
         if event_key is not None and decision != _DUPLICATE:
             if original is not None:
                 self._hold_original(event_key, original)
@@ -137,15 +137,15 @@ class Changes:
         if pair is not None:
             self._count_pair(pair)
         if decision == _APPLIED and self.any_line:
-            self._pass_line(entity_key or "", item_seq)
+            self._advance_line(entity_key or "", item_seq)
 
     def _hold_original(self, event_key: str, content_sha256: str) -> None:
         """Keeps the content of a key's holder as it was sent; its row has that of the masked bytes."""
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
-    def forget(self, item: OpenItem) -> None:
+    def forget_item(self, item: OpenItem) -> None:
         """Removes the open item; what it holds stays held."""
-        self._forget(item)
+        self._remove_item(item)
         self._items[item.row.item_seq] = None
         self._count_beside(item, None)
 
@@ -154,17 +154,17 @@ class Changes:
 
         It has waited since its last row was decided.
         """
-        known = self._item(item.row.item_seq)
+        known = self._find_item(item.row.item_seq)
         if known is None or known.last_seq != item.last_seq or known.row.due_at is None:
             return
         row, seq = copy.copy(known.row), layout.SEQ.pack(item.row.item_seq)
         self.batch.delete(layout.DUE + layout.SEQ.pack(to_micros(known.row.due_at)) + seq)
         row.due_at, row.reason = due_at, reason
         later = self._items[row.item_seq] = replace(known, row=row)
-        self.batch.put(layout.ITEM + seq, pack(later))
+        self.batch.put(layout.ITEM + seq, pack_item(later))
         self.batch.put(layout.DUE + layout.SEQ.pack(to_micros(due_at)) + seq, b"")
 
-    def whole(self, mark: bytes) -> WriteBatch:
+    def finish_batch(self, mark: bytes) -> WriteBatch:
         for entity_key, line in self._lines.items():
             if line is None:
                 self.batch.delete(layout.line_key(entity_key))
@@ -223,48 +223,48 @@ class Changes:
     def _is_freed(self, event_key: str) -> bool:
         if event_key in self._freed:
             return self._freed[event_key]
-        value = self.store.get(layout.EVENT + hash16(event_key))
+        value = self.store.get(layout.EVENT + hash_key(event_key))
         return value is not None and value[layout.CONTENT_BYTES + 1 :] == layout.PURGED
 
     def _hold_event(self, event_key: str, content_sha256: str, content_version: int, mark: bytes = b"") -> None:
-        held = layout.content8(content_sha256) + bytes([content_version]) + mark
-        self.batch.put(layout.EVENT + hash16(event_key), held)
+        held = layout.shorten_content_hash(content_sha256) + bytes([content_version]) + mark
+        self.batch.put(layout.EVENT + hash_key(event_key), held)
 
     def _release_event(self, event_key: str, content_sha256: str, original: str | None) -> None:
         """Forgets what is known of the key, but for what died beside its holder."""
-        self.batch.delete(layout.EVENT + hash16(event_key))
+        self.batch.delete(layout.EVENT + hash_key(event_key))
         for content in (content_sha256, original):
             if content is not None:
                 self.batch.delete(layout.conflict_key(event_key, content))
         self._freed[event_key] = False
 
     def _count_pair(self, signed: str) -> None:
-        pair, key = signed[1:], layout.PAIR + hash16(signed[1:])
+        pair, key = signed[1:], layout.PAIR + hash_key(signed[1:])
         known = self._pairs[pair] if pair in self._pairs else read_count(self.store.get(key))
         self._pairs[pair] = known + (-1 if signed.startswith(UNDOES) else 1)
         self.batch.put(key, layout.COUNT.pack(self._pairs[pair]))
 
     def _hold_fact(self, fact_key: str, fact_sha256: str) -> None:
-        self.batch.put(layout.FACT + hash16(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))
+        self.batch.put(layout.FACT + hash_key(fact_key), bytes.fromhex(fact_sha256[: 2 * layout.CONTENT_BYTES]))
 
     def _reflect_item(self, row: JournalRow) -> None:
-        before = None if row.first else self._item(row.item_seq)
+        before = None if row.first else self._find_item(row.item_seq)
         if before is not None:
             self._reflect_person(row, before)
         if not row.first:
             self._reflect_reopened(row, is_open=before is not None)
-        after = _opened(row, before, self.bodies) if leaves_open(row) else None
+        after = _make_open_item(row, before, self.bodies) if leaves_open(row) else None
         if before is not None:
-            self._forget(before)
+            self._remove_item(before)
         self._items[row.item_seq] = after
         if after is not None:
-            self._remember(after)
+            self._put_item(after)
         self._count_beside(before, after)
 
-    def _pass_line(self, entity_key: str, item_seq: int) -> None:
-        line = self._line(entity_key)
+    def _advance_line(self, entity_key: str, item_seq: int) -> None:
+        line = self._find_line(entity_key)
         if line is not None and line.applied_upto < item_seq:
-            self._lines[entity_key] = Line(line.beside, item_seq)
+            self._lines[entity_key] = EntityLine(line.beside, item_seq)
 
     def _count_beside(self, before: OpenItem | None, after: OpenItem | None) -> None:
         """Counts items beside the line: it begins with the first item that stands beside it and ends with the last."""
@@ -274,29 +274,29 @@ class Changes:
                 change[item.row.entity_key or ""] += step
         for entity_key, step in change.items():
             if step:
-                line = self._line(entity_key) or Line(0, 0)
+                line = self._find_line(entity_key) or EntityLine(0, 0)
                 beside = line.beside + step
-                self._lines[entity_key] = Line(beside, line.applied_upto) if beside else None
+                self._lines[entity_key] = EntityLine(beside, line.applied_upto) if beside else None
                 self.any_line = True
 
-    def _line(self, entity_key: str) -> Line | None:
+    def _find_line(self, entity_key: str) -> EntityLine | None:
         if not self.any_line:
             return None
         if entity_key in self._lines:
             return self._lines[entity_key]
         return read_line(self.store, entity_key)
 
-    def _item(self, item_seq: int) -> OpenItem | None:
+    def _find_item(self, item_seq: int) -> OpenItem | None:
         if item_seq in self._items:
             return self._items[item_seq]
         return read_item(self.store, item_seq)
 
-    def _forget(self, item: OpenItem) -> None:
+    def _remove_item(self, item: OpenItem) -> None:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
         self.batch.delete(layout.ITEM + seq)
         self.batch.delete(layout.ITEM + seq, self.store.apart)
-        self.batch.delete(_place(item))
-        self._queue(row, -1)
+        self.batch.delete(_find_place_key(item))
+        self._count_queued(row, -1)
         self.open -= 1
         self.dead -= row.decision is Decision.DEAD
         if row.due_at is not None:
@@ -304,13 +304,13 @@ class Changes:
         if not item.body:
             self.batch.delete(layout.BODILESS + seq)
 
-    def _remember(self, item: OpenItem) -> None:
+    def _put_item(self, item: OpenItem) -> None:
         row, seq = item.row, layout.SEQ.pack(item.row.item_seq)
-        self.batch.put(layout.ITEM + seq, pack(item))
+        self.batch.put(layout.ITEM + seq, pack_item(item))
         if item.body:
             self.batch.put(layout.ITEM + seq, item.body, self.store.apart)
-        self.batch.put(_place(item), b"")
-        self._queue(row, 1)
+        self.batch.put(_find_place_key(item), b"")
+        self._count_queued(row, 1)
         self.open += 1
         self.dead += row.decision is Decision.DEAD
         if row.due_at is not None and row.decision in _WAITS:
@@ -318,12 +318,12 @@ class Changes:
         if not item.body and row.body_sha256 not in (None, EMPTY_SHA256):
             self.batch.put(layout.BODILESS + seq, b"")
 
-    def _queue(self, row: JournalRow, step: int) -> None:
+    def _count_queued(self, row: JournalRow, step: int) -> None:
         if row.blocking:
-            self.queued[hash16(row.entity_key or "")] += step
+            self.queued[hash_key(row.entity_key or "")] += step
 
 
-def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:
+def _make_open_item(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes]) -> OpenItem:
     kept = copy.copy(row)
     body = bodies.get(row.body_sha256 or "", b"")
     known: Life[datetime] | None = None
@@ -335,7 +335,7 @@ def _opened(row: JournalRow, before: OpenItem | None, bodies: Mapping[str, bytes
     return OpenItem(kept, body, row.seq, life.passed_over, life.replays)
 
 
-def _place(item: OpenItem) -> bytes:
+def _find_place_key(item: OpenItem) -> bytes:
     place = layout.QUEUE if item.row.blocking else layout.DIED if item.died else layout.BESIDE
     return layout.place_key(place, item.row.entity_key, item.row.item_seq)
 

@@ -6,7 +6,7 @@ import struct
 from array import array
 from collections.abc import Iterable, Mapping
 
-from core.keys import hash16
+from core.keys import hash_key
 
 FORMAT = 7
 """Another number makes every index again from its journal."""
@@ -59,21 +59,21 @@ ORIGINAL = b"="
 it the content is another one's that died or was purged."""
 
 
-def content8(sha256: str) -> bytes:
+def shorten_content_hash(sha256: str) -> bytes:
     return bytes.fromhex(sha256[: 2 * CONTENT_BYTES]).ljust(CONTENT_BYTES, b"\0")
 
 
 def conflict_key(event_key: str, content_sha256: str) -> bytes:
-    return CONFLICT + hash16(f"{event_key}\x1f{content_sha256}")
+    return CONFLICT + hash_key(f"{event_key}\x1f{content_sha256}")
 
 
 def place_key(place: bytes, entity_key: str | None, item_seq: int) -> bytes:
     """Makes the key of an open item's place in its entity: ``place`` is `QUEUE`, `BESIDE` or `DIED`."""
-    return place + hash16(entity_key or "") + SEQ.pack(item_seq)
+    return place + hash_key(entity_key or "") + SEQ.pack(item_seq)
 
 
 def line_key(entity_key: str | None) -> bytes:
-    return LINE + hash16(entity_key or "")
+    return LINE + hash_key(entity_key or "")
 
 
 def seq_of(key: bytes) -> int:
@@ -96,18 +96,18 @@ class Queues:
         self._counts = array("I", bytes(4 << BITS))
         at = len(QUEUE)
         for key in keys:
-            self._counts[_place(key[at:])] += 1
+            self._counts[_find_counter(key[at:])] += 1
 
     def is_empty(self, entity: bytes) -> bool:
         """Tells whether an entity has no keys; False if it isn't known: another entity's events may be counted at the
         same place."""
-        return self._counts[_place(entity)] == 0
+        return self._counts[_find_counter(entity)] == 0
 
     def change(self, steps: Mapping[bytes, int]) -> None:
         """``steps``: by entity hash, how many keys more there are."""
         for entity, step in steps.items():
-            self._counts[_place(entity)] += step
+            self._counts[_find_counter(entity)] += step
 
 
-def _place(entity: bytes) -> int:
+def _find_counter(entity: bytes) -> int:
     return int.from_bytes(entity[:4], "big") >> (32 - BITS)

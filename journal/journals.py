@@ -12,7 +12,7 @@ from core.layout import StreamLayout
 from core.location import Location
 from core.routing import Shard
 from journal.lake import has_table
-from journal.shards import OfEntity, check_shard, check_shards, decides, own_rows_after
+from journal.shards import OfEntity, check_shard, check_shards, is_item_of, own_rows_after
 
 
 class StreamUnknown(PayhookError):
@@ -29,7 +29,7 @@ class Journals:
     places: Sequence[StreamLayout]
 
     @property
-    def first(self) -> StreamLayout:
+    def first_place(self) -> StreamLayout:
         return self.places[0]
 
     @property
@@ -40,13 +40,13 @@ class Journals:
     def is_divided(self) -> bool:
         return len(self.places) > 1
 
-    def shared(self, table: str) -> Location:
-        return self.first.shared(table)
+    def locate_shared(self, table: str) -> Location:
+        return self.first_place.shared_table(table)
 
-    def begun(self) -> list[StreamLayout]:
+    def find_begun(self) -> list[StreamLayout]:
         return [place for place in self.places if has_table(str(place.journal))]
 
-    def named(self, stream: str) -> StreamLayout:
+    def find_place(self, stream: str) -> StreamLayout:
         """
         :raises StreamUnknown: none of them is called so
         """
@@ -57,21 +57,21 @@ class Journals:
 
     def own_after(self, place: StreamLayout) -> int:
         """Returns the last row that a journal has from another one; the first one never was a copy."""
-        return own_rows_after(place.journal) if place != self.first else 0
+        return own_rows_after(place.journal) if place != self.first_place else 0
 
     def of_entity(self, entity_key: str) -> StreamLayout:
         """Finds the journal that has an entity's rows, all of them."""
         return next(place for place in self.places if self.decides_entity(place, entity_key))
 
     def decides_entity(self, place: StreamLayout, entity_key: str) -> bool:
-        return self.shard(place).decides(entity_key)
+        return self.shard(place).has_entity(entity_key)
 
-    def decides(self, place: StreamLayout, row: OfEntity) -> bool:
+    def is_decided_in(self, place: StreamLayout, row: OfEntity) -> bool:
         """Tells whether an item is decided in this journal, by any of its rows."""
-        return decides(self.shard(place), row)
+        return is_item_of(self.shard(place), row)
 
-    def reads(self, place: StreamLayout, partition: int) -> bool:
-        return self.shard(place).reads(partition)
+    def is_read_for(self, place: StreamLayout, partition: int) -> bool:
+        return self.shard(place).has_partition(partition)
 
     def shard(self, place: StreamLayout) -> Shard:
         return Shard(self.places.index(place), len(self.places))
@@ -81,7 +81,7 @@ class Journals:
 
         :raises IncompleteJournals: some would be left out
         """
-        check_shards(self.first.stream, [place.journal for place in self.places])
+        check_shards(self.first_place.stream, [place.journal for place in self.places])
 
     def check_one(self, place: StreamLayout) -> None:
         """Checks one journal that is looked at alone, and the first, which a division marks.
@@ -89,4 +89,4 @@ class Journals:
         :raises IncompleteJournals: one says another number of them, or they are being divided
         :raises ShardMisplaced: at its place is another one's
         """
-        check_shard(place.stream, self.shard(place), self.first.journal, place.journal)
+        check_shard(place.stream, self.shard(place), self.first_place.journal, place.journal)

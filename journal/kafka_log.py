@@ -24,7 +24,7 @@ from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.kafka import open_admin, open_consumer
 from core.settings import KafkaSettings
-from journal.schema import Record
+from journal.schema import TopicRecord
 
 ANSWER_S_MAX = 10.0
 READ_S_MAX = 60.0
@@ -64,7 +64,7 @@ class KafkaSilent(PayhookError):
         super().__init__(f"Kafka doesn't say what it holds ({problem}); it is asked again")
 
 
-class Log(Protocol):
+class TopicLog(Protocol):
     """The part of Kafka that a check of positions needs."""
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
@@ -73,12 +73,12 @@ class Log(Protocol):
         :raises TopicMissing, KafkaSilent: see there
         """
 
-    def held(self, topics: Sequence[str]) -> Held:
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
         """
         :raises TopicMissing, KafkaSilent: see there
         """
 
-    def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
+    def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]:
         """Reads the record at each offset; a point that Kafka holds no record for is left out.
 
         :raises KafkaSilent: see there
@@ -94,10 +94,10 @@ class Log(Protocol):
 
 
 class KafkaLog:
-    """Reads a real Kafka (`Log`). Clients are made when they are first needed; `close` ends them. Belongs to one
+    """Reads a real Kafka (`TopicLog`). Clients are made when they are first needed; `close` ends them. Belongs to one
     thread.
 
-    :param reads: whether a topic's partition is looked at; `held` leaves the others out
+    :param reads: whether a topic's partition is looked at; `read_held_offsets` leaves the others out
     """
 
     def __init__(self, kafka: KafkaSettings, reads: Callable[[str, int], bool] = lambda _topic, _number: True) -> None:
@@ -118,7 +118,7 @@ class KafkaLog:
         if self._admin is None:
             self._admin = open_admin(self._kafka)
         ids: dict[str, str] = {}
-        with spoken():
+        with translate_kafka_errors():
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER_S_MAX)
             for topic, answer in asked.items():
                 try:
@@ -129,16 +129,16 @@ class KafkaLog:
                     raise
         return ids
 
-    def held(self, topics: Sequence[str]) -> Held:
-        consumer = self._consumer(POINT_BYTES)
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
+        consumer = self._find_consumer(POINT_BYTES)
         held: Held = {}
-        with spoken():
+        with translate_kafka_errors():
             known = consumer.list_topics(timeout=ANSWER_S_MAX).topics
             for topic in topics:
                 if topic not in known or known[topic].error is not None:
                     raise TopicMissing(topic)
                 held[topic] = {
-                    number: _watermarks(consumer, TopicPartition(topic, number))
+                    number: _read_watermarks(consumer, TopicPartition(topic, number))
                     for number in sorted(known[topic].partitions)
                     if self._reads(topic, number)
                 }
@@ -152,23 +152,23 @@ class KafkaLog:
         """
         at_ms = to_micros(moment) // 1_000
         wanted = [TopicPartition(topic, number, at_ms) for number in ends]
-        with spoken():
-            places = self._consumer(POINT_BYTES).offsets_for_times(wanted, timeout=ANSWER_S_MAX)
+        with translate_kafka_errors():
+            places = self._find_consumer(POINT_BYTES).offsets_for_times(wanted, timeout=ANSWER_S_MAX)
         return {place.partition: place.offset if place.offset >= 0 else ends[place.partition][1] for place in places}
 
-    def records_at(self, points: Iterable[Point]) -> dict[Point, Record]:
+    def records_at(self, points: Iterable[Point]) -> dict[Point, TopicRecord]:
         return {point: record for point, record in self.first_records(points).items() if record.offset == point[2]}
 
     def next_offsets(self, points: Iterable[Point]) -> dict[Point, int]:
         return {point: record.offset for point, record in self.first_records(points).items()}
 
-    def first_records(self, points: Iterable[Point]) -> dict[Point, Record]:
+    def first_records(self, points: Iterable[Point]) -> dict[Point, TopicRecord]:
         """Reads for each point the first record at or after it, if there is one. One round asks for a point of each
         partition at once.
 
         :raises KafkaSilent: see there
         """
-        records: dict[Point, Record] = {}
+        records: dict[Point, TopicRecord] = {}
         waiting: dict[tuple[str, int], list[int]] = {}
         for topic, partition, offset in sorted(set(points)):
             waiting.setdefault((topic, partition), []).append(offset)
@@ -178,43 +178,43 @@ class KafkaLog:
             records |= {(*place, round_[place]): record for place, record in self._first_at(round_)}
         return records
 
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]:
         """Yields records from ``since`` to before ``until``, in order.
 
         :raises KafkaSilent: see there
         """
         if since >= until:
             return
-        consumer = self._consumer(STREAM_BYTES)
+        consumer = self._find_consumer(STREAM_BYTES)
         consumer.assign([TopicPartition(topic, partition, since)])
         try:
-            for message in _messages(consumer):
-                if message.error() is not None or _offset(message) >= until:
+            for message in _poll_messages(consumer):
+                if message.error() is not None or _read_offset(message) >= until:
                     return
-                yield _record(message)
-                if _offset(message) + 1 >= until:
+                yield _make_record(message)
+                if _read_offset(message) + 1 >= until:
                     return
         finally:
             consumer.unassign()
 
-    def _first_at(self, offsets: Mapping[tuple[str, int], int]) -> Iterator[tuple[tuple[str, int], Record]]:
-        consumer = self._consumer(POINT_BYTES)
+    def _first_at(self, offsets: Mapping[tuple[str, int], int]) -> Iterator[tuple[tuple[str, int], TopicRecord]]:
+        consumer = self._find_consumer(POINT_BYTES)
         consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
         seen: set[tuple[str, int]] = set()
         try:
-            for message in _messages(consumer):
+            for message in _poll_messages(consumer):
                 place = (str(message.topic()), int(message.partition() or 0))
                 if place not in offsets:
                     continue
                 if place not in seen and message.error() is None:
-                    yield place, _record(message)
+                    yield place, _make_record(message)
                 seen.add(place)
                 if len(seen) == len(offsets):
                     return
         finally:
             consumer.unassign()
 
-    def _consumer(self, fetch_bytes: int) -> Consumer:
+    def _find_consumer(self, fetch_bytes: int) -> Consumer:
         if fetch_bytes not in self._consumers:
             self._consumers[fetch_bytes] = open_consumer(
                 self._kafka,
@@ -235,7 +235,7 @@ class KafkaLog:
         return self._consumers[fetch_bytes]
 
 
-def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+def _read_watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Reads the first offset held and the next one to come. A broker that has just started leads nothing for a
     moment."""
     until = time.monotonic() + READ_S_MAX
@@ -248,7 +248,7 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             time.sleep(POLL_S)
 
 
-def _messages(consumer: Consumer) -> Iterator[Message]:
+def _poll_messages(consumer: Consumer) -> Iterator[Message]:
     """Yields records as they come; a message with an error says that its partition has no more of them.
 
     :raises KafkaSilent: nothing comes for `READ_S_MAX`
@@ -281,19 +281,19 @@ _PASSES = {
 }
 
 
-def _offset(message: Message) -> int:
+def _read_offset(message: Message) -> int:
     return int(message.offset() or 0)
 
 
-def _record(message: Message) -> Record:
+def _make_record(message: Message) -> TopicRecord:
     headers: Any = message.headers() or ()
     kind, milliseconds = message.timestamp()
     at = None if kind == TIMESTAMP_NOT_AVAILABLE else from_micros(milliseconds * 1_000)
-    return Record(_offset(message), message.value(), tuple(headers), at=at, key=message.key())
+    return TopicRecord(_read_offset(message), message.value(), tuple(headers), at=at, key=message.key())
 
 
 @contextlib.contextmanager
-def spoken() -> Iterator[None]:
+def translate_kafka_errors() -> Iterator[None]:
     """
     :raises KafkaSilent: Kafka doesn't answer
     """

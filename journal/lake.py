@@ -46,7 +46,7 @@ STORE_OPTIONS = {"max_retries": "3", "retry_timeout": "15s"}
 and tries again by itself; a person who waits for an answer would rather have it."""
 
 
-def options(path: str) -> dict[str, str] | None:
+def make_storage_options(path: str) -> dict[str, str] | None:
     """Makes delta-rs's options for a table's store; the store's address and keys are the process's own variables."""
     return {**STORE_OPTIONS, **options_of(path)} if is_url(path) else None
 
@@ -58,7 +58,7 @@ def create_table(path: str, schema: pa.Schema, name: str, configuration: Mapping
     """
     make_folder(path)
     return DeltaTable.create(
-        path, schema, mode="error", name=name, configuration=configuration, storage_options=options(path)
+        path, schema, mode="error", name=name, configuration=configuration, storage_options=make_storage_options(path)
     )
 
 
@@ -90,7 +90,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
     :raises TableUnreadable, OSError: none can be read there
     """
     try:
-        return DeltaTable(path, version=version, storage_options=options(path))
+        return DeltaTable(path, version=version, storage_options=make_storage_options(path))
     except DeltaError as unreadable:
         raise TableUnreadable(path, problem_of(unreadable)) from unreadable
 
@@ -100,4 +100,4 @@ def has_table(path: str) -> bool:
 
     :raises OSError: the place can't be reached
     """
-    return DeltaTable.is_deltatable(path, options(path))
+    return DeltaTable.is_deltatable(path, make_storage_options(path))

@@ -26,7 +26,7 @@ from pathlib import Path
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from core.location import make_folder
 from journal.errors import StorageDown, problem_of
-from journal.storage import numbered, numbers_in, open_storage
+from journal.storage import make_numbered_name, numbers_in, open_storage
 
 log = logging.getLogger(__name__)
 
@@ -71,25 +71,25 @@ class Lease:
         self._number = 0
         self._held: Holder | None = None
         self._seen: tuple[int, float] | None = None
-        self._keeping: _Keeping | None = None
+        self._keeping: _RenewalThread | None = None
         self.holder: Holder | None = None
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """True if it is this process's, as far as it knows."""
         return self._held is not None
 
-    def take(self) -> bool:
+    def take_lease(self) -> bool:
         """Looks once, and takes the lease if it is free; returns whether it is this process's now.
 
         `holder` is whose it is otherwise.
 
         :raises StorageDown: the place can't be reached. That is no silence of the holder: the wait begins again
         """
-        if self.held:
+        if self.is_held:
             return True
         try:
-            return self._look()
+            return self._check_lease()
         except OSError as failed:
             self._seen = None
             raise StorageDown(WHAT, self._place, problem_of(failed)) from failed
@@ -102,14 +102,14 @@ class Lease:
         held = self._held
         try:
             # A process that was paused for long may have had the file when this one took the lease.
-            self._lock.hold(self._owner)
+            self._lock.lock_for_owner(self._owner)
             return held is not None and self._put(held)
         except OSError as failed:
             raise StorageDown(WHAT, self._place, problem_of(failed)) from failed
 
-    def keep(self, on_lost: Callable[[], None]) -> None:
+    def keep_renewing(self, on_lost: Callable[[], None]) -> None:
         """Renews it from a thread of its own, until `release`, `drop`, or another process has taken it."""
-        self._keeping = _Keeping(self.renew, lambda: self._lose(on_lost))
+        self._keeping = _RenewalThread(self.renew, lambda: self._handle_loss(on_lost))
 
     def release(self) -> None:
         """Gives it up, so that the next process needn't wait."""
@@ -128,34 +128,34 @@ class Lease:
         if self._keeping is not None:
             self._keeping.close()
             self._keeping = None
-        self._lock.free()
+        self._lock.release_file()
 
-    def _lose(self, on_lost: Callable[[], None]) -> None:
+    def _handle_loss(self, on_lost: Callable[[], None]) -> None:
         self._held = None
         on_lost()
 
-    def _look(self) -> bool:
-        before = self._clock.monotonic()
-        number, newest = self._newest()
+    def _check_lease(self) -> bool:
+        before = self._clock.monotonic_s()
+        number, newest = self._read_newest()
         if newest is None or newest.released or newest.owner == self._owner or self._lock.is_of_the_dead(newest.owner):
-            return self._take(number)
-        self.holder = Holder(newest.owner, newest.host, newest.since, here=self._lock.names(newest.owner))
+            return self._take_after(number)
+        self.holder = Holder(newest.owner, newest.host, newest.since, here=self._lock.names_owner(newest.owner))
         if self._seen is None or self._seen[0] != number:
-            self._seen = number, self._clock.monotonic()
+            self._seen = number, self._clock.monotonic_s()
         elif before - self._seen[1] >= LAPSES_S:
             log.warning("the lease of %s has not been renewed for %.0f s", newest.host, before - self._seen[1])
-            return self._take(number)
+            return self._take_after(number)
         return False
 
-    def _take(self, after: int) -> bool:
+    def _take_after(self, after: int) -> bool:
         make_folder(self._place)
-        self._lock.hold(self._owner)
+        self._lock.lock_for_owner(self._owner)
         self._number = after
         held = Holder(self._owner, f"{socket.gethostname()} (pid {os.getpid()})", self._clock.now())
         if self._put(held):
             self._held = self.holder = held
             return True
-        self._lock.free()
+        self._lock.release_file()
         return False
 
     def _put(self, holder: Holder) -> bool:
@@ -172,7 +172,7 @@ class Lease:
         }
         is_put = False
         with contextlib.suppress(FileExistsError):  # this process's, of which it didn't hear, or another one's
-            storage.put_new(numbered(next_number), json.dumps(tree).encode())
+            storage.put_new(make_numbered_name(next_number), json.dumps(tree).encode())
             is_put = True
         numbers = numbers_in(storage)
         newest = max(numbers, default=0)
@@ -181,10 +181,10 @@ class Lease:
         self._number = newest
         if len(numbers) > 2 * KEPT_FILES:
             with contextlib.suppress(OSError):
-                storage.delete([numbered(number) for number in numbers if number <= newest - KEPT_FILES])
+                storage.delete([make_numbered_name(number) for number in numbers if number <= newest - KEPT_FILES])
         return True
 
-    def _newest(self) -> tuple[int, Holder | None]:
+    def _read_newest(self) -> tuple[int, Holder | None]:
         number = max(numbers_in(open_storage(self._place)), default=0)
         return number, self._read(number) if number else None
 
@@ -192,22 +192,22 @@ class Lease:
         """
         :raises OSError: it can't be read, or isn't a lease
         """
-        data = open_storage(self._place).read(numbered(number))
+        data = open_storage(self._place).read(make_numbered_name(number))
         try:
             tree = json.loads(data)
             return Holder(tree["owner"], tree["host"], from_rfc3339(tree["since"]), tree["released"])
         except (ValueError, KeyError, TypeError) as wrong:
-            raise OSError(f"{self._place}/{numbered(number)} isn't a lease: {wrong}") from wrong
+            raise OSError(f"{self._place}/{make_numbered_name(number)} isn't a lease: {wrong}") from wrong
 
 
-class _Keeping:
+class _RenewalThread:
     """The thread that renews; a renewal that fails is tried again at the next one's time."""
 
     def __init__(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> None:
         self._renew = renew
         self._on_lost = on_lost
         self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_closed, name="lease", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class _Keeping:
         if self._thread is not threading.current_thread():
             self._thread.join(LAPSES_S)
 
-    def _live(self) -> None:
+    def _renew_until_closed(self) -> None:
         began = time.monotonic()
         while not self._ends.wait(max(0.0, began + RENEW_S - time.monotonic())):
             began = time.monotonic()
@@ -235,13 +235,13 @@ class _Lock:
         self._path = path
         self._descriptor: int | None = None
 
-    def hold(self, owner: str) -> None:
+    def lock_for_owner(self, owner: str) -> None:
         """Names this process, where no other living one holds the file."""
-        if self._lock() and self._descriptor is not None and not self.names(owner):
+        if self._try_lock() and self._descriptor is not None and not self.names_owner(owner):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, owner.encode(), 0)
 
-    def names(self, owner: str) -> bool:
+    def names_owner(self, owner: str) -> bool:
         try:
             return self._path.read_text("utf-8") == owner
         except (OSError, ValueError):
@@ -249,19 +249,19 @@ class _Lock:
 
     def is_of_the_dead(self, owner: str) -> bool:
         """Tells whether the owner worked on this data folder and lives no more; the file is this process's then."""
-        if not self.names(owner) or not self._lock():
+        if not self.names_owner(owner) or not self._try_lock():
             return False
-        if self.names(owner):
+        if self.names_owner(owner):
             return True
-        self.free()
+        self.release_file()
         return False
 
-    def free(self) -> None:
+    def release_file(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _lock(self) -> bool:
+    def _try_lock(self) -> bool:
         if self._descriptor is not None:
             return True
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from core.errors import PayhookError, Unconfirmed
-from journal.storage import Storage, numbered, numbers_in
+from journal.storage import Storage, make_numbered_name, numbers_in
 
 LOG = "_delta_log"
 
@@ -76,7 +76,7 @@ class AppTransaction:
 
 
 @dataclass(slots=True)
-class Log:
+class TableLog:
     """A writer's view of a table's log: ``version`` is the last commit that it knows, and moves only with its own
     commits. Not thread-safe.
 
@@ -116,11 +116,11 @@ class Log:
         self.version = number
         return number
 
-    def adopt(self, staged: Sequence[Path], names: Sequence[str]) -> None:
+    def adopt_files(self, staged: Sequence[Path], names: Sequence[str]) -> None:
         """Takes files of this machine in among the table's, all of them or none; the staged ones are gone then."""
         try:
             for file, name in zip(staged, names, strict=True):
-                self.storage.adopt(file, name)
+                self.storage.adopt_file(file, name)
         except BaseException:
             self.delete(names)
             raise
@@ -200,7 +200,7 @@ def entry_of(
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode()
 
 
-def txn(transaction: AppTransaction) -> Action:
+def make_txn_action(transaction: AppTransaction) -> Action:
     return {"txn": {"appId": transaction.app_id, "version": transaction.version}}
 
 
@@ -208,7 +208,9 @@ def new_file_name() -> str:
     return f"part-00000-{uuid.uuid4()}-c000.{COMPRESSION}.parquet"
 
 
-def add(name: str, size: int, stats: Mapping[str, Any], modified_ms: int, *, data_change: bool = True) -> Action:
+def make_add_action(
+    name: str, size: int, stats: Mapping[str, Any], modified_ms: int, *, data_change: bool = True
+) -> Action:
     """``data_change``: False where the rows were in the table before."""
     return {
         "add": {
@@ -222,7 +224,7 @@ def add(name: str, size: int, stats: Mapping[str, Any], modified_ms: int, *, dat
     }
 
 
-def remove(name: str, size: int, at_ms: int, *, data_change: bool = True) -> Action:
+def make_remove_action(name: str, size: int, at_ms: int, *, data_change: bool = True) -> Action:
     """``data_change``: False where the rows stay in the table."""
     return {
         "remove": {
@@ -248,7 +250,7 @@ def since_boot_s() -> float:
 
 
 def entry_name(number: int) -> str:
-    return f"{LOG}/{numbered(number)}"
+    return f"{LOG}/{make_numbered_name(number)}"
 
 
 def actions_of(entry: bytes) -> list[Action]:
@@ -258,9 +260,9 @@ def actions_of(entry: bytes) -> list[Action]:
     return [json.loads(line) for line in entry.splitlines() if line]
 
 
-def numbers(storage: Storage, since: int = 0) -> list[int]:
+def list_numbers(storage: Storage, since: int = 0) -> list[int]:
     """Lists the commits from ``since`` on whose entries are there, in order."""
-    return numbers_in(storage, LOG, numbered(since - 1) if since > 0 else "")
+    return numbers_in(storage, LOG, make_numbered_name(since - 1) if since > 0 else "")
 
 
 def last_checkpoint(storage: Storage) -> int:
@@ -286,4 +288,4 @@ def last_number(storage: Storage) -> int:
         since = max(0, last_checkpoint(storage))
     except ValueError:
         since = 0
-    return max(numbers(storage, since), default=-1)
+    return max(list_numbers(storage, since), default=-1)

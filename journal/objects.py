@@ -90,53 +90,53 @@ class ObjectStorage:
                         return
                     raise FileExistsError(f"{self._url}/{name}") from taken
             except FINAL as refused:
-                raise self._failed(name, refused) from refused
+                raise self._make_error(name, refused) from refused
             except BaseError as failed:
                 problem = failed
             else:
                 return
         assert problem is not None
-        raise self._failed(name, problem) from problem
+        raise self._make_error(name, problem) from problem
 
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
-        with self._asked(name):
+        with self._translate_errors(name):
             self._store.put(name, memoryview(data).cast("B"), use_multipart=False)
 
-    def adopt(self, staged: Path, name: str) -> None:
-        with self._asked(name):
+    def adopt_file(self, staged: Path, name: str) -> None:
+        with self._translate_errors(name):
             self._store.put(name, staged, chunk_size=PART_BYTES)
         staged.unlink()
 
     def read(self, name: str) -> bytes:
-        with self._asked(name, may_miss=True):
+        with self._translate_errors(name, may_miss=True):
             return bytes(self._store.get(name).bytes())
 
     def delete(self, names: Sequence[str]) -> None:
         """Deletes a thousand files a request."""
-        with self._asked(""), contextlib.suppress(FileNotFoundError):
+        with self._translate_errors(""), contextlib.suppress(FileNotFoundError):
             self._store.delete(list(names))
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         """An object store tells names in their order, a thousand a request; those before ``after`` cost none."""
         prefix = f"{folder}/" if folder else ""
-        with self._asked(folder):
+        with self._translate_errors(folder):
             for meta in self._list(prefix, after):
                 name = meta["path"].removeprefix(prefix)
                 if "/" not in name:
                     yield StoredFile(name, meta["size"], meta["last_modified"].astimezone(UTC))
 
-    def folders(self) -> list[str]:
-        with self._asked(""):
+    def list_folders(self) -> list[str]:
+        with self._translate_errors(""):
             return [str(prefix).rpartition("/")[2] for prefix in self._store.list_with_delimiter()["common_prefixes"]]
 
     def tree(self, folder: str = "") -> Iterator[str]:
-        with self._asked(folder):
+        with self._translate_errors(folder):
             for page in self._store.list(f"{folder}/" if folder else None, chunk_size=1_000):
                 yield from (meta["path"] for meta in page)
 
-    def has(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
         try:
-            with self._asked(name, may_miss=True):
+            with self._translate_errors(name, may_miss=True):
                 self._store.head(name)
         except FileNotFoundError:
             return False
@@ -148,17 +148,17 @@ class ObjectStorage:
 
         :raises FileNotFoundError: none is there
         """
-        with self._asked(name, may_miss=True):
+        with self._translate_errors(name, may_miss=True):
             file = obstore.open_reader(self._store, name, buffer_size=PART_BYTES)
         try:
             yield file
         except BaseError as failed:
-            raise self._failed(name, failed) from failed
+            raise self._make_error(name, failed) from failed
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[WritableFile]:
         """A file to be written, under a name that no other writer uses; on return it is there whole."""
-        with self._asked(name), obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
+        with self._translate_errors(name), obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
             yield file
 
     def copy(self, name: str, to: str) -> None:
@@ -166,7 +166,7 @@ class ObjectStorage:
 
         :raises FileNotFoundError: none is there
         """
-        with self._asked(name, may_miss=True):
+        with self._translate_errors(name, may_miss=True):
             self._store.copy(name, to)
 
     def _list(self, prefix: str, after: str) -> Iterable[ObjectMeta]:
@@ -175,7 +175,7 @@ class ObjectStorage:
         return chain.from_iterable(self._store.list(prefix or None, offset=f"{prefix}{after}", chunk_size=1_000))
 
     @contextlib.contextmanager
-    def _asked(self, name: str, *, may_miss: bool = False) -> Iterator[None]:
+    def _translate_errors(self, name: str, *, may_miss: bool = False) -> Iterator[None]:
         """Turns the store's errors into ours. ``may_miss``: the file may not be there; else the bucket isn't.
 
         :raises FileNotFoundError: where it may miss, it does
@@ -186,9 +186,9 @@ class ObjectStorage:
         except FileNotFoundError as missing:
             if may_miss:
                 raise FileNotFoundError(f"{self._url}/{name}") from None
-            raise self._failed(name, missing) from missing
+            raise self._make_error(name, missing) from missing
         except BaseError as failed:
-            raise self._failed(name, failed) from failed
+            raise self._make_error(name, failed) from failed
 
-    def _failed(self, name: str, failed: Exception) -> StoreFailed:
+    def _make_error(self, name: str, failed: Exception) -> StoreFailed:
         return StoreFailed(f"{self._url}/{name}", problem_of(failed))

@@ -117,14 +117,14 @@ def takes_key(row: JournalRow, before: JournalRow) -> bool:
     return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)
 
 
-def pack(item: OpenItem) -> bytes:
+def pack_item(item: OpenItem) -> bytes:
     """Packs last seq, whether it died, replays, and the row as JSON without its NULLs. The body is kept apart."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
     return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX)) + text
 
 
-def unpack(raw: bytes, body: bytes) -> OpenItem:
+def unpack_item(raw: bytes, body: bytes) -> OpenItem:
     last_seq, died, replays = _HEAD.unpack_from(raw)
     row: dict[str, Any] = orjson.loads(raw[_HEAD.size :])
     for name in _TIMES:

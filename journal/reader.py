@@ -113,7 +113,7 @@ class JournalReader:
 
         ``columns`` must name those without a default: all others may be left out.
         """
-        for window in scan(self._table, seq, columns):
+        for window in scan_rows(self._table, seq, columns):
             for at in range(0, window.num_rows, ROWS_PER_CHUNK):
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
@@ -121,19 +121,19 @@ class JournalReader:
         """Yields tables as `rows_after` yields rows, of whole rows or of a few short columns: for reading every row of
         a long journal."""
         width = ROWS_PER_WINDOW if columns is None else ROWS_PER_WIDE_WINDOW
-        for window in scan(self._table, seq, columns, width):
+        for window in scan_rows(self._table, seq, columns, width):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
                 yield window.slice(at, ROWS_PER_TABLE)
 
     def rows_of(self, seqs: Sequence[int]) -> list[JournalRow]:
         """Reads whole rows by their seq, in seq order; ``seqs`` are ascending and near to one another."""
-        return from_arrow(self._pick(seqs)) if seqs else []
+        return from_arrow(self._read_picked(seqs)) if seqs else []
 
     def tables_of(self, seqs: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Reads some columns of rows by their seq, as `rows_of`."""
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
-        return self._pick(seqs, columns)
+        return self._read_picked(seqs, columns)
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
         """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending. The newest of
@@ -179,10 +179,10 @@ class JournalReader:
 
     def row_hash_at(self, seq: int) -> str | None:
         """Reads the hash of one row: by it a derived state knows whether it follows this history."""
-        window = next(scan(self._table, seq - 1, ["row_hash"]), None)
+        window = next(scan_rows(self._table, seq - 1, ["row_hash"]), None)
         return None if window is None else str(window["row_hash"][0].as_py())
 
-    def _pick(self, seqs: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    def _read_picked(self, seqs: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         wanted = pa.array(seqs, pa.int64())
         named = None if columns is None else list(dict.fromkeys(["seq", *columns]))
         within = f"seq >= {seqs[0]} AND seq <= {seqs[-1]}"
@@ -192,7 +192,7 @@ class JournalReader:
         return rows
 
     def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:
-        with _readable(self._table.table_uri):
+        with _translate_errors(self._table.table_uri):
             return dataset_of(self._table, within).to_table(columns=columns, filter=wanted)
 
 
@@ -228,7 +228,7 @@ def read_rows(
         raise TableUnreadable(table.table_uri, problem_of(unreadable)) from unreadable
 
 
-def scan(
+def scan_rows(
     table: DeltaTable, after: int, columns: Sequence[str] | None = None, rows_per_window: int = ROWS_PER_WINDOW
 ) -> Iterator[pa.Table]:
     """Yields rows with a greater seq than ``after``, in seq order, a window a table.
@@ -238,11 +238,11 @@ def scan(
     :raises JournalBroken: a seq is missing or there twice, or a file can't be read
     """
     wanted = None if columns is None else list(dict.fromkeys(["seq", *columns]))
-    with _readable(table.table_uri):
+    with _translate_errors(table.table_uri):
         last = last_seq(table)
         for since in range(after + 1, last + 1, rows_per_window):
             until = min(since + rows_per_window, last + 1)
-            rows = _window(table, since, until, wanted)
+            rows = _read_window(table, since, until, wanted)
             if rows["seq"].combine_chunks() != pa.array(range(since, until), pa.int64()):
                 raise JournalBroken(table.table_uri, f"seq {since} to {until - 1} aren't there once each")
             yield rows
@@ -258,14 +258,14 @@ def last_seq(table: DeltaTable) -> int:
     return int(pc.max(read_rows(table, columns=["seq"])["seq"]).as_py())
 
 
-def _window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
+def _read_window(table: DeltaTable, since: int, until: int, columns: list[str] | None) -> pa.Table:
     files = dataset_of(table, file_pruning_predicate=f"seq >= {since} AND seq < {until}")
     seq = pc.field("seq")
     return files.to_table(columns=columns, filter=(seq >= since) & (seq < until)).sort_by("seq")
 
 
 @contextlib.contextmanager
-def _readable(table: str) -> Iterator[None]:
+def _translate_errors(table: str) -> Iterator[None]:
     """
     :raises JournalBroken: a file can't be read
     """
@@ -302,8 +302,8 @@ def _from_rows(table: DeltaTable, version: int) -> JournalState:
     chain = ChainHead()
     seq, epoch, row_hash = 0, 0, ""
     columns = ["batch_seq", "epoch", "first", "topic", "partition", "offset", "row_hash", "history", "offset_until"]
-    for rows in scan(table, 0, columns):
-        ranges.take(rows)
+    for rows in scan_rows(table, 0, columns):
+        ranges.take_rows(rows)
         for batch_seq, digest in zip(rows["batch_seq"].to_pylist(), rows["row_hash"].to_pylist(), strict=True):
             chain.add(batch_seq, digest)
         seq, epoch = rows["seq"][-1].as_py(), max(epoch, pc.max(rows["epoch"]).as_py())
@@ -331,16 +331,16 @@ class _Ranges:
         self.lasts: Marks = {}
         self.numbers: dict[str, int] = {}
 
-    def take(self, rows: pa.Table) -> None:
+    def take_rows(self, rows: pa.Table) -> None:
         first = rows.filter(rows["first"])
         first = first.append_column("life", pc.fill_null(pc.cast(first["history"], pa.int64()), FIRST))
         after = pc.coalesce(first["offset_until"], pc.add(first["offset"], 1))
         ranges = first.append_column("after", after).group_by(["life", "topic", "partition"])
         groups = ranges.aggregate([("offset", "min"), ("after", "max"), ("seq", "max")])
         for group in groups.sort_by("life").to_pylist():
-            self._widen(group)
+            self._widen_range(group)
 
-    def _widen(self, group: dict[str, Any]) -> None:
+    def _widen_range(self, group: dict[str, Any]) -> None:
         topic, number, life = group["topic"], group["partition"], group["life"]
         if life > self.numbers.get(topic, 0):
             self.numbers[topic] = life

@@ -15,22 +15,22 @@ from typing import Any
 import pyarrow as pa
 
 from core.location import Location
-from journal.append import TableUnfit, demands_of, file_statistics
+from journal.append import TableUnfit, compute_file_statistics, demands_of
 from journal.lake import open_table
 from journal.log import (
     Action,
     AppTransaction,
-    Log,
     NotCommitted,
     Overtaken,
+    TableLog,
     actions_of,
-    add,
     entry_name,
     entry_of,
+    make_add_action,
+    make_remove_action,
+    make_txn_action,
     new_file_name,
-    remove,
     since_boot_s,
-    txn,
 )
 from journal.storage import open_storage
 
@@ -72,7 +72,7 @@ class Snapshot:
         return sum(file.size for file in self.files)
 
 
-def snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
+def take_snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
     """
     :param ordered_by: a column of whole numbers whose range in each file is wanted
     :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain
@@ -90,12 +90,12 @@ def snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
         append_only=table.metadata().configuration.get("delta.appendOnly") == "true",
         ordered_by=ordered_by,
         indexed=demands.indexed,
-        files=tuple(_files(actions, ordered_by)) if actions.num_rows else (),
+        files=tuple(_list_files(actions, ordered_by)) if actions.num_rows else (),
         names=frozenset(actions["path"].to_pylist()),
     )
 
 
-def _files(actions: pa.Table, ordered_by: str | None) -> Iterator[DataFile]:
+def _list_files(actions: pa.Table, ordered_by: str | None) -> Iterator[DataFile]:
     modified = actions["modification_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     about = (actions["path"], actions["size_bytes"], actions["num_records"], modified)
     ends = () if ordered_by is None else (actions[f"min.{ordered_by}"], actions[f"max.{ordered_by}"])
@@ -109,14 +109,14 @@ class Rewriter:
 
     def __init__(self, before: Snapshot, elapsed_s: Callable[[], float] = since_boot_s) -> None:
         self._path = str(before.path)
-        self._log = Log(self._path, open_storage(before.path), before.version, elapsed_s)
+        self._log = TableLog(self._path, open_storage(before.path), before.version, elapsed_s)
         self._append_only = before.append_only
         self._ordered_by = before.ordered_by
         self._indexed = before.indexed
         self._active = set(before.names)
         self._carried = self._last_state(before.version)
 
-    def replace(
+    def replace_files(
         self,
         old: Sequence[DataFile],
         new: Sequence[Path],
@@ -139,15 +139,15 @@ class Rewriter:
         if gone := [file.name for file in old if file.name not in self._active]:
             raise Overtaken(self._path, f"{len(gone)} of the files were removed from it")
         at_ms = max((file.modified_ms for file in old), default=now_ms)
-        stats = [file_statistics(file, self._indexed) for file in new]
+        stats = [compute_file_statistics(file, self._indexed) for file in new]
         files = [self._data_file(*staged, at_ms) for staged in zip(new, stats, strict=True)]
         names = frozenset(file.name for file in old)
-        actions = [txn(mark) for mark in marks]
-        actions += [remove(file.name, file.size, now_ms, data_change=drops_rows) for file in old]
+        actions = [make_txn_action(mark) for mark in marks]
+        actions += [make_remove_action(file.name, file.size, now_ms, data_change=drops_rows) for file in old]
         for file, its_stats in zip(files, stats, strict=True):
-            actions.append(add(file.name, file.size, its_stats, file.modified_ms, data_change=drops_rows))
+            actions.append(make_add_action(file.name, file.size, its_stats, file.modified_ms, data_change=drops_rows))
         operation, began_s = "DELETE" if drops_rows else "OPTIMIZE", self._log.elapsed_s()
-        self._log.adopt(new, [file.name for file in files])
+        self._log.adopt_files(new, [file.name for file in files])
 
         def entry() -> bytes:
             about = {**self._carried, "payhook.kind": KIND}
@@ -158,7 +158,7 @@ class Rewriter:
             if removed in names:
                 return "removed a file that this one replaces"
             self._active.discard(removed)
-            self._carried = _state(action.get("commitInfo", {})) or self._carried
+            self._carried = _read_state(action.get("commitInfo", {})) or self._carried
             return None
 
         self._log.commit(entry, conflict, [file.name for file in files], began_s)
@@ -184,7 +184,7 @@ class Rewriter:
             except ValueError as torn:
                 raise NotCommitted(self._path, f"commit {number} can't be read ({torn})") from torn
             for action in actions:
-                if state := _state(action.get("commitInfo", {})):
+                if state := _read_state(action.get("commitInfo", {})):
                     return state
         return {}
 
@@ -203,11 +203,11 @@ def replace_all(
     application id, so a writer that goes on from what was there before is refused at its next commit, and begins again
     with what the table then says. The staged files are of this machine, and are gone afterwards.
 
-    :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `Rewriter.replace`
+    :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `Rewriter.replace_files`
     :raises TableUnfit: see there
     """
     table = open_table(str(path))
-    log = Log(str(path), open_storage(path), table.version(), elapsed_s)
+    log = TableLog(str(path), open_storage(path), table.version(), elapsed_s)
     began_s, indexed = elapsed_s(), demands_of(str(path), table).indexed
     known_files = pa.table(table.get_add_actions(flatten=True))
     active = (
@@ -215,13 +215,16 @@ def replace_all(
         if len(known_files)
         else {}
     )
-    adds = [add(new_file_name(), file.stat().st_size, file_statistics(file, indexed), now_ms) for file in staged]
+    adds = [
+        make_add_action(new_file_name(), file.stat().st_size, compute_file_statistics(file, indexed), now_ms)
+        for file in staged
+    ]
     names = [action["add"]["path"] for action in adds]
-    log.adopt(staged, names)
+    log.adopt_files(staged, names)
 
     def entry() -> bytes:
-        removes = [remove(name, size, now_ms) for name, size in active.items()]
-        return entry_of("WRITE", {"mode": "Overwrite"}, about, [txn(transaction), *removes, *adds], now_ms)
+        removes = [make_remove_action(name, size, now_ms) for name, size in active.items()]
+        return entry_of("WRITE", {"mode": "Overwrite"}, about, [make_txn_action(transaction), *removes, *adds], now_ms)
 
     def conflict(action: Action) -> None:
         """None conflicts: what was added meanwhile is replaced as well."""
@@ -232,5 +235,5 @@ def replace_all(
     return log.commit(entry, conflict, names, began_s)
 
 
-def _state(info: Mapping[str, Any]) -> dict[str, str]:
+def _read_state(info: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name, text in info.items() if name.startswith(CARRIED) and name not in NOT_CARRIED}

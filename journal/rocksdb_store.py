@@ -68,9 +68,9 @@ class RocksDbStore:
         self._folder = folder
         self._owner = owner
         self._with_keys: list[str] = []
-        self._use(db)
+        self._use_database(db)
 
-    def _use(self, db: Rdict) -> None:
+    def _use_database(self, db: Rdict) -> None:
         self._db = db
         self._apart = db.get_column_family(APART)
         self.apart: ColumnFamily = db.get_column_family_handle(APART)
@@ -88,14 +88,14 @@ class RocksDbStore:
         """
         root.mkdir(parents=True, exist_ok=True)
         mine = root / f"epoch-{epoch:08}"
-        newest, *others = _ownerless(root) or [_begin(root)]
+        newest, *others = _lock_ownerless(root) or [_begin_folder(root)]
         for folder, descriptor in others:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
         folder, owner = newest
         try:
             if folder != mine:
-                _rename(folder, mine)
+                _rename_folder(folder, mine)
             return cls(mine, _open_or_begin(mine), owner)
         except BaseException:
             os.close(owner)
@@ -109,27 +109,27 @@ class RocksDbStore:
         """
         newest = max(root.glob("epoch-*"))
         # All files are opened at once: the owner may drop them at any time.
-        return cls(newest, _opened(newest, -1, AccessType.read_only(False)), None)
+        return cls(newest, _open_database(newest, -1, AccessType.read_only(False)), None)
 
     def get(self, key: bytes) -> bytes | None:
         try:
             value: bytes | None = self._db.get(key)
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
         return value
 
     def get_apart(self, key: bytes) -> bytes | None:
         try:
             value: bytes | None = self._apart.get(key)
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
         return value
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         try:
             values: list[bytes | None] = self._db.get(keys)  # type: ignore[arg-type, assignment]
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
         return values
 
     def write(self, batch: WriteBatch) -> None:
@@ -137,9 +137,9 @@ class RocksDbStore:
         try:
             self._db.write(batch)
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
 
-    def keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
+    def read_keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
         """Yields the keys that begin with ``prefix``, in order; ``since``: those alone whose rest isn't before it."""
         try:
             cursor = self._db.iter()
@@ -152,9 +152,9 @@ class RocksDbStore:
                 cursor.next()
             cursor.status()
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
 
-    def items(self, prefix: bytes, at_once: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def read_items(self, prefix: bytes, at_once: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yields the keys that begin with ``prefix`` and their values, in order, so many at a time."""
         try:
             # No pair outlives its turn: the collector would look through millions of them again and again.
@@ -167,7 +167,7 @@ class RocksDbStore:
                     return
                 yield keys, values
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
 
     def memory_bytes(self) -> int:
         """Measures what it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write
@@ -185,16 +185,16 @@ class RocksDbStore:
         self._close()
         try:
             (self._folder / _BROKEN).touch()
-            _wipe(self._folder)
+            _wipe_folder(self._folder)
             fill(self._folder)
-            self._use(_opened(self._folder))
+            self._use_database(_open_database(self._folder))
             complete()
             self._flush()  # on the disk before the mark goes: the machine may fail too
             (self._folder / _BROKEN).unlink()
         except Exception:
             with suppress(Exception):  # it wasn't opened, or its last flush fails: it goes all the same
                 self._close()
-            self._use(_begun(self._folder))
+            self._use_database(_begin_empty(self._folder))
             raise
 
     def copy(self, folder: Path) -> RocksDbStore:
@@ -204,7 +204,7 @@ class RocksDbStore:
         """
         try:
             Checkpoint(self._db).create_checkpoint(str(folder))
-            copied = RocksDbStore(folder, _opened(folder, compacts=False), None)
+            copied = RocksDbStore(folder, _open_database(folder, compacts=False), None)
             copied._forget_apart()
         except Exception as failed:
             # Whatever it is, it says nothing against the store itself.
@@ -242,9 +242,9 @@ class RocksDbStore:
         try:
             self._db.flush_wal()
         except Exception as failed:
-            raise self._broken(failed) from failed
+            raise self._make_broken_error(failed) from failed
 
-    def _broken(self, failed: Exception) -> IndexBroken:
+    def _make_broken_error(self, failed: Exception) -> IndexBroken:
         if self._owner is not None and any(sign in str(failed) for sign in _LOST):
             (self._folder / _BROKEN).touch()
         return IndexBroken(str(self._folder), str(failed))
@@ -252,28 +252,28 @@ class RocksDbStore:
 
 def is_held(root: Path) -> bool:
     folders = list(root.glob("epoch-*"))
-    free = _ownerless(root)
+    free = _lock_ownerless(root)
     for _, descriptor in free:
         os.close(descriptor)
     return len(free) < len(folders)
 
 
-def _ownerless(root: Path) -> list[tuple[Path, int]]:
+def _lock_ownerless(root: Path) -> list[tuple[Path, int]]:
     """Locks the folders whose owner is dead; returns them newest first, each with its descriptor."""
-    locked = ((folder, _lock(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))
+    locked = ((folder, _lock_folder(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))
     return [(folder, descriptor) for folder, descriptor in locked if descriptor is not None]
 
 
-def _begin(root: Path) -> tuple[Path, int]:
+def _begin_folder(root: Path) -> tuple[Path, int]:
     """Makes a folder that is owned before it gets the name under which others look for ownerless ones."""
     folder = root / f"new-{uuid.uuid4().hex}"
     folder.mkdir()
-    descriptor = _lock(folder)
+    descriptor = _lock_folder(folder)
     assert descriptor is not None
     return folder, descriptor
 
 
-def _lock(folder: Path) -> int | None:
+def _lock_folder(folder: Path) -> int | None:
     """Locks the folder's owner file; None when a living process holds it or took the folder away meanwhile."""
     path = folder / _OWNER
     try:
@@ -290,7 +290,7 @@ def _lock(folder: Path) -> int | None:
     return None
 
 
-def _rename(folder: Path, mine: Path) -> None:
+def _rename_folder(folder: Path, mine: Path) -> None:
     try:
         folder.rename(mine)
     except OSError as taken:
@@ -300,22 +300,22 @@ def _rename(folder: Path, mine: Path) -> None:
 def _open_or_begin(folder: Path) -> Rdict:
     if not (folder / _BROKEN).exists():
         try:
-            return _opened(folder)
+            return _open_database(folder)
         except IndexBroken as failed:
             if _STORAGE.search(failed.problem):
                 raise
             log.exception("the index in %s can't be opened: it is made again", folder)
-    return _begun(folder)
+    return _begin_empty(folder)
 
 
-def _begun(folder: Path) -> Rdict:
-    _wipe(folder)
-    begun = _opened(folder)
+def _begin_empty(folder: Path) -> Rdict:
+    _wipe_folder(folder)
+    begun = _open_database(folder)
     (folder / _BROKEN).unlink(missing_ok=True)
     return begun
 
 
-def _wipe(folder: Path) -> None:
+def _wipe_folder(folder: Path) -> None:
     """Deletes everything but the owner's file, which holds the lock, and the mark: who is killed meanwhile leaves
     that."""
     for path in folder.iterdir():
@@ -325,7 +325,7 @@ def _wipe(folder: Path) -> None:
             path.unlink()
 
 
-def _opened(
+def _open_database(
     folder: Path, open_files_max: int = OPEN_FILES_MAX, access: AccessType | None = None, *, compacts: bool = True
 ) -> Rdict:
     """Opens the store. Options are given for the column family too: an existing store's family would have RocksDB's
@@ -333,7 +333,7 @@ def _opened(
 
     :raises IndexBroken: it can't be opened
     """
-    options = _options(open_files_max)
+    options = _make_options(open_files_max)
     options.set_disable_auto_compactions(not compacts)
     try:
         return Rdict(str(folder), options, {FAMILY: options, APART: options}, access or AccessType.read_write())
@@ -341,7 +341,7 @@ def _opened(
         raise IndexBroken(str(folder), str(failed)) from failed
 
 
-def _options(open_files_max: int) -> Options:
+def _make_options(open_files_max: int) -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
     table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)

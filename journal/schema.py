@@ -105,12 +105,12 @@ _COLUMN_TYPES: Mapping[str, pa.DataType] = {
 """Column types by a field's annotation."""
 
 
-def _column(name: str, annotation: str) -> pa.Field:
+def _make_column(name: str, annotation: str) -> pa.Field:
     kind = annotation.removesuffix(" | None")
     return pa.field(name, _COLUMN_TYPES[kind], nullable=kind != annotation)
 
 
-JOURNAL_SCHEMA = pa.schema([_column(column.name, str(column.type)) for column in fields(JournalRow)])
+JOURNAL_SCHEMA = pa.schema([_make_column(column.name, str(column.type)) for column in fields(JournalRow)])
 LATER_COLUMNS = (
     *("tenant", "zone", "original_sha256", "original_content_sha256"),
     *("history", "offset_until", "pair"),
@@ -135,9 +135,9 @@ def row_hashes(table: pa.Table) -> list[str]:
     ``name=value``, or left out. The same text that Spark's ``sha2(concat_ws(...), 256)`` sees, so that a whole
     journal is checked in the JVM.
     """
-    texts = [_texts(table.column(name)) for name in HASHED_COLUMNS]
+    texts = [_to_texts(table.column(name)) for name in HASHED_COLUMNS]
     joined = pc.binary_join_element_wise(*texts, "\x1f", null_handling="replace", null_replacement="\x00")
-    later = [pc.binary_join_element_wise(f"{name}=", _texts(table.column(name)), "") for name in LATER_COLUMNS]
+    later = [pc.binary_join_element_wise(f"{name}=", _to_texts(table.column(name)), "") for name in LATER_COLUMNS]
     joined = pc.binary_join_element_wise(joined, *later, "\x1f", null_handling="skip")
     return [hashlib.sha256(text).hexdigest() for text in joined.cast(pa.binary()).to_pylist()]
 
@@ -150,7 +150,7 @@ def to_arrow(rows: Sequence[JournalRow]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=JOURNAL_SCHEMA)
 
 
-def stamped(rows: Sequence[JournalRow], epoch: int, batch_seq: int) -> pa.Table:
+def stamp_rows(rows: Sequence[JournalRow], epoch: int, batch_seq: int) -> pa.Table:
     """Gives rows their epoch, batch and hash, and makes one table of them: each column is computed once."""
     for row in rows:
         row.epoch, row.batch_seq = epoch, batch_seq
@@ -175,7 +175,7 @@ _KINDS = {kind.value: kind for kind in ErrorKind}
 _values: Callable[[JournalRow], tuple[Any, ...]] = attrgetter(*JOURNAL_SCHEMA.names)
 
 
-def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).cast(pa.string())
 
 
@@ -199,7 +199,7 @@ def commit_digest(row_hashes: Iterable[str]) -> str:
     return hashlib.sha256("".join(row_hashes).encode("ascii")).hexdigest()
 
 
-def extend(head: str, digest: str) -> str:
+def extend_chain(head: str, digest: str) -> str:
     return hashlib.sha256((head + digest).encode("ascii")).hexdigest()
 
 
@@ -221,14 +221,14 @@ class ChainHead:
     @property
     def head(self) -> str:
         """The head with every row so far, the last commit's taken as whole."""
-        return self._head if self._batch_seq is None else extend(self._head, self._digest.hexdigest())
+        return self._head if self._batch_seq is None else extend_chain(self._head, self._digest.hexdigest())
 
 
 Headers = Iterable[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TopicRecord:
     """A record as Kafka holds it. ``headers`` are pairs of name and raw value.
 
     ``body_known`` is False where only key and time are: of a row of another journal. ``at``: when it was written.
@@ -248,7 +248,7 @@ def record_sha256(row: JournalRow) -> str | None:
     return row.body_sha256 or row.original_sha256
 
 
-def same_record(row: JournalRow, record: Record) -> bool:
+def same_record(row: JournalRow, record: TopicRecord) -> bool:
     """Tells whether a first row was decided from this record: offset, body, and if the record says them key and time.
 
     A row without a body's hash was decided from a record that isn't an event; of it only the offset is known. What

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from core.location import Location
 from core.routing import WHOLE, Shard
-from journal.errors import Refused
+from journal.errors import StreamRefused
 from journal.lake import has_table
 from journal.reader import JournalReader
 
@@ -30,7 +30,7 @@ DIVIDING_NOTE = "dividing"
 """The note of the first shard's journal, from the beginning of a division to its end: among how many."""
 
 
-class IncompleteJournals(Refused):
+class IncompleteJournals(StreamRefused):
     """The journals of a stream aren't those that the settings name: what is done to them would leave some out."""
 
 
@@ -64,7 +64,7 @@ class ShardMissing(IncompleteJournals):
         )
 
 
-class ShardMisplaced(Refused):
+class ShardMisplaced(StreamRefused):
     def __init__(self, journal: Location, found: Shard, wanted: Shard) -> None:
         self.journal = journal
         self.found = found
@@ -88,7 +88,7 @@ def shard_note(shard: Shard) -> dict[str, str]:
     return {SHARD_NOTE: str(shard)} if shard.count > 1 else {}
 
 
-def dividing(notes: Mapping[str, str]) -> int | None:
+def read_dividing(notes: Mapping[str, str]) -> int | None:
     """Reads among how many shards a stream is being divided, from the notes of its first shard's journal."""
     return int(notes[DIVIDING_NOTE]) if DIVIDING_NOTE in notes else None
 
@@ -143,7 +143,7 @@ def check_count(stream: str, count: int, journal: Location) -> None:
     """
     if has_table(str(journal)):
         notes = JournalReader(str(journal)).state().notes
-        divided, begun = shard_in(notes).count, dividing(notes)
+        divided, begun = shard_in(notes).count, read_dividing(notes)
         if divided != count or begun is not None:
             raise ShardsChanged(stream, divided, count, begun)
 
@@ -157,15 +157,15 @@ class OfEntity(Protocol):
     def partition(self) -> int: ...
 
 
-def decides(shard: Shard, row: OfEntity) -> bool:
+def is_item_of(shard: Shard, row: OfEntity) -> bool:
     return is_of(shard, row.entity_key, row.partition)
 
 
 def own_items(journal: Location | str) -> Callable[[OfEntity], bool]:
     """Tells by any of its rows whether the journal at a location goes on with an item; with all where there is none."""
-    return partial(decides, shard_at(journal))
+    return partial(is_item_of, shard_at(journal))
 
 
 def is_of(shard: Shard, entity_key: str | None, partition: int) -> bool:
-    """Tells it as `decides`, from the columns: a row without an entity goes by its record's partition."""
-    return shard.decides(entity_key) if entity_key is not None else shard.reads(partition)
+    """Tells it as `is_item_of`, from the columns: a row without an entity goes by its record's partition."""
+    return shard.has_entity(entity_key) if entity_key is not None else shard.has_partition(partition)

@@ -21,10 +21,10 @@ from pathlib import Path
 from core.clock import Clock
 from core.location import make_folder
 from journal.errors import IndexBroken, problem_of
-from journal.index import Copy, Index, table_name
+from journal.index import Index, IndexCopy, table_name
 from journal.reader import JournalReader
 from journal.rocksdb_store import CURRENT
-from journal.storage import numbered, numbers_in, open_storage
+from journal.storage import make_numbered_name, numbers_in, open_storage
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ HASHES = "hashes.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class SnapshotManifest:
     """``table``: of which journal's table, in which form. ``files``: content hash by file name."""
 
     table: str
@@ -56,7 +56,7 @@ class Manifest:
     row_hash: str
     files: Mapping[str, str]
 
-    def unfit(self, reader: JournalReader) -> str | None:
+    def why_unfit(self, reader: JournalReader) -> str | None:
         if self.table != table_name(reader).decode():
             return "it is of another table, or of another version"
         if self.lineage != reader.lineage:
@@ -75,15 +75,15 @@ def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
 
     :raises JournalOlder: as `Index.catch_up`
     """
-    here = index.seq if index.reflects(reader) else 0
+    here = index.seq if index.can_follow(reader) else 0
     if reader.last_seq - here < ROWS_MIN:
         return None
-    for number, manifest in _manifests(place):
-        if why := manifest.unfit(reader):
+    for number, manifest in _read_manifests(place):
+        if why := manifest.why_unfit(reader):
             log.warning("the index's snapshot %d at row %d isn't used: %s", number, manifest.seq, why)
         elif manifest.seq - here >= ROWS_MIN:
             try:
-                index.begin_with(lambda folder, files=manifest.files: _fetch(place, files, folder))  # type: ignore[misc]
+                index.restore_from_copy(lambda folder, files=manifest.files: _fetch_files(place, files, folder))  # type: ignore[misc]
             except (OSError, IndexBroken) as failed:
                 log.warning("the index's snapshot %d can't be used: %s", number, problem_of(failed))
                 here = index.seq
@@ -99,23 +99,23 @@ def copy_for(place: str, other: str, lineage: str) -> None:
 
     Whatever is at the other place goes first: nobody but the caller uses it yet.
     """
-    for number, manifest in _manifests(place):
+    for number, manifest in _read_manifests(place):
         try:
-            for folder in (other, _files(other)):
+            for folder in (other, _locate_files(other)):
                 make_folder(folder)
                 storage = open_storage(folder)
                 storage.delete([file.name for file in storage.files()])
-            source, target = open_storage(_files(place)), open_storage(_files(other))
+            source, target = open_storage(_locate_files(place)), open_storage(_locate_files(other))
             for name in sorted(set(manifest.files.values())):
                 target.put_file(name, source.read(name))
-            open_storage(other).put_new(numbered(1), _encoded(replace(manifest, lineage=lineage)))
+            open_storage(other).put_new(make_numbered_name(1), _encode_manifest(replace(manifest, lineage=lineage)))
         except OSError as failed:
             log.warning("the index's snapshot %d isn't copied: %s", number, problem_of(failed))
         else:
             return
 
 
-class Going:
+class StopSignal:
     """A signal that ends a snapshot under way. Who ends it waits only until the index isn't read any more."""
 
     def __init__(self) -> None:
@@ -128,15 +128,15 @@ class Going:
             pass
 
 
-def save(index: Index, place: str, clock: Clock, going: Going | None = None) -> int | None:
+def save_snapshot(index: Index, place: str, clock: Clock, going: StopSignal | None = None) -> int | None:
     """Makes a snapshot, unless the newest one has nearly as many rows; returns its row.
 
     :raises OSError: the place can't be written
     """
-    known = _manifests(place)
-    if index.seq - _reached(known, index) < ROWS_MIN:
+    known = _read_manifests(place)
+    if index.seq - _find_reached_row(known, index) < ROWS_MIN:
         return None
-    going = going or Going()
+    going = going or StopSignal()
     folder = index.folder / "copy"
     try:
         with going.reading:
@@ -144,21 +144,21 @@ def save(index: Index, place: str, clock: Clock, going: Going | None = None) -> 
                 return None
             shutil.rmtree(folder, ignore_errors=True)
             copy = index.copy(folder)
-        return _save(copy, folder.with_name(HASHES), place, clock, known, going)
+        return _write_snapshot(copy, folder.with_name(HASHES), place, clock, known, going)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(
-    copy: Copy,
+def _write_snapshot(
+    copy: IndexCopy,
     hashes: Path,
     place: str,
     clock: Clock,
-    known: Sequence[tuple[int, Manifest]],
-    going: Going,
+    known: Sequence[tuple[int, SnapshotManifest]],
+    going: StopSignal,
 ) -> int | None:
-    make_folder(_files(place))
-    storage = open_storage(_files(place))
+    make_folder(_locate_files(place))
+    storage = open_storage(_locate_files(place))
     stored_files = {(stored.name, stored.size) for stored in storage.files()}
     before, files = _read_hashes(hashes), dict[str, str]()
     for file in copy.files:
@@ -168,37 +168,41 @@ def _save(
         name = before.get(file.name) if file.suffix == ".sst" else None
         files[file.name] = name = name or _hash_of(file)
         if (name, size) not in stored_files:
-            storage.adopt(file, name)
+            storage.adopt_file(file, name)
     _write_hashes(hashes, files)
-    manifest = Manifest(copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files)
+    manifest = SnapshotManifest(
+        copy.table.decode(), copy.position.lineage, copy.position.seq, copy.position.row_hash, files
+    )
     number = known[0][0] + 1 if known else 1
-    open_storage(place).put_new(numbered(number), _encoded(manifest))
-    _clean(place, [(number, manifest), *known], clock)
+    open_storage(place).put_new(make_numbered_name(number), _encode_manifest(manifest))
+    _remove_old(place, [(number, manifest), *known], clock)
     return manifest.seq
 
 
-def _encoded(manifest: Manifest) -> bytes:
+def _encode_manifest(manifest: SnapshotManifest) -> bytes:
     return json.dumps(asdict(manifest)).encode()
 
 
-def _reached(known: Sequence[tuple[int, Manifest]], index: Index) -> int:
+def _find_reached_row(known: Sequence[tuple[int, SnapshotManifest]], index: Index) -> int:
     """Returns the row of the newest snapshot, if that is of the index's own journal."""
     if not known or known[0][1].lineage != index.position.lineage or known[0][1].seq > index.seq:
         return 0
     return known[0][1].seq
 
 
-def _clean(place: str, known: Sequence[tuple[int, Manifest]], clock: Clock) -> None:
+def _remove_old(place: str, known: Sequence[tuple[int, SnapshotManifest]], clock: Clock) -> None:
     """Deletes old manifests first: none that is there names a file that is gone."""
-    manifests, storage, until = open_storage(place), open_storage(_files(place)), clock.now() - GRACE
+    manifests, storage, until = open_storage(place), open_storage(_locate_files(place)), clock.now() - GRACE
     old = {file.name for file in manifests.files() if file.at < until}
-    gone = [name for number in numbers_in(manifests) if (name := numbered(number)) in old][:-KEPT]
+    gone = [name for number in numbers_in(manifests) if (name := make_numbered_name(number)) in old][:-KEPT]
     manifests.delete(gone)
-    named = {name for number, manifest in known if numbered(number) not in gone for name in manifest.files.values()}
+    named = {
+        name for number, manifest in known if make_numbered_name(number) not in gone for name in manifest.files.values()
+    }
     storage.delete([file.name for file in storage.files() if file.name not in named and file.at < until])
 
 
-def _manifests(place: str) -> list[tuple[int, Manifest]]:
+def _read_manifests(place: str) -> list[tuple[int, SnapshotManifest]]:
     manifests = []
     try:
         storage = open_storage(place)
@@ -208,19 +212,19 @@ def _manifests(place: str) -> list[tuple[int, Manifest]]:
         return []
     for number in reversed(numbers):
         try:
-            manifests.append((number, Manifest(**json.loads(storage.read(numbered(number))))))
+            manifests.append((number, SnapshotManifest(**json.loads(storage.read(make_numbered_name(number))))))
         except (OSError, ValueError, TypeError) as failed:
             log.warning("the index's snapshot %d can't be read: %s", number, problem_of(failed))
     return manifests
 
 
-def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:
-    storage = open_storage(_files(place))
+def _fetch_files(place: str, files: Mapping[str, str], folder: Path) -> None:
+    storage = open_storage(_locate_files(place))
 
     def fetch(name: str) -> None:
         data = storage.read(files[name])
         if hashlib.sha256(data).hexdigest() != files[name]:
-            raise OSError(f"{_files(place)}/{files[name]} isn't what its name says")
+            raise OSError(f"{_locate_files(place)}/{files[name]} isn't what its name says")
         (folder / Path(name).name).write_bytes(data)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -229,7 +233,7 @@ def _fetch(place: str, files: Mapping[str, str], folder: Path) -> None:
     _write_hashes(folder / HASHES, files)
 
 
-def _files(place: str) -> str:
+def _locate_files(place: str) -> str:
     return f"{place.rstrip('/')}/files"
 
 
@@ -258,8 +262,8 @@ class Snapshots:
         self._index = index
         self._place = place
         self._clock = clock
-        self._going = Going()
-        self._thread = threading.Thread(target=self._live, name="snapshots", daemon=True)
+        self._going = StopSignal()
+        self._thread = threading.Thread(target=self._save_repeatedly, name="snapshots", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -268,12 +272,12 @@ class Snapshots:
         """Returns when the index is read no more. A snapshot under way is given up."""
         self._going.end()
 
-    def _live(self) -> None:
+    def _save_repeatedly(self) -> None:
         wait_s = FIRST_S
         while not self._going.ended.wait(wait_s):
             wait_s = EVERY_S
             try:
-                seq = save(self._index, self._place, self._clock, self._going)
+                seq = save_snapshot(self._index, self._place, self._clock, self._going)
             except (OSError, IndexBroken) as failed:
                 log.warning("no snapshot of the index is made: %s", problem_of(failed))
             else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from journal.entity_queue import open_beside_its_writer
 from journal.errors import JournalBroken
-from journal.histories import follows
+from journal.histories import may_follow
 from journal.index import INDEX
 from journal.reader import JournalReader
 from journal.state import JournalState
@@ -32,7 +32,7 @@ def check_index(root: Path, path: str) -> None:
     # Opened after the index: a processor that is still at work may only have taken the journal on.
     reader = JournalReader(path)
     if reader.last_seq:
-        follows(INDEX, position, reader)
+        may_follow(INDEX, position, reader)
 
 
 def check_whole(path: str, reader: JournalReader, state: JournalState, index_seq: int) -> None:

@@ -13,7 +13,7 @@ from core.clock import EPOCH
 from core.routing import is_sparse
 from journal.errors import BatchInvalid, JournalBroken
 from journal.histories import Histories, History, histories_from_json, to_numbers, to_texts
-from journal.log import actions_of, entry_name, last_number, numbers
+from journal.log import actions_of, entry_name, last_number, list_numbers
 from journal.schema import JournalRow, is_elsewhere
 from journal.storage import Storage, open_storage
 
@@ -53,8 +53,8 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
 
     :raises BatchInvalid: first rows and the marks' movement don't name the same offsets, each once
     """
-    if _partitions(before) != _partitions(after):
-        changed = sorted(_partitions(before) ^ _partitions(after))
+    if _list_partitions(before) != _list_partitions(after):
+        changed = sorted(_list_partitions(before) ^ _list_partitions(after))
         raise BatchInvalid(f"the marks of {changed[:5]} came or went; partitions are named when an epoch begins")
     decided: dict[tuple[str, int], list[Span]] = {}
     elsewhere: dict[tuple[str, int], list[Span]] = {}
@@ -63,11 +63,11 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
             raise BatchInvalid(f"row {row.seq} is a first row or isn't, but its item is {row.item_seq}")
         if row.first:
             named = elsewhere if is_elsewhere(row) else decided
-            named.setdefault((row.topic, row.partition), []).append(_span(row))
-    for topic, number in _partitions(after):
+            named.setdefault((row.topic, row.partition), []).append(_make_span(row))
+    for topic, number in _list_partitions(after):
         since, until = before[topic][number], after[topic][number]
         own_spans, others = sorted(decided.pop((topic, number), [])), elsewhere.pop((topic, number), [])
-        spans = _filled(own_spans, others, since, until) if len(others) < 2 else own_spans
+        spans = _fill_gaps(own_spans, others, since, until) if len(others) < 2 else own_spans
         if until < since or not _is_movement(spans, since, until, gaps=is_sparse(topic)):
             raise BatchInvalid(f"{topic}[{number}] moves from {since} to {until}, first rows are for {spans[:5]}…")
     if decided or elsewhere:
@@ -75,7 +75,7 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
         raise BatchInvalid(f"first rows for partitions without a mark: {unmarked[:5]}")
 
 
-def _filled(own_spans: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
+def _fill_gaps(own_spans: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
     """Fills the gaps between the spans of first rows with what is elsewhere; what lies outside of the movement stays as
     it is."""
     if not others:
@@ -92,7 +92,7 @@ def _filled(own_spans: Sequence[Span], others: Sequence[Span], since: int, until
     return [*filled, (at, high)] if at < high else filled
 
 
-def _span(row: JournalRow) -> Span:
+def _make_span(row: JournalRow) -> Span:
     """Returns the offsets that a first row decides: from the first of them to the one after the last."""
     return row.offset, row.offset + 1 if row.offset_until is None else row.offset_until
 
@@ -108,7 +108,7 @@ def _is_movement(spans: Sequence[Span], since: int, until: int, *, gaps: bool) -
     return at == until
 
 
-def _partitions(marks: Marks) -> set[tuple[str, int]]:
+def _list_partitions(marks: Marks) -> set[tuple[str, int]]:
     return {(topic, number) for topic, partitions in marks.items() for number in partitions}
 
 
@@ -188,7 +188,7 @@ def state_of_commit(commit: dict[str, Any], version: int) -> JournalState:
         start=marks_from_json(commit["payhook.start"]),
         published_upto=int(commit["payhook.published_upto"]),
         chain=commit["payhook.chain"],
-        notes=_notes(commit),
+        notes=_read_notes(commit),
         lineage=str(commit.get("payhook.lineage", "")),
         row_hash=str(commit.get("payhook.row_hash", "")),
         generation=int(commit.get("payhook.generation", 0)),
@@ -197,7 +197,7 @@ def state_of_commit(commit: dict[str, Any], version: int) -> JournalState:
     )
 
 
-def _notes(commit: Mapping[str, Any]) -> dict[str, str]:
+def _read_notes(commit: Mapping[str, Any]) -> dict[str, str]:
     names = (name.removeprefix(PREFIX) for name in commit if name.startswith(PREFIX))
     return {name: str(commit[PREFIX + name]) for name in names if name not in STATE_NAMES}
 
@@ -230,13 +230,13 @@ class _Entries:
         self._read: dict[int, dict[str, Any]] = {}
         try:
             self._storage = open_storage(path)
-            self._versions = numbers(self._storage)
+            self._versions = list_numbers(self._storage)
         except OSError as failed:
             raise JournalBroken(path, f"its log can't be listed: {failed}") from failed
 
     def commit_of(self, batch_seq: int) -> Commit | None:
         place = bisect_left(range(len(self._versions)), batch_seq, key=self._last_seq)
-        info = self._info(place) if place < len(self._versions) else {}
+        info = self._read_info(place) if place < len(self._versions) else {}
         if info.get("payhook.batch_seq") != str(batch_seq):
             return None
         at = EPOCH + timedelta(milliseconds=int(info["timestamp"]))
@@ -245,12 +245,12 @@ class _Entries:
     def _last_seq(self, place: int) -> int:
         """Finds the journal's last seq after an entry; maintenance's entries don't name it, and change none."""
         for before in range(place, -1, -1):
-            seq = self._info(before).get("payhook.seq")
+            seq = self._read_info(before).get("payhook.seq")
             if seq is not None:
                 return int(seq)
         return -1
 
-    def _info(self, place: int) -> dict[str, Any]:
+    def _read_info(self, place: int) -> dict[str, Any]:
         """Reads what an entry says of itself; nothing if it has gone meanwhile."""
         version = self._versions[place]
         if version not in self._read:

@@ -62,7 +62,7 @@ class Storage(Protocol):
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
         """Puts a file under a name that no other writer uses; on return it outlasts a loss of power."""
 
-    def adopt(self, staged: Path, name: str) -> None:
+    def adopt_file(self, staged: Path, name: str) -> None:
         """Takes a file of this machine in, under a name that no other writer uses; ``staged`` is gone afterwards.
 
         Its age counts from then on: maintenance removes old files that no commit names.
@@ -93,33 +93,33 @@ class DiskStorage:
         file = self._folder / name
         staged = file.with_name(f".{file.name}.{uuid.uuid4()}.tmp")
         try:
-            _write(staged, data)
+            _write_file(staged, data)
             os.link(staged, file)
-            sync(file.parent)
+            sync_to_disk(file.parent)
         finally:
             with contextlib.suppress(OSError):
                 staged.unlink()
 
     def put_file(self, name: str, data: bytes | pa.Buffer) -> None:
-        _write(self._folder / name, data)
+        _write_file(self._folder / name, data)
 
-    def adopt(self, staged: Path, name: str) -> None:
+    def adopt_file(self, staged: Path, name: str) -> None:
         os.utime(staged)
-        sync(staged)
+        sync_to_disk(staged)
         try:
             staged.rename(self._folder / name)
         except OSError as failed:
             if failed.errno != errno.EXDEV:
                 raise
             self._copy(staged, name)
-        sync(self._folder)
+        sync_to_disk(self._folder)
 
     def _copy(self, staged: Path, name: str) -> None:
         """Copies from another disk: whole under another name first."""
         copied = self._folder / f".{name}.{uuid.uuid4()}.tmp"
         try:
             shutil.copyfile(staged, copied)
-            sync(copied)
+            sync_to_disk(copied)
             copied.rename(self._folder / name)
         finally:
             copied.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ class DiskStorage:
         for file in files:
             file.unlink(missing_ok=True)
         for folder in {file.parent for file in files}:
-            sync(folder)
+            sync_to_disk(folder)
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
         try:
@@ -142,11 +142,11 @@ class DiskStorage:
             return
         with entries:
             for entry in entries:
-                if entry.name > after and (found_stat := _stat(entry)) is not None:
+                if entry.name > after and (found_stat := _stat_file(entry)) is not None:
                     yield StoredFile(entry.name, found_stat.st_size, from_micros(found_stat.st_mtime_ns // 1_000))
 
 
-def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
+def _stat_file(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Reads a file's status; None for a folder, and for a file that went since it was listed: a writer that was
     overtaken removes its own."""
     try:
@@ -155,7 +155,7 @@ def _stat(entry: os.DirEntry[str]) -> os.stat_result | None:
         return None
 
 
-def _write(file: Path, data: bytes | pa.Buffer) -> None:
+def _write_file(file: Path, data: bytes | pa.Buffer) -> None:
     """Writes a file of a new name, which is on disk on return.
 
     :raises FileExistsError: one is there
@@ -166,7 +166,7 @@ def _write(file: Path, data: bytes | pa.Buffer) -> None:
         os.fsync(opened.fileno())
 
 
-def sync(place: Path) -> None:
+def sync_to_disk(place: Path) -> None:
     """Waits until a file, or what a folder holds, is on disk."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
@@ -185,7 +185,7 @@ def open_storage(place: Location | str) -> Storage:
     return ObjectStorage(text)
 
 
-def numbered(number: int) -> str:
+def make_numbered_name(number: int) -> str:
     return f"{number:020}.json"
 
 
@@ -210,8 +210,8 @@ RACE_WAIT_S_MAX = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The result of `race`: whether a place gives each name to one writer only, which every commit of the lake rests
-    on.
+    """The result of `run_race`: whether a place gives each name to one writer only, which every commit of the lake
+    rests on.
 
     ``winners``: how many names each writer was given. ``twice``: names that were given to several, or that hold another
     writer's file; ``nobody``: names that all were refused. ``listed``: whether a listing that begins after a name has
@@ -224,11 +224,11 @@ class Race:
     listed: bool
 
     @property
-    def holds(self) -> bool:
+    def is_exclusive(self) -> bool:
         return not self.twice and not self.nobody and self.listed
 
 
-def race(lake: Location, names: int = RACE_NAMES) -> Race:
+def run_race(lake: Location, names: int = RACE_NAMES) -> Race:
     """Lets writers put different files under the same names at the same moments; nothing of it stays.
 
     :raises OSError: the place can't be reached, or refuses
@@ -239,7 +239,7 @@ def race(lake: Location, names: int = RACE_NAMES) -> Race:
     with ThreadPoolExecutor(RACE_WRITERS) as pool:
         won = list(pool.map(lambda writer: _put_all(folder, writer, names, together), range(RACE_WRITERS)))
     result = _race_of(folder, won, names)
-    _remove(folder, names)
+    _remove_files(folder, names)
     return result
 
 
@@ -271,7 +271,7 @@ def _race_of(folder: Location, won: Sequence[frozenset[int]], names: int) -> Rac
     return Race(tuple(map(len, won)), twice, nobody, listed)
 
 
-def _remove(folder: Location, names: int) -> None:
+def _remove_files(folder: Location, names: int) -> None:
     storage = open_storage(folder)
     storage.delete([str(name) for name in range(names)])
     if isinstance(folder, Path):

@@ -54,8 +54,8 @@ def create_table(path: str, stream: str) -> None:
     problem = "no try was made"
     for _ in range(TRIES_MAX):
         try:
-            table = _table(path, stream)
-            for name, expression in _missing(path, table).items():
+            table = _open_or_create(path, stream)
+            for name, expression in _find_missing(path, table).items():
                 table.alter.add_constraint({name: expression})
             return
         except DeltaError as failed:
@@ -63,7 +63,7 @@ def create_table(path: str, stream: str) -> None:
     raise JournalBroken(path, f"the table can't be made: {problem[:500]}")
 
 
-def _table(path: str, stream: str) -> DeltaTable:
+def _open_or_create(path: str, stream: str) -> DeltaTable:
     if not lake.has_table(path):
         return lake.create_table(path, JOURNAL_SCHEMA, f"journal_{stream}", CONFIGURATION)
     table = lake.open_table(path)
@@ -85,12 +85,12 @@ def _check_columns(path: str, table: DeltaTable) -> None:
         )
 
 
-def _missing(path: str, table: DeltaTable) -> dict[str, str]:
+def _find_missing(path: str, table: DeltaTable) -> dict[str, str]:
     """Constraints that the table lacks.
 
     :raises JournalOutdated: it has one that knows fewer decisions
     """
-    constraints = _constraints(table)
+    constraints = _read_constraints(table)
     known = constraints.get(DECISION_IS_KNOWN)
     unknown = [] if known is None else [decision.value for decision in Decision if f"'{decision.value}'" not in known]
     if unknown:
@@ -98,7 +98,7 @@ def _missing(path: str, table: DeltaTable) -> dict[str, str]:
     return {name: text for name, text in CONSTRAINTS.items() if name not in constraints}
 
 
-def _constraints(table: DeltaTable) -> dict[str, str]:
+def _read_constraints(table: DeltaTable) -> dict[str, str]:
     prefix = "delta.constraints."
     known = table.metadata().configuration
     return {name.removeprefix(prefix): text for name, text in known.items() if name.startswith(prefix)}

@@ -17,18 +17,18 @@ from journal.append import Appender, RowsRefused, TableUnfit
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown, problem_of
 from journal.histories import (
     LINEAGES_NOTE,
-    Abandoned,
+    AbandonedLineage,
     Histories,
     History,
-    abandoned,
     histories_to_json,
+    read_abandoned,
     to_note,
     with_ids,
 )
 from journal.lake import has_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
-from journal.schema import JournalRow, commit_digest, extend, stamped
+from journal.schema import JournalRow, commit_digest, extend_chain, stamp_rows
 from journal.shards import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE, shard_in
 from journal.state import (
     PREFIX,
@@ -91,7 +91,7 @@ class Tenure:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     version: int
     first_seq: int
     last_seq: int
@@ -99,7 +99,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LossDecision:
     """A person's decision about what was lost.
 
     ``rows`` have the decision ``lost``: of a range of offsets, or of an event that only its key is known of. ``marks``
@@ -172,7 +172,7 @@ class JournalWriter:
 
         def next_epoch(version: int) -> JournalState:
             state = self._next_epoch(version, starts, tenure, topic_ids or {})
-            return replace(state, notes=_noted(state.notes, notes or {}))
+            return replace(state, notes=_merge_notes(state.notes, notes or {}))
 
         state = self._begin(next_epoch, "epoch")
         if tenure is not None:
@@ -206,12 +206,12 @@ class JournalWriter:
                 epoch=max(before.epoch, 0 if replaced is None else replaced.epoch) + 1,
                 published_upto=0 if publish_again else before.published_upto,
                 generation=max(before.generation, 0 if replaced is None else replaced.generation) + publish_again,
-                notes={**_without(before.notes, OWNER_NOTE), LINEAGES_NOTE: to_note(lineages)},
+                notes={**_drop_notes(before.notes, OWNER_NOTE), LINEAGES_NOTE: to_note(lineages)},
             )
 
         return self._begin(renewed, "restore")
 
-    def divide(self, topic: str, part: Shard, at: datetime, lineage: str | None = None) -> JournalState:
+    def divide_journal(self, topic: str, part: Shard, at: datetime, lineage: str | None = None) -> JournalState:
         """Begins an epoch as the journal of one shard: of ``topic`` it goes on with its partitions alone, in a
         history of their own.
 
@@ -226,15 +226,15 @@ class JournalWriter:
             if shard_in(before.notes) == part and DIVIDING_NOTE not in before.notes:
                 raise Fenced(self._stream, before.epoch, f"it is shard {part}'s journal already")
             marks, start, history = before.marks.get(topic, {}), before.start.get(topic, {}), before.history(topic)
-            own_marks = {number: until for number, until in marks.items() if part.reads(number)}
+            own_marks = {number: until for number, until in marks.items() if part.has_partition(number)}
             state = replace(
                 before,
                 epoch=before.epoch + 1,
                 marks={**before.marks, topic: own_marks},
                 start={**before.start, topic: own_marks},
-                histories={**before.histories, topic: history.next(history.topic_id, start, marks)},
+                histories={**before.histories, topic: history.begin_next(history.topic_id, start, marks)},
                 lasts=_lasts_at(before, {**before.marks, topic: own_marks}),
-                notes=_without(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(part)},
+                notes=_drop_notes(before.notes, DIVIDING_NOTE, OWNER_NOTE) | {SHARD_NOTE: str(part)},
             )
             return state if lineage is None else _as_copy(state, lineage, part, at)
 
@@ -274,7 +274,7 @@ class JournalWriter:
             marks=with_starts(before.marks, starts),
             start=with_starts(before.start, starts),
             histories=with_ids(before.histories, topic_ids),
-            notes=_without(before.notes, OWNER_NOTE) | ({} if tenure is None else {OWNER_NOTE: tenure.owner}),
+            notes=_drop_notes(before.notes, OWNER_NOTE) | ({} if tenure is None else {OWNER_NOTE: tenure.owner}),
         )
 
     def commit(
@@ -283,7 +283,7 @@ class JournalWriter:
         marks: Marks,
         published_upto: int,
         notes: Mapping[str, str] | None = None,
-    ) -> Committed:
+    ) -> CommittedBatch:
         """Commits a batch whole, in one commit; ``rows`` are in seq order and get epoch, batch and hash.
 
         ``marks`` is the full map after the batch. ``notes`` are small texts by name (lower case) that replace those of
@@ -295,21 +295,21 @@ class JournalWriter:
         :raises Fenced: another writer took over; nothing was written, and the process must end
         :raises CommitUnknown: it may or may not be written: only another writer's epoch tells
         """
-        appender, before = self._begun()
-        table, state = self._stamp(before, rows, marks, published_upto)
-        state = replace(state, notes=_noted(state.notes, notes or {}))
+        appender, before = self._require_begun()
+        table, state = self._stamp_batch(before, rows, marks, published_upto)
+        state = replace(state, notes=_merge_notes(state.notes, notes or {}))
         version = self._put(appender, table, state, {"payhook.batch_seq": str(rows[0].seq)})
-        return Committed(version, rows[0].seq, rows[-1].seq, state.chain)
+        return CommittedBatch(version, rows[0].seq, rows[-1].seq, state.chain)
 
-    def turn(self, turn: Turn) -> JournalState:
+    def commit_loss_decision(self, turn: LossDecision) -> JournalState:
         """Commits a person's decision about what was lost: rows that say it, and where the next histories begin.
 
         :raises BatchInvalid: the rows don't follow, or a range of offsets doesn't begin at its mark
         :raises Fenced, CommitUnknown: as `commit`
         """
-        appender, before = self._begun()
-        _check_turn(turn, before)
-        table = stamped(turn.rows, before.epoch, before.next_seq) if turn.rows else None
+        appender, before = self._require_begun()
+        _check_loss_decision(turn, before)
+        table = stamp_rows(turn.rows, before.epoch, before.next_seq) if turn.rows else None
         digest = commit_digest(row.row_hash for row in turn.rows)
         state = replace(
             before,
@@ -320,14 +320,14 @@ class JournalWriter:
             generation=turn.generation,
             published_upto=0,
             lasts=_lasts_at(before, turn.marks),
-            chain=extend(before.chain, digest) if turn.rows else before.chain,
+            chain=extend_chain(before.chain, digest) if turn.rows else before.chain,
             row_hash=turn.rows[-1].row_hash if turn.rows else before.row_hash,
-            notes=_noted(before.notes, turn.notes),
+            notes=_merge_notes(before.notes, turn.notes),
         )
         extra = {"payhook.batch_seq": str(before.next_seq)} if turn.rows else {"payhook.kind": "turn"}
         return replace(state, version=self._put(appender, table, state, extra))
 
-    def _begun(self) -> tuple[Appender, JournalState]:
+    def _require_begun(self) -> tuple[Appender, JournalState]:
         if self._ended is not None:
             raise self._ended
         if self._appender is None or self._state is None:
@@ -352,19 +352,19 @@ class JournalWriter:
         self._state = replace(state, version=version)
         return version
 
-    def _stamp(
+    def _stamp_batch(
         self, state: JournalState, rows: Sequence[JournalRow], marks: Marks, published_upto: int
     ) -> tuple[pa.Table, JournalState]:
         if not rows or [row.seq for row in rows] != list(range(state.next_seq, state.next_seq + len(rows))):
             raise BatchInvalid(f"seq {state.next_seq} is next, the rows begin with {[row.seq for row in rows[:3]]}")
         check_movement(rows, state.marks, marks)
-        table = stamped(rows, state.epoch, state.next_seq)
+        table = stamp_rows(rows, state.epoch, state.next_seq)
         after = replace(
             state,
             next_seq=rows[-1].seq + 1,
             marks=marks,
             published_upto=max(published_upto, state.published_upto),
-            chain=extend(state.chain, commit_digest(row.row_hash for row in rows)),
+            chain=extend_chain(state.chain, commit_digest(row.row_hash for row in rows)),
             row_hash=rows[-1].row_hash,
             lasts=lasts_after(state.lasts, rows),
         )
@@ -399,15 +399,15 @@ def _lasts_at(before: JournalState, marks: Marks) -> Marks:
     }
 
 
-def _without(notes: Mapping[str, str], *names: str) -> dict[str, str]:
+def _drop_notes(notes: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: text for name, text in notes.items() if name not in names}
 
 
-def _is_new(topic: str, turn: Turn, before: JournalState) -> bool:
+def _is_new(topic: str, turn: LossDecision, before: JournalState) -> bool:
     return turn.histories.get(topic, History()).number != before.history(topic).number
 
 
-def _check_turn(turn: Turn, before: JournalState) -> None:
+def _check_loss_decision(turn: LossDecision, before: JournalState) -> None:
     if [row.seq for row in turn.rows] != list(range(before.next_seq, before.next_seq + len(turn.rows))):
         raise BatchInvalid(f"seq {before.next_seq} is next")
     for row in turn.rows:
@@ -420,15 +420,15 @@ def _check_turn(turn: Turn, before: JournalState) -> None:
         raise BatchInvalid(f"the marks of {same[:3]} move within their history")
 
 
-def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[Abandoned]:
+def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[AbandonedLineage]:
     """Lists the lineages that a journal gives up when it goes on from ``before``, oldest first."""
-    own_lineages = abandoned(before.notes)
+    own_lineages = read_abandoned(before.notes)
     known = {before.lineage, *(earlier.lineage for earlier in own_lineages)}
     others: dict[str, None] = {}
     if replaced is not None:
-        others = dict.fromkeys([*(earlier.lineage for earlier in abandoned(replaced.notes)), replaced.lineage])
-    strange = [Abandoned(lineage, 0, at, reason) for lineage in others if lineage not in known]
-    return [*own_lineages, *strange, Abandoned(before.lineage, before.next_seq - 1, at, reason)]
+        others = dict.fromkeys([*(earlier.lineage for earlier in read_abandoned(replaced.notes)), replaced.lineage])
+    strange = [AbandonedLineage(lineage, 0, at, reason) for lineage in others if lineage not in known]
+    return [*own_lineages, *strange, AbandonedLineage(before.lineage, before.next_seq - 1, at, reason)]
 
 
 def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
@@ -440,7 +440,7 @@ def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> Jo
     return replace(state, lineage=lineage, published_upto=seq, notes=notes)
 
 
-def _noted(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:
+def _merge_notes(before: Mapping[str, str], notes: Mapping[str, str]) -> dict[str, str]:
     wrong = sorted(name for name in notes if name in STATE_NAMES or not _NOTE_NAME.fullmatch(name))
     if wrong:
         raise BatchInvalid(f"notes must have names of their own, in lower case: {wrong[:3]}")

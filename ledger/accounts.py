@@ -40,7 +40,7 @@ OUTSIDE = "outside"
 """The owner kind of accounts whose money no provider holds."""
 
 
-class Role(StrEnum):
+class AccountRole(StrEnum):
     CLEARING = "clearing"
     PAYABLE = "payable"
     REFUNDS = "refunds"
@@ -50,19 +50,19 @@ class Role(StrEnum):
     FEES = "fees"
 
 
-BOOKINGS: Mapping[Movement, tuple[Role, Role]] = MappingProxyType(
+BOOKINGS: Mapping[Movement, tuple[AccountRole, AccountRole]] = MappingProxyType(
     {
         #                          debit                credit
-        Movement.CAPTURE: (Role.CLEARING, Role.PAYABLE),
-        Movement.CAPTURE_FAILED: (Role.PAYABLE, Role.CLEARING),
-        Movement.REFUND: (Role.REFUNDS, Role.CLEARING),
-        Movement.REFUND_FAILED: (Role.CLEARING, Role.REFUNDS),
-        Movement.DISPUTE_OPENED: (Role.DISPUTES, Role.CLEARING),
-        Movement.DISPUTE_WON: (Role.CLEARING, Role.DISPUTES),
-        Movement.DISPUTE_LOST: (Role.DISPUTE_LOSSES, Role.DISPUTES),
-        Movement.PAYOUT_PAID: (Role.PAYOUTS, Role.CLEARING),
-        Movement.PAYOUT_FAILED: (Role.CLEARING, Role.PAYOUTS),
-        Movement.FEE: (Role.FEES, Role.CLEARING),
+        Movement.CAPTURE: (AccountRole.CLEARING, AccountRole.PAYABLE),
+        Movement.CAPTURE_FAILED: (AccountRole.PAYABLE, AccountRole.CLEARING),
+        Movement.REFUND: (AccountRole.REFUNDS, AccountRole.CLEARING),
+        Movement.REFUND_FAILED: (AccountRole.CLEARING, AccountRole.REFUNDS),
+        Movement.DISPUTE_OPENED: (AccountRole.DISPUTES, AccountRole.CLEARING),
+        Movement.DISPUTE_WON: (AccountRole.CLEARING, AccountRole.DISPUTES),
+        Movement.DISPUTE_LOST: (AccountRole.DISPUTE_LOSSES, AccountRole.DISPUTES),
+        Movement.PAYOUT_PAID: (AccountRole.PAYOUTS, AccountRole.CLEARING),
+        Movement.PAYOUT_FAILED: (AccountRole.CLEARING, AccountRole.PAYOUTS),
+        Movement.FEE: (AccountRole.FEES, AccountRole.CLEARING),
     }
 )
 """Each movement's debit and credit. Any order of any facts balances, because each booking does."""
@@ -91,16 +91,16 @@ def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
 
 
 @functools.lru_cache(maxsize=4_096)
-def account(role: Role, holder: str, merchant: str) -> str:
+def account_name(role: AccountRole, holder: str, merchant: str) -> str:
     """Returns the account of a role: the holder's for clearing, the merchant's for everything else."""
-    if role is Role.CLEARING:
+    if role is AccountRole.CLEARING:
         return join_key("provider", holder, role.value)
     return join_key("merchant", merchant, role.value)
 
 
 def outside_account(method: str, tenant: str | None = None) -> str:
     """Returns the account of what a payment method's owner settles, and no provider does."""
-    return join_key(OUTSIDE, of_tenant(tenant, method), Role.CLEARING.value)
+    return join_key(OUTSIDE, of_tenant(tenant, method), AccountRole.CLEARING.value)
 
 
 def is_account(name: str) -> bool:
@@ -109,14 +109,14 @@ def is_account(name: str) -> bool:
         return False
     owner_kind, _, role = parts
     if owner_kind in ("provider", OUTSIDE):
-        return role == Role.CLEARING.value
+        return role == AccountRole.CLEARING.value
     return owner_kind == "merchant" and role in _OF_MERCHANTS
 
 
-_OF_MERCHANTS = frozenset(role.value for role in Role) - {Role.CLEARING.value}
+_OF_MERCHANTS = frozenset(role.value for role in AccountRole) - {AccountRole.CLEARING.value}
 
 
-def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None) -> tuple[Posting, ...]:
+def book_fact(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None) -> tuple[Posting, ...]:
     """The balanced booking of one fact; empty for an amount of zero.
 
     A payout below zero (the provider takes from the bank account) and a fee that is given back are booked with their
@@ -134,14 +134,14 @@ def book(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None)
             raise AmountNotPositive(fact.fact_key, money)
         debit, credit, money = credit, debit, Money(-money.amount_minor, money.currency)
     lines = (
-        Posting(account(debit, holder, merchant), "debit", money),
-        Posting(account(credit, holder, merchant), "credit", money),
+        Posting(account_name(debit, holder, merchant), "debit", money),
+        Posting(account_name(credit, holder, merchant), "credit", money),
     )
     outside = fact.cleared_outside
-    return lines if outside is None else _with_outside(lines, outside, tenant)
+    return lines if outside is None else _split_outside(lines, outside, tenant)
 
 
-def _with_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:
+def _split_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:
     """Returns the booking with the part that clears outside of the provider, which may be all of it."""
     clearing, other = lines if lines[0].account.startswith("provider:") else lines[::-1]
     part = replace(

@@ -8,7 +8,7 @@ from functools import cached_property
 from core.errors import PayhookError
 from core.money import Money
 from providers.port import Adapter
-from providers.reconciled import reader_of
+from providers.reconciled import choose_reader
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
@@ -22,16 +22,16 @@ class BodyAmounts:
         self._settings = settings
 
     @cached_property
-    def _adapters(self) -> dict[str, Adapter]:
+    def _provider_adapters(self) -> dict[str, Adapter]:
         return build_adapters(self._settings)
 
     def __call__(self, provider: str, event_type: str, body: bytes) -> Money | None:
         """Returns the amount; None where no money moves, the provider is unknown, or the body can't be read."""
-        adapter = self._adapters.get(provider)
+        adapter = self._provider_adapters.get(provider)
         if adapter is None:
             return None
         try:
-            fact = reader_of(adapter, event_type).money(body, event_type)
+            fact = choose_reader(adapter, event_type).money(body, event_type)
         except PayhookError:
             return None
         except Exception as bug:

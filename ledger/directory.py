@@ -95,7 +95,7 @@ class MerchantDirectory(Protocol):
         """
 
 
-def _open(merchant: Merchant | None, provider: str, account: str, tenant: str | None) -> Merchant:
+def _require_open(merchant: Merchant | None, provider: str, account: str, tenant: str | None) -> Merchant:
     if merchant is None:
         raise MerchantUnknown(of_tenant(tenant, provider), account)
     if merchant.closed:
@@ -128,13 +128,13 @@ class FileDirectory:
 
         :raises DirectoryUnreadable: the file is missing or isn't such a file
         """
-        self._refresh()
+        self._read_if_changed()
         section = of_tenant(tenant, provider)
         accounts = self._merchants.get(section if section in self._merchants else provider, {})
         merchant = accounts.get(account) or accounts.get(ANY_ACCOUNT)
-        return _open(merchant, provider, account, tenant)
+        return _require_open(merchant, provider, account, tenant)
 
-    def _refresh(self) -> None:
+    def _read_if_changed(self) -> None:
         try:
             text = self._files.text(self._path)
         except TooLarge as large:
@@ -142,11 +142,11 @@ class FileDirectory:
         except (OSError, ValueError) as unreadable:
             raise DirectoryUnreadable(self._path, problem_of(unreadable)) from unreadable
         if text is not self._text:
-            self._merchants = _parse(text, self._path)
+            self._merchants = _parse_merchants(text, self._path)
             self._text = text
 
 
-def _parse(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
+def _parse_merchants(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
     try:
         tree = tomllib.loads(text)
     except ValueError as wrong:
@@ -155,11 +155,13 @@ def _parse(text: str, path: Path) -> dict[str, dict[str, Merchant]]:
     for section, accounts in tree.items():
         if not isinstance(accounts, dict):
             raise DirectoryUnreadable(path, f"[{section}] isn't a table of accounts")
-        merchants[section] = {name: _merchant(value, f'[{section}] "{name}"', path) for name, value in accounts.items()}
+        merchants[section] = {
+            name: _parse_merchant(value, f'[{section}] "{name}"', path) for name, value in accounts.items()
+        }
     return merchants
 
 
-def _merchant(value: object, place: str, path: Path) -> Merchant:
+def _parse_merchant(value: object, place: str, path: Path) -> Merchant:
     match value:
         case str() if value:
             return Merchant(value)
@@ -232,7 +234,7 @@ class HttpDirectory:
         self._files = TextFiles(SECRET_BYTES_MAX)
         self._lock = threading.Lock()
         self._found: OrderedDict[tuple[str, str, str | None], tuple[float, Merchant]] = OrderedDict()
-        self._authorization()
+        self._build_auth_header()
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         """As `MerchantDirectory.lookup`.
@@ -242,58 +244,62 @@ class HttpDirectory:
         :raises DownstreamHeld: it isn't to be asked now
         """
         key = (provider, account, tenant)
-        remembered = self._remembered(key)
+        remembered = self._find_remembered(key)
         if remembered is not None:
             log.info("the directory answered that a moment ago")
             return remembered
         log.info("asks the merchant directory %s", self._url)
-        merchant = _open(self._ask(provider, account, tenant), provider, account, tenant)
-        self._remember(key, merchant)
+        merchant = _require_open(self._ask_service(provider, account, tenant), provider, account, tenant)
+        self._remember_merchant(key, merchant)
         return merchant
 
-    def _ask(self, provider: str, account: str, tenant: str | None) -> Merchant | None:
+    def _ask_service(self, provider: str, account: str, tenant: str | None) -> Merchant | None:
         """Returns None for an account that the directory doesn't know."""
         asked = {"provider": provider, "account": account} | ({} if tenant is None else {"tenant": tenant})
         try:
-            headers = self._authorization()
+            headers = self._build_auth_header()
         except SettingError as wrong:
             raise DirectoryRefused(self._url, wrong.problem) from wrong
         with calling(DOWNSTREAM):
-            status, body = self._get(asked, headers)
-            merchant = self._read(body) if status == FOUND else None
+            status, body = self._get_answer(asked, headers)
+            merchant = self._parse_answer(body) if status == FOUND else None
         if status in REFUSED:
             raise DirectoryRefused(self._url, f"it answers {status}")
         return merchant
 
-    def _authorization(self) -> dict[str, str]:
+    def _build_auth_header(self) -> dict[str, str]:
         """The header with the token as its file has it now.
 
         :raises SettingError: the file can't be used
         """
-        return {} if self._token_file is None else {"authorization": f"Bearer {_token(self._files, self._token_file)}"}
+        return (
+            {}
+            if self._token_file is None
+            else {"authorization": f"Bearer {_read_token(self._files, self._token_file)}"}
+        )
 
-    def _get(self, asked: dict[str, str], headers: dict[str, str]) -> tuple[int, bytes]:
+    def _get_answer(self, asked: dict[str, str], headers: dict[str, str]) -> tuple[int, bytes]:
         try:
             with self._client.stream("GET", self._url, params=asked, headers=headers) as response:
                 if response.status_code not in (FOUND, UNKNOWN, *REFUSED):
                     wait_s = retry_after_s(response.headers.get("retry-after"), self._clock.now())
                     raise DirectoryUnavailable(self._url, f"it answers {response.status_code}", wait_s)
-                return response.status_code, self._body(response) if response.status_code == FOUND else b""
+                return response.status_code, self._read_body(response) if response.status_code == FOUND else b""
         except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
             raise DirectoryUnavailable(self._url, str(failed) or type(failed).__name__) from failed
 
-    def _body(self, response: httpx2.Response) -> bytes:
+    def _read_body(self, response: httpx2.Response) -> bytes:
         timeout_s = self._client.timeout.read or TIMEOUT_S
         body, in_time = b"", Deadline(self._clock, timeout_s)
         for part in response.iter_bytes():
             body += part
-            if in_time.passed:
+            if in_time.has_passed:
                 raise DirectoryUnavailable(self._url, f"its answer takes longer than {timeout_s:g} s")
             if len(body) > ANSWER_BYTES_MAX:
                 raise DirectoryUnavailable(self._url, f"its answer has more than {ANSWER_BYTES_MAX} bytes")
         return body
 
-    def _read(self, body: bytes) -> Merchant:
+    def _parse_answer(self, body: bytes) -> Merchant:
         try:
             answer = orjson.loads(body)
         except ValueError as wrong:
@@ -303,17 +309,17 @@ class HttpDirectory:
                 return Merchant(internal, answer.get("closed", False))
         raise DirectoryUnavailable(self._url, 'its answer isn\'t {"account": "name", "closed": false}')
 
-    def _remembered(self, key: tuple[str, str, str | None]) -> Merchant | None:
+    def _find_remembered(self, key: tuple[str, str, str | None]) -> Merchant | None:
         with self._lock:
             until, merchant = self._found.get(key, (0.0, None))
-            if merchant is None or self._clock.monotonic() >= until:
+            if merchant is None or self._clock.monotonic_s() >= until:
                 return None
             self._found.move_to_end(key)
             return merchant
 
-    def _remember(self, key: tuple[str, str, str | None], merchant: Merchant) -> None:
+    def _remember_merchant(self, key: tuple[str, str, str | None], merchant: Merchant) -> None:
         with self._lock:
-            self._found[key] = (self._clock.monotonic() + CACHE_S, merchant)
+            self._found[key] = (self._clock.monotonic_s() + CACHE_S, merchant)
             self._found.move_to_end(key)
             while len(self._found) > CACHE_MAX:
                 self._found.popitem(last=False)
@@ -330,7 +336,7 @@ def open_client(timeout_s: float = TIMEOUT_S) -> httpx2.Client:
     return httpx2.Client(timeout=timeout, headers=headers, limits=limits, follow_redirects=False, trust_env=False)
 
 
-def _token(files: TextFiles, path: Path) -> str:
+def _read_token(files: TextFiles, path: Path) -> str:
     try:
         token = files.text(path).strip()
     except (OSError, ValueError) as unreadable:

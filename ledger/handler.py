@@ -15,14 +15,14 @@ from core.errors import PayhookError, SettingError
 from core.money import MoneyFact, MovementUnknown
 from core.routing import of_tenant
 from core.work import Applied, Handler, Ignored, Outcome, Unknown, WorkItem
-from ledger.accounts import CHART_VERSION, book, holder_of
+from ledger.accounts import CHART_VERSION, book_fact, holder_of
 from ledger.directory import FileDirectory, HttpDirectory, MerchantDirectory, open_client
 from ledger.settings import LedgerSettings
-from providers.installed import installed_sources
-from providers.money import nothing_moved
-from providers.reconciled import reader_of
+from providers.installed import read_installed_sources
+from providers.money import explain_nothing_moved
+from providers.reconciled import choose_reader
 from providers.registry import build_adapters
-from providers.reread import Reader
+from providers.reread import MoneyReader
 from providers.settings import ProvidersSettings
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class LedgerHandler:
     """Books what the adapter reports. Knows no provider and keeps no state between events."""
 
     def __init__(
-        self, adapters: Mapping[str, Reader], directory: MerchantDirectory, version: str | None = None
+        self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory, version: str | None = None
     ) -> None:
         self.version = version or chart_version()
         self.pure = isinstance(directory, FileDirectory)
@@ -67,30 +67,30 @@ class LedgerHandler:
         if adapter is None:
             return Ignored(f"no adapter for {item.provider}")
         try:
-            fact = reader_of(adapter, item.event_type).money(item.body, item.event_type)
+            fact = choose_reader(adapter, item.event_type).money(item.body, item.event_type)
         except MovementUnknown as unknown:
             log.info("%s of %s is unknown: %s", item.event_type, item.provider, unknown.code)
             if item.fact_key is not None:
                 raise FactMismatch(item.event_key, item.fact_key, None) from unknown
             return Unknown(unknown.code, str(unknown))
         fact_key = of_tenant(item.tenant, fact.fact_key) if fact is not None else None
-        log.info("%s of %s reports %s", item.event_type, item.provider, _said(fact))
+        log.info("%s of %s reports %s", item.event_type, item.provider, _describe_fact(fact))
         if fact_key != item.fact_key or (fact is not None and fact.sha256 != item.fact_sha256):
             raise FactMismatch(item.event_key, item.fact_key, fact_key)
         if fact is None:
-            return Ignored(nothing_moved(adapter, item.event_type))
+            return Ignored(explain_nothing_moved(adapter, item.event_type))
         log.info("looks up whose account %s at %s is (tenant: %s)", fact.account, item.provider, item.tenant or "none")
         merchant = self._directory.lookup(item.provider, fact.account, item.tenant)
         holder = holder_of(*(fact.holder or (item.provider, fact.account)), item.tenant)
         log.info("it is %s; books %s between it and %s", merchant.internal_account, fact.movement, holder)
-        postings = book(fact, holder, merchant.internal_account, item.tenant)
+        postings = book_fact(fact, holder, merchant.internal_account, item.tenant)
         if not postings:
             return Ignored("an amount of zero moves no money")
         pair = None if fact.pair_key is None else of_tenant(item.tenant, fact.pair_key)
-        return Applied(postings, pair, undoes=fact.undoes)
+        return Applied(postings, pair, undoes=fact.is_pair_end)
 
 
-def _said(fact: MoneyFact | None) -> str:
+def _describe_fact(fact: MoneyFact | None) -> str:
     if fact is None:
         return "no movement of money"
     money = fact.money
@@ -104,7 +104,7 @@ def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
 
 
 @dataclass(frozen=True, slots=True)
-class OnDriver:
+class LedgerDriverSide:
     """The handler's files (`core.work.DriverSide`)."""
 
     named: tuple[Path, ...]
@@ -116,9 +116,9 @@ class OnDriver:
         """Does nothing: the handler's answers have no notes."""
 
 
-def on_driver(settings: LedgerSettings) -> OnDriver:
+def on_driver(settings: LedgerSettings) -> LedgerDriverSide:
     named = settings.merchants_token_file if settings.merchants_url else settings.merchants_file
-    return OnDriver((Path(named),) if named else ())
+    return LedgerDriverSide((Path(named),) if named else ())
 
 
 def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
@@ -147,12 +147,12 @@ def handler_version(settings: ProvidersSettings) -> str:
     A change of an adapter or of its settings changes it by itself. It is the same wherever the same code runs.
     """
     digest = hashlib.sha256(settings.model_dump_json().encode())
-    for name, source in _sources():
+    for name, source in _read_sources():
         digest.update(f"\x1f{name}\x1f".encode() + source)
     return f"{chart_version()}.{digest.hexdigest()[:DIGEST_CHARS]}"
 
 
-def _sources() -> list[tuple[str, bytes]]:
+def _read_sources() -> list[tuple[str, bytes]]:
     own_files = [(name, files("ledger").joinpath(name).read_bytes()) for name in _OWN]
     adapters = [(file.name, file.read_bytes()) for file in files("providers").iterdir() if file.name.endswith(".py")]
-    return [*own_files, *sorted(adapters), *installed_sources()]
+    return [*own_files, *sorted(adapters), *read_installed_sources()]

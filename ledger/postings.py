@@ -14,7 +14,7 @@ from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
 from journal.follower import JournalFollower
-from journal.histories import Position, follows
+from journal.histories import ReflectedPosition, may_follow
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.reader import JournalReader
@@ -105,7 +105,7 @@ class PostingsWriter(JournalFollower):
 
     what = _WHAT
 
-    def __init__(self, path: str, appender: Appender, position: Position) -> None:
+    def __init__(self, path: str, appender: Appender, position: ReflectedPosition) -> None:
         self._path = path
         self._appender = appender
         self._position = position
@@ -126,7 +126,7 @@ class PostingsWriter(JournalFollower):
             raise PostingsRefused(path, str(failed)) from failed
 
     @property
-    def mark(self) -> int:
+    def mark_seq(self) -> int:
         """The last seq that is committed as reflected."""
         return self._position.seq
 
@@ -140,15 +140,15 @@ class PostingsWriter(JournalFollower):
         self.follow_journal(reader)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> ReflectedPosition:
         return self._position
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         self._lineage = journal.lineage
-        if self.mark < (copied := own_after(journal.state().notes)):
-            self._commit(POSTINGS_SCHEMA.empty_table(), copied, journal.row_hash_at(copied) or "")
+        if self.mark_seq < (copied := own_after(journal.state().notes)):
+            self._commit_lines(POSTINGS_SCHEMA.empty_table(), copied, journal.row_hash_at(copied) or "")
             self._seen = copied
-        for rows in journal.rows_after(self.mark, _COLUMNS):
+        for rows in journal.rows_after(self.mark_seq, _COLUMNS):
             self.follow(rows)
             yield
 
@@ -159,7 +159,7 @@ class PostingsWriter(JournalFollower):
         :raises JournalOlder: as `catch_up`
         """
         if has_table(path):
-            follows(_WHAT, position_of(path, open_table(path)), reader)
+            may_follow(_WHAT, position_of(path, open_table(path)), reader)
 
     def follow(self, rows: Sequence[JournalRow]) -> None:
         """Reflects rows in seq order; those up to the mark are skipped.
@@ -169,13 +169,13 @@ class PostingsWriter(JournalFollower):
         fresh = [row for row in rows if row.seq > self._seen]
         if not fresh:
             return
-        table = flat(fresh)
-        if table.num_rows > 0 or fresh[-1].seq - self.mark > MARK_LAG_ROWS_MAX:
-            self._commit(table, fresh[-1].seq, fresh[-1].row_hash)
+        table = flatten_postings(fresh)
+        if table.num_rows > 0 or fresh[-1].seq - self.mark_seq > MARK_LAG_ROWS_MAX:
+            self._commit_lines(table, fresh[-1].seq, fresh[-1].row_hash)
         self._seen = fresh[-1].seq
 
-    def _commit(self, table: pa.Table, mark: int, row_hash: str = "") -> None:
-        position = Position(self._lineage, mark, row_hash)
+    def _commit_lines(self, table: pa.Table, mark: int, row_hash: str = "") -> None:
+        position = ReflectedPosition(self._lineage, mark, row_hash)
         try:
             self._appender.append(table, AppTransaction(MARK_APP_ID, mark), commit_notes(position))
         except (CommitFailed, OSError) as refused:
@@ -184,7 +184,7 @@ class PostingsWriter(JournalFollower):
 
     def begin_again(self, journal: JournalReader) -> None:
         log.warning("%s are of another journal; they are made again", self._path)
-        position = Position(journal.lineage, 0, "")
+        position = ReflectedPosition(journal.lineage, 0, "")
         try:
             replace_all(self._path, [], AppTransaction(MARK_APP_ID, 0), commit_notes(position), now_ms())
             self._appender = Appender.open(self._path, version=open_table(self._path).version())
@@ -198,7 +198,7 @@ def mark_of(table: DeltaTable) -> int:
     return table.transaction_version(MARK_APP_ID) or 0
 
 
-def commit_notes(position: Position) -> dict[str, str]:
+def commit_notes(position: ReflectedPosition) -> dict[str, str]:
     """Returns the notes of a commit of postings: up to which row of which journal the postings go with it."""
     return {
         "payhook.mark": str(position.seq),
@@ -207,7 +207,7 @@ def commit_notes(position: Position) -> dict[str, str]:
     }
 
 
-def position_of(path: str, table: DeltaTable) -> Position:
+def position_of(path: str, table: DeltaTable) -> ReflectedPosition:
     """Finds the row of the journal up to which a postings table goes. Where its log forgot the commit, only the row is
     known.
     """
@@ -217,11 +217,11 @@ def position_of(path: str, table: DeltaTable) -> Position:
         if info is None:
             break
         if info.get("payhook.mark") == str(mark):
-            return Position(str(info.get("payhook.lineage", "")), mark, str(info.get("payhook.row_hash", "")))
-    return Position("", mark, "")
+            return ReflectedPosition(str(info.get("payhook.lineage", "")), mark, str(info.get("payhook.row_hash", "")))
+    return ReflectedPosition("", mark, "")
 
 
-def flat(rows: Sequence[JournalRow]) -> pa.Table:
+def flatten_postings(rows: Sequence[JournalRow]) -> pa.Table:
     """Returns a line for each posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the
     rows.
 
@@ -231,13 +231,13 @@ def flat(rows: Sequence[JournalRow]) -> pa.Table:
     bookings = [orjson.loads(row.postings or "") for row in booking]
     of_row = {name: [getattr(row, name) for row in booking] for name in _OF_ROW}
     at = [place for place, lines in enumerate(bookings) for _ in lines]
-    columns = {name: _array(name, values).take(pa.array(at, pa.int64())) for name, values in of_row.items()}
-    columns["line"] = _array("line", [number for lines in bookings for number in range(len(lines))])
+    columns = {name: _build_array(name, values).take(pa.array(at, pa.int64())) for name, values in of_row.items()}
+    columns["line"] = _build_array("line", [number for lines in bookings for number in range(len(lines))])
     merchants = [merchants_of([line["account"] for line in lines]) for lines in bookings]
-    columns["merchant"] = _array("merchant", [merchant for of_booking in merchants for merchant in of_booking])
-    columns |= {name: _array(name, [line[name] for lines in bookings for line in lines]) for name in _OF_LINE}
+    columns["merchant"] = _build_array("merchant", [merchant for of_booking in merchants for merchant in of_booking])
+    columns |= {name: _build_array(name, [line[name] for lines in bookings for line in lines]) for name in _OF_LINE}
     return pa.Table.from_arrays([columns[name] for name in POSTINGS_SCHEMA.names], schema=POSTINGS_SCHEMA)
 
 
-def _array(name: str, values: Sequence[object]) -> pa.Array:
+def _build_array(name: str, values: Sequence[object]) -> pa.Array:
     return pa.array(values, POSTINGS_SCHEMA.field(name).type)

@@ -25,9 +25,9 @@ from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
 from ledger.queries import LedgerJournals
-from ledger.repeated_events import repeated_events
-from providers.reconciled import reader_of
-from providers.reread import Reader
+from ledger.repeated_events import find_repeated_events
+from providers.reconciled import choose_reader
+from providers.reread import MoneyReader
 
 Kind: TypeAlias = Literal["fact_repeated", "fact_conflict", "event_conflict", "event_repeated"]
 
@@ -46,7 +46,7 @@ _COLUMNS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportedDelivery:
     """A delivery of an event. ``seq`` is the journal's; amounts are in minor units, None where the body doesn't say."""
 
     seq: int
@@ -73,8 +73,8 @@ class ProviderBug:
     provider: str
     kind: Kind
     fact_key: str | None
-    first: Report | None
-    again: Report
+    first: ReportedDelivery | None
+    again: ReportedDelivery
     stream: str = ""
 
     @property
@@ -83,10 +83,10 @@ class ProviderBug:
         return None if self.first is None else self.again.seq - self.first.seq
 
 
-def provider_bugs(
+def find_provider_bugs(
     journal: str,
     bodies: str,
-    adapters: Mapping[str, Reader],
+    adapters: Mapping[str, MoneyReader],
     *,
     provider: str | None = None,
     since: datetime | None = None,
@@ -101,29 +101,31 @@ def provider_bugs(
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read
     """
-    set_aside = rows_where(journal, _set_aside(provider, since), _COLUMNS)
-    again = [row for row in _one_a_delivery(set_aside) if row.seq > own_after]
-    firsts = _Firsts(rows_where(journal, _holders(again), _COLUMNS))
-    cases: list[tuple[Kind, JournalRow, JournalRow | None]] = [(_kind(row), row, firsts.of(row)) for row in again]
-    repeated = repeated_events(journal, bodies, _narrowed(provider, since), _COLUMNS) if adapters else []
+    set_aside = rows_where(journal, _match_set_aside(provider, since), _COLUMNS)
+    again = [row for row in _keep_first_rows(set_aside) if row.seq > own_after]
+    firsts = _FirstReports(rows_where(journal, _match_first_reports(again), _COLUMNS))
+    cases: list[tuple[Kind, JournalRow, JournalRow | None]] = [
+        (_classify_row(row), row, firsts.find_first(row)) for row in again
+    ]
+    repeated = find_repeated_events(journal, bodies, _match_question(provider, since), _COLUMNS) if adapters else []
     cases += [("event_repeated", row, first) for first, row in repeated if row.seq > own_after]
-    reports = _Reports(bodies, adapters, (row for _, *pair in cases for row in pair if row is not None))
+    reports = _DeliveryReader(bodies, adapters, (row for _, *pair in cases for row in pair if row is not None))
     return [
         ProviderBug(
             provider=row.provider or "",
             kind=kind,
             fact_key=row.fact_key,
-            first=reports.of(first) if first is not None else None,
-            again=reports.of(row),
+            first=reports.read_delivery(first) if first is not None else None,
+            again=reports.read_delivery(row),
             stream=stream,
         )
         for kind, row, first in sorted(cases, key=lambda case: case[1].seq)
     ]
 
 
-def all_provider_bugs(
+def find_all_provider_bugs(
     ledger: LedgerJournals,
-    adapters: Mapping[str, Reader],
+    adapters: Mapping[str, MoneyReader],
     *,
     provider: str | None = None,
     since: datetime | None = None,
@@ -132,9 +134,9 @@ def all_provider_bugs(
     bugs = [
         bug
         for at in ledger.places
-        for bug in provider_bugs(
+        for bug in find_provider_bugs(
             str(at.journal),
-            str(at.bodies),
+            str(at.bodies_table),
             adapters,
             provider=provider,
             since=since,
@@ -142,22 +144,22 @@ def all_provider_bugs(
             own_after=ledger.own_after(at),
         )
     ]
-    return sorted(bugs, key=_received) if ledger.is_divided else bugs
+    return sorted(bugs, key=_build_sort_key) if ledger.is_divided else bugs
 
 
-def _received(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
+def _build_sort_key(bug: ProviderBug) -> tuple[bool, datetime | None, int]:
     return bug.again.received_at is not None, bug.again.received_at, bug.again.seq
 
 
-def _set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
+def _match_set_aside(provider: str | None, since: datetime | None) -> pc.Expression:
     died_of = pc.field("error_class").isin([_FACT_CONFLICT, _EVENT_CONFLICT])
     repeated = pc.field("decision") == Decision.DUPLICATE_FACT.value
     set_aside = repeated | ((pc.field("decision") == Decision.DEAD.value) & died_of)
-    narrowed = _narrowed(provider, since)
+    narrowed = _match_question(provider, since)
     return set_aside if narrowed is None else set_aside & narrowed
 
 
-def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | None:
+def _match_question(provider: str | None, since: datetime | None) -> pc.Expression | None:
     """Returns the filter for a provider and a time; None matches everything."""
     conditions = []
     if provider is not None:
@@ -167,7 +169,7 @@ def _narrowed(provider: str | None, since: datetime | None) -> pc.Expression | N
     return reduce(and_, conditions) if conditions else None
 
 
-def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
+def _keep_first_rows(rows: Iterable[JournalRow]) -> list[JournalRow]:
     """Keeps the first row of each delivery: a replay decides the same delivery once more."""
     first_rows: dict[int, JournalRow] = {}
     for row in rows:
@@ -175,28 +177,28 @@ def _one_a_delivery(rows: Iterable[JournalRow]) -> list[JournalRow]:
     return sorted(first_rows.values(), key=lambda row: row.seq)
 
 
-def _holders(again: Sequence[JournalRow]) -> pc.Expression:
-    events = {_held(row) for row in again if _kind(row) == "event_conflict"}
-    facts = {_held(row) for row in again if _kind(row) != "event_conflict"}
-    booked = (pc.field("decision") == Decision.APPLIED.value) & pc.field("fact_key").isin(_texts(facts))
-    return booked | (pc.field("first") & pc.field("event_key").isin(_texts(events)))
+def _match_first_reports(again: Sequence[JournalRow]) -> pc.Expression:
+    events = {_find_held_key(row) for row in again if _classify_row(row) == "event_conflict"}
+    facts = {_find_held_key(row) for row in again if _classify_row(row) != "event_conflict"}
+    booked = (pc.field("decision") == Decision.APPLIED.value) & pc.field("fact_key").isin(_build_text_array(facts))
+    return booked | (pc.field("first") & pc.field("event_key").isin(_build_text_array(events)))
 
 
-def _texts(values: set[str]) -> pa.Array:
+def _build_text_array(values: set[str]) -> pa.Array:
     return pa.array(sorted(values), pa.string())
 
 
-def _kind(row: JournalRow) -> Kind:
+def _classify_row(row: JournalRow) -> Kind:
     if row.decision is Decision.DUPLICATE_FACT:
         return "fact_repeated"
     return "fact_conflict" if row.error_class == _FACT_CONFLICT else "event_conflict"
 
 
-def _held(row: JournalRow) -> str:
-    return (row.event_key if _kind(row) == "event_conflict" else row.fact_key) or ""
+def _find_held_key(row: JournalRow) -> str:
+    return (row.event_key if _classify_row(row) == "event_conflict" else row.fact_key) or ""
 
 
-class _Firsts:
+class _FirstReports:
     def __init__(self, rows: Iterable[JournalRow]) -> None:
         self._booked: dict[str, list[JournalRow]] = {}
         self._named: dict[str, JournalRow] = {}
@@ -206,27 +208,27 @@ class _Firsts:
             if row.first:
                 self._named.setdefault(row.event_key or "", row)
 
-    def of(self, row: JournalRow) -> JournalRow | None:
+    def find_first(self, row: JournalRow) -> JournalRow | None:
         """Returns the booking that ``row`` met, also where its fact was purged and booked again."""
-        if _kind(row) == "event_conflict":
-            named = self._named.get(_held(row))
+        if _classify_row(row) == "event_conflict":
+            named = self._named.get(_find_held_key(row))
             return named if named is not None and named.seq < row.seq else None
-        before = [booked for booked in self._booked.get(_held(row), []) if booked.seq < row.seq]
+        before = [booked for booked in self._booked.get(_find_held_key(row), []) if booked.seq < row.seq]
         return before[-1] if before else None
 
 
-class _Reports:
+class _DeliveryReader:
     """Reads deliveries, with what their bodies say of money while they are kept."""
 
-    def __init__(self, path: str, adapters: Mapping[str, Reader], rows: Iterable[JournalRow]) -> None:
+    def __init__(self, path: str, adapters: Mapping[str, MoneyReader], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
         kept = bool(hashes) and bool(adapters) and has_table(path)
         self._bodies = BodyStore(path).fetch(hashes) if kept else {}
         self._adapters = adapters
 
-    def of(self, row: JournalRow) -> Report:
-        fact = self._fact(row)
-        return Report(
+    def read_delivery(self, row: JournalRow) -> ReportedDelivery:
+        fact = self._read_fact(row)
+        return ReportedDelivery(
             seq=row.seq,
             event_key=row.event_key or "",
             event_type=row.event_type or "",
@@ -241,10 +243,10 @@ class _Reports:
             fact_sha256=row.fact_sha256,
         )
 
-    def _fact(self, row: JournalRow) -> MoneyFact | None:
+    def _read_fact(self, row: JournalRow) -> MoneyFact | None:
         adapter, body = self._adapters.get(row.provider or ""), self._bodies.get(row.body_sha256 or "")
         if adapter is not None and body is not None:
             with contextlib.suppress(MoneyInvalid, MovementUnknown, Unparseable):
                 event_type = row.event_type or ""
-                return reader_of(adapter, event_type).money(body, event_type)
+                return choose_reader(adapter, event_type).money(body, event_type)
         return None

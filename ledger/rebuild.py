@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from core.location import Location
-from journal.histories import Position
+from journal.histories import ReflectedPosition
 from journal.lake import open_table
 from journal.log import AppTransaction
 from journal.reader import JournalReader
@@ -30,7 +30,7 @@ from ledger.postings import (
     commit_notes,
 )
 from ledger.settings import LedgerSettings
-from ledger.spark import REBUILD, maintenance_master, read_session, read_table, staging
+from ledger.spark import REBUILD, maintenance_master, open_staging, read_session, read_table
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
@@ -52,7 +52,7 @@ class BookingUnreadable(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuildResult:
     """``lines`` of the journal up to row ``mark`` are now the postings, as of ``version``; there were ``before``."""
 
     before: int
@@ -64,15 +64,15 @@ class Rebuilt:
 
 def run(
     journal: Location, postings: Location, jars: Sequence[Path], work_dir: Path, settings: LedgerSettings
-) -> Rebuilt:
+) -> RebuildResult:
     """Runs `rebuild_postings` with a Spark session of its own."""
     rows = JournalReader(str(journal)).last_seq
     name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
     with read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
-        return rebuild(session, journal, postings, SystemClock())
+        return rebuild_postings(session, journal, postings, SystemClock())
 
 
-def rebuild(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> Rebuilt:
+def rebuild_postings(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> RebuildResult:
     """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use. Those of a
     journal that began as a copy are of its own rows (`journal.shards.own_after`).
 
@@ -83,25 +83,25 @@ def rebuild(session: SparkSession, journal: Location, postings: Location, clock:
     :raises NotCommitted: others committed all the while, or too much time passed; nothing was changed
     :raises OutcomeUnknown: see there
     """
-    began_s = clock.monotonic()
+    began_s = clock.monotonic_s()
     PostingsWriter.open(str(postings))
     before = open_table(str(postings)).count()
     reader = JournalReader(str(journal))
     mark = reader.last_seq
-    with staging(postings, REBUILD) as folder:
-        booked = _booked(session, journal, reader.version).where(fn.col("seq") > own_after(reader.state().notes))
-        _check(booked, str(journal))
-        files = _write(session, booked, folder / "rows", mark)
+    with open_staging(postings, REBUILD) as folder:
+        booked = _read_bookings(session, journal, reader.version).where(fn.col("seq") > own_after(reader.state().notes))
+        _check_bookings(booked, str(journal))
+        files = _write_lines(session, booked, folder / "rows", mark)
         lines = sum(pq.read_metadata(file).num_rows for file in files)
         moved = AppTransaction(MARK_APP_ID, mark)
-        position = Position(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
+        position = ReflectedPosition(reader.lineage, mark, reader.row_hash_at(mark) or "" if mark else "")
         notes = {**commit_notes(position), "payhook.kind": "rebuild"}
         now_ms = to_micros(clock.now()) // 1_000
         version = replace_all(postings, files, moved, notes, now_ms)
-    return Rebuilt(before, lines, mark, version, clock.monotonic() - began_s)
+    return RebuildResult(before, lines, mark, version, clock.monotonic_s() - began_s)
 
 
-def _booked(session: SparkSession, journal: Location, version: int) -> DataFrame:
+def _read_bookings(session: SparkSession, journal: Location, version: int) -> DataFrame:
     rows = read_table(session, journal, version)
     booking = fn.col("postings").isNotNull() & fn.col("decision").isin(
         *(decision.value for decision in BOOKING_DECISIONS)
@@ -109,7 +109,7 @@ def _booked(session: SparkSession, journal: Location, version: int) -> DataFrame
     return rows.where(booking).withColumn("lines", fn.from_json("postings", POSTINGS_TYPE))
 
 
-def _check(booked: DataFrame, journal: str) -> None:
+def _check_bookings(booked: DataFrame, journal: str) -> None:
     has_lines = "size(lines) > 0 AND forall(lines, x -> x.account IS NOT NULL AND x.side IS NOT NULL AND x.amount_minor"
     has_lines += " IS NOT NULL AND x.currency IS NOT NULL)"
     wrong = booked.where(f"NOT coalesce({has_lines}, false)")
@@ -118,7 +118,7 @@ def _check(booked: DataFrame, journal: str) -> None:
         raise BookingUnreadable(journal, unreadable["rows"], unreadable["seq"])
 
 
-def _write(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
+def _write_lines(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
     """Writes the lines into files that follow one another by seq."""
     for name, value in CONF.items():
         session.conf.set(name, value)

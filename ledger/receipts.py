@@ -25,7 +25,7 @@ from journal.kafka_log import Held, TopicMissing
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction
 from journal.reader import read_rows
-from journal.schema import TIMESTAMP, Record
+from journal.schema import TIMESTAMP, TopicRecord
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _CONFIGURATION = {
 
 
 @dataclass(slots=True)
-class Collected:
+class CollectionResult:
     """``rows`` were written; ``lost`` records were gone before they were collected. At ``again`` offsets the topic
     holds other records now than those that were collected: it went back, and they are collected again.
     """
@@ -66,11 +66,11 @@ class Collected:
     again: int = 0
 
 
-class Log(Protocol):
+class ReceiptsLog(Protocol):
     """The part of a `journal.kafka_log.KafkaLog` that collecting calls."""
 
-    def held(self, topics: Sequence[str]) -> Held: ...
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]: ...
+    def read_held_offsets(self, topics: Sequence[str]) -> Held: ...
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]: ...
 
 
 @dataclass(slots=True)
@@ -108,19 +108,21 @@ class ReceiptsTable:
         appender.append(rows, AppTransaction(_app_id(partition), next_offset))
 
 
-def collect(kafka: Log, topic: str, table: ReceiptsTable, rows_per_commit: int = ROWS_PER_COMMIT) -> Collected:
+def collect_new_receipts(
+    kafka: ReceiptsLog, topic: str, table: ReceiptsTable, rows_per_commit: int = ROWS_PER_COMMIT
+) -> CollectionResult:
     """Takes what came since the last collection, up to where the topic ends now; nothing of one that isn't there.
 
     :raises KafkaSilent: Kafka doesn't answer; what was committed stays, the rest is taken by the next collection
     """
-    collected = Collected()
+    collected = CollectionResult()
     try:
-        ends = kafka.held([topic])[topic]
+        ends = kafka.read_held_offsets([topic])[topic]
     except TopicMissing:
         return collected
     for partition, (low, high) in sorted(ends.items()):
         since = table.next_offset(partition)
-        begin = low if since is None else _begin(kafka, topic, table, partition, (low, high), since)
+        begin = low if since is None else _find_begin(kafka, topic, table, partition, (low, high), since)
         if since is not None and begin < since:
             collected.again += since - begin
             log.error("receipts of partition %d went back from offset %d to %d", partition, since, begin)
@@ -128,29 +130,31 @@ def collect(kafka: Log, topic: str, table: ReceiptsTable, rows_per_commit: int =
         if since is not None and begin > since:
             collected.lost += begin - since
             log.error("%d records of receipts were gone before they were collected", begin - since)
-        for rows, until in _portions(partition, kafka.records(topic, partition, begin, high), rows_per_commit):
+        for rows, until in _batch_rows(partition, kafka.records(topic, partition, begin, high), rows_per_commit):
             table.append(partition, rows, until)
             collected.rows += rows.num_rows
     return collected
 
 
-def uncollected(kafka: Log, topic: str, table: ReceiptsTable) -> Iterator[dict[str, Any]]:
+def read_uncollected(kafka: ReceiptsLog, topic: str, table: ReceiptsTable) -> Iterator[dict[str, Any]]:
     """Yields rows of what the topic holds and the table doesn't have yet; nothing is written.
 
     :raises KafkaSilent: Kafka doesn't answer
     """
     try:
-        ends = kafka.held([topic])[topic]
+        ends = kafka.read_held_offsets([topic])[topic]
     except TopicMissing:
         return
     for partition, (low, high) in sorted(ends.items()):
         since = table.next_offset(partition)
-        begin = low if since is None else _begin(kafka, topic, table, partition, (low, high), since)
+        begin = low if since is None else _find_begin(kafka, topic, table, partition, (low, high), since)
         for record in kafka.records(topic, partition, begin, high):
-            yield from _lines(partition, record)
+            yield from _parse_record(partition, record)
 
 
-def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, ends: tuple[int, int], since: int) -> int:
+def _find_begin(
+    kafka: ReceiptsLog, topic: str, table: ReceiptsTable, partition: int, ends: tuple[int, int], since: int
+) -> int:
     """Finds the offset to go on from: after what was collected, or where the topic's records part from it because it
     went back.
     """
@@ -162,7 +166,7 @@ def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, ends: t
         return any(
             line not in collected
             for record in kafka.records(topic, partition, offset, offset + 1)
-            for line in _lines(partition, record)
+            for line in _parse_record(partition, record)
         )
 
     if not both or not differs(both[-1]):
@@ -171,11 +175,11 @@ def _begin(kafka: Log, topic: str, table: ReceiptsTable, partition: int, ends: t
     return both[bisect.bisect_left(both, True, key=differs)]
 
 
-def _portions(partition: int, records: Iterator[Record], rows_per_commit: int) -> Iterator[tuple[pa.Table, int]]:
+def _batch_rows(partition: int, records: Iterator[TopicRecord], rows_per_commit: int) -> Iterator[tuple[pa.Table, int]]:
     lines: list[dict[str, Any]] = []
     until = 0
     for record in records:
-        lines += _lines(partition, record)
+        lines += _parse_record(partition, record)
         until = record.offset + 1
         if len(lines) >= rows_per_commit:
             yield pa.Table.from_pylist(lines, schema=RECEIPTS_SCHEMA), until
@@ -184,29 +188,29 @@ def _portions(partition: int, records: Iterator[Record], rows_per_commit: int) -
         yield pa.Table.from_pylist(lines, schema=RECEIPTS_SCHEMA), until
 
 
-def _lines(partition: int, record: Record) -> list[dict[str, Any]]:
+def _parse_record(partition: int, record: TopicRecord) -> list[dict[str, Any]]:
     """Parses a record, which holds up to a few hundred receipts, one a line."""
     place = {"partition": partition, "offset": record.offset}
     texts = (record.value or b"").split(b"\n")
-    return [{**place, "line": number, **_receipt(text)} for number, text in enumerate(texts)]
+    return [{**place, "line": number, **_parse_receipt(text)} for number, text in enumerate(texts)]
 
 
-def _receipt(text: bytes) -> dict[str, Any]:
+def _parse_receipt(text: bytes) -> dict[str, Any]:
     try:
         receipt = orjson.loads(text)
         return {
             "at": from_rfc3339(receipt["at"]),
-            "provider": _text(receipt.get("provider")),
-            "event_key": _text(receipt.get("event_key")),
-            "outcome": _text(receipt["outcome"]) or UNREADABLE,
+            "provider": _text_or_none(receipt.get("provider")),
+            "event_key": _text_or_none(receipt.get("event_key")),
+            "outcome": _text_or_none(receipt["outcome"]) or UNREADABLE,
             "status": int(receipt["status"]),
-            "content_sha256": _text(receipt.get("content_sha256")),
+            "content_sha256": _text_or_none(receipt.get("content_sha256")),
         }
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return {"outcome": UNREADABLE}
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
@@ -215,7 +219,7 @@ def _app_id(partition: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredEvent:
     """The first receipt of an event. ``at`` is UTC."""
 
     event_key: str
@@ -224,7 +228,9 @@ class Answered:
     content_sha256: str | None
 
 
-def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[str, Any]] = ()) -> list[Answered]:
+def read_answered_since(
+    receipts: Location, since: datetime, newer: Iterable[Mapping[str, Any]] = ()
+) -> list[AnsweredEvent]:
     """Reads the first receipt of each event that was answered 2xx since a moment, by time.
 
     :param newer: rows that the table doesn't have yet, as `read_uncollected` finds them
@@ -236,13 +242,13 @@ def answered_since(receipts: Location, since: datetime, newer: Iterable[Mapping[
         condition &= (pc.field("outcome") != TEST_TRAFFIC_OFF) & (pc.field("at") >= since)
         rows += read_rows(open_table(str(receipts)), condition, list(_ANSWERED)).to_pylist()
     rows += [{name: row[name] for name in _ANSWERED} for row in newer if _is_taken(row, since)]
-    first: dict[str, Answered] = {}
+    first: dict[str, AnsweredEvent] = {}
     for row in sorted(rows, key=operator.itemgetter("at")):
-        first.setdefault(row["event_key"], Answered(**row))
+        first.setdefault(row["event_key"], AnsweredEvent(**row))
     return list(first.values())
 
 
-_ANSWERED = tuple(column.name for column in fields(Answered))
+_ANSWERED = tuple(column.name for column in fields(AnsweredEvent))
 
 
 def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
@@ -251,7 +257,9 @@ def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
     return is_event and 200 <= row["status"] < 300 and row["at"] >= since
 
 
-def undecided(answered: Sequence[Answered], journals: Sequence[Location], waiting: Collection[str]) -> list[Answered]:
+def find_undecided(
+    answered: Sequence[AnsweredEvent], journals: Sequence[Location], waiting: Collection[str]
+) -> list[AnsweredEvent]:
     """Finds events without a row in any journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
     holds.
 

@@ -137,7 +137,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReconciledJournal:
     """The versions of a journal and its postings that a run compared, and the journal's last row then."""
 
     stream: str
@@ -161,7 +161,7 @@ class KindTotal:
     decimals: int
 
     @classmethod
-    def of(
+    def build(
         cls, kind: str, currency: str, reported: int, reported_minor: int, booked: int, booked_minor: int
     ) -> KindTotal:
         return cls(kind, currency, reported, reported_minor, booked, booked_minor, decimals_of(currency))
@@ -201,7 +201,7 @@ class Reconciliation:
     journal_seq: int
     postings_version: int | None
     seconds: float
-    other_shards: Sequence[Seen] = ()
+    other_shards: Sequence[ReconciledJournal] = ()
     account: str | None = None
     totals: Sequence[KindTotal] = ()
 
@@ -217,12 +217,12 @@ class Reconciliations:
         self._differences = str(differences)
         self._runs = str(runs)
 
-    def make(self) -> None:
+    def make_tables(self) -> None:
         """Makes the tables that don't exist yet."""
         for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
             ensure_table(path, schema, location_of(path).name, _CONFIGURATION)
 
-    def append(self, staged: Sequence[Path]) -> None:
+    def append_differences(self, staged: Sequence[Path]) -> None:
         """Adds differences: Parquet files of this machine by `DIFFERENCES_SCHEMA`, which are gone afterwards.
 
         :raises RowsRefused, CommitFailed, OSError: as `journal.append`; without its row no run exists
@@ -230,7 +230,7 @@ class Reconciliations:
         if staged:
             Appender.open(self._differences).append_files(staged)
 
-    def add(self, run: Reconciliation) -> None:
+    def add_run(self, run: Reconciliation) -> None:
         """Writes the row of a run, which makes it exist; its differences are there already."""
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
@@ -239,28 +239,30 @@ class Reconciliations:
         row["totals"] = json.dumps([asdict(total) for total in run.totals])
         Appender.open(self._runs).append(pa.Table.from_pylist([row], schema=RUNS_SCHEMA))
 
-    def counts(self, run_id: str) -> dict[Kind, int]:
-        kinds = self._differences_of(run_id, pc.field("run_id") == run_id, ["kind"])
+    def count_differences(self, run_id: str) -> dict[Kind, int]:
+        kinds = self._read_columns(run_id, pc.field("run_id") == run_id, ["kind"])
         counts = {count["values"]: count["counts"] for count in pc.value_counts(kinds["kind"]).to_pylist()}
         return {kind: counts.get(kind, 0) for kind in KINDS}
 
-    def runs(self) -> list[Reconciliation]:
+    def list_runs(self) -> list[Reconciliation]:
         """Lists all runs, the newest first."""
         if not has_table(self._runs):
             return []
         table = read_rows(open_table(self._runs))
-        return [_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
+        return [_parse_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
 
-    def run(self, run_id: str) -> Reconciliation:
+    def find_run(self, run_id: str) -> Reconciliation:
         """
         :raises UnknownRun: there is none of that id
         """
-        for run in self.runs():
+        for run in self.list_runs():
             if run.run_id == run_id:
                 return run
         raise UnknownRun(run_id)
 
-    def differences(self, run_id: str, kind: Kind | None = None, at_most: int | None = None) -> Iterator[Difference]:
+    def read_differences(
+        self, run_id: str, kind: Kind | None = None, at_most: int | None = None
+    ) -> Iterator[Difference]:
         """Reads a run's differences, kind by kind, each kind in the order of the report's lines and of the journal's
         rows.
 
@@ -268,26 +270,26 @@ class Reconciliations:
         """
         for each_kind in KINDS if kind is None else (kind,):
             condition = (pc.field("run_id") == run_id) & (pc.field("kind") == each_kind)
-            table = self._differences_of(run_id, condition, _DIFFERENCE_COLUMNS)
+            table = self._read_columns(run_id, condition, _DIFFERENCE_COLUMNS)
             ordered = table.sort_by([("line", "ascending"), ("seq", "ascending")])
             for batch in ordered.slice(0, at_most).to_batches(max_chunksize=10_000):
                 yield from (Difference(**row) for row in batch.to_pylist())
 
-    def _differences_of(self, run_id: str, condition: pc.Expression, columns: Sequence[str]) -> pa.Table:
+    def _read_columns(self, run_id: str, condition: pc.Expression, columns: Sequence[str]) -> pa.Table:
         return read_rows(open_table(self._differences), condition, columns, [("run_id", "=", run_id)])
 
 
 _DIFFERENCE_COLUMNS = [field.name for field in fields(Difference)]
 
 
-def _run(row: dict[str, Any]) -> Reconciliation:
+def _parse_run(row: dict[str, Any]) -> Reconciliation:
     counts: dict[Kind, int] = {kind: row.pop(kind) for kind in KINDS}
-    others = [Seen(**shard) for shard in json.loads(row.pop("other_shards") or "[]")]
+    others = [ReconciledJournal(**shard) for shard in json.loads(row.pop("other_shards") or "[]")]
     not_compared = json.loads(row.pop("not_compared"))
     totals = [KindTotal(**total) for total in json.loads(row.pop("totals", None) or "[]")]
     return Reconciliation(counts=counts, not_compared=not_compared, other_shards=others, totals=totals, **row)
 
 
-def as_dict(run: Reconciliation) -> dict[str, Any]:
+def run_as_dict(run: Reconciliation) -> dict[str, Any]:
     """Returns a run for JSON; times stay as they are."""
     return {**asdict(run), "clean": run.clean}

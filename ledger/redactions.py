@@ -23,7 +23,7 @@ from journal.bodies import BodyStore, FoundBodies
 from journal.lake import TableOutdated, ensure_table, has_table, open_table
 from journal.log import AppTransaction
 from journal.reader import read_rows
-from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend
+from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend_chain
 
 REDACTIONS_SCHEMA = pa.schema(
     [
@@ -77,10 +77,10 @@ class Redaction:
     at: datetime
     chain: str = ""
 
-    def chained(self, head: str) -> str:
+    def extend_chain(self, head: str) -> str:
         """Returns the chain's head after this row. No field holds the separator: `kept_text`, and keys are quoted."""
         fields = (*astuple(self)[:-2], to_rfc3339(self.at))
-        return extend(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
+        return extend_chain(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Redactions:
 
     path: Location
 
-    def all(self) -> list[Redaction]:
+    def read_all(self) -> list[Redaction]:
         """Reads every act, oldest first.
 
         :raises RedactionsBroken: see there
@@ -97,39 +97,39 @@ class Redactions:
         if not has_table(str(self.path)):
             return []
         rows = read_rows(open_table(str(self.path))).sort_by("number")
-        acts = [_redaction(row) for row in rows.to_pylist()]
+        acts = [_parse_redaction(row) for row in rows.to_pylist()]
         head = GENESIS
         for number, act in enumerate(acts, 1):
-            head = act.chained(head)
+            head = act.extend_chain(head)
             if (act.number, act.chain) != (number, head):
                 raise RedactionsBroken(str(self.path), number)
         return acts
 
-    def unfinished(self, stream: str) -> list[Redaction]:
+    def find_unfinished(self, stream: str) -> list[Redaction]:
         """Finds orders of a stream that aren't done, because the process died, or the disk failed."""
-        return [act for act, done in self.orders(stream) if done is None]
+        return [act for act, done in self.list_orders(stream) if done is None]
 
-    def orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
+    def list_orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
         """Lists each order of a stream's bodies, or of all streams', and how it was done, oldest first.
 
         A body can be ordered away again: it came with another event since, or from a backup.
         """
-        acts = [act for act in self.all() if stream in (None, act.stream)]
+        acts = [act for act in self.read_all() if stream in (None, act.stream)]
         done = {(act.stream, act.body_sha256): act for act in acts if act.act == DONE}
         ordered = [(act, done.get((act.stream, act.body_sha256))) for act in acts if act.act == ORDERED]
         return [(act, last if last is not None and last.number > act.number else None) for act, last in ordered]
 
-    def last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
+    def list_last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
         """Finds the last order of each body, by its hash, as `list_orders` has it: the stream's own, or where that has
         none, another one's.
 
         What another stream had removed may be here. But what is missing here may have gone by its order, before this
         journal began as a copy of that one.
         """
-        own_last = sorted(self.orders(), key=lambda order: order[0].stream == stream)
+        own_last = sorted(self.list_orders(), key=lambda order: order[0].stream == stream)
         return {act.body_sha256: (act, done) for act, done in own_last}
 
-    def add(self, acts: Sequence[Redaction]) -> None:
+    def add_acts(self, acts: Sequence[Redaction]) -> None:
         """Appends acts in one commit; their numbers and chain are set here.
 
         :raises Overtaken: another process wrote meanwhile; nothing was written
@@ -138,17 +138,17 @@ class Redactions:
             return
         ensure_table(str(self.path), REDACTIONS_SCHEMA, "redactions", CONFIGURATION)
         appender = Appender.open(str(self.path))
-        before = self.all()
+        before = self.read_all()
         head, rows = before[-1].chain if before else GENESIS, []
         for number, act in enumerate(acts, len(before) + 1):
             fields = {**{name: getattr(act, name) for name in REDACTIONS_SCHEMA.names}, "number": number}
-            head = Redaction(**fields).chained(head)
+            head = Redaction(**fields).extend_chain(head)
             rows.append({**fields, "chain": head})
         table = pa.Table.from_pylist(rows, schema=REDACTIONS_SCHEMA)
         appender.append(table, AppTransaction(APP_ID, len(before) + len(acts)))
 
 
-def _redaction(row: dict[str, Any]) -> Redaction:
+def _parse_redaction(row: dict[str, Any]) -> Redaction:
     return Redaction(**{**row, "at": from_micros(to_micros(row["at"]))})
 
 
@@ -158,7 +158,7 @@ PUBLISHED_APP_ID = "payhook-retention-published"
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class RetentionState:
     """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then.
 
     ``published_upto``: the row up to which dead letters were on their topic then; the bodies of later ones stayed. The
@@ -170,7 +170,7 @@ class Retained:
     published_upto: int
 
     @classmethod
-    def of(cls, bodies: DeltaTable) -> Self | None:
+    def read(cls, bodies: DeltaTable) -> Self | None:
         """Reads it from the commits of bodies; None: retention never dropped one.
 
         :raises TableOutdated: it doesn't say which dead letters were on their topic
@@ -190,7 +190,7 @@ class Retained:
         published_upto = max(self.published_upto, earlier.published_upto)
         return type(self)(max(self.before, earlier.before), min(self.days, earlier.days), published_upto)
 
-    def transactions(self) -> list[AppTransaction]:
+    def build_transactions(self) -> list[AppTransaction]:
         marks = {BEFORE_APP_ID: to_micros(self.before), DAYS_APP_ID: self.days, PUBLISHED_APP_ID: self.published_upto}
         return [AppTransaction(name, mark) for name, mark in marks.items()]
 
@@ -199,7 +199,7 @@ Status: TypeAlias = Literal["kept", "redacted", "dropped", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class BodyStatus:
+class StoredBodyStatus:
     """The status of a body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again
     since.
 
@@ -224,7 +224,9 @@ class BodyStatus:
         return f"body {self.body_sha256}: kept" + (f"; it came again after it was {redacted}" if redacted else "")
 
 
-def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Sequence[JournalRow]) -> list[BodyStatus]:
+def read_body_statuses(
+    stream: str, bodies: Location, redactions: Location, rows: Sequence[JournalRow]
+) -> list[StoredBodyStatus]:
     """Reads the status of every body that rows of a stream refer to, in the rows' order.
 
     :raises JournalBroken: the bodies can't be read
@@ -233,16 +235,20 @@ def body_statuses(stream: str, bodies: Location, redactions: Location, rows: Seq
     hashes = list(dict.fromkeys(row.body_sha256 for row in rows if row.body_sha256 is not None))
     if not hashes:
         return []
-    stored = BodyStore(str(bodies)).look(hashes, only_hashes=True) if has_table(str(bodies)) else FoundBodies()
+    stored = BodyStore(str(bodies)).find_bodies(hashes, only_hashes=True) if has_table(str(bodies)) else FoundBodies()
     present, lost = stored.hashes, stored.lost_names()
-    last = Redactions(redactions).last_orders(stream)
+    last = Redactions(redactions).list_last_orders(stream)
     statuses = []
     for sha256 in hashes:
         act, done = last.get(sha256, (None, None))
         if act is None or (sha256 in present and act.stream != stream):
             missing: Status = "lost" if lost else "dropped"
-            statuses.append(BodyStatus(sha256, "kept") if sha256 in present else BodyStatus(sha256, missing, lost=lost))
+            statuses.append(
+                StoredBodyStatus(sha256, "kept") if sha256 in present else StoredBodyStatus(sha256, missing, lost=lost)
+            )
         else:
             came_again = done is not None and sha256 in present
-            statuses.append(BodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at))
+            statuses.append(
+                StoredBodyStatus(sha256, "kept" if came_again else "redacted", act.actor, act.reason, act.at)
+            )
     return statuses

@@ -32,7 +32,7 @@ _ALIKE = ["provider", "event_type", "entity_key"]
 _TIME_SLACK_S = 1.0
 
 
-def repeated_events(
+def find_repeated_events(
     journal: str, bodies: str, condition: pc.Expression | None, columns: list[str]
 ) -> list[tuple[JournalRow, JournalRow]]:
     """Finds pairs of rows: the first report, and one under another id. Events whose bodies aren't kept are left out.
@@ -48,46 +48,46 @@ def repeated_events(
     counts = table.group_by(_ALIKE).aggregate([("seq", "count")])
     several = counts.filter(pc.greater(counts["seq_count"], 1)).select(_ALIKE)
     rows = from_arrow(table.join(several, _ALIKE, join_type="left semi").select(columns))
-    rows.sort(key=lambda row: (*_alike(row), row.seq))
-    groups = (list(of_object) for _, of_object in groupby(rows, _alike))
-    return sorted(_pairs(groups, BodyStore(bodies)), key=lambda pair: pair[1].seq)
+    rows.sort(key=lambda row: (*_build_group_key(row), row.seq))
+    groups = (list(of_object) for _, of_object in groupby(rows, _build_group_key))
+    return sorted(_find_pairs(groups, BodyStore(bodies)), key=lambda pair: pair[1].seq)
 
 
-def _alike(row: JournalRow) -> tuple[str, str, str]:
+def _build_group_key(row: JournalRow) -> tuple[str, str, str]:
     return row.provider or "", row.event_type or "", row.entity_key or ""
 
 
-def _pairs(groups: Iterable[list[JournalRow]], bodies: BodyStore) -> Iterator[tuple[JournalRow, JournalRow]]:
+def _find_pairs(groups: Iterable[list[JournalRow]], bodies: BodyStore) -> Iterator[tuple[JournalRow, JournalRow]]:
     waiting: list[list[JournalRow]] = []
     for group in groups:
         waiting.append(group)
         if sum(map(len, waiting)) >= BODIES_PER_READ:
-            yield from _pairs_of(waiting, bodies)
+            yield from _find_pairs_in(waiting, bodies)
             waiting = []
-    yield from _pairs_of(waiting, bodies)
+    yield from _find_pairs_in(waiting, bodies)
 
 
-def _pairs_of(groups: list[list[JournalRow]], bodies: BodyStore) -> Iterator[tuple[JournalRow, JournalRow]]:
+def _find_pairs_in(groups: list[list[JournalRow]], bodies: BodyStore) -> Iterator[tuple[JournalRow, JournalRow]]:
     kept = bodies.fetch({row.body_sha256 or "" for group in groups for row in group})
     for group in groups:
         firsts: dict[str, JournalRow] = {}
         for row in group:
-            content = content_of(row, kept)
+            content = hash_content(row, kept)
             if content is None:
                 continue
             first = firsts.setdefault(content, row)
-            if first is not row and _apart(first, row) <= APART_MAX:
+            if first is not row and _measure_gap(first, row) <= APART_MAX:
                 yield first, row
             else:
                 firsts[content] = row
 
 
-def _apart(first: JournalRow, again: JournalRow) -> timedelta:
+def _measure_gap(first: JournalRow, again: JournalRow) -> timedelta:
     times = [row.occurred_at or row.received_at for row in (first, again)]
     return abs(times[1] - times[0]) if times[0] and times[1] else timedelta(0)
 
 
-def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
+def hash_content(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
     """Hashes a JSON body without the event's id and time; None of one that isn't kept, or is something else."""
     try:
         document = orjson.loads(kept[row.body_sha256 or ""])
@@ -95,7 +95,7 @@ def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
         return None
     if not isinstance(document, dict):
         return None
-    event_id = _id_in(row.event_key or "", document)
+    event_id = _find_event_id(row.event_key or "", document)
     if event_id is None:
         return None
     content_fields = {
@@ -104,7 +104,7 @@ def content_of(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
     return hashlib.sha256(json.dumps(content_fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _id_in(event_key: str, document: Mapping[str, Any]) -> str | None:
+def _find_event_id(event_key: str, document: Mapping[str, Any]) -> str | None:
     """Finds the event's id in its body: the text at its top that its key holds."""
     parts = event_key.split(":")
     return next((value for value in document.values() if isinstance(value, str) and value in parts), None)

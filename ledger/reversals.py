@@ -17,7 +17,7 @@ from core.layout import StreamLayout
 from core.work import Posting, postings_from_json, reversed_postings
 from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, CommandInvalid
 from dlq.commands import decode
-from dlq.entry import Entry, check_booking
+from dlq.entry import ManualEntry, check_booking
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of, rows_where
@@ -33,11 +33,11 @@ class NotReversible(PayhookError):
         super().__init__(f"{key}: {problem}; nothing was sent")
 
 
-def reversal_of(booking: JournalRow) -> tuple[Posting, ...]:
+def build_reversal(booking: JournalRow) -> tuple[Posting, ...]:
     return reversed_postings(postings_from_json(booking.postings))
 
 
-def bookings_of(journal: str, keys: Sequence[str]) -> list[JournalRow]:
+def find_bookings(journal: str, keys: Sequence[str]) -> list[JournalRow]:
     """Finds the row by which each event key or fact key booked something.
 
     :param journal: the path of the ledger's journal
@@ -45,10 +45,12 @@ def bookings_of(journal: str, keys: Sequence[str]) -> list[JournalRow]:
     """
     names = pa.array(keys, pa.string())
     rows = rows_where(journal, pc.field("event_key").isin(names) | pc.field("fact_key").isin(names))
-    return [_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)]
+    return [
+        _find_booking(key, [row for row in rows if key in (row.event_key, row.fact_key)]) for key in dict.fromkeys(keys)
+    ]
 
 
-def _booking(key: str, rows: Collection[JournalRow]) -> JournalRow:
+def _find_booking(key: str, rows: Collection[JournalRow]) -> JournalRow:
     booked = [row for row in rows if row.decision is Decision.APPLIED and row.postings is not None]
     if not rows:
         raise NotReversible(key, "there is no such event or fact")
@@ -69,7 +71,9 @@ class EntryUnfit(PayhookError):
         super().__init__(f"{problem}; nothing was sent")
 
 
-def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]) -> Entry:
+def build_entry(
+    entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]
+) -> ManualEntry:
     """Builds an entry that can be proposed.
 
     :raises EntryUnfit: an account isn't one of the chart
@@ -82,10 +86,10 @@ def entry_of(entity_key: str, occurred_at: datetime, evidence_sha256: str, posti
                 "use, docs/finance.md what each is for"
             )
     check_booking(postings)
-    return Entry(entity_key, occurred_at, evidence_sha256, tuple(postings))
+    return ManualEntry(entity_key, occurred_at, evidence_sha256, tuple(postings))
 
 
-def evidence_sha256(path: Path) -> str:
+def hash_evidence(path: Path) -> str:
     """Hashes a document: its SHA-256 in hex.
 
     :raises EntryUnfit: it can't be read, or is empty
@@ -120,7 +124,7 @@ class ProposalUnknown(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class ReadProposal:
     """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
     was restored since, so that an approval would be refused. ``moved``: another journal goes on with what it is about.
     """
@@ -143,54 +147,54 @@ class Proposed:
         return "older than a restore" if self.outdated else "older than a split" if self.moved else "waits"
 
 
-def all_proposals(ledger: LedgerJournals, control_topic: str) -> list[Proposed]:
+def read_all_proposals(ledger: LedgerJournals, control_topic: str) -> list[ReadProposal]:
     """Reads the proposals of all journals (`read_proposals`), newest first."""
     if not ledger.is_divided:
-        return proposals(str(ledger.first.journal), str(ledger.first.bodies), control_topic)
-    every = [proposal for at in ledger.places for proposal in _own_proposals(ledger, at, control_topic)]
+        return read_proposals(str(ledger.first_place.journal), str(ledger.first_place.bodies_table), control_topic)
+    every = [proposal for at in ledger.places for proposal in _read_own_proposals(ledger, at, control_topic)]
     return sorted(every, key=lambda proposal: (proposal.row.decided_at, proposal.row.seq), reverse=True)[:PROPOSALS_MAX]
 
 
-def _own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[Proposed]:
+def _read_own_proposals(ledger: LedgerJournals, at: StreamLayout, control_topic: str) -> list[ReadProposal]:
     own_after = ledger.own_after(at)
     own = [
         proposal
-        for proposal in proposals(str(at.journal), str(at.bodies), control_topic)
+        for proposal in read_proposals(str(at.journal), str(at.bodies_table), control_topic)
         if proposal.row.seq > own_after
     ]
-    return [replace(proposal, moved=proposal.waits and _moved(ledger, at, proposal.command)) for proposal in own]
+    return [replace(proposal, moved=proposal.waits and _has_moved(ledger, at, proposal.command)) for proposal in own]
 
 
-def _moved(ledger: LedgerJournals, at: StreamLayout, command: Command) -> bool:
+def _has_moved(ledger: LedgerJournals, at: StreamLayout, command: Command) -> bool:
     if command.entry is not None:
         return not ledger.decides_entity(at, command.entry.entity_key)
     named = pa.array([target.seen_seq for target in command.targets], pa.int64())
-    return not all(ledger.decides(at, row) for row in rows_where(at.journal, pc.field("seq").isin(named)))
+    return not all(ledger.is_decided_in(at, row) for row in rows_where(at.journal, pc.field("seq").isin(named)))
 
 
-def proposed_at(ledger: LedgerJournals, control_topic: str, command_id: str) -> StreamLayout:
+def find_proposed_journal(ledger: LedgerJournals, control_topic: str, command_id: str) -> StreamLayout:
     """Finds the journal that a proposal is for. Each has a row of it; the first one, where none knows it."""
     if ledger.is_divided:
         named = (pc.field("topic") == control_topic) & (pc.field("entity_key") == command_entity(command_id))
         for at in ledger.places:
-            for command in _commands(str(at.bodies), rows_where(at.journal, named)).values():
-                return ledger.named(command.stream)
-    return ledger.first
+            for command in _read_commands(str(at.bodies_table), rows_where(at.journal, named)).values():
+                return ledger.find_place(command.stream)
+    return ledger.first_place
 
 
-def waiting(ledger: LedgerJournals, control_topic: str, command_id: str) -> Proposed:
+def find_waiting_proposal(ledger: LedgerJournals, control_topic: str, command_id: str) -> ReadProposal:
     """Finds a proposal (`find_proposal`) in whichever journal it is for.
 
     :raises ProposalUnknown: see there; or its entity is decided in another one now
     """
-    at = proposed_at(ledger, control_topic, command_id)
-    proposed = proposal(str(at.journal), str(at.bodies), control_topic, command_id)
-    if ledger.is_divided and _moved(ledger, at, proposed.command):
+    at = find_proposed_journal(ledger, control_topic, command_id)
+    proposed = find_proposal(str(at.journal), str(at.bodies_table), control_topic, command_id)
+    if ledger.is_divided and _has_moved(ledger, at, proposed.command):
         raise ProposalUnknown(command_id, "another shard goes on with what it is about: propose it again")
     return proposed
 
 
-def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
+def read_proposals(journal: str, bodies: str, control_topic: str) -> list[ReadProposal]:
     """Reads the proposals that were taken down, newest first."""
     is_command = (pc.field("topic") == control_topic) & pc.field("first")
     acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
@@ -198,20 +202,20 @@ def proposals(journal: str, bodies: str, control_topic: str) -> list[Proposed]:
     accepted = [row for row in rows if row.event_type in PROPOSALS and row.decision is Decision.RESOLVED]
     newest = accepted[: -PROPOSALS_MAX - 1 : -1]
     approvals = [row for row in rows if row.event_type in APPROVALS and row.decision in _BOOKED]
-    commands, lineage = _commands(bodies, [*newest, *approvals]), lineage_of(journal)
+    commands, lineage = _read_commands(bodies, [*newest, *approvals]), lineage_of(journal)
     approved = {
         command.proposal.command_id
         for row in approvals
         if (command := commands.get(row.seq)) is not None and command.proposal is not None
     }
     return [
-        Proposed(row, command, command.command_id in approved, outdated=command.lineage != lineage)
+        ReadProposal(row, command, command.command_id in approved, outdated=command.lineage != lineage)
         for row in newest
         if (command := commands.get(row.seq)) is not None
     ]
 
 
-def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> Proposed:
+def find_proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> ReadProposal:
     """Finds a proposal that waits for its approval.
 
     :raises ProposalUnknown: there is none of this id, it was refused, or it was approved before
@@ -222,7 +226,7 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
         raise ProposalUnknown(command_id, "there is none, or the processor hasn't come to it yet")
     if rows[0].decision is not Decision.RESOLVED:
         raise ProposalUnknown(command_id, f"it was refused: {rows[0].reason}")
-    for proposed in proposals(journal, bodies, control_topic):
+    for proposed in read_proposals(journal, bodies, control_topic):
         if proposed.command.command_id == command_id:
             if proposed.approved:
                 raise ProposalUnknown(command_id, "it was approved before")
@@ -232,7 +236,7 @@ def proposal(journal: str, bodies: str, control_topic: str, command_id: str) -> 
     raise ProposalUnknown(command_id, "its bytes are kept no more, or lie in a lost file: propose it again")
 
 
-def _commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
+def _read_commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
     """Reads the commands of control rows, by their seq; one whose bytes are gone is left out."""
     if not rows:
         return {}

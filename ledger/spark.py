@@ -50,7 +50,7 @@ def open_read_session(
     small = rows <= SMALL_ROWS_MAX
     jvm_options = f"{COMPILED_ONCE} -XX:+UseSerialGC" if small else ""
     scratch = work_dir / "spark-read"
-    return open_spark(name, master, driver_memory, jars, scratch, _conf(rows, small=small), jvm_options)
+    return open_spark(name, master, driver_memory, jars, scratch, _build_conf(rows, small=small), jvm_options)
 
 
 @contextlib.contextmanager
@@ -70,7 +70,7 @@ def read_session(
             raise SparkFailed(str(failed)) from failed
 
 
-def _conf(rows: int, *, small: bool) -> dict[str, str]:
+def _build_conf(rows: int, *, small: bool) -> dict[str, str]:
     return {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -99,7 +99,7 @@ MAINTAIN, REBUILD = "_maintain", "_rebuild"
 
 
 @contextlib.contextmanager
-def staging(table: Location, name: str) -> Iterator[Path]:
+def open_staging(table: Location, name: str) -> Iterator[Path]:
     """Makes a folder of this machine for a table's files before they are part of it. It is gone afterwards, with what
     is in it.
 
@@ -110,15 +110,15 @@ def staging(table: Location, name: str) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=f"payhook{name}-") as folder:
             yield Path(folder)
         return
-    clear(table, name)
+    clear_staging(table, name)
     try:
         (table / name).mkdir()
         yield table / name
     finally:
-        clear(table, name)
+        clear_staging(table, name)
 
 
-def clear(table: Location, name: str) -> None:
+def clear_staging(table: Location, name: str) -> None:
     """Removes what a run that was killed left in a table's folder."""
     if isinstance(table, Path):
         shutil.rmtree(table / name, ignore_errors=True)

@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 import console
-from console.plots import Steps, steps_plot
+from console.plots import PlotSeries, steps_plot
 from core.clock import EPOCH
 from load.report import Figure, Report
 
@@ -61,7 +61,7 @@ def _plot(title: str, what: str, names: Sequence[str], report: Report, earlier: 
     runs = [("", report)] if earlier is None else [("", report), ("before: ", earlier)]
     # Of an earlier run only the last curve, the slowest: more lines than that aren't read.
     curves = [
-        Steps(f"{prefix}{_name(name)}", _points(run, name))
+        PlotSeries(f"{prefix}{_name(name)}", _points(run, name))
         for prefix, run in runs
         for name in (names if run is report else names[-1:])
     ]

@@ -26,12 +26,12 @@ from core.durability import Durability
 from core.kafka import open_admin
 from core.settings import KafkaSecurity, KafkaSettings
 from load.certificates import Issuer
-from stack.kafka import SMALL_NODE, format_storage, java_command, logging_file, new_cluster_id
+from stack.kafka import SMALL_NODE, format_storage, java_command, new_cluster_id, write_logging_file
 from stack.kafka_users import ADMIN, ITERATIONS, make_services, new_password, set_passwords
 from stack.ports import LOOPBACK, free_ports, is_listening
-from stack.server import Running, Server
+from stack.server import RunningServer, Server
 from stack.settings import Settings
-from stack.topics import make_topics, topics
+from stack.topics import make_topics, plan_topics
 
 BROKER = "broker"
 """The name in the certificates of brokers."""
@@ -44,15 +44,15 @@ class Node:
     number: int
     port: int
     server: Server
-    running: Running | None = None
+    running: RunningServer | None = None
 
     def start(self) -> None:
-        self.running = Running(self.server)
+        self.running = RunningServer(self.server)
 
     def kill(self) -> None:
         """SIGKILL: nothing is said to the others."""
         assert self.running is not None
-        self.running.kill()
+        self.running.kill_session()
         self.running = None
 
     def restart(self) -> None:
@@ -116,7 +116,7 @@ class Cluster:
     def make_services(self) -> None:
         """A user for each of payhook's services, with its rights, and payhook's topics."""
         make_services(self.admin(), self.folder)
-        make_topics(self.settings("topics"), topics(Settings()), replication=len(self.nodes))
+        make_topics(self.settings("topics"), plan_topics(Settings()), replication=len(self.nodes))
 
     def allow(self, name: str, rights: Iterable[tuple[str, str, AclOperation]]) -> None:
         """``rights``: kind of resource (topic, group, cluster), its name, or how it begins and ``*``, operation."""
@@ -152,7 +152,7 @@ def secured_cluster(folder: Path, nodes: int = 3) -> Iterator[Cluster]:
         config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), "utf-8")
         scram = f"SCRAM-SHA-512=[name={ADMIN},iterations={ITERATIONS},password={cluster.passwords[ADMIN]}]"
         format_storage(config, cluster_id, own / "format.log", "--add-scram", scram)
-        command = (*java_command(logging_file(own)), "kafka.Kafka", str(config))
+        command = (*java_command(write_logging_file(own)), "kafka.Kafka", str(config))
         server = Server(f"kafka-{number}", command, own / "kafka.log", partial(is_listening, port), start_s=120)
         cluster.nodes.append(Node(number, port, server))
     try:
@@ -166,7 +166,7 @@ def secured_cluster(folder: Path, nodes: int = 3) -> Iterator[Cluster]:
     finally:
         for node in cluster.nodes:
             if node.running is not None:
-                node.running.kill()
+                node.running.kill_session()
 
 
 def _await_brokers(cluster: Cluster) -> None:

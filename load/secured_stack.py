@@ -11,11 +11,11 @@ from core.layout import Layout
 from load.embedded import SAMPLE_CONFIG, payhook
 from load.secured_kafka import Cluster, secured_cluster
 from providers.registry import build_adapters
+from stack.children import build_endpoints as endpoints_of
 from stack.children import choose_ports, list_servers
-from stack.children import endpoints as endpoints_of
 from stack.data_folder import make_key, make_merchants, make_secrets
 from stack.endpoints import write_endpoints
-from stack.server import Running, Server
+from stack.server import RunningServer, Server
 from stack.settings import Settings, load_settings
 
 USERS = {"processor": "processor", "ingest": "receiver", "ops": "console"}
@@ -30,11 +30,11 @@ class SecuredStack:
     data_dir: Path
     cluster: Cluster
     servers: dict[str, Server]
-    processes: dict[str, Running] = field(default_factory=dict)
+    processes: dict[str, RunningServer] = field(default_factory=dict)
 
     def start(self, *names: str) -> None:
         for name in names:
-            self.processes[name] = Running(self.servers[name])
+            self.processes[name] = RunningServer(self.servers[name])
         for name in names:
             self.processes[name].wait_until_it_answers()
 
@@ -66,7 +66,7 @@ def secured_stack(folder: Path) -> Iterator[SecuredStack]:
         make_secrets(layout.secrets, adapters)
         make_key(layout.anchor_keys)
         make_key(layout.record_keys)
-        make_merchants(layout.merchants, adapters)
+        make_merchants(layout.merchants_file, adapters)
         settings = Settings(data_dir=data_dir)
         ports = replace(choose_ports(settings), outside_kafka=cluster.bootstrap)
         servers = {one.name: one for one in list_servers(settings, ports, SAMPLE_CONFIG)}
@@ -76,6 +76,6 @@ def secured_stack(folder: Path) -> Iterator[SecuredStack]:
         stack = SecuredStack(data_dir, cluster, servers)
         undo.callback(stack.stop)
         stack.start("redis", *USERS)
-        pids = {name: process.pid for name, process in stack.processes.items()}
+        pids = {name: process.process_id for name, process in stack.processes.items()}
         write_endpoints(data_dir, endpoints_of(layout, ports, pids, ("live",)))
         yield stack

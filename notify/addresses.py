@@ -61,7 +61,7 @@ class UrlRefused(ValueError):
     """A URL that no request may go to; the text says why."""
 
 
-class Place(NamedTuple):
+class UrlParts(NamedTuple):
     """A checked URL's parts. ``host`` is what TLS asks for, ``netloc`` what the Host header says."""
 
     url: httpx2.URL
@@ -70,7 +70,7 @@ class Place(NamedTuple):
     netloc: str
 
 
-def place_of(text: str, allowance: Allowance) -> Place:
+def place_of(text: str, allowance: Allowance) -> UrlParts:
     """Checks all of a URL that can be checked without a look-up.
 
     :raises UrlRefused: another scheme than https, a user, a port that isn't allowed, or no URL at all
@@ -93,7 +93,7 @@ def place_of(text: str, allowance: Allowance) -> Place:
     port = url.port or usual
     if port != usual and port not in allowance.ports:
         raise UrlRefused(f"port {port} isn't allowed")
-    return Place(url, host, port, url.netloc.decode("ascii"))
+    return UrlParts(url, host, port, url.netloc.decode("ascii"))
 
 
 def shown_url(text: str, *, path_is_secret: bool = False) -> str:
@@ -122,10 +122,10 @@ def holds_credentials(text: str) -> bool:
         return False
 
 
-def refusal(text: str, allowed: Sequence[Network]) -> str | None:
+def find_refusal(text: str, allowed: Sequence[Network]) -> str | None:
     """Says why no request may go to an address; None when it may."""
     try:
-        address = _meant(ip_address(text))
+        address = _unwrap_address(ip_address(text))
     except ValueError:
         return f"{text!r} isn't an address"
     if isinstance(address, IPv6Address) and address.scope_id:
@@ -151,7 +151,7 @@ def in_url(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def _meant(address: Address) -> Address:
+def _unwrap_address(address: Address) -> Address:
     """Returns the IPv4 address within an IPv6 one that only stands for it (mapped, NAT64, 6to4)."""
     if isinstance(address, IPv4Address):
         return address

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from notify.addresses import ADDRESSES_MAX, Place, Resolver, in_url, is_literal, refusal
+from notify.addresses import ADDRESSES_MAX, Resolver, UrlParts, find_refusal, in_url, is_literal
 from notify.errors import AddressRefused, Unreachable
 from notify.settings import Network
 
@@ -45,13 +45,13 @@ CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """A subscriber as requests see it. Equal targets share connections: those that trust the same authorities by one
     context ``tls``. Times in seconds.
     """
 
     name: str
-    place: Place
+    place: UrlParts
     allowed: tuple[Network, ...]
     tls: ssl.SSLContext
     connect_timeout_s: float
@@ -60,7 +60,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryAnswer:
     """The answer of a subscriber. ``said``: the beginning of the body as text; ``retry_after``: the header as it
     came."""
 
@@ -69,10 +69,10 @@ class Answer:
     said: str
 
 
-class _Line:
+class _SubscriberClient:
     """The client of one subscriber and its checked addresses; lives on the loop."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: RequestTarget) -> None:
         no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=CONNECTIONS_KEPT_MAX, keepalive_expiry=KEEP_ALIVE_S
@@ -95,16 +95,16 @@ class Deliveries:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _SubscriberClient] = {}
 
-    def post(self, target: Target, headers: Mapping[str, str], body: bytes) -> Answer:
+    def post(self, target: RequestTarget, headers: Mapping[str, str], body: bytes) -> DeliveryAnswer:
         """Posts once and waits for the answer, whatever its status.
 
         :raises AddressRefused: the name resolves to an address that may not be reached; nothing was sent
         :raises Unreachable: no answer within the times
         """
         work = self._post(target, headers, body)
-        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+        return asyncio.run_coroutine_threadsafe(work, self._start_loop()).result()
 
     def close(self) -> None:
         """Closes every connection; requests under way fail."""
@@ -117,7 +117,7 @@ class Deliveries:
         thread.join(CLOSE_S)
         loop.close()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -134,48 +134,48 @@ class Deliveries:
             await line.client.aclose()
         self._lines.clear()
 
-    async def _post(self, target: Target, headers: Mapping[str, str], body: bytes) -> Answer:
-        line = self._line(target)
+    async def _post(self, target: RequestTarget, headers: Mapping[str, str], body: bytes) -> DeliveryAnswer:
+        line = self._find_client(target)
         ends = asyncio.get_running_loop().time() + target.timeout_s
         try:
             async with asyncio.timeout_at(ends):
                 response = await self._answer(line, headers, body)
         except TimeoutError:
             raise Unreachable(target.name, f"no answer within {target.timeout_s:g} s") from None
-        beginning = await _beginning(response, min(ends, asyncio.get_running_loop().time() + BODY_WAIT_S))
-        return Answer(response.status_code, response.headers.get("retry-after"), beginning)
+        beginning = await _read_beginning(response, min(ends, asyncio.get_running_loop().time() + BODY_WAIT_S))
+        return DeliveryAnswer(response.status_code, response.headers.get("retry-after"), beginning)
 
-    def _line(self, target: Target) -> _Line:
+    def _find_client(self, target: RequestTarget) -> _SubscriberClient:
         line = self._lines.get(target.name)
         if line is None or line.target != target:
             if line is not None:
                 # Requests under way on the old one end by themselves first.
                 asyncio.get_running_loop().call_later(target.timeout_s, _close_later, line.client)
-            line = self._lines[target.name] = _Line(target)
+            line = self._lines[target.name] = _SubscriberClient(target)
         return line
 
-    async def _answer(self, line: _Line, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
+    async def _answer(self, line: _SubscriberClient, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
         """Reads the answer's head, from the first address that a connection can be made to."""
         failure: Unreachable | None = None
         for address in (await self._addresses(line))[:ADDRESSES_TRIED_MAX]:
             try:
-                response = await _send(line, address, headers, body)
+                response = await _send_request(line, address, headers, body)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as refused:
-                failure = Unreachable(line.target.name, f"no connection to {address}: {_reason(refused)}")
+                failure = Unreachable(line.target.name, f"no connection to {address}: {_describe_error(refused)}")
                 continue
             except httpx2.HTTPError as broken:
-                raise Unreachable(line.target.name, _reason(broken)) from broken
+                raise Unreachable(line.target.name, _describe_error(broken)) from broken
             line.addresses.sort(key=partial(operator.ne, address))
             return response
         line.good_until = 0.0
         raise failure or Unreachable(line.target.name, "its name has no address")
 
-    async def _addresses(self, line: _Line) -> list[str]:
+    async def _addresses(self, line: _SubscriberClient) -> list[str]:
         """Returns checked addresses; makes one look-up for all requests that wait for it."""
         if asyncio.get_running_loop().time() >= line.good_until:
             if line.lookup is None or line.lookup.done():
                 line.lookup = asyncio.create_task(self._look_up(line))
-                line.lookup.add_done_callback(_seen)
+                line.lookup.add_done_callback(_read_error)
             try:
                 await asyncio.shield(line.lookup)
             except (AddressRefused, Unreachable) as failed:
@@ -183,7 +183,7 @@ class Deliveries:
                 raise copy.copy(failed) from None
         return list(line.addresses)
 
-    async def _look_up(self, line: _Line) -> list[str]:
+    async def _look_up(self, line: _SubscriberClient) -> list[str]:
         target, place = line.target, line.target.place
         if is_literal(place.host):
             addresses: Sequence[str] = [place.host]
@@ -193,7 +193,7 @@ class Deliveries:
             except (OSError, UnicodeError) as unknown:
                 raise Unreachable(target.name, f"{place.host} can't be resolved: {unknown}") from unknown
         for address in addresses[:ADDRESSES_MAX]:
-            problem = refusal(address, target.allowed)
+            problem = find_refusal(address, target.allowed)
             if problem is not None:
                 raise AddressRefused(target.name, place.host, problem)
         line.addresses = list(addresses[:ADDRESSES_MAX])
@@ -201,7 +201,9 @@ class Deliveries:
         return line.addresses
 
 
-async def _send(line: _Line, address: str, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
+async def _send_request(
+    line: _SubscriberClient, address: str, headers: Mapping[str, str], body: bytes
+) -> httpx2.Response:
     target, place = line.target, line.target.place
     extensions: dict[str, Any] = {} if is_literal(place.host) else {"sni_hostname": place.host}
     request = line.client.build_request(
@@ -215,7 +217,7 @@ async def _send(line: _Line, address: str, headers: Mapping[str, str], body: byt
     return await line.client.send(request, stream=True)
 
 
-async def _beginning(response: httpx2.Response, ends: float) -> str:
+async def _read_beginning(response: httpx2.Response, ends: float) -> str:
     """Reads the body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
     read = bytearray()
     try:
@@ -225,7 +227,7 @@ async def _beginning(response: httpx2.Response, ends: float) -> str:
                 if len(read) > BODY_BYTES_MAX:
                     break
     except (TimeoutError, httpx2.HTTPError) as cut:
-        log.info("an answer's body was given up: %s", _reason(cut))
+        log.info("an answer's body was given up: %s", _describe_error(cut))
     finally:
         await response.aclose()
     return bytes(read[:BODY_BYTES_MAX]).decode("utf-8", "replace")
@@ -240,15 +242,15 @@ async def _in_thread(call: Callable[[], T]) -> T:
         try:
             result = call()
         except Exception as error:
-            _settle(loop, done, error, None)
+            _settle_future(loop, done, error, None)
         else:
-            _settle(loop, done, None, result)
+            _settle_future(loop, done, None, result)
 
     threading.Thread(target=run, name="notify-resolve", daemon=True).start()
     return await done
 
 
-def _settle(
+def _settle_future(
     loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: Exception | None, result: T | None
 ) -> None:
     def settle() -> None:
@@ -263,7 +265,7 @@ def _settle(
         loop.call_soon_threadsafe(settle)
 
 
-def _seen(lookup: asyncio.Task[list[str]]) -> None:
+def _read_error(lookup: asyncio.Task[list[str]]) -> None:
     """Reads its error: there may be no waiter left."""
     if not lookup.cancelled():
         lookup.exception()
@@ -277,5 +279,5 @@ def _close_later(client: httpx2.AsyncClient) -> None:
 _closing: set[asyncio.Future[None]] = set()
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -56,7 +56,7 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class EnvelopeHead:
     """The head of an envelope, which the handler reads: its id, and its subscriber's mode and tenant.
 
     ``reverses``: the type of the event whose booking was taken back; None where it is no reversal.
@@ -95,15 +95,15 @@ def notice_json(row: JournalRow) -> bytes:
     every subscriber."""
     assert row.event_key is not None
     assert row.mode is not None
-    booking, event_id = _booking(row), message_id(row.mode, row.event_key)
+    booking, event_id = _describe_booking(row), message_id(row.mode, row.event_key)
     if row.decision is Decision.REVERSED:
         reversal = _without_none({"of": event_id, "event_type": row.event_type, **booking})
-        return _envelope(row, reversal_id(row.mode, row.event_key), REVERSED_TYPE, {"reversal": reversal})
+        return _write_envelope(row, reversal_id(row.mode, row.event_key), REVERSED_TYPE, {"reversal": reversal})
     assert row.decision is Decision.APPLIED, f"row {row.seq} is {row.decision}: it didn't change the books"
-    return _envelope(row, event_id, row.event_type, {"fact": booking})
+    return _write_envelope(row, event_id, row.event_type, {"fact": booking})
 
 
-def _booking(row: JournalRow) -> dict[str, Any]:
+def _describe_booking(row: JournalRow) -> dict[str, Any]:
     booking = {
         "seq": row.seq,
         "provider": row.provider,
@@ -111,7 +111,7 @@ def _booking(row: JournalRow) -> dict[str, Any]:
         "entity": row.entity_key,
         "event_key": row.event_key,
         "fact_key": row.fact_key,
-        **_amount(postings_from_json(row.postings)),
+        **_sum_amount(postings_from_json(row.postings)),
         "postings": json.loads(row.postings or "[]") or None,
         "mode": row.mode,
         "tenant": row.tenant,
@@ -120,45 +120,47 @@ def _booking(row: JournalRow) -> dict[str, Any]:
     return _without_none(booking)
 
 
-def _envelope(row: JournalRow, message: str, event_type: str | None, content: dict[str, Any]) -> bytes:
+def _write_envelope(row: JournalRow, message: str, event_type: str | None, content: dict[str, Any]) -> bytes:
     time = to_rfc3339(row.decided_at)
     head = {"version": ENVELOPE_VERSION, "id": message, "type": event_type, "time": time}
-    return _dumps(_without_none({**head, **content}))
+    return _dump_json(_without_none({**head, **content}))
 
 
 def trial_json(message: str, time: str) -> bytes:
     """Writes the envelope of a test event: no fact, so that it isn't booked by mistake."""
-    return _dumps({"version": ENVELOPE_VERSION, "id": message, "type": TEST_TYPE, "time": time})
+    return _dump_json({"version": ENVELOPE_VERSION, "id": message, "type": TEST_TYPE, "time": time})
 
 
-def read_notice(event_key: str, body: bytes) -> Notice:
+def read_notice(event_key: str, body: bytes) -> EnvelopeHead:
     """Reads what the handler needs of an envelope.
 
     :raises NoticeUnreadable: it isn't one, or one of another version
     """
     try:
-        document = strict_json.loads(body)
+        document = strict_json.load_json(body)
     except Unparseable as wrong:
         raise NoticeUnreadable(event_key, str(wrong)) from wrong
     match document:
         case {"version": int() as version} if version != ENVELOPE_VERSION:
             raise NoticeUnreadable(event_key, f"the envelope is of version {version}, not {ENVELOPE_VERSION}")
         case {"version": int(), "id": str() as found, "fact": {"mode": "live" | "test" as mode, **fact}}:
-            return _notice(event_key, found, mode, fact.get("tenant"))
+            return _make_notice(event_key, found, mode, fact.get("tenant"))
         case {"version": int(), "id": str() as found, "reversal": {"mode": "live" | "test" as mode, **reversal}}:
             event_type = reversal.get("event_type", "")
             if isinstance(event_type, str):
-                return _notice(event_key, found, mode, reversal.get("tenant"), event_type)
+                return _make_notice(event_key, found, mode, reversal.get("tenant"), event_type)
     raise NoticeUnreadable(event_key, NO_ENVELOPE)
 
 
-def _notice(event_key: str, notice_id: str, mode: Mode, tenant: object, reverses: str | None = None) -> Notice:
+def _make_notice(
+    event_key: str, notice_id: str, mode: Mode, tenant: object, reverses: str | None = None
+) -> EnvelopeHead:
     if not _ID.fullmatch(notice_id) or not (tenant is None or isinstance(tenant, str)):
         raise NoticeUnreadable(event_key, NO_ENVELOPE)
-    return Notice(notice_id, mode, tenant, reverses)
+    return EnvelopeHead(notice_id, mode, tenant, reverses)
 
 
-def _amount(postings: Sequence[Posting]) -> dict[str, Any]:
+def _sum_amount(postings: Sequence[Posting]) -> dict[str, Any]:
     """Sums the debit lines, if all lines are of one currency."""
     currencies = {posting.money.currency for posting in postings}
     if len(currencies) != 1:
@@ -171,7 +173,7 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _dumps(document: dict[str, Any]) -> bytes:
+def _dump_json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
@@ -194,7 +196,7 @@ class FactFeed:
         """
         if not self._subscribers.path.exists():
             return ()
-        return tuple(name for name, subscriber in self._subscribers.all().items() if subscriber.mode == mode)
+        return tuple(name for name, subscriber in self._subscribers.read_all().items() if subscriber.mode == mode)
 
     def body(self, row: JournalRow) -> bytes:
         return notice_json(row)

@@ -1,7 +1,7 @@
 """Handles the notify stream: sends one signed request to one subscriber for each event, unless that subscriber is
 disabled.
 
-It runs on executors. Its files, and who is disabled, are where the stream decides (`OnDriver`).
+It runs on executors. Its files, and who is disabled, are where the stream decides (`NotifyDriverSide`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.status_file import moment_of
 from core.work import Applied, Handler, Ignored, Outcome, Receivers, WorkItem, calling
 from notify.addresses import Resolver, shown_url
 from notify.errors import GONE, FileUnusable, SubscriberGone, SubscribersUnreadable
-from notify.facts import ENVELOPE_VERSION, Notice, read_notice, subscriber_of
+from notify.facts import ENVELOPE_VERSION, EnvelopeHead, read_notice, subscriber_of
 from notify.sender import Sender, downstream_of, secret_file
 from notify.settings import NotifySettings
 from notify.subscribers import HeaderFile, Subscriber, SubscribersFile, subscribers_file
@@ -63,7 +63,7 @@ class DisabledSubscribers:
         except (OSError, ValueError, KeyError, TypeError):
             return Disabled("", f"{path} is there but can't be read")
 
-    def disable(self, name: str, at: str, reason: str) -> None:
+    def disable_subscriber(self, name: str, at: str, reason: str) -> None:
         """Writes it down, unless it is written already.
 
         :raises OSError: it can't be written
@@ -72,14 +72,14 @@ class DisabledSubscribers:
             document = {"subscriber": name, "at": at, "reason": reason}
             write_whole(self.path(name), json.dumps(document) + "\n", mode=0o644)
 
-    def enable(self, name: str, at: str) -> None:
+    def enable_subscriber(self, name: str, at: str) -> None:
         """Writes that over what disables it, so that a worker that has just been answered 410 sees it too.
 
         :raises OSError: it can't be written
         """
         write_whole(self.path(name), json.dumps({"subscriber": name, "enabled_at": at}) + "\n", mode=0o644)
 
-    def written(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """Reads the file's text, to see whether it changed; None if there is none that can be read."""
         try:
             return self._files.text(self.path(name))
@@ -121,7 +121,7 @@ class NotifyHandler:
         name = subscriber_of(item.event_key)
         subscriber = self._subscribers.find(name)
         if subscriber is None:
-            return self._without(name)
+            return self._answer_unknown(name)
         notice = read_notice(item.event_key, item.body)
         reason = self._why_not(subscriber, item.event_type, notice)
         if reason is not None:
@@ -132,7 +132,7 @@ class NotifyHandler:
         log.info("subscriber %s answered %d", name, answer.status)
         if answer.status == GONE:
             gone = Disabled(to_rfc3339(self._clock.now()), f"it answered {GONE} to {notice.id}")
-            self._gone[name] = (self._clock.monotonic() + GONE_S, self._disabled.written(name), gone)
+            self._gone[name] = (self._clock.monotonic_s() + GONE_S, self._disabled.read_text(name), gone)
             return Ignored(_disabled_since(name, gone), note=(name, gone.at, gone.reason))
         if not 200 <= answer.status <= 299:
             raise self._sender.not_taken(name, answer)
@@ -142,7 +142,7 @@ class NotifyHandler:
         """Ends its connections; only tests and commands need to."""
         self._sender.close()
 
-    def _without(self, name: str) -> Outcome:
+    def _answer_unknown(self, name: str) -> Outcome:
         """Answers for a subscriber that isn't in the file. A section that vanished while the stream runs may be a slip,
         and what is ignored is ignored for good."""
         if name not in self._receivers.names:
@@ -150,7 +150,7 @@ class NotifyHandler:
         with calling(downstream_of(name)):
             raise SubscriberGone(name, self._subscribers.path)
 
-    def _why_not(self, subscriber: Subscriber, event_type: str, notice: Notice) -> str | None:
+    def _why_not(self, subscriber: Subscriber, event_type: str, notice: EnvelopeHead) -> str | None:
         name = subscriber.name
         if not subscriber.enabled:
             return f"subscriber {name} isn't enabled"
@@ -158,14 +158,16 @@ class NotifyHandler:
             return f"subscriber {name} takes {subscriber.mode} facts, this is a {notice.mode} one"
         if not subscriber.may_see(notice.tenant):
             return f"subscriber {name} isn't this tenant's"
-        if not subscriber.wants(event_type) and not (notice.reverses is not None and subscriber.wants(notice.reverses)):
+        if not subscriber.wants_type(event_type) and not (
+            notice.reverses is not None and subscriber.wants_type(notice.reverses)
+        ):
             return f"subscriber {name} doesn't want {notice.reverses or event_type}"
         disabled = self._disabled.find(name) or self._just_gone(name)
         return None if disabled is None else _disabled_since(name, disabled)
 
     def _just_gone(self, name: str) -> Disabled | None:
         until, before, gone = self._gone.get(name, (0.0, None, None))
-        return gone if self._clock.monotonic() < until and self._disabled.written(name) == before else None
+        return gone if self._clock.monotonic_s() < until and self._disabled.read_text(name) == before else None
 
 
 def build(
@@ -186,7 +188,7 @@ def build(
     )
 
 
-class OnDriver:
+class NotifyDriverSide:
     """The handler's files, and the folder of disabled subscribers (`core.work.DriverSide`)."""
 
     def __init__(self, settings: NotifySettings) -> None:
@@ -201,7 +203,7 @@ class OnDriver:
         if self._settings.ca_file:
             files[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
         try:
-            subscribers = self._subscribers.all().values()
+            subscribers = self._subscribers.read_all().values()
         except SubscribersUnreadable:
             return files
         for subscriber in subscribers:
@@ -220,17 +222,17 @@ class OnDriver:
         event."""
         name, at, reason = note
         try:
-            self._disabled.disable(name, at, reason)
+            self._disabled.disable_subscriber(name, at, reason)
         except OSError as unwritable:
             path = self._disabled.path(name)
             log.error("subscriber %s isn't kept as disabled: %s: %s", name, path, problem_of(unwritable))
 
 
-def on_driver(settings: NotifySettings) -> OnDriver:
+def on_driver(settings: NotifySettings) -> NotifyDriverSide:
     """
     :raises SettingError: the subscribers file isn't named
     """
-    return OnDriver(settings)
+    return NotifyDriverSide(settings)
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
@@ -245,7 +247,7 @@ def disabled_since(settings: NotifySettings) -> dict[str, datetime | None] | Non
     subscribers can't be read."""
     disabled = DisabledSubscribers(disabled_folder(settings))
     try:
-        names = [name for name, subscriber in subscribers_file(settings).all().items() if subscriber.enabled]
+        names = [name for name, subscriber in subscribers_file(settings).read_all().items() if subscriber.enabled]
     except (SettingError, SubscribersUnreadable):
         return None if settings.subscribers_file and Path(settings.subscribers_file).exists() else {}
     disabled_of = {name: disabled.find(name) for name in names}

@@ -37,7 +37,7 @@ def missed_items(journal: Location, subscriber: Subscriber, since: datetime) -> 
     rows = read_rows(open_table(str(journal)), wanted, _COLUMNS).sort_by("item_seq").to_pylist()
     wants = {REVERSED_TYPE: True}
     for event_type in {row["event_type"] for row in rows} - wants.keys():
-        wants[event_type] = subscriber.wants(event_type)
+        wants[event_type] = subscriber.wants_type(event_type)
     return list(
         dict.fromkeys(row["item_seq"] for row in rows if wants[row["event_type"]] and subscriber.may_see(row["tenant"]))
     )

@@ -10,15 +10,24 @@ from pathlib import Path
 import httpx2
 
 from core.backoff import retry_after_s
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.clock import Clock
 from core.errors import SettingError
 from core.files import TextFiles, problem_of
 from core.log import TRACEPARENT
 from core.secret_lines import SecretsWrong, secret_lines
 from core.work import calling
-from notify.addresses import Place, Resolver, SystemResolver, UrlRefused, is_literal, place_of, refusal, shown_url
-from notify.delivery import Answer, Deliveries, Target
+from notify.addresses import (
+    Resolver,
+    SystemResolver,
+    UrlParts,
+    UrlRefused,
+    find_refusal,
+    is_literal,
+    place_of,
+    shown_url,
+)
+from notify.delivery import Deliveries, DeliveryAnswer, RequestTarget
 from notify.errors import AddressRefused, FileUnusable, NotTaken
 from notify.settings import Allowance, NotifySettings
 from notify.signature import key_of, signed_headers
@@ -84,11 +93,11 @@ class Authorities:
         text = None if self._path is None else self._files.text(self._path)
         with self._lock:
             if self._made is None or self._made[0] != text:
-                self._made = text, _trusting(text)
+                self._made = text, _make_context(text)
             return self._made[1]
 
 
-def _trusting(certificates: str | None) -> ssl.SSLContext:
+def _make_context(certificates: str | None) -> ssl.SSLContext:
     context = httpx2.create_ssl_context(trust_env=False)
     if certificates is not None:
         context.load_verify_locations(cadata=certificates)
@@ -112,7 +121,9 @@ class Sender:
             raise SettingError("notify.ca_file", f"{settings.ca_file} can't be used: {problem_of(wrong)}") from wrong
         self._deliveries = Deliveries(resolver or SystemResolver())
 
-    def send(self, subscriber: Subscriber, message_id: str, body: bytes, traceparent: str | None = None) -> Answer:
+    def send(
+        self, subscriber: Subscriber, message_id: str, body: bytes, traceparent: str | None = None
+    ) -> DeliveryAnswer:
         """Sends one request; returns an answer that the subscriber gave in good health, refusals among them.
 
         All that keeps requests from this subscriber altogether is raised within `calling`, so that its breaker opens
@@ -124,8 +135,8 @@ class Sender:
         :raises NotTaken: 5xx, 408 or 429
         """
         with calling(downstream_of(subscriber.name)):
-            target = self._target(subscriber)
-            headers = self._headers(subscriber, message_id, body)
+            target = self._make_target(subscriber)
+            headers = self._make_headers(subscriber, message_id, body)
             if traceparent is not None:
                 headers[TRACEPARENT] = traceparent
             answer = self._deliveries.post(target, headers, body)
@@ -134,17 +145,17 @@ class Sender:
                 raise self.not_taken(subscriber.name, answer)
         return answer
 
-    def not_taken(self, name: str, answer: Answer) -> NotTaken:
+    def not_taken(self, name: str, answer: DeliveryAnswer) -> NotTaken:
         asked_s = retry_after_s(answer.retry_after, self._clock.now())
         wait_s = min(asked_s, RETRY_AFTER_S_MAX) if asked_s else None
-        return NotTaken(name, answer.status, shown(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
+        return NotTaken(name, answer.status, quote_masked(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
 
-    def place(self, subscriber: Subscriber) -> Place:
+    def parse_url(self, subscriber: Subscriber) -> UrlParts:
         """
         :raises AddressRefused: its URL can't be used as it stands
         """
         try:
-            return place_of(subscriber.url, self._allowance(subscriber.name))
+            return place_of(subscriber.url, self._find_allowance(subscriber.name))
         except UrlRefused as refused:
             raise AddressRefused(subscriber.name, shown_url(subscriber.url), str(refused)) from None
 
@@ -153,21 +164,21 @@ class Sender:
 
         :raises AddressRefused, FileUnusable: requests to it would fail
         """
-        place = self.place(subscriber)
+        place = self.parse_url(subscriber)
         if is_literal(place.host):
-            problem = refusal(place.host, self._allowance(subscriber.name).parsed())
+            problem = find_refusal(place.host, self._find_allowance(subscriber.name).parse_networks())
             if problem is not None:
                 raise AddressRefused(subscriber.name, place.host, problem)
-        self._headers(subscriber, "", b"")
+        self._make_headers(subscriber, "", b"")
 
-    def keys(self, subscriber: Subscriber) -> list[bytes]:
+    def read_keys(self, subscriber: Subscriber) -> list[bytes]:
         """Reads the live secrets' keys, newest first.
 
         :raises FileUnusable: there are none, or others than secrets, or their file may not be read
         """
         path = subscriber.secrets_path
         try:
-            secrets = secret_lines(self._text(subscriber, path))
+            secrets = secret_lines(self._read_text(subscriber, path))
             if len(secrets) > SECRETS_MAX:
                 raise SecretsWrong(f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first")
             return [key_of(secret) for secret in secrets]
@@ -177,11 +188,11 @@ class Sender:
     def close(self) -> None:
         self._deliveries.close()
 
-    def _target(self, subscriber: Subscriber) -> Target:
-        return Target(
+    def _make_target(self, subscriber: Subscriber) -> RequestTarget:
+        return RequestTarget(
             name=subscriber.name,
-            place=self.place(subscriber),
-            allowed=self._allowance(subscriber.name).parsed(),
+            place=self.parse_url(subscriber),
+            allowed=self._find_allowance(subscriber.name).parse_networks(),
             tls=self._tls(subscriber.name),
             connect_timeout_s=CONNECT_S_MAX,
             read_timeout_s=SILENCE_S_MAX,
@@ -194,21 +205,21 @@ class Sender:
         except (OSError, ValueError) as wrong:
             raise FileUnusable(name, Path(self._settings.ca_file), problem_of(wrong)) from wrong
 
-    def _allowance(self, name: str) -> Allowance:
+    def _find_allowance(self, name: str) -> Allowance:
         return self._settings.allow.get(name, _NOTHING_MORE)
 
-    def _headers(self, subscriber: Subscriber, message_id: str, body: bytes) -> dict[str, str]:
-        own_headers = {name.lower(): self._value(subscriber, value) for name, value in subscriber.headers.items()}
+    def _make_headers(self, subscriber: Subscriber, message_id: str, body: bytes) -> dict[str, str]:
+        own_headers = {name.lower(): self._read_value(subscriber, value) for name, value in subscriber.headers.items()}
         fixed = {"content-type": "application/json", "accept-encoding": "identity", "accept": "*/*"}
-        signed = signed_headers(message_id, body, self.keys(subscriber), self._clock.now())
+        signed = signed_headers(message_id, body, self.read_keys(subscriber), self._clock.now())
         return {"user-agent": "payhook", **own_headers, **fixed, **signed}
 
-    def _value(self, subscriber: Subscriber, value: str | HeaderFile) -> str:
+    def _read_value(self, subscriber: Subscriber, value: str | HeaderFile) -> str:
         if isinstance(value, str):
             return value
         path = subscriber.folder / value.file
         try:
-            return header_value(self._text(subscriber, path).strip())
+            return header_value(self._read_text(subscriber, path).strip())
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None
 
@@ -217,11 +228,11 @@ class Sender:
         journal."""
         for name, value in subscriber.headers.items():
             if isinstance(value, HeaderFile):
-                for word in self._value(subscriber, value).split():
+                for word in self._read_value(subscriber, value).split():
                     text = text.replace(word, f"({name})") if len(word) >= SECRET_CHARS_MIN else text
         return text
 
-    def _text(self, subscriber: Subscriber, path: Path) -> str:
+    def _read_text(self, subscriber: Subscriber, path: Path) -> str:
         file = secret_file(subscriber, path, self._settings)
         try:
             return self._files.text(file, sent_as=path)

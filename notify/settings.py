@@ -42,7 +42,7 @@ class Allowance(BaseModel):
                 raise ValueError(f"{port} isn't a port; 1 to 65535 are")
         return ports
 
-    def parsed(self) -> tuple[Network, ...]:
+    def parse_networks(self) -> tuple[Network, ...]:
         return tuple(ip_network(text) for text in self.networks)
 
 

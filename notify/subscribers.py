@@ -110,7 +110,7 @@ class Subscriber(BaseModel):
         """The path as it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
-    def wants(self, event_type: str) -> bool:
+    def wants_type(self, event_type: str) -> bool:
         return any(
             event_type.startswith(wanted[:-1]) if wanted.endswith(ANY) else event_type == wanted
             for wanted in self.types
@@ -140,7 +140,7 @@ class SubscribersFile:
         self._text: str | None = None
         self._subscribers: Mapping[str, Subscriber] = {}
 
-    def all(self) -> Mapping[str, Subscriber]:
+    def read_all(self) -> Mapping[str, Subscriber]:
         """Reads all subscribers by name, in the file's order.
 
         :raises SubscribersUnreadable: it is missing or wrong
@@ -151,14 +151,14 @@ class SubscribersFile:
             raise SubscribersUnreadable(self.path, problem_of(unreadable)) from unreadable
         with self._lock:
             if text is not self._text:
-                self._subscribers = self._parsed(text)
+                self._subscribers = self._parse_file(text)
                 self._text = text
             return self._subscribers
 
-    def _parsed(self, text: str) -> dict[str, Subscriber]:
+    def _parse_file(self, text: str) -> dict[str, Subscriber]:
         """Parses the file; refuses an empty one: an editor that is saving leaves it so for a moment, and that doesn't
         end all subscribers."""
-        subscribers = parse(text, self.path)
+        subscribers = parse_subscribers(text, self.path)
         if self._subscribers and not subscribers:
             problem = "it names no subscriber any more. Write `enabled = false` into sections, or restart without it"
             raise SubscribersUnreadable(self.path, problem)
@@ -166,16 +166,16 @@ class SubscribersFile:
 
     def find(self, name: str) -> Subscriber | None:
         """
-        :raises SubscribersUnreadable: as `all`
+        :raises SubscribersUnreadable: as `read_all`
         """
-        return self.all().get(name)
+        return self.read_all().get(name)
 
-    def named(self, name: str) -> Subscriber:
+    def find_named(self, name: str) -> Subscriber:
         """Finds a subscriber, as `find`, for a person who named it.
 
         :raises SubscriberUnknown: there is none of that name
         """
-        known = self.all()
+        known = self.read_all()
         if name not in known:
             raise SubscriberUnknown(name, tuple(known))
         return known[name]
@@ -190,7 +190,7 @@ def subscribers_file(settings: NotifySettings) -> SubscribersFile:
     return SubscribersFile(Path(settings.subscribers_file))
 
 
-def parse(text: str, path: Path) -> dict[str, Subscriber]:
+def parse_subscribers(text: str, path: Path) -> dict[str, Subscriber]:
     """
     :raises SubscribersUnreadable: names the section and the field that is wrong, never a secret
     """
@@ -200,15 +200,15 @@ def parse(text: str, path: Path) -> dict[str, Subscriber]:
         raise SubscribersUnreadable(path, str(wrong)) from wrong
     if len(tree) > SUBSCRIBERS_MAX:
         raise SubscribersUnreadable(path, f"{len(tree)} subscribers, at most {SUBSCRIBERS_MAX} are taken")
-    return {name: _subscriber(name, section, path) for name, section in tree.items()}
+    return {name: _parse_subscriber(name, section, path) for name, section in tree.items()}
 
 
-def _subscriber(name: str, section: object, path: Path) -> Subscriber:
+def _parse_subscriber(name: str, section: object, path: Path) -> Subscriber:
     if not _NAME.fullmatch(name):
         raise SubscribersUnreadable(path, f"[{name}]: a name is 1 to 40 of a-z, 0-9 and - (not at its ends)")
     if not isinstance(section, dict):
         raise SubscribersUnreadable(path, f"{name} isn't a section; write [{name}] and its fields below")
-    for place, value in _texts(section, f"[{name}]"):
+    for place, value in _find_texts(section, f"[{name}]"):
         if PREFIX in value:
             raise SubscribersUnreadable(path, f"{place} holds a secret: put it in a file and name that instead")
     for reserved in ("name", "folder"):
@@ -223,16 +223,16 @@ def _subscriber(name: str, section: object, path: Path) -> Subscriber:
         raise SubscribersUnreadable(path, f"[{name}] {field}: {problem}") from None
 
 
-def _texts(node: object, place: str) -> Iterator[tuple[str, str]]:
+def _find_texts(node: object, place: str) -> Iterator[tuple[str, str]]:
     match node:
         case str():
             yield place, node
         case dict():
             for key, value in node.items():
-                yield from _texts(value, f"{place} {key}")
+                yield from _find_texts(value, f"{place} {key}")
         case list():
             for value in node:
-                yield from _texts(value, place)
+                yield from _find_texts(value, place)
 
 
 def shown_fields(subscriber: Subscriber) -> dict[str, Any]:

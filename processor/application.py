@@ -12,7 +12,7 @@ from core.backoff import doubled_s
 from core.clock import Clock
 from core.decision import ErrorKind
 from core.log import log_context
-from journal.errors import Fenced, Refused
+from journal.errors import Fenced, StreamRefused
 from journal.lease import Holder, Lease
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ STANDBY_LOOK_S = 1.0
 STEP_S = 0.2
 
 
-class Run(Protocol):
+class StreamRun(Protocol):
     """The port of a stream's run (`processor.source.stream.Stream`)."""
 
     @property
@@ -61,7 +61,7 @@ class WorkStream(Protocol):
 
     @property
     def lease(self) -> Lease: ...
-    def begin(self) -> Run: ...
+    def begin(self) -> StreamRun: ...
 
     def follow(self) -> None:
         """Lets the next run take the journal over from whichever process began its last epoch."""
@@ -74,15 +74,15 @@ class WorkStream(Protocol):
         raise."""
 
 
-class Reports(Protocol):
+class StateReports(Protocol):
     """The port to which a stream's state is reported (`processor.reporting.status.StreamStatus`)."""
 
-    def off(self, why: str) -> None: ...
-    def outage(self, reason: str, tries: int) -> None: ...
-    def refused(self, why: str) -> None: ...
-    def standby(self, holder: Holder) -> None: ...
-    def failed(self, failure: BaseException) -> None: ...
-    def restarted(self) -> None: ...
+    def report_off(self, why: str) -> None: ...
+    def report_outage(self, reason: str, tries: int) -> None: ...
+    def report_refused(self, why: str) -> None: ...
+    def report_standby(self, holder: Holder) -> None: ...
+    def report_failed(self, failure: BaseException) -> None: ...
+    def count_restart(self) -> None: ...
 
 
 class Backoff:
@@ -90,14 +90,14 @@ class Backoff:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began_at = clock.monotonic()
+        self._began_at = clock.monotonic_s()
         self._failures = 0
 
     def begin(self) -> None:
-        self._began_at = self._clock.monotonic()
+        self._began_at = self._clock.monotonic_s()
 
     def after_failure_s(self) -> float:
-        steady = self._clock.monotonic() - self._began_at >= STEADY_S
+        steady = self._clock.monotonic_s() - self._began_at >= STEADY_S
         self._failures = 1 if steady else self._failures + 1
         return doubled_s(RESTART_S_FIRST, self._failures - 1, RESTART_S_MAX)
 
@@ -107,7 +107,8 @@ class StreamLoop:
 
     - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through outages
       and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
-    - What is `Refused` waits for a person, and is checked again from the records now and then; no epoch is committed.
+    - What is `StreamRefused` waits for a person, and is checked again from the records now and then; no epoch is
+    committed.
     - An outage of its storage (an error whose ``kind`` is SBE) is waited for. Each try opens everything again, as a new
       process would: the epoch's commit is the probe, and nothing is taken from the source meanwhile.
     - `Fenced`: another process has taken the journal over. The stream stands by; to restart at once would take the
@@ -119,18 +120,20 @@ class StreamLoop:
     a fresh process may mend.
     """
 
-    def __init__(self, stream: WorkStream, status: Reports, clock: Clock, others_run: Callable[[str], bool]) -> None:
+    def __init__(
+        self, stream: WorkStream, status: StateReports, clock: Clock, others_run: Callable[[str], bool]
+    ) -> None:
         self._stream = stream
         self._status = status
         self._clock = clock
         self._others_run = others_run
         self._backoff = Backoff(clock)
         self._stop = threading.Event()
-        self._running: Run | None = None
+        self._running: StreamRun | None = None
         self._tries = 0
         self._refused = ""
         self._was_lost = False
-        self._thread = threading.Thread(target=self._live, name=f"stream-{stream.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name=f"stream-{stream.name}", daemon=True)
         self.runs = True
         self.failure: BaseException | None = None
 
@@ -139,7 +142,7 @@ class StreamLoop:
         return self._stream.name
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -154,11 +157,11 @@ class StreamLoop:
     def join(self, timeout_s: float | None = None) -> None:
         self._thread.join(timeout_s)
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         with log_context(stream=self.name):
-            self._until_it_ends()
+            self._run_until_ended()
 
-    def _until_it_ends(self) -> None:
+    def _run_until_ended(self) -> None:
         try:
             while not self._stop.is_set():
                 self._backoff.begin()
@@ -179,12 +182,12 @@ class StreamLoop:
         """Runs until `stop`, through takeovers, refusals and outages; raises any other failure."""
         while not self._stop.is_set():
             try:
-                if self._lead():
+                if self._wait_for_lease():
                     self._run_once()
-                    if self._stream.lease.held:
+                    if self._stream.lease.is_held:
                         return
-                    self._status.restarted()
-            except Refused as refused:
+                    self._status.count_restart()
+            except StreamRefused as refused:
                 self._wait_for_a_person(refused)
                 # What a person decides begins an epoch of its own, which the next run follows.
                 self._stream.lease.drop()
@@ -193,33 +196,33 @@ class StreamLoop:
                     raise
                 self._wait_for_storage(failure)
 
-    def _lead(self) -> bool:
+    def _wait_for_lease(self) -> bool:
         """Waits until the lease is this process's; False where a stop ends the wait.
 
         The journal's last epoch is read before the lease is found to be still this process's: what another one begins
         after that isn't followed, however long this process was paused meanwhile (`journal.writer.Tenure`).
         """
         lease = self._stream.lease
-        if lease.held:
+        if lease.is_held:
             return True
         self._stream.prepare()
         while not self._stop.is_set():
-            if lease.take():
-                if self._follows(lease):
+            if lease.take_lease():
+                if self._confirm_lease(lease):
                     return True
             elif lease.holder is not None:
                 self.runs = False
-                self._status.standby(lease.holder)
+                self._status.report_standby(lease.holder)
                 self._stream.stand_by()
             self._stop.wait(STANDBY_LOOK_S)
         return False
 
-    def _follows(self, lease: Lease) -> bool:
+    def _confirm_lease(self, lease: Lease) -> bool:
         try:
             self._stream.follow()
             if lease.renew():
                 self._was_lost = False
-                lease.keep(self._lost)
+                lease.keep_renewing(self._note_lost_lease)
                 return True
         except BaseException:
             lease.drop()
@@ -227,7 +230,7 @@ class StreamLoop:
         lease.drop()
         return False
 
-    def _lost(self) -> None:
+    def _note_lost_lease(self) -> None:
         self._was_lost = True
         log.warning("%s: another process has taken the lease; the stream stands by", self.name)
         running = self._running
@@ -239,7 +242,7 @@ class StreamLoop:
         running = self._stream.begin()
         self._running = running
         try:
-            if self._stop.is_set() or not self._stream.lease.held:
+            if self._stop.is_set() or not self._stream.lease.is_held:
                 running.stop()
             running.run()
         except BaseException:
@@ -252,20 +255,20 @@ class StreamLoop:
     def _wait_for_work(self) -> None:
         while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
             self.runs = False
-            self._status.off(why)
+            self._status.report_off(why)
             self._stop.wait(LOOK_S)
 
-    def _wait_for_a_person(self, refused: Refused) -> None:
+    def _wait_for_a_person(self, refused: StreamRefused) -> None:
         if str(refused) != self._refused:
             log.error("%s", refused)
         self._refused = str(refused)
-        self._wait(REFUSED_S, lambda: self._status.refused(f"{type(refused).__name__}: {refused}"))
+        self._wait(REFUSED_S, lambda: self._status.report_refused(f"{type(refused).__name__}: {refused}"))
 
     def _wait_for_storage(self, failure: Exception) -> None:
         wait_s = doubled_s(OUTAGE_S_FIRST, self._tries, OUTAGE_S_MAX)
         self._tries += 1
         log.error("%s: the stream pauses and tries again in %.0f s: %s", self.name, wait_s, failure, exc_info=failure)
-        self._wait(wait_s, lambda: self._status.outage(f"{type(failure).__name__}: {failure}", self._tries))
+        self._wait(wait_s, lambda: self._status.report_outage(f"{type(failure).__name__}: {failure}", self._tries))
 
     def _wait(self, seconds: float, report: Callable[[], None]) -> None:
         """Reports the state, once however short the wait, and again meanwhile; a stop ends the wait."""
@@ -278,7 +281,7 @@ class StreamLoop:
         """
         :raises Exception: the failure; the stream doesn't restart in this process
         """
-        self._status.failed(failure)
+        self._status.report_failed(failure)
         if self._stop.is_set():
             raise failure
         if isinstance(failure, Fenced) or self._was_lost:
@@ -291,7 +294,7 @@ class StreamLoop:
             log.error("%s: the stream failed and restarts; the others go on", self.name, exc_info=failure)
             self.runs = False
         self._stop.wait(self._backoff.after_failure_s())
-        self._status.restarted()
+        self._status.count_restart()
 
 
 class Application:
@@ -299,7 +302,7 @@ class Application:
 
     def __init__(
         self,
-        streams: Sequence[tuple[WorkStream, Reports]],
+        streams: Sequence[tuple[WorkStream, StateReports]],
         clock: Clock,
         spark_runs: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -332,7 +335,7 @@ class Application:
         if not self._spark_runs():
             log.error("Spark has ended, or its cluster has given this application up: only a fresh process mends that")
             return True
-        ended = [loop for loop in self._loops if not loop.lives]
+        ended = [loop for loop in self._loops if not loop.is_alive]
         return bool(ended) and not any(loop.runs for loop in self._loops)
 
     def _others_run(self, name: str) -> bool:

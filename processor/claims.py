@@ -8,7 +8,7 @@ from typing import cast
 
 from core.errors import SettingError
 from core.event import Mode
-from core.generation import Announced, claim_name, generation_keys
+from core.generation import Announcement, claim_name, generation_keys
 from core.redis import FAILURES, Client, is_cluster, sync_redis
 from core.settings import RedisSettings
 
@@ -32,14 +32,14 @@ class ReceiverClaims:
         self._mode = mode
         self._shards = shards
 
-    def free(self, event_keys: Sequence[str], generation: int) -> str | None:
+    def free_claims(self, event_keys: Sequence[str], generation: int) -> str | None:
         """Ends the claims on the keys, in this ``generation`` and in the highest one: receivers claim in that.
 
         Returns why it couldn't; then some may have ended all the same.
         """
         try:
             with contextlib.closing(sync_redis(self._settings, TIMEOUT_S)) as redis:
-                generations = {generation, max(self._announced(redis), default=generation)}
+                generations = {generation, max(self._read_generations(redis), default=generation)}
                 names = [claim_name(key, self._mode, number) for number in generations for key in event_keys]
                 for start in range(0, len(names), NAMES_AT_ONCE):
                     pipeline = redis.pipeline(transaction=False)
@@ -50,9 +50,9 @@ class ReceiverClaims:
             return str(failed) or type(failed).__name__
         return None
 
-    def _announced(self, redis: Client) -> Iterator[int]:
+    def _read_generations(self, redis: Client) -> Iterator[int]:
         for number in range(self._shards):
             for key in generation_keys(self._mode, number, cluster=is_cluster(redis)):
-                announced = Announced.decode(cast(bytes | None, redis.get(key)))
+                announced = Announcement.decode(cast(bytes | None, redis.get(key)))
                 if announced is not None:
                     yield announced.generation

@@ -11,7 +11,7 @@ from core.decision import ErrorKind
 from core.event import Mode
 from core.record_keys import Keys, RecordKeys
 from core.routing import topics_of
-from core.where import EVERYTHING, Where
+from core.where import EVERYTHING, HeaderFilter
 from dlq.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy, parse_policy
@@ -62,12 +62,12 @@ class StreamRules:
     transactional: Collection[str] = ()
     record_keys: RecordKeys | None = None
     jitter: Callable[[], float] = random.random
-    where: Where = EVERYTHING
+    where: HeaderFilter = EVERYTHING
     delay: timedelta = timedelta(0)
     policies: Mapping[ErrorKind, RetryPolicy] = field(default_factory=dict)
 
     @property
-    def outage(self) -> RetryPolicy:
+    def outage_policy(self) -> RetryPolicy:
         return self.policies.get(ErrorKind.SBE) or parse_policy(f"forever(1s, x2, max {self.probe_s_max}s)")
 
     def policy_of(self, kind: ErrorKind) -> RetryPolicy:

@@ -65,7 +65,7 @@ def spark_runs(session: SparkSession) -> bool:
         return False
 
 
-def with_slots(master: str, more: int) -> str:
+def add_slots(master: str, more: int) -> str:
     """Adds ``more`` slots for tasks to a local master; returns any other master as it is.
 
     Slots of a local master are threads: a stream that mostly waits for others gets one, and takes none from the rest.
@@ -74,7 +74,7 @@ def with_slots(master: str, more: int) -> str:
     return master if local is None else f"local[{int(local[1]) + more}]"
 
 
-def calm() -> None:
+def calm_collector() -> None:
     """Quiets the garbage collector of a process that is up: it never looks again at what is there now, and seldom at
     the rest."""
     gc.collect()
@@ -83,7 +83,7 @@ def calm() -> None:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Stops the garbage collector within the block.
 
     A batch makes millions of objects that live until it ends and have no cycles: looking for cycles among them took a

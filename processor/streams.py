@@ -49,11 +49,11 @@ from core.routing import (
     stream_of,
     topics_of,
 )
-from core.where import Patterns, Where, WhereInvalid
+from core.where import HeaderFilter, Patterns, WhereInvalid
 from dlq.settings import DlqSettings
 from processor.settings import StreamSettings
 from processor.source.source_settings import FUNCTION, TAGS, StreamSource, TopicSource
-from processor.source.starting import EARLIEST, starts_of
+from processor.source.starting import EARLIEST, parse_starting
 
 SHIPPED = Path(__file__).with_name("streams.toml")
 DEFAULTS = "defaults"
@@ -126,13 +126,13 @@ class StreamConfig(StreamSettings):
     @field_validator("starting_offsets")
     @classmethod
     def _is_a_start(cls, text: str) -> str:
-        return starts_of(text).text
+        return parse_starting(text).text
 
     @field_validator("where")
     @classmethod
     def _is_a_where(cls, table: dict[str, Patterns]) -> dict[str, Patterns]:
         try:
-            Where.read(table)
+            HeaderFilter.read(table)
         except WhereInvalid as wrong:
             raise ValueError(str(wrong)) from None
         return table
@@ -145,7 +145,7 @@ class StreamConfig(StreamSettings):
         return {"modes": ("live",), **given} if is_foreign else given
 
     @property
-    def foreign(self) -> TopicSource | None:
+    def foreign_source(self) -> TopicSource | None:
         return self.source if isinstance(self.source, TopicSource) else None
 
     @property
@@ -166,19 +166,19 @@ class StreamConfig(StreamSettings):
         """Whether several shards divide its events. They divide what receivers publish, and no other source."""
         return self.source == "kafka"
 
-    def run_in(self, shards: int) -> None:
+    def set_shards(self, shards: int) -> None:
         """Takes the number that ``processor.shards`` says for all streams: it is no key of a stream's table."""
         self._count = shards
 
     @property
-    def shards(self) -> list[Shard]:
+    def all_shards(self) -> list[Shard]:
         return [Shard(number, self._count) for number in range(self._count)] if self.is_dividable else [WHOLE]
 
     def names(self, mode: Mode) -> list[str]:
-        return [stream_of(self.name, mode, number) for number in range(len(self.shards))]
+        return [stream_of(self.name, mode, number) for number in range(len(self.all_shards))]
 
     def dlq_topics(self, mode: Mode) -> list[str]:
-        return [self.dlq_topic(mode, number) for number in range(len(self.shards))]
+        return [self.dlq_topic(mode, number) for number in range(len(self.all_shards))]
 
     def dlq_topic(self, mode: Mode, number: int = 0) -> str:
         named = self.dlq.topic
@@ -204,29 +204,32 @@ def load_streams(file: str = "", settings: Table | None = None, shards: int = 1)
     layers = [read_layer(SHIPPED), *([read_layer(Path(file))] if file else []), Layer(SETTINGS_LAYER, settings or {})]
     _check_tables(layers)
     names = dict.fromkeys(name for layer in layers for name in layer.tables if name != DEFAULTS)
-    streams = {name: _config(name, layers, shards) for name in names}
+    streams = {name: _make_config(name, layers, shards) for name in names}
     for check in _CHECKS:
         for stream in streams.values():
             if (wrong := check(stream, streams)) is not None:
                 key, problem = wrong
-                raise StreamInvalid(_where(layers, stream.name, key.partition(".")[0]), stream.name, key, problem)
+                raise StreamInvalid(_find_layer(layers, stream.name, key.partition(".")[0]), stream.name, key, problem)
     return streams
 
 
-def taking(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
+def list_enabled(streams: Mapping[str, StreamConfig], mode: Mode) -> list[StreamConfig]:
     return [stream for stream in streams.values() if stream.enabled and mode in stream.modes]
 
 
-def foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
+def list_foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
     topics = {
-        stream.events_topic(mode) for mode in modes for stream in taking(streams, mode) if stream.foreign is not None
+        stream.events_topic(mode)
+        for mode in modes
+        for stream in list_enabled(streams, mode)
+        if stream.foreign_source is not None
     }
     return sorted(topics)
 
 
-def names_in(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
+def list_names(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
     """Lists the names of all streams that run in these modes, one a journal: ``ledger``, ``ledger.1``, ``notify``."""
-    return [name for mode in modes for stream in taking(streams, mode) for name in stream.names(mode)]
+    return [name for mode in modes for stream in list_enabled(streams, mode) for name in stream.names(mode)]
 
 
 def read_layer(file: Path) -> Layer:
@@ -249,39 +252,39 @@ def _check_tables(layers: Sequence[Layer]) -> None:
                 raise StreamInvalid(layer.where, name, "", problem)
 
 
-def _config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
+def _make_config(name: str, layers: Sequence[Layer], shards: int) -> StreamConfig:
     merged: dict[str, Any] = {}
     for table in (DEFAULTS, name):
         for layer in layers:
-            merged = _laid_over(merged, layer.tables.get(table, {}))
+            merged = _merge_tables(merged, layer.tables.get(table, {}))
     if "name" in merged:
         raise StreamInvalid(
-            _where(layers, name, "name"), name, "name", "the table's name is the stream's: leave it out"
+            _find_layer(layers, name, "name"), name, "name", "the table's name is the stream's: leave it out"
         )
     try:
         config = StreamConfig(**merged, name=name)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"] if part not in TAGS]
-        problem = _problem(first["type"], path, first["msg"])
-        raise StreamInvalid(_where(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
-    config.run_in(shards)
+        problem = _describe_problem(first["type"], path, first["msg"])
+        raise StreamInvalid(_find_layer(layers, name, path[0] if path else ""), name, ".".join(path), problem) from None
+    config.set_shards(shards)
     return config
 
 
-def _laid_over(under: Table, over: Table) -> dict[str, Any]:
+def _merge_tables(under: Table, over: Table) -> dict[str, Any]:
     """Lays a table over another one. A policy for all kinds of errors stays where one for a kind is laid over it."""
     if isinstance(under.get(RETRY), str) and isinstance(over.get(RETRY), Mapping):
         under = {**under, RETRY: {"default": under[RETRY]}}
     both = {
-        key: _laid_over(under[key], over[key])
+        key: _merge_tables(under[key], over[key])
         for key in under.keys() & over.keys()
         if isinstance(under[key], Mapping) and isinstance(over[key], Mapping)
     }
     return {**under, **over, **both}
 
 
-def _where(layers: Sequence[Layer], name: str, key: str) -> str:
+def _find_layer(layers: Sequence[Layer], name: str, key: str) -> str:
     """Finds the last layer that sets the key; of a key that none sets, the last one that knows the stream."""
     for table in (name, DEFAULTS):
         for layer in reversed(layers):
@@ -290,7 +293,7 @@ def _where(layers: Sequence[Layer], name: str, key: str) -> str:
     return next(layer.where for layer in reversed(layers) if name in layer.tables)
 
 
-def _problem(kind: str, path: Sequence[str], message: str) -> str:
+def _describe_problem(kind: str, path: Sequence[str], message: str) -> str:
     field = StreamConfig.model_fields.get(path[0] if path else "")
     described = "" if field is None else field.description
     if kind == "missing":
@@ -311,8 +314,8 @@ Wrong: TypeAlias = tuple[str, str] | None
 
 
 def _check_source(stream: StreamConfig, streams: Mapping[str, StreamConfig]) -> Wrong:
-    if stream.foreign is not None and stream.foreign.topic in OWN_TOPICS:
-        return "source.topic", f"{stream.foreign.topic} is payhook's own: no other program writes it"
+    if stream.foreign_source is not None and stream.foreign_source.topic in OWN_TOPICS:
+        return "source.topic", f"{stream.foreign_source.topic} is payhook's own: no other program writes it"
     source = stream.source_stream
     if source is None or not stream.enabled:
         return None

@@ -18,23 +18,23 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import Shard, journal_topic, stream_of, topics_of
-from core.where import Where
+from core.where import HeaderFilter
 from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
 from processor.judge.classify import Classifier
 from processor.judge.error_rules import Rules
-from processor.judge.retry import parse_policy, seconds_of
+from processor.judge.retry import parse_delay, parse_policy
 from processor.rules import StreamRules
 from processor.run.deadlines import Deadlines
 from processor.run.framing import Unwrap
-from processor.run.payload import Decoder, Decoding, decoder_of
+from processor.run.payload import Decoder, Decoding, make_decoder
 from processor.run.worker import HandlerFiles, Task
 from processor.settings import DeadHead
 from processor.source.cloudevents import identify_cloudevent
 from processor.source.feed import Feed, OwnFeed
-from processor.source.foreign import ForeignTopic, unwrapped
+from processor.source.foreign import ForeignTopic, unwrap_value
 from processor.source.journal_source import FirstNamed
 from processor.source.source_settings import CLOUDEVENTS
 from processor.streams import StreamConfig
@@ -59,7 +59,7 @@ class Reads:
         """
         receivers = self.feed.receivers(mode)
         for stream, journal in self.journals.items():
-            self.since.named([journal_topic(stream, name) for name in receivers], journal)
+            self.since.note_receivers([journal_topic(stream, name) for name in receivers], journal)
             if not has_table(str(journal)):
                 return f"the journal of {stream} hasn't begun"
         return None if receivers else "no receiver is configured"
@@ -89,7 +89,7 @@ class Wired:
         return self.config.dlq_topic(self.mode, self.shard.number)
 
 
-def wire(
+def wire_stream(
     config: StreamConfig,
     mode: Mode,
     places_of: Callable[[str], StreamLayout],
@@ -104,55 +104,55 @@ def wire(
     :param sources: the streams whose journals it reads, by their names in the mode
     :raises SettingError: a handler or a table's class isn't there, or a rule can't be read; names stream and key
     """
-    decoder = decoder_of(
+    decoder = make_decoder(
         config.payload,
         bytes_max=config.payload_bytes_max,
         setting=f"[{config.name}] payload",
         schemas=config.payload_schemas,
-        unwrap=_unwrap(config),
+        unwrap=_make_unwrap(config),
     )
     receivers = Receivers()
     given = {**sections, Receivers: receivers}
     build_handler = partial(
-        Decoding, bound(f"[{config.name}] handler", config.handler, given, config.settings), decoder
+        Decoding, bind_function(f"[{config.name}] handler", config.handler, given, config.settings), decoder
     )
     name = config.names(mode)[number]
     return Wired(
         config,
         mode,
-        config.shards[number],
+        config.all_shards[number],
         places_of(name),
-        _task(config, name, build_handler, _handler_files(config, given)),
-        _rules(config, mode, name),
-        {table: named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
-        bound(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
-        _reads(config, mode, places_of, sections, receivers, sources),
-        _foreign(config, mode, decoder),
+        _make_task(config, name, build_handler, _make_handler_files(config, given)),
+        _make_rules(config, mode, name),
+        {table: load_named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
+        bind_function(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
+        _make_reads(config, mode, places_of, sections, receivers, sources),
+        _make_foreign_topic(config, mode, decoder),
     )
 
 
-def _unwrap(config: StreamConfig) -> Unwrap | None:
+def _make_unwrap(config: StreamConfig) -> Unwrap | None:
     """Makes the function that takes another program's data out of a CloudEvent, or out of a framing around JSON."""
-    source = config.foreign
+    source = config.foreign_source
     if source is None:
         return None
     is_event, is_json = source.identity == CLOUDEVENTS, config.payload == "json"
-    return partial(unwrapped, is_event=is_event, is_json=is_json) if is_event or is_json else None
+    return partial(unwrap_value, is_event=is_event, is_json=is_json) if is_event or is_json else None
 
 
-def _foreign(config: StreamConfig, mode: Mode, decoder: Decoder) -> ForeignTopic | None:
-    source = config.foreign
+def _make_foreign_topic(config: StreamConfig, mode: Mode, decoder: Decoder) -> ForeignTopic | None:
+    source = config.foreign_source
     if source is None:
         return None
     identity, setting = identify_cloudevent, f"[{config.name}] source.identity"
     if source.identity != CLOUDEVENTS:
-        identity = named(setting, source.identity)
+        identity = load_named(setting, source.identity)
         if not callable(identity):
             raise SettingError(setting, f"{source.identity} isn't a function")
     return ForeignTopic(config.events_topic(mode), source.identity, identity, decoder, mode)
 
 
-def _reads(
+def _make_reads(
     config: StreamConfig,
     mode: Mode,
     places_of: Callable[[str], StreamLayout],
@@ -165,11 +165,11 @@ def _reads(
     names = sources or [stream_of(config.source_stream, mode)]
     feed: Feed = OwnFeed(config.name)
     if config.feed:
-        feed = bound(f"[{config.name}] feed", config.feed, sections, {})()
+        feed = bind_function(f"[{config.name}] feed", config.feed, sections, {})()
     return Reads({name: places_of(name).journal for name in names}, feed, receivers)
 
 
-def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
+def _make_rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
     return StreamRules(
         name=name,
         events_topic=config.events_topic(mode),
@@ -180,24 +180,24 @@ def _rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
         mode=mode,
         heads=HeadLimits(config.head_age_max_s, config.head_utilisation_max, config.head_uncommitted_min),
         replays_max=config.dlq.replays_max,
-        alone=config.dlq.alone.of_each(len(config.shards)),
-        where=Where.read(config.where),
-        delay=timedelta(seconds=seconds_of(config.delay)),
+        alone=config.dlq.alone_limits.of_each(len(config.all_shards)),
+        where=HeaderFilter.read(config.where),
+        delay=timedelta(seconds=parse_delay(config.delay)),
     )
 
 
-def _handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:
+def _make_handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:
     module = config.handler.partition(":")[0]
     if not hasattr(importlib.import_module(module), ON_DRIVER):
         return HandlerFiles()
-    return HandlerFiles(bound(f"[{config.name}] handler", f"{module}:{ON_DRIVER}", given, config.settings)())
+    return HandlerFiles(bind_function(f"[{config.name}] handler", f"{module}:{ON_DRIVER}", given, config.settings)())
 
 
-def _task(config: StreamConfig, name: str, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:
+def _make_task(config: StreamConfig, name: str, build_handler: Callable[[], Handler], files: HandlerFiles) -> Task:
     return Task(
         name,
         build_handler,
-        classifier_of(config.errors, f"[{config.name}] errors"),
+        make_classifier(config.errors, f"[{config.name}] errors"),
         Deadlines(config.handler_deadline_s, config.batch_deadline_s),
         config.concurrency,
         stop_on_dead=config.dead_head is DeadHead.WAIT,
@@ -205,18 +205,20 @@ def _task(config: StreamConfig, name: str, build_handler: Callable[[], Handler],
     )
 
 
-def classifier_of(rules: Rules, setting: str = "errors") -> Classifier:
+def make_classifier(rules: Rules, setting: str = "errors") -> Classifier:
     """
     :param setting: how the rules are named in a message
     :raises SettingError: the hook isn't there
     """
-    hook = named(f"{setting}.hook", rules.hook) if rules.hook else None
+    hook = load_named(f"{setting}.hook", rules.hook) if rules.hook else None
     if hook is not None and not callable(hook):
         raise SettingError(f"{setting}.hook", f"{rules.hook} isn't a function")
     return Classifier(rules, hook)
 
 
-def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]) -> Callable[[], Any]:
+def bind_function(
+    setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]
+) -> Callable[[], Any]:
     """Binds the arguments of the function ``name`` ("module:function"): it is called without any, and picklable by
     reference.
 
@@ -227,15 +229,17 @@ def bound(setting: str, name: str, sections: Mapping[type, object], own: Mapping
     :param setting: how the function is named in messages, with the file and the key that it comes from
     :raises SettingError: there is no such function, or it asks for what there isn't
     """
-    function = named(setting, name)
-    parameters = _parameters(setting, name, function)
-    given = {parameter: _given(setting, parameter, kind, sections, own) for parameter, kind in parameters.items()}
+    function = load_named(setting, name)
+    parameters = _read_parameters(setting, name, function)
+    given = {
+        parameter: _make_argument(setting, parameter, kind, sections, own) for parameter, kind in parameters.items()
+    }
     if own and not any(kind not in sections for kind in parameters.values()):
         raise SettingError(setting, f"{name} takes no settings of its own: leave the table `settings` out")
     return partial(function, **given)
 
 
-def named(setting: str, name: str) -> Any:
+def load_named(setting: str, name: str) -> Any:
     """Imports what ``module:name`` names.
 
     :raises SettingError: there is no such module, or it has no such name
@@ -250,7 +254,7 @@ def named(setting: str, name: str) -> Any:
         raise SettingError(setting, f"the module {module} has no {attribute}") from missing
 
 
-def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
+def _read_parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
     try:
         signature, kinds = inspect.signature(function), typing.get_type_hints(function)
     except (TypeError, NameError) as unreadable:
@@ -261,7 +265,7 @@ def _parameters(setting: str, name: str, function: Any) -> dict[str, Any]:
     return {parameter: kinds.get(parameter) for parameter in needed}
 
 
-def _given(
+def _make_argument(
     setting: str, parameter: str, kind: Any, sections: Mapping[type, object], table: Mapping[str, Any]
 ) -> object:
     if kind in sections:

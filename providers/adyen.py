@@ -32,17 +32,17 @@ from datetime import datetime
 from typing import Any
 
 from core import strict_json
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import Unparseable
 from core.event import Event, Mode
 from core.keys import join_key
 from core.money import MoneyFact
-from providers.adyen_money import ACCEPTED, DATED, EVENT_TYPES, LOST, NAME, fact_of, is_lost_at_once, succeeded
+from providers.adyen_money import ACCEPTED, DATED, EVENT_TYPES, LOST, NAME, fact_of, has_succeeded, is_lost_at_once
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.event_types import Meaning
 from providers.fields import an_object, array_items, content_hash, names, object_at, optional_text, text, time_of
 from providers.port import Answer, ModeMismatch, Request, SignatureInvalid
-from providers.signature import base64_mac, hex_key, matching
+from providers.signature import base64_mac, find_matching, hex_key
 
 ITEMS = "notificationItems"
 ITEM = "NotificationRequestItem"
@@ -79,10 +79,10 @@ class AdyenAdapter(JsonAdapter):
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
         keys = [self.key(secret) for secret in secrets]
         try:
-            items = _items(request.document)
+            items = _read_items(request.document)
         except Unparseable as wrong:
             raise SignatureInvalid("malformed") from wrong
-        return max(_signed_by(item, keys) for item in items)
+        return max(_find_signing_key(item, keys) for item in items)
 
     def key(self, secret: str) -> bytes:
         return hex_key(NAME, secret)
@@ -94,7 +94,7 @@ class AdyenAdapter(JsonAdapter):
         return ACCEPTED
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
-        items = _items(request.document)
+        items = _read_items(request.document)
         _check_mode(request.document, mode)
         pairs = zip(items, array_items(request.body, ITEMS), strict=True)
         return [event for item, body in pairs for event in self.read_or_poison(item, body, request, mode)]
@@ -104,7 +104,7 @@ class AdyenAdapter(JsonAdapter):
         return b'{"live":"%b","%b":[%b]}' % (live, ITEMS.encode(), item)
 
     def parsed(self, body: bytes) -> dict[str, Any]:
-        return _unwrap(strict_json.loads(body))
+        return _unwrap_item(strict_json.load_json(body))
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         item = delivered.document
@@ -114,7 +114,7 @@ class AdyenAdapter(JsonAdapter):
         key = (account, code, reference) if code in NOT_A_PAYMENT else (reference, code)
         if code in DATED and (dated := optional_text(item, "eventDate")):
             key = (*key, dated)
-        key = (*key, _success(item))
+        key = (*key, _read_success(item))
         yield Named(reference, code, account, entity, occurred_at, key)
         if is_lost_at_once(item):
             yield Named(reference, code + LOST, account, entity, occurred_at, (*key, LOST.removeprefix(".")))
@@ -130,21 +130,21 @@ class AdyenAdapter(JsonAdapter):
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         code = text(document, "eventCode")
-        _success(document)
+        _read_success(document)
         if event_type != code and not (event_type == code + LOST and is_lost_at_once(document)):
-            raise Unparseable(f"the item's eventCode isn't {shown(event_type, 80)}")
+            raise Unparseable(f"the item's eventCode isn't {quote_masked(event_type, 80)}")
         return fact_of(document, event_type, self._settings.adyen)
 
     def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
         """Returns ``nothing`` for an item that didn't succeed, where it is known what it is of."""
         meaning = super().meaning_of(document, event_type.removesuffix(LOST))
-        return "nothing" if meaning == "person" and not succeeded(document) else meaning
+        return "nothing" if meaning == "person" and not has_succeeded(document) else meaning
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
-        return _content(document, version)
+        return _hash_content(document, version)
 
 
-def _items(document: object) -> list[dict[str, Any]]:
+def _read_items(document: object) -> list[dict[str, Any]]:
     """Returns the items without their wrappers: at least one, or nothing would be proven by checking them all.
 
     :raises Unparseable: not a standard notification
@@ -152,14 +152,14 @@ def _items(document: object) -> list[dict[str, Any]]:
     wrapped = document.get(ITEMS) if isinstance(document, dict) else None
     if not isinstance(wrapped, list) or not 1 <= len(wrapped) <= ITEMS_MAX:
         raise Unparseable(f"{ITEMS!r} isn't an array of 1 to {ITEMS_MAX} items")
-    return [_unwrap(wrapper) for wrapper in wrapped]
+    return [_unwrap_item(wrapper) for wrapper in wrapped]
 
 
-def _unwrap(wrapper: object) -> dict[str, Any]:
+def _unwrap_item(wrapper: object) -> dict[str, Any]:
     return an_object(an_object(wrapper, "an item's wrapper").get(ITEM), f"{ITEM!r}")
 
 
-def _signed_by(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
+def _find_signing_key(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
     """Returns the index of the key that signed the item."""
     signature = object_at(item, "additionalData").get("hmacSignature")
     if signature is None or signature == "":
@@ -167,13 +167,13 @@ def _signed_by(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
     if not isinstance(signature, str):
         raise SignatureInvalid("malformed")
     try:
-        message = signed_bytes(item)
+        message = build_signed_bytes(item)
     except Unparseable as wrong:
         raise SignatureInvalid("malformed") from wrong
-    return matching([signature.encode("utf-8")], [base64_mac(key, message) for key in keys])
+    return find_matching([signature.encode("utf-8")], [base64_mac(key, message) for key in keys])
 
 
-def signed_bytes(item: Mapping[str, Any]) -> bytes:
+def build_signed_bytes(item: Mapping[str, Any]) -> bytes:
     """Joins the eight signed fields; one that is missing or null is empty.
 
     A ``:`` is allowed in merchantReference only: with one in another field too, two different items would have
@@ -183,20 +183,22 @@ def signed_bytes(item: Mapping[str, Any]) -> bytes:
     value, currency = amount.get("value"), amount.get("currency")
     if value is not None and type(value) is not int:
         raise Unparseable("'value' isn't an integer")
-    before = [_plain(item.get(name)) for name in ("pspReference", "originalReference", "merchantAccountCode")]
+    before = [
+        _require_plain_text(item.get(name)) for name in ("pspReference", "originalReference", "merchantAccountCode")
+    ]
     reference = item.get("merchantReference") or ""
     if not isinstance(reference, str):
         raise Unparseable("'merchantReference' isn't a text")
     after = [
         "" if value is None else str(value),
-        _plain(currency),
-        _plain(item.get("eventCode")),
-        _plain(item.get("success")),
+        _require_plain_text(currency),
+        _require_plain_text(item.get("eventCode")),
+        _require_plain_text(item.get("success")),
     ]
     return ":".join([*before, reference, *after]).encode("utf-8")
 
 
-def _plain(value: object) -> str:
+def _require_plain_text(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or ":" in value:
@@ -204,7 +206,7 @@ def _plain(value: object) -> str:
     return value
 
 
-def _success(item: Mapping[str, Any]) -> str:
+def _read_success(item: Mapping[str, Any]) -> str:
     success = item.get("success")
     if success not in ("true", "false"):
         raise Unparseable('\'success\' is neither "true" nor "false"')
@@ -218,7 +220,7 @@ def _check_mode(document: object, endpoint: Mode) -> None:
         raise ModeMismatch(endpoint, reported)
 
 
-def _content(item: Mapping[str, Any], version: int) -> str:
+def _hash_content(item: Mapping[str, Any], version: int) -> str:
     extra = object_at(item, "additionalData")
     if version == 1:
         signed = "hmacSignature" in extra

@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.keys import join_key
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.event_types import EventTypes
@@ -133,14 +133,14 @@ _NOT_CAPTURED = frozenset({"CANCELLATION", "TECHNICAL_CANCEL", "EXPIRE"})
 _LOOK = "look at the payment in Adyen's Customer Area, and book what moved by a manual entry"
 
 
-def succeeded(item: Mapping[str, Any]) -> bool:
+def has_succeeded(item: Mapping[str, Any]) -> bool:
     return item.get("success") == "true"
 
 
 def is_lost_at_once(item: Mapping[str, Any]) -> bool:
     """Whether the item makes a second event, of its code and `LOST`."""
-    rule = _LOST_AT_ONCE.get(str(item.get("eventCode"))) if succeeded(item) else None
-    return rule is not None and (rule[0] is None or _status(item) in rule[0])
+    rule = _LOST_AT_ONCE.get(str(item.get("eventCode"))) if has_succeeded(item) else None
+    return rule is not None and (rule[0] is None or _read_status(item) in rule[0])
 
 
 def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -> MoneyFact | None:
@@ -150,19 +150,19 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
     :raises MovementUnknown: a value that decides it is in no table
     :raises Unparseable: the item can't be read
     """
-    if not succeeded(item):
+    if not has_succeeded(item):
         return None
     booking = (
         (Movement.DISPUTE_LOST, _LOST_AT_ONCE[event_type.removesuffix(LOST)][1])
         if event_type.endswith(LOST)
-        else _booking(item, settings)
+        else _find_booking(item, settings)
     )
     if booking is None:
         return None
     movement, fact_name = booking
     reference, account = text(item, "pspReference"), text(item, "merchantAccountCode")
     payment = optional_text(item, "originalReference") or reference
-    if movement is Movement.CAPTURE_FAILED and captures_at_once(settings, account, _method(item)):
+    if movement is Movement.CAPTURE_FAILED and is_captured_at_once(settings, account, _read_method(item)):
         reference = payment
     if text(item, "eventCode") in DATED:
         fact_name = f"{optional_text(item, 'eventDate') or ''}.{fact_name}".removeprefix(".")
@@ -178,7 +178,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
     )
 
 
-def captures_at_once(settings: AdyenSettings, account: str, method: str | None) -> bool | None:
+def is_captured_at_once(settings: AdyenSettings, account: str, method: str | None) -> bool | None:
     """Whether an account captures a payment method as soon as it is authorised.
 
     None: it captures some of its methods so and others not, and which one this is isn't known.
@@ -190,48 +190,49 @@ def captures_at_once(settings: AdyenSettings, account: str, method: str | None) 
     return None if "immediate" in modes and modes != {"immediate"} else of_account == "immediate"
 
 
-def _booking(item: Mapping[str, Any], settings: AdyenSettings) -> tuple[Movement, str] | None:
+def _find_booking(item: Mapping[str, Any], settings: AdyenSettings) -> tuple[Movement, str] | None:
     code = text(item, "eventCode")
-    if code in _END_OF_A_DISPUTE and _status(item) not in _END_OF_A_DISPUTE[code]:
-        raise MovementUnknown("disputeStatus", _status(item))
+    if code in _END_OF_A_DISPUTE and _read_status(item) not in _END_OF_A_DISPUTE[code]:
+        raise MovementUnknown("disputeStatus", _read_status(item))
     cancelled = code in _NOT_CAPTURED
     if code == "CANCEL_OR_REFUND":
-        if _action(item) == "refund":
+        if _read_action(item) == "refund":
             return MOVEMENTS["REFUND"]
         cancelled = True
     if code not in ("AUTHORISATION", "CAPTURE") and not cancelled:
         return MOVEMENTS[code]
-    return _captured(item, code, cancelled, settings)
+    return _find_capture(item, code, cancelled, settings)
 
 
-def _captured(
+def _find_capture(
     item: Mapping[str, Any], code: str, cancelled: bool, settings: AdyenSettings
 ) -> tuple[Movement, str] | None:
     account = text(item, "merchantAccountCode")
-    at_once = captures_at_once(settings, account, _method(item))
+    at_once = is_captured_at_once(settings, account, _read_method(item))
     if at_once is None and not cancelled:
         raise MoneyInvalid(
-            f"providers.adyen.capture of {shown(account, 80)} depends on paymentMethod, which isn't there"
+            f"providers.adyen.capture of {quote_masked(account, 80)} depends on paymentMethod, which isn't there"
         )
     if at_once and code != "AUTHORISATION":
         raise MoneyInvalid(
-            f"{code} of {shown(account, 80)}, which is 'immediate' in providers.adyen.capture: its AUTHORISATION was "
+            f"{code} of {quote_masked(account, 80)}, which is 'immediate' in providers.adyen.capture: its "
+            "AUTHORISATION was "
             f"booked, and this payment wasn't captured then. Correct the setting if it is wrong; {_LOOK}"
         )
     return MOVEMENTS["CAPTURE"] if not cancelled and (code == "CAPTURE" or at_once) else None
 
 
-def _method(item: Mapping[str, Any]) -> str | None:
+def _read_method(item: Mapping[str, Any]) -> str | None:
     return optional_text(item, "paymentMethod")
 
 
-def _status(item: Mapping[str, Any]) -> str | None:
+def _read_status(item: Mapping[str, Any]) -> str | None:
     """Returns the dispute's status, None where there is none. It is unsigned, like the rest of ``additionalData``."""
     status = object_at(item, "additionalData").get("disputeStatus")
     return None if status is None else str(status)
 
 
-def _action(item: Mapping[str, Any]) -> str:
+def _read_action(item: Mapping[str, Any]) -> str:
     """Returns what a CANCEL_OR_REFUND did. It is unsigned, but without it nothing can be booked at all."""
     action = an_object(item.get("additionalData"), "'additionalData'").get("modification.action")
     if action is None:

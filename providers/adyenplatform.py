@@ -37,7 +37,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.adyen_money import ACCEPTED, MORE_DECIMALS
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
@@ -141,12 +141,12 @@ class AdyenPlatformAdapter(JsonAdapter):
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_type, data = text(document, "type"), an_object(document.get("data"), "'data'")
-        subject, which = _named(document, data, event_type)
+        subject, which = _name_event(document, data, event_type)
         payment = optional_text(object_at(data, "categoryData"), "pspPaymentReference")
         yield Named(
             f"{subject}.{which}",
             event_type,
-            _account(data),
+            _find_account(data),
             payment or subject,
             _queued_at(document) or time_of(data.get("creationDate")),
             (subject, which),
@@ -179,7 +179,8 @@ class AdyenPlatformAdapter(JsonAdapter):
         platform = optional_text(data, "balancePlatform") or ""
         if platform not in platforms:
             raise MoneyInvalid(
-                f"providers.adyen.platforms lacks the merchant account that takes {shown(platform, 80)}'s payments: "
+                f"providers.adyen.platforms lacks the merchant account that takes {quote_masked(platform, 80)}'s "
+                "payments: "
                 "name it there, then replay the event"
             )
         fact = moved(NAME, movement, text(data, "id"), money, account=account, payment=None, paired=True)
@@ -189,7 +190,7 @@ class AdyenPlatformAdapter(JsonAdapter):
         return ACCEPTED
 
 
-def _named(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
+def _name_event(document: Mapping[str, Any], data: Mapping[str, Any], event_type: str) -> tuple[str, str]:
     within = (data.get(name) for name in _NAMED_WITHIN)
     ids = [optional_text(holder, "id") for holder in (data, *within) if isinstance(holder, dict)]
     subject = next(filter(None, ids), None) or optional_text(data, "pspReference") or _balance_account(data)
@@ -206,7 +207,7 @@ def _queued_at(document: Mapping[str, Any]) -> datetime | None:
     return time_of(document.get("timestamp")) or time_of(document.get("createdAt"))
 
 
-def _account(data: Mapping[str, Any]) -> str:
+def _find_account(data: Mapping[str, Any]) -> str:
     """Finds whom an event concerns, as closely as it says; "" where it says nothing."""
     closest = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
     wider = [(data.get("accountHolder"), "id"), (data, "accountHolderId"), (data.get("legalEntity"), "id")]
@@ -230,7 +231,8 @@ def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
     category, direction, kind = (str(data.get(name)) for name in ("category", "direction", "type"))
     if (category, direction) in LEFT_CATEGORIES or kind in LEFT_KINDS:
         raise MoneyInvalid(
-            f"{event_type} of category {shown(category, 40)}, {shown(direction, 40)}, type {shown(kind, 40)}, moved "
+            f"{event_type} of category {quote_masked(category, 40)}, {quote_masked(direction, 40)}, type "
+            f"{quote_masked(kind, 40)}, moved "
             "money and isn't booked: book it by a manual entry"
         )
     if category not in CATEGORIES:

@@ -15,13 +15,21 @@ from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.keys import join_key, name_of
 from core.money import MoneyFact, MovementUnknown
-from providers.content import counted_hash
+from providers.content import hash_fields
 from providers.event_types import EventTypes, Meaning
 from providers.fields import ContentVersionUnknown, Path, an_object, content_hash, entity_key
-from providers.money import WITHHELD, certain, fee_types, for_a_person, split_fee, types_of, withheld
+from providers.money import (
+    WITHHELD,
+    list_fee_types,
+    make_person_error,
+    read_if_certain,
+    read_withheld,
+    split_fee,
+    types_of,
+)
 from providers.port import ACCEPTED, JSON, Answer, Request
 from providers.settings import ProvidersSettings
-from providers.signature import TOLERANCE_S, check_age, hex_mac, matching, sent
+from providers.signature import TOLERANCE_S, check_age, find_matching, hex_mac, sent
 
 D = TypeVar("D")
 JsonObject = dict[str, Any]
@@ -159,7 +167,7 @@ class BaseAdapter(ABC, Generic[D]):
 
         :raises SignatureInvalid: none did
         """
-        return matching(signed.signatures, [self.signature(key, signed.message) for key in keys])
+        return find_matching(signed.signatures, [self.signature(key, signed.message) for key in keys])
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:
         signed = self.signed(request)
@@ -175,32 +183,32 @@ class BaseAdapter(ABC, Generic[D]):
     def read(self, delivered: Delivered[D], body: bytes) -> list[Event]:
         """Reads the events of a document, each with the document's exact bytes."""
         return [
-            self._event(delivered, body, named._replace(event_type=event_type))
+            self._build_event(delivered, body, named._replace(event_type=event_type))
             for named in self.named(delivered)
             for event_type in (
                 *(types_of(named.event_type) if named.is_loss else (named.event_type,)),
-                *self._fee_types(delivered.document, named.event_type),
+                *self._list_fee_types(delivered.document, named.event_type),
             )
         ]
 
-    def _fee_types(self, document: D, event_type: str) -> Iterable[str]:
+    def _list_fee_types(self, document: D, event_type: str) -> Iterable[str]:
         """A fee is an event of its own, of the same bytes: it may be told later than its payment, or by another view.
 
         Where they can't be read for sure, though the notification's money can, one event fails when it is handled.
         """
         if self.meaning_of(document, event_type) != "books":
             return ()
-        fees = certain(lambda: self.fees(document, event_type))
+        fees = read_if_certain(lambda: self.fees(document, event_type))
         if fees is not None:
-            return fee_types(event_type, len(fees))
-        is_read = certain(lambda: (self.fact(document, event_type),)) is not None
-        return fee_types(event_type, 1 if is_read else 0)
+            return list_fee_types(event_type, len(fees))
+        is_read = read_if_certain(lambda: (self.fact(document, event_type),)) is not None
+        return list_fee_types(event_type, 1 if is_read else 0)
 
-    def _event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
+    def _build_event(self, delivered: Delivered[D], body: bytes, named: Named) -> Event:
         document, event_type = delivered.document, named.event_type
-        fact = certain(lambda: self._reported(document, event_type))
+        fact = read_if_certain(lambda: self._read_kept_fact(document, event_type))
         told_by = split_fee(event_type)[0].removesuffix(WITHHELD)
-        reported = fact if told_by == event_type else certain(lambda: self._reported(document, told_by))
+        reported = fact if told_by == event_type else read_if_certain(lambda: self._read_kept_fact(document, told_by))
         return Event(
             provider=self.name,
             event_id=named.event_id,
@@ -217,7 +225,7 @@ class BaseAdapter(ABC, Generic[D]):
             fact_sha256=fact.sha256 if fact else None,
         )
 
-    def _reported(self, document: D, event_type: str) -> MoneyFact | None:
+    def _read_kept_fact(self, document: D, event_type: str) -> MoneyFact | None:
         return as_kept(self._read_fact(document, event_type))
 
     def _read_fact(self, document: D, event_type: str) -> MoneyFact | None:
@@ -227,13 +235,13 @@ class BaseAdapter(ABC, Generic[D]):
             return fees[number - 1] if number <= len(fees) else None
         meaning = self.meaning_of(document, event_type.removesuffix(WITHHELD))
         if meaning == "person":
-            raise for_a_person(event_type, self.looked_up)
+            raise make_person_error(event_type, self.looked_up)
         if meaning == "nothing":
             return None
         if meaning == "unknown":
             raise MovementUnknown("type", event_type)
         if self.splits_losses:
-            return withheld(event_type, lambda told_type: self.fact(document, told_type))
+            return read_withheld(event_type, lambda told_type: self.fact(document, told_type))
         return self.fact(document, event_type)
 
     def meaning_of(self, document: D, event_type: str) -> Meaning:  # noqa: ARG002 - for adapters that override it
@@ -250,7 +258,7 @@ class BaseAdapter(ABC, Generic[D]):
         return entity_key(kept_for, self.ledger or self.name, account, named.entity)
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        return self._reported(self.parsed(body), event_type)
+        return self._read_kept_fact(self.parsed(body), event_type)
 
     def content_sha256(self, body: bytes, version: int) -> str:
         if version == 0:
@@ -281,10 +289,10 @@ class JsonAdapter(BaseAdapter[JsonObject]):
     counts: ClassVar[Sequence[Path]] = ()
 
     def parsed(self, body: bytes) -> JsonObject:
-        return an_object(strict_json.loads(body), "the body")
+        return an_object(strict_json.load_json(body), "the body")
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
-        return content_hash(document, self.left_out) if version == 1 else counted_hash(document, self.counts)
+        return content_hash(document, self.left_out) if version == 1 else hash_fields(document, self.counts)
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         # The request keeps its document, which is read once.

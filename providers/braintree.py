@@ -59,7 +59,7 @@ from providers.base import BaseAdapter, Delivered, Named
 from providers.event_types import Meaning
 from providers.fields import names, time_of
 from providers.port import FORM, Request, SignatureInvalid
-from providers.signature import SIGNATURES_MAX, matching, secret_error
+from providers.signature import SIGNATURES_MAX, find_matching, secret_error
 
 NAME = books.NAME
 FIELDS_MAX = 8
@@ -90,53 +90,55 @@ class BraintreeAdapter(BaseAdapter[Element]):
         content_type = request.one(b"content-type")
         if content_type is not None and not _CONTENT_TYPE.fullmatch(content_type):
             raise SignatureInvalid("malformed")
-        fields = _form(request.body)
+        fields = _parse_form(request.body)
         if "bt_signature" not in fields or "bt_payload" not in fields:
             raise SignatureInvalid("missing")
         payload = fields["bt_payload"]
         if not _PAYLOAD.fullmatch(payload):
             raise SignatureInvalid("malformed")
         pairs = fields["bt_signature"].split(b"&", SIGNATURES_MAX)
-        return matching([pair for pair in pairs if b"|" in pair], [signed_pair(key, payload) for key in keys])
+        return find_matching(
+            [pair for pair in pairs if b"|" in pair], [build_signed_pair(key, payload) for key in keys]
+        )
 
     def key(self, secret: str) -> ApiKey:
-        return api_key(secret)
+        return parse_api_key(secret)
 
     def new_secret(self) -> str:
         return f"{random_secrets.token_hex(8)}:{random_secrets.token_hex(16)}"
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
-        body = _notification(request.body)
+        body = _decode_notification(request.body)
         return self.read(Delivered(self.parsed(body), request, mode), body)
 
     def parsed(self, body: bytes) -> Element:
-        root = xml.read(body)
+        root = xml.parse_xml(body)
         if xml.name_of(root) != "notification":
             raise Unparseable("the XML isn't a <notification>")
         return root
 
     def named(self, delivered: Delivered[Element]) -> Iterator[Named]:
         root = delivered.document
-        kind, account = xml.text_of(root, "kind"), books.account_of(root)
+        kind, account = xml.text_of(root, "kind"), books.find_account(root)
         if kind is None:
             raise Unparseable("<kind> is missing")
-        event_id = _event_id(root, books.subject_of(root)) or xml.sha256(root)
-        entity, occurred_at = books.payment_of(root) or event_id, time_of(xml.text_of(root, "timestamp"))
+        event_id = _build_event_id(root, books.find_subject(root)) or xml.hash_content(root)
+        entity, occurred_at = books.find_payment(root) or event_id, time_of(xml.text_of(root, "timestamp"))
         yield Named(event_id, kind, account, entity, occurred_at, is_loss=books.is_loss(root, kind))
-        for listed, transaction in books.listed_before(root, kind).items():
+        for listed, transaction in books.list_earlier_charges(root, kind).items():
             yield Named(event_id, listed, account, transaction, occurred_at)
 
     def meaning_of(self, document: Element, event_type: str) -> Meaning:
         return super().meaning_of(document, event_type.partition(books.LISTED)[0])
 
     def fact(self, document: Element, event_type: str) -> MoneyFact | None:
-        return books.fact_of(document, event_type)
+        return books.read_fact(document, event_type)
 
     def fees(self, document: Element, event_type: str) -> list[MoneyFact]:
-        return books.fees_of(document, event_type)
+        return books.read_fees(document, event_type)
 
     def content(self, document: Element, version: int) -> str:
-        return xml.sha256(document) if version == 1 else books.content_of(document)
+        return xml.hash_content(document) if version == 1 else books.hash_content(document)
 
 
 class ApiKey(NamedTuple):
@@ -144,7 +146,7 @@ class ApiKey(NamedTuple):
     signing: bytes
 
 
-def api_key(secret: str) -> ApiKey:
+def parse_api_key(secret: str) -> ApiKey:
     match = _API_KEY.fullmatch(secret)
     if match is None:
         raise secret_error(NAME, "an API key is public_key:private_key; copy both from the control panel's API keys")
@@ -153,11 +155,11 @@ def api_key(secret: str) -> ApiKey:
     return ApiKey(match["public"].encode("ascii"), signing)
 
 
-def signed_pair(key: ApiKey, payload: bytes) -> bytes:
+def build_signed_pair(key: ApiKey, payload: bytes) -> bytes:
     return key.public + b"|" + hmac.digest(key.signing, payload, "sha1").hex().encode("ascii")
 
 
-def _form(body: bytes) -> dict[str, bytes]:
+def _parse_form(body: bytes) -> dict[str, bytes]:
     """Parses the fields of the form, each once.
 
     :raises SignatureInvalid: ``malformed``; also where one comes twice, as readers differ on which counts
@@ -178,13 +180,13 @@ def _form(body: bytes) -> dict[str, bytes]:
     return fields
 
 
-def _notification(body: bytes) -> bytes:
+def _decode_notification(body: bytes) -> bytes:
     """Decodes the XML within the form.
 
     :raises Unparseable: not base64 in such a form
     """
     try:
-        payload = _form(body).get("bt_payload", b"")
+        payload = _parse_form(body).get("bt_payload", b"")
         notification = base64.b64decode(payload.replace(b"\n", b""), validate=True)
     except (SignatureInvalid, binascii.Error) as wrong:
         raise Unparseable("'bt_payload' isn't base64 in a form") from wrong
@@ -193,10 +195,10 @@ def _notification(body: bytes) -> bytes:
     return notification
 
 
-def _event_id(root: Element, subject: Element | None) -> str | None:
+def _build_event_id(root: Element, subject: Element | None) -> str | None:
     """Builds ``transaction/8gk2xz/2026-01-31T12:00:00Z``: what it is about, and when."""
     timestamp = xml.text_of(root, "timestamp")
-    reference = books.reference_of(subject)
+    reference = books.read_reference(subject)
     if subject is None or timestamp is None or reference is None:
         return None
     source = xml.text_of(root, "source-merchant-id")

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from core import strict_json
 from core.clock import from_rfc3339
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
-from providers.braintree_xml import child, children, inner, name_of, text_of
+from providers.braintree_xml import find_child, find_children, list_elements, name_of, text_of
 from providers.event_types import EventTypes
 from providers.fields import names
 from providers.methods import Methods
@@ -50,7 +50,7 @@ _INSTRUMENTS = Methods(
 _PAYPAL = "paypal"
 
 
-class _Moved(NamedTuple):
+class _TransactionMovement(NamedTuple):
     movement: Movement
     source: Element
     """What moved: its ``id`` names the fact."""
@@ -67,82 +67,85 @@ COUNTS = names(
 """Fields that decide a conflict, since content version 2."""
 
 
-def subject_of(root: Element) -> Element | None:
+def find_subject(root: Element) -> Element | None:
     """Finds what the notification is about: the only element in ``subject``, or in the ``api-error-response`` there."""
-    subject = child(root, "subject")
-    within = child(subject, "api-error-response")
-    elements = inner(subject if within is None else within)
+    subject = find_child(root, "subject")
+    within = find_child(subject, "api-error-response")
+    elements = list_elements(subject if within is None else within)
     return elements[0] if len(elements) == 1 and len(elements[0]) else None
 
 
-def reference_of(subject: Element | None) -> str | None:
+def read_reference(subject: Element | None) -> str | None:
     return text_of(subject, "id") or text_of(subject, "transaction-id") or text_of(subject, "payment-id")
 
 
-def payment_of(root: Element) -> str | None:
+def find_payment(root: Element) -> str | None:
     """Finds the payment that the notification is about, else the subscription, disbursement, payment method or
     whatever.
     """
-    subject = subject_of(root)
+    subject = find_subject(root)
     if subject is None:
         return None
-    transaction = _transaction(subject, text_of(root, "kind") or "")
+    transaction = _find_transaction(subject, text_of(root, "kind") or "")
     if transaction is not None:
-        return text_of(transaction, "refunded-transaction-id") or text_of(transaction, "id") or reference_of(subject)
-    return reference_of(subject) or text_of(subject, "token")
+        return text_of(transaction, "refunded-transaction-id") or text_of(transaction, "id") or read_reference(subject)
+    return read_reference(subject) or text_of(subject, "token")
 
 
-def account_of(root: Element) -> str:
+def find_account(root: Element) -> str:
     """Finds the merchant account, else the merchant that a platform got the notification for."""
-    subject = subject_of(root)
+    subject = find_subject(root)
     if subject is None:
         return text_of(root, "source-merchant-id") or ""
     return (
-        text_of(_transaction(subject, text_of(root, "kind") or ""), "merchant-account-id")
+        text_of(_find_transaction(subject, text_of(root, "kind") or ""), "merchant-account-id")
         or text_of(subject, "merchant-account-id")
-        or text_of(child(subject, "merchant-account"), "id")
+        or text_of(find_child(subject, "merchant-account"), "id")
         or text_of(root, "source-merchant-id")
         or ""
     )
 
 
-def content_of(root: Element) -> str:
+def hash_content(root: Element) -> str:
     """Hashes a notification's names and money: `COUNTS` of it, of what it is about, and of the transactions and the
     merchant account there. Customers, cards, add-ons and histories may differ.
     """
-    subject = subject_of(root)
-    transactions = [*children(subject, "transaction"), *children(child(subject, "transactions"), "transaction")]
+    subject = find_subject(root)
+    transactions = [
+        *find_children(subject, "transaction"),
+        *find_children(find_child(subject, "transactions"), "transaction"),
+    ]
     parts = {
         "notification": [root],
         "subject": [] if subject is None else [subject],
         "transaction": transactions,
-        "merchant-account": list(children(subject, "merchant-account")),
+        "merchant-account": list(find_children(subject, "merchant-account")),
     }
-    counted = {part: [_counted(element) for element in elements] for part, elements in parts.items()}
+    counted = {part: [_read_counted(element) for element in elements] for part, elements in parts.items()}
     about = "" if subject is None else name_of(subject)
-    return hashlib.sha256(strict_json.canonical({"about": about, **counted})).hexdigest()
+    return hashlib.sha256(strict_json.dump_canonical_json({"about": about, **counted})).hexdigest()
 
 
-def _counted(element: Element) -> dict[str, list[str]]:
+def _read_counted(element: Element) -> dict[str, list[str]]:
     """Reads every text of `COUNTS`: a field that comes several times is refused elsewhere."""
-    texts = {name: [(field.text or "").strip() for field in children(element, name)] for name in sorted(COUNTS)}
+    texts = {name: [(field.text or "").strip() for field in find_children(element, name)] for name in sorted(COUNTS)}
     return {name: values for name, values in texts.items() if any(values)}
 
 
 def is_loss(root: Element, kind: str) -> bool:
     """Whether a dispute of which money was taken is lost."""
-    return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(subject_of(root), "kind") not in _INQUIRIES
+    return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(find_subject(root), "kind") not in _INQUIRIES
 
 
-def fact_of(root: Element, kind: str) -> MoneyFact | None:
+def read_fact(root: Element, kind: str) -> MoneyFact | None:
     """
     :raises MoneyInvalid: it moved money, and how much can't be known for sure
     :raises Unparseable: a field comes several times
     """
-    read = _listed if LISTED in kind else _READERS.get(kind)
+    read = _read_listed if LISTED in kind else _READERS.get(kind)
     if read is None:
         return None
-    subject = subject_of(root)
+    subject = find_subject(root)
     if subject is None:
         raise MoneyInvalid("there is nothing in <subject>")
     moved_now = read(subject, kind)
@@ -158,24 +161,26 @@ def fact_of(root: Element, kind: str) -> MoneyFact | None:
         moved_now.movement,
         reference,
         money,
-        account=account_of(root),
+        account=find_account(root),
         payment=moved_now.payment,
         paired=moved_now.payment is not None,
         outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
     )
 
 
-def fees_of(root: Element, kind: str) -> list[MoneyFact]:
+def read_fees(root: Element, kind: str) -> list[MoneyFact]:
     """Reads the fee that the marketplace takes of a sale by a sub-merchant.
 
     :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
-    read, subject = _READERS.get(kind), subject_of(root)
-    transaction = None if subject is None or read not in (_captured, _declined) else _transaction(subject, kind)
+    read, subject = _READERS.get(kind), find_subject(root)
+    transaction = (
+        None if subject is None or read not in (_read_captured, _read_declined) else _find_transaction(subject, kind)
+    )
     fee = text_of(transaction, "service-fee-amount")
     if fee is None or (money := decimal_money_of(fee, text_of(transaction, "currency-iso-code"))).amount_minor == 0:
         return []
-    fact = fact_of(root, kind)
+    fact = read_fact(root, kind)
     if fact is None:
         return []
     if fact.movement is not Movement.CAPTURE:
@@ -187,28 +192,30 @@ def fees_of(root: Element, kind: str) -> list[MoneyFact]:
 def _is_outside(source: Element) -> bool:
     """Whether PayPal settles it, by the transaction that moved or that is disputed."""
     if name_of(source) == "dispute":
-        return (text_of(child(source, "transaction"), "payment-instrument-subtype") or "").lower().startswith(_PAYPAL)
+        return (
+            (text_of(find_child(source, "transaction"), "payment-instrument-subtype") or "").lower().startswith(_PAYPAL)
+        )
     instrument = text_of(source, "payment-instrument-type")
     return instrument is not None and _INSTRUMENTS.is_outside(instrument)
 
 
-def _transaction(subject: Element, kind: str) -> Element | None:
+def _find_transaction(subject: Element, kind: str) -> Element | None:
     """Finds the transaction, however deep it stands."""
     if name_of(subject) == "transaction":
         return subject
     if name_of(subject) == "subscription":
-        return _charged_now(subject) if kind.startswith(_CHARGED) else None
-    return child(subject, "transaction")
+        return _find_current_charge(subject) if kind.startswith(_CHARGED) else None
+    return find_child(subject, "transaction")
 
 
-def _charged_now(subscription: Element) -> Element | None:
+def _find_current_charge(subscription: Element) -> Element | None:
     """Finds the newest of a subscription's transactions: the charge that the notification reports."""
-    return next(iter(_charges(subscription)), None)
+    return next(iter(_list_charges(subscription)), None)
 
 
-def _charges(subscription: Element) -> list[Element]:
+def _list_charges(subscription: Element) -> list[Element]:
     """Lists a subscription's transactions, the newest first; none where their order isn't known."""
-    charges = list(children(child(subscription, "transactions"), "transaction"))
+    charges = list(find_children(find_child(subscription, "transactions"), "transaction"))
     if len(charges) <= 1:
         return charges
     try:
@@ -217,51 +224,51 @@ def _charges(subscription: Element) -> list[Element]:
         return []
 
 
-def listed_before(root: Element, kind: str) -> dict[str, str]:
+def list_earlier_charges(root: Element, kind: str) -> dict[str, str]:
     """Lists the earlier transactions in the notification of a charge: by the type of each one's event the transaction's
     id.
     """
-    subject = subject_of(root)
+    subject = find_subject(root)
     if subject is None or not kind.startswith(_CHARGED) or name_of(subject) != "subscription":
         return {}
-    earlier = [text_of(charge, "id") or "" for charge in _charges(subject)[1:]]
+    earlier = [text_of(charge, "id") or "" for charge in _list_charges(subject)[1:]]
     return {f"{kind}{LISTED}{place}": name for place, name in enumerate(earlier, 1) if name}
 
 
-def _listed(subject: Element, event_type: str) -> _Moved | None:
+def _read_listed(subject: Element, event_type: str) -> _TransactionMovement | None:
     """Reads what an earlier charge of the list has come to by now."""
     place = int(event_type.rpartition(LISTED)[2])
-    charge = _charges(subject)[place]
+    charge = _list_charges(subject)[place]
     status, credit = text_of(charge, "status"), _is_credit(charge, False)
     if status in _TAKEN_BACK:
-        return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, charge)
+        return _build_movement(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, charge)
     if status in _NOT_TAKEN:
         return None
     if status not in _TAKEN:
         raise MovementUnknown("status", status)
-    return _of_transaction(Movement.REFUND if credit else Movement.CAPTURE, charge)
+    return _build_movement(Movement.REFUND if credit else Movement.CAPTURE, charge)
 
 
-def _captured(subject: Element, kind: str) -> _Moved | None:
-    transaction = _transaction_of(subject, kind)
+def _read_captured(subject: Element, kind: str) -> _TransactionMovement | None:
+    transaction = _require_transaction(subject, kind)
     status = text_of(transaction, "status")
     if status in _NOT_TAKEN:
         return None
     if status is not None and status not in _TAKEN:
         raise MovementUnknown("status", status)
     credit = _is_credit(transaction, kind in _EITHER_WAY)
-    return _of_transaction(Movement.REFUND if credit else Movement.CAPTURE, transaction)
+    return _build_movement(Movement.REFUND if credit else Movement.CAPTURE, transaction)
 
 
-def _declined(subject: Element, kind: str) -> _Moved | None:
+def _read_declined(subject: Element, kind: str) -> _TransactionMovement | None:
     """Reads a sale or a refund that was declined or failed. Its status doesn't tell whether it was booked before."""
-    transaction = _transaction_of(subject, kind)
+    transaction = _require_transaction(subject, kind)
     credit = kind == "refund_failed" or _is_credit(transaction, True)
-    return _of_transaction(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)
+    return _build_movement(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, transaction)
 
 
-def _transaction_of(subject: Element, kind: str) -> Element:
-    transaction = _transaction(subject, kind)
+def _require_transaction(subject: Element, kind: str) -> Element:
+    transaction = _find_transaction(subject, kind)
     if transaction is None:
         raise MoneyInvalid("it doesn't say which transaction it is about")
     return transaction
@@ -277,8 +284,8 @@ def _is_credit(transaction: Element, either_way: bool) -> bool:
     return way == "credit"
 
 
-def _of_transaction(movement: Movement, transaction: Element) -> _Moved:
-    return _Moved(
+def _build_movement(movement: Movement, transaction: Element) -> _TransactionMovement:
+    return _TransactionMovement(
         movement,
         transaction,
         text_of(transaction, "amount"),
@@ -287,7 +294,7 @@ def _of_transaction(movement: Movement, transaction: Element) -> _Moved:
     )
 
 
-def _disputed(subject: Element, kind: str) -> _Moved | None:
+def _read_disputed(subject: Element, kind: str) -> _TransactionMovement | None:
     about = text_of(subject, "kind")
     if about in _INQUIRIES:
         return None
@@ -299,16 +306,16 @@ def _disputed(subject: Element, kind: str) -> _Moved | None:
     won = text_of(subject, "amount-won") if movement is Movement.DISPUTE_WON else None
     if won is not None and decimal_money_of(won, currency) != decimal_money_of(disputed, currency):
         raise MoneyInvalid("another amount than the disputed one is won: book both parts by hand")
-    return _Moved(
+    return _TransactionMovement(
         movement,
         subject,
         disputed,
         currency,
-        text_of(child(subject, "transaction"), "id"),
+        text_of(find_child(subject, "transaction"), "id"),
     )
 
 
-def _disbursed(subject: Element, _: str) -> _Moved | None:
+def _read_disbursed(subject: Element, _: str) -> _TransactionMovement | None:
     success = text_of(subject, "success")
     if success == "false":
         return None
@@ -320,8 +327,8 @@ def _disbursed(subject: Element, _: str) -> _Moved | None:
     amount = text_of(subject, "amount")
     if way == "debit" and amount is not None and not amount.startswith("-"):
         amount = f"-{amount}"
-    merchant = child(subject, "merchant-account")
-    return _Moved(Movement.PAYOUT_PAID, subject, amount, text_of(merchant, "currency-iso-code"), None)
+    merchant = find_child(subject, "merchant-account")
+    return _TransactionMovement(Movement.PAYOUT_PAID, subject, amount, text_of(merchant, "currency-iso-code"), None)
 
 
 _INQUIRIES = frozenset({"retrieval"})
@@ -336,17 +343,17 @@ _DISPUTES: Mapping[str, Movement] = {
     "dispute_auto_accepted": Movement.DISPUTE_LOST,
     "dispute_expired": Movement.DISPUTE_LOST,
 }
-_READERS: Mapping[str, Callable[[Element, str], _Moved | None]] = {
-    "transaction_settled": _captured,
-    "transaction_disbursed": _captured,
-    "transaction_retried": _captured,
-    "transaction_settlement_declined": _declined,
-    "refund_failed": _declined,
-    "subscription_charged_successfully": _captured,
-    "local_payment_completed": _captured,
-    "local_payment_funded": _captured,
-    "disbursement": _disbursed,
-    **dict.fromkeys(_DISPUTES, _disputed),
+_READERS: Mapping[str, Callable[[Element, str], _TransactionMovement | None]] = {
+    "transaction_settled": _read_captured,
+    "transaction_disbursed": _read_captured,
+    "transaction_retried": _read_captured,
+    "transaction_settlement_declined": _read_declined,
+    "refund_failed": _read_declined,
+    "subscription_charged_successfully": _read_captured,
+    "local_payment_completed": _read_captured,
+    "local_payment_funded": _read_captured,
+    "disbursement": _read_disbursed,
+    **dict.fromkeys(_DISPUTES, _read_disputed),
 }
 
 

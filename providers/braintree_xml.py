@@ -23,7 +23,7 @@ DEPTH_MAX = 32
 Plain: TypeAlias = list[object]
 
 
-def read(xml: bytes) -> Element:
+def parse_xml(xml: bytes) -> Element:
     """Parses the XML into its root element.
 
     :raises Unparseable: not such XML
@@ -43,24 +43,24 @@ def name_of(element: Element) -> str:
     return element.tag.replace("_", "-")
 
 
-def inner(parent: Element | None) -> list[Element]:
+def list_elements(parent: Element | None) -> list[Element]:
     """Lists the elements in one. An element without any is false, so none of them is asked whether it is true."""
     return [] if parent is None else list(parent)
 
 
-def child(parent: Element | None, name: str) -> Element | None:
+def find_child(parent: Element | None, name: str) -> Element | None:
     """Finds the only child element of that name.
 
     :raises Unparseable: there are several, of which readers may take either
     """
-    same_name = list(children(parent, name))
+    same_name = list(find_children(parent, name))
     if len(same_name) > 1:
         raise Unparseable(f"<{name}> comes several times")
     return same_name[0] if same_name and same_name[0].get("nil") != "true" else None
 
 
-def children(parent: Element | None, name: str) -> Iterator[Element]:
-    return (element for element in inner(parent) if name_of(element) == name)
+def find_children(parent: Element | None, name: str) -> Iterator[Element]:
+    return (element for element in list_elements(parent) if name_of(element) == name)
 
 
 def text_of(parent: Element | None, name: str) -> str | None:
@@ -68,7 +68,7 @@ def text_of(parent: Element | None, name: str) -> str | None:
 
     :raises Unparseable: there are several, or it holds elements
     """
-    element = child(parent, name)
+    element = find_child(parent, name)
     if element is None:
         return None
     if len(element):
@@ -76,14 +76,14 @@ def text_of(parent: Element | None, name: str) -> str | None:
     return (element.text or "").strip() or None
 
 
-def sha256(root: Element) -> str:
+def hash_content(root: Element) -> str:
     """Hashes the content, in hex: elements, their attributes and texts, in order, without blanks around texts."""
-    return hashlib.sha256(strict_json.canonical(_plain(root))).hexdigest()
+    return hashlib.sha256(strict_json.dump_canonical_json(_to_plain(root))).hexdigest()
 
 
-def _plain(element: Element) -> Plain:
+def _to_plain(element: Element) -> Plain:
     texts = [(element.text or "").strip(), *((part.tail or "").strip() for part in element)]
-    return [element.tag, dict(element.attrib), [text for text in texts if text], [_plain(part) for part in element]]
+    return [element.tag, dict(element.attrib), [text for text in texts if text], [_to_plain(part) for part in element]]
 
 
 def _check_depth(root: Element) -> None:

@@ -51,7 +51,7 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.content import fields_of
 from providers.event_types import EventTypes
 from providers.fields import an_object, names, parse_pointer, resolve, text, text_at, time_of
-from providers.money import for_a_person, money_of, moved
+from providers.money import make_person_error, money_of, moved
 from providers.port import ModeMismatch
 from providers.signature import text_key
 
@@ -137,12 +137,12 @@ class CheckoutAdapter(JsonAdapter):
         document = delivered.document
         event_id, reported = text(document, "id"), text(document, "type")
         _check_mode(document, delivered.mode)
-        entity = _payment(document.get("data")) or event_id
+        entity = _find_payment(document.get("data")) or event_id
         occurred_at = time_of(document.get("created_on") or document.get("timestamp"))
-        account = self._account(document)
+        account = self._find_account(document)
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(reported))
 
-    def _account(self, document: Mapping[str, Any]) -> str:
+    def _find_account(self, document: Mapping[str, Any]) -> str:
         pointer = self._settings.checkout.account
         account = resolve(document, parse_pointer(pointer)) if pointer else None
         return account if isinstance(account, str) else ""
@@ -157,8 +157,8 @@ class CheckoutAdapter(JsonAdapter):
             movement,
             text(data, own_id),
             money_of(data.get("amount"), data.get("currency"), MORE_DECIMALS),
-            account=self._account(document),
-            payment=_payment(data),
+            account=self._find_account(document),
+            payment=_find_payment(data),
             paired=own_id == "id",
         )
 
@@ -177,12 +177,12 @@ def _check_resolved(dispute: Mapping[str, Any]) -> None:
     if reason is not None and not isinstance(reason, str):
         raise MovementUnknown("resolved_reason", reason)
     if reason in _FOR_A_PERSON:
-        raise for_a_person(f"dispute_resolved by {reason}", _LOOKED_UP)
+        raise make_person_error(f"dispute_resolved by {reason}", _LOOKED_UP)
     if reason not in _BY_AN_EARLIER_REFUND:
         raise MovementUnknown("resolved_reason", reason)
 
 
-def _payment(data: object) -> str | None:
+def _find_payment(data: object) -> str | None:
     """Finds the entity: of a dispute its payment, of a card's authorization its transaction."""
     return text_at(data, "payment_id") or text_at(data, "id") or text_at(data, "transaction_id")
 

@@ -22,21 +22,21 @@ def fields_of(text: str) -> tuple[Path, ...]:
 
     A line without a colon goes on with the one before it.
     """
-    return tuple(_paths(text))
+    return tuple(_parse_paths(text))
 
 
-def counted(document: object, fields: Sequence[Path]) -> dict[str, Any]:
+def read_fields(document: object, fields: Sequence[Path]) -> dict[str, Any]:
     """Returns what a document has in each field, by its path. What isn't there, or null, counts nothing."""
-    values = {".".join(path): _at(document, path) for path in fields}
+    values = {".".join(path): _read_at(document, path) for path in fields}
     return {path: value for path, value in values.items() if value is not None}
 
 
-def counted_hash(document: Mapping[str, Any], fields: Sequence[Path], more: Mapping[str, Any] | None = None) -> str:
+def hash_fields(document: Mapping[str, Any], fields: Sequence[Path], more: Mapping[str, Any] | None = None) -> str:
     """Returns the content hash over fields. ``more``: what counts besides, by a name that is no field's."""
-    return content_hash({**counted(document, fields), **(more or {})})
+    return content_hash({**read_fields(document, fields), **(more or {})})
 
 
-def _paths(text: str) -> Iterator[Path]:
+def _parse_paths(text: str) -> Iterator[Path]:
     holder: Path = ()
     for line in text.split("\n"):
         prefix, colon, listed = line.rpartition(":")
@@ -45,22 +45,22 @@ def _paths(text: str) -> Iterator[Path]:
         yield from ((*holder, name) for name in listed.split())
 
 
-def _at(holder: object, path: Path) -> Any:
+def _read_at(holder: object, path: Path) -> Any:
     for number, name in enumerate(path):
         if name == EACH:
-            return _of_each(holder, path[number + 1 :])
+            return _read_each(holder, path[number + 1 :])
         if not isinstance(holder, dict):
             return None
         holder = holder.get(name)
     return holder
 
 
-def _of_each(holder: object, path: Path) -> Any:
+def _read_each(holder: object, path: Path) -> Any:
     """Reads the rest of a path in each value; None where no value has it."""
     if isinstance(holder, dict):
-        by_name = {name: _at(value, path) for name, value in holder.items()}
+        by_name = {name: _read_at(value, path) for name, value in holder.items()}
         return {name: value for name, value in by_name.items() if value is not None} or None
     if isinstance(holder, list):
-        values = [_at(value, path) for value in holder]
+        values = [_read_at(value, path) for value in holder]
         return values if any(value is not None for value in values) else None
     return None

@@ -43,16 +43,16 @@ Standard Webhooks senders are anybody: `providers.standardwebhooks.money` says w
 """
 
 
-def spelled(types: Iterable[str]) -> str:
+def spell_types(types: Iterable[str]) -> str:
     return ", ".join(f"`{event_type}`" for event_type in sorted(types)) or "none"
 
 
-def section(title: str, types: EventTypes) -> Iterator[str]:
+def write_section(title: str, types: EventTypes) -> Iterator[str]:
     yield f"\n## {title}\n"
-    yield f"- **Books**: {spelled(types.books)}"
-    yield f"- **A person decides**: {spelled(types.person)}"
+    yield f"- **Books**: {spell_types(types.books)}"
+    yield f"- **A person decides**: {spell_types(types.person)}"
     for page, nothing in types.nothing.items():
-        yield f"- **Moves nothing** ([source]({page})): {spelled(nothing)}"
+        yield f"- **Moves nothing** ([source]({page})): {spell_types(nothing)}"
 
 
 def without_thin(types: EventTypes) -> EventTypes:
@@ -69,14 +69,14 @@ def without_thin(types: EventTypes) -> EventTypes:
     return EventTypes(shown(types.books), shown(types.person), nothing)
 
 
-def page() -> str:
+def write_page() -> str:
     adapters = build_adapters(ProvidersSettings())
     lines = [HEAD.rstrip("\n")]
     for name, title in sorted(TITLES.items(), key=lambda entry: entry[1]):
         types: EventTypes = adapters[name].event_types
         if name == "stripe":
             types = without_thin(types)
-        lines.extend(section(title, types))
+        lines.extend(write_section(title, types))
         if name == "stripe":
             lines.append(
                 f"- A thin event of any of these has `{THIN}` before its type. Unless it is fetched it is unknown."
@@ -85,4 +85,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(write_page())

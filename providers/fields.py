@@ -144,7 +144,7 @@ def path_segment(reference: str) -> str:
 def content_hash(document: Mapping[str, Any], left_out: Collection[str] = ()) -> str:
     """Hashes the canonical JSON (SHA-256, hex) without the top-level fields that differ between deliveries."""
     kept = {name: value for name, value in document.items() if name not in left_out}
-    return hashlib.sha256(strict_json.canonical(kept)).hexdigest()
+    return hashlib.sha256(strict_json.dump_canonical_json(kept)).hexdigest()
 
 
 @lru_cache(maxsize=256)
@@ -179,29 +179,29 @@ def array_items(body: bytes, *path: str) -> Iterator[bytes]:
     in it: nothing is checked again.
     """
     body_text = body.decode("utf-8")
-    at = _skip(body_text, 0)
+    at = _skip_blanks(body_text, 0)
     for name in path:
-        at = _key_value(body_text, name, at)
-    at = _skip(body_text, at + 1)
+        at = _find_key_value(body_text, name, at)
+    at = _skip_blanks(body_text, at + 1)
     while body_text[at] != "]":
         _, end = _read_value(body_text, at)
         yield body_text[at:end].encode("utf-8")
-        at = _skip(body_text, end)
+        at = _skip_blanks(body_text, end)
         if body_text[at] == ",":
-            at = _skip(body_text, at + 1)
+            at = _skip_blanks(body_text, at + 1)
 
 
-def _key_value(text: str, name: str, at: int) -> int:
-    at = _skip(text, at + 1)
+def _find_key_value(text: str, name: str, at: int) -> int:
+    at = _skip_blanks(text, at + 1)
     while True:
         key, at = _read_value(text, at)
-        at = _skip(text, _skip(text, at) + 1)
+        at = _skip_blanks(text, _skip_blanks(text, at) + 1)
         if key == name:
             return at
         _, at = _read_value(text, at)
-        at = _skip(text, _skip(text, at) + 1)
+        at = _skip_blanks(text, _skip_blanks(text, at) + 1)
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     blanks = _SPACE.match(text, at)
     return blanks.end() if blanks else at

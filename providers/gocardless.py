@@ -53,9 +53,18 @@ from providers.fields import (
     text,
     time_of,
 )
-from providers.listed import page_address, read_items, rfc3339_s
+from providers.listed import build_page_address, format_rfc3339_s, read_items
 from providers.money import money_of, moved
-from providers.pointed import EVENT, FETCHED, NOT_FETCHED, check_reference, event_in, fetched_in, joined, read_answer
+from providers.pointed import (
+    EVENT,
+    FETCHED,
+    NOT_FETCHED,
+    check_reference,
+    find_event,
+    find_fetched,
+    join_bodies,
+    read_answer,
+)
 from providers.port import ListedPage, ModeMismatch, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error, text_key
@@ -155,14 +164,14 @@ class GoCardlessAdapter(JsonAdapter):
         for credential in credentials:
             self.check_credential(credential)
         try:
-            items = _items(request.document)
+            items = _read_items(request.document)
         except Unparseable:
             return ()
         _check_mode(request, request.mode)
-        addresses = ((self._address(item, request.mode), item) for item in items)
-        return [self._wanted(url, item, credentials) for url, item in addresses if url is not None]
+        addresses = ((self._build_address(item, request.mode), item) for item in items)
+        return [self._build_wanted(url, item, credentials) for url, item in addresses if url is not None]
 
-    def _wanted(self, url: str, item: Mapping[str, Any], credentials: Sequence[str]) -> Wanted:
+    def _build_wanted(self, url: str, item: Mapping[str, Any], credentials: Sequence[str]) -> Wanted:
         return Wanted(
             url,
             kept_s=KEPT_S,
@@ -173,10 +182,10 @@ class GoCardlessAdapter(JsonAdapter):
             since=time_of(item.get("created_at")),
         )
 
-    def _address(self, item: object, mode: Mode) -> str | None:
+    def _build_address(self, item: object, mode: Mode) -> str | None:
         """Builds the address of an event's resource; None where it moves no money, or names none."""
         try:
-            event = event_in(an_object(item, "an event"))
+            event = find_event(an_object(item, "an event"))
             resource_type = text(event, "resource_type")
             if f"{resource_type}.{text(event, 'action')}" not in _MOVEMENTS:
                 return None
@@ -192,8 +201,8 @@ class GoCardlessAdapter(JsonAdapter):
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
         for credential in credentials:
             self.check_credential(credential)
-        created = {"created_at__gte": rfc3339_s(span.since), "created_at__lt": rfc3339_s(span.until)}
-        url = page_address(f"{self._api_urls[mode]}/{ITEMS}", limit=PAGE_MAX, after=page, **created)
+        created = {"created_at__gte": format_rfc3339_s(span.since), "created_at__lt": format_rfc3339_s(span.until)}
+        url = build_page_address(f"{self._api_urls[mode]}/{ITEMS}", limit=PAGE_MAX, after=page, **created)
         headers = (("gocardless-version", API_VERSION),)
         return Wanted(url, bearers=tuple(credentials), headers=headers, verified=True)
 
@@ -214,29 +223,29 @@ class GoCardlessAdapter(JsonAdapter):
         return text_key(NAME, secret, "the webhook endpoint's secret")
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
-        items = _items(request.document)
+        items = _read_items(request.document)
         _check_mode(request, mode)
         pairs = zip(items, array_items(request.body, ITEMS), strict=True)
-        kept = (self._with_view(item, body, request) for item, body in pairs)
+        kept = (self._join_view(item, body, request) for item, body in pairs)
         return [event for item, body in kept for event in self.read_or_poison(item, body, request, mode)]
 
-    def _with_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
-        view = request.views.get(self._address(item, request.mode) or "")
-        return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, joined(body, view))
+    def _join_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
+        view = request.views.get(self._build_address(item, request.mode) or "")
+        return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, join_bodies(body, view))
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
         return b'{"%b":[%b]}' % (ITEMS.encode(), item)
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
-        event = event_in(document)
+        event = find_event(document)
         event_id, resource_type = text(event, "id"), text(event, "resource_type")
         event_type = f"{resource_type}.{text(event, 'action')}"
-        entity = _entity(document) or event_id
-        yield Named(event_id, event_type, _account(event), entity, time_of(event.get("created_at")))
+        entity = _find_entity(document) or event_id
+        yield Named(event_id, event_type, _find_account(event), entity, time_of(event.get("created_at")))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        resource = _resource(document)
+        resource = _find_resource(document)
         if resource is None:
             raise MovementUnknown("amount", NOT_FETCHED)
         payout_type = resource.get("payout_type", MERCHANT)
@@ -247,17 +256,17 @@ class GoCardlessAdapter(JsonAdapter):
             _MOVEMENTS[event_type],
             text(resource, "id"),
             money_of(resource.get("amount"), resource.get("currency")),
-            account=_account(event_in(document)),
-            payment=_entity(document),
+            account=_find_account(find_event(document)),
+            payment=_find_entity(document),
             paired=True,
         )
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         """Hashes the event alone: what is fetched differs in time."""
-        return super().content(event_in(document), version)
+        return super().content(find_event(document), version)
 
 
-def _items(document: object) -> list[Any]:
+def _read_items(document: object) -> list[Any]:
     """
     :raises Unparseable: not a batch; an empty one is none, as it would be taken without a trace
     """
@@ -267,32 +276,32 @@ def _items(document: object) -> list[Any]:
     return items
 
 
-def _links(event: Mapping[str, Any]) -> dict[str, Any]:
+def _read_links(event: Mapping[str, Any]) -> dict[str, Any]:
     return an_object(event.get("links") or {}, "'links'")
 
 
-def _resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def _find_resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """Finds the payment, refund or payout as the API told it; None where it wasn't asked."""
-    fetched = fetched_in(document)
+    fetched = find_fetched(document)
     if fetched is None:
         return None
-    return an_object(fetched.get(text(event_in(document), "resource_type")), "the resource")
+    return an_object(fetched.get(text(find_event(document), "resource_type")), "the resource")
 
 
-def _account(event: Mapping[str, Any]) -> str:
+def _find_account(event: Mapping[str, Any]) -> str:
     """Finds the merchant; a creditor only where the event is about none of what moves money."""
-    links = _links(event)
+    links = _read_links(event)
     moves = any(optional_text(links, name) for name in LINKS.values())
     return optional_text(links, "organisation") or (None if moves else optional_text(links, "creditor")) or ""
 
 
-def _entity(document: Mapping[str, Any]) -> str | None:
+def _find_entity(document: Mapping[str, Any]) -> str | None:
     """Finds the payment that an event is about, whatever it happened to; else the refund, else the resource itself.
 
     A refund's payment may be told by the API alone.
     """
-    event = event_in(document)
-    links, resource_links = _links(event), _links(_resource(document) or {})
+    event = find_event(document)
+    links, resource_links = _read_links(event), _read_links(_find_resource(document) or {})
     for holder, name in (
         (links, "payment"),
         (resource_links, "payment"),

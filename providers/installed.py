@@ -26,23 +26,25 @@ class AdapterUnusable(PayhookError):
     def __init__(self, entry: EntryPoint, problem: str) -> None:
         self.entry = entry
         self.problem = problem
-        super().__init__(f"{_described(entry)} can't be used: {problem}. Mend or uninstall that package")
+        super().__init__(f"{_describe_entry(entry)} can't be used: {problem}. Mend or uninstall that package")
 
 
 class AdapterTwice(PayhookError):
     def __init__(self, name: str, first: EntryPoint | None, second: EntryPoint) -> None:
         self.name = name
-        known = "payhook's own" if first is None else _described(first)
-        super().__init__(f"two adapters are called {name}: {known}, and {_described(second)}. Uninstall or rename one")
+        known = "payhook's own" if first is None else _describe_entry(first)
+        super().__init__(
+            f"two adapters are called {name}: {known}, and {_describe_entry(second)}. Uninstall or rename one"
+        )
 
 
-def installed(group: str) -> dict[str, EntryPoint]:
+def find_entry_points(group: str) -> dict[str, EntryPoint]:
     """Finds the entry points of a group by name.
 
     :raises AdapterTwice: two packages have one name
     """
     by_name: dict[str, EntryPoint] = {}
-    for entry in _entries(group):
+    for entry in _read_entry_points(group):
         if entry.name in by_name:
             raise AdapterTwice(entry.name, by_name[entry.name], entry)
         by_name[entry.name] = entry
@@ -81,9 +83,9 @@ def open_adapter(entry: EntryPoint, settings: ProvidersSettings) -> Adapter:
     return adapter
 
 
-def installed_sources() -> Iterator[tuple[str, bytes]]:
+def read_installed_sources() -> Iterator[tuple[str, bytes]]:
     """Reads the code of the packages that adapters are in, by the files' names: it decides what is booked."""
-    for entry in installed(ADAPTERS_GROUP).values():
+    for entry in find_entry_points(ADAPTERS_GROUP).values():
         package = entry.module.rpartition(".")[0] or entry.module
         spec = find_spec(package)
         assert spec is not None, f"{package} was imported for its adapter"
@@ -95,11 +97,11 @@ def installed_sources() -> Iterator[tuple[str, bytes]]:
 
 
 @cache
-def _entries(group: str) -> tuple[EntryPoint, ...]:
+def _read_entry_points(group: str) -> tuple[EntryPoint, ...]:
     """Reads the entry points once, when the process asks first; sorted, so that errors are the same each time."""
     return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
 
 
-def _described(entry: EntryPoint) -> str:
+def _describe_entry(entry: EntryPoint) -> str:
     package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
     return f"{entry.value} of {package} ({entry.group})"

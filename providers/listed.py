@@ -37,17 +37,17 @@ def read_documents(answer: bytes, name: str) -> list[Mapping[str, Any]]:
     return list(document.get(name) or ())
 
 
-def page_address(url: str, **query: str | int | None) -> str:
+def build_page_address(url: str, **query: str | int | None) -> str:
     """Builds the address with its query; ``created__gte`` stands for ``created[gte]``, and None is left out."""
-    given = {_bracketed(name): value for name, value in query.items() if value is not None}
+    given = {_bracket_name(name): value for name, value in query.items() if value is not None}
     return f"{url}?{urlencode(given)}"
 
 
-def rfc3339_s(moment: datetime) -> str:
+def format_rfc3339_s(moment: datetime) -> str:
     """Formats a time to the second, as every API takes it."""
     return to_rfc3339(moment.replace(microsecond=0))
 
 
-def _bracketed(name: str) -> str:
+def _bracket_name(name: str) -> str:
     of, _, part = name.partition("__")
     return f"{of}[{part}]" if part else of

@@ -77,7 +77,7 @@ def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
         account=ACCOUNT,
         payment=payment,
         paired=movement in _PAIRED,
-        outside=_outside(resource, money),
+        outside=_find_outside(resource, money),
     )
 
 
@@ -91,13 +91,13 @@ def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
     fees = []
     if payment.get("applicationFee") is not None:
         amount = an_object(payment["applicationFee"], "'applicationFee'").get("amount")
-        fees.append(_fee(payment, money_at(amount), "application_"))
+        fees.append(_build_fee(payment, money_at(amount), "application_"))
     if (kept := object_at(payment, "details").get("paypalFee")) is not None and _is_paypals(payment):
-        fees.append(_fee(payment, money_at(kept), "paypal_", PAYPAL))
+        fees.append(_build_fee(payment, money_at(kept), "paypal_", PAYPAL))
     return [fee for fee in fees if fee.money.amount_minor]
 
 
-def _fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | None = None) -> MoneyFact:
+def _build_fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | None = None) -> MoneyFact:
     reference = text(payment, "id")
     outside = Outside(method, money.amount_minor) if method is not None and money.amount_minor > 0 else None
     return moved(
@@ -115,7 +115,7 @@ def _fee(payment: Mapping[str, Any], money: Money, prefix: str, method: str | No
 def _is_paypals(payment: Mapping[str, Any]) -> bool:
     if optional_text(payment, "method") != PAYPAL:
         return False
-    outside = _outside_of_payment(payment, money_at(amount_of(payment)))
+    outside = _find_payment_outside(payment, money_at(amount_of(payment)))
     return outside is not None and outside.method == PAYPAL
 
 
@@ -141,18 +141,18 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
     )
 
 
-def _outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
+def _find_outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
     kind = resource.get("resource")
     if money.amount_minor <= 0:
         return None
     if kind == "refund":
-        settled = _settled(resource)
+        settled = _read_settled(resource)
         return Outside(REFUNDED_OUTSIDE, money.amount_minor) if settled and settled.amount_minor == 0 else None
-    return _outside_of_payment(resource, money) if kind == "payment" else None
+    return _find_payment_outside(resource, money) if kind == "payment" else None
 
 
-def _outside_of_payment(payment: Mapping[str, Any], money: Money) -> Outside | None:
-    method, settled = optional_text(payment, "method"), _settled(payment)
+def _find_payment_outside(payment: Mapping[str, Any], money: Money) -> Outside | None:
+    method, settled = optional_text(payment, "method"), _read_settled(payment)
     is_outside = method is not None and METHODS.is_outside(method)
     if settled is not None and settled.currency == money.currency:
         rest = money.amount_minor - settled.amount_minor
@@ -160,21 +160,21 @@ def _outside_of_payment(payment: Mapping[str, Any], money: Money) -> Outside | N
             raise MovementUnknown("settlementAmount", f"above {money.amount_minor}")
         if rest == 0:
             return None
-        return Outside(str(method) if is_outside else _stacked(payment), rest)
+        return Outside(str(method) if is_outside else _find_stacked_method(payment), rest)
     if not is_outside:
         return None
-    rest = money.amount_minor - _remainder(payment, money)
+    rest = money.amount_minor - _read_remainder(payment, money)
     if settled is not None and rest == money.amount_minor:
         raise MovementUnknown("settlementAmount", settled.currency)
     return Outside(str(method), rest)
 
 
-def _settled(resource: Mapping[str, Any]) -> Money | None:
+def _read_settled(resource: Mapping[str, Any]) -> Money | None:
     settled = resource.get("settlementAmount")
     return None if settled is None else money_at(settled)
 
 
-def _stacked(payment: Mapping[str, Any]) -> str:
+def _find_stacked_method(payment: Mapping[str, Any]) -> str:
     """Finds the method by which the other part was paid.
 
     :raises MovementUnknown: the details list none
@@ -186,7 +186,7 @@ def _stacked(payment: Mapping[str, Any]) -> str:
     return methods[0]
 
 
-def _remainder(payment: Mapping[str, Any], money: Money) -> int:
+def _read_remainder(payment: Mapping[str, Any], money: Money) -> int:
     """Reads what another method paid, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
     details = object_at(payment, "details")
     if details.get("remainderAmount") is None:

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from core import strict_json
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
 from core.money import MoneyFact, Movement, MovementUnknown
@@ -77,7 +77,7 @@ _KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
 _KEY_CHARS = 30
 
 
-class _Resource(NamedTuple):
+class _FetchedResource(NamedTuple):
     """A resource that is fetched for an id: the path below ``/v2``, and what Mollie embeds on request."""
 
     name: str
@@ -85,9 +85,9 @@ class _Resource(NamedTuple):
     embedded: tuple[str, ...]
 
 
-_FETCHED: Mapping[str, _Resource] = {
-    "tr": _Resource("payment", "payments", ("captures", "refunds", "chargebacks")),
-    "ord": _Resource("order", "orders", ("payments", "refunds")),
+_FETCHED: Mapping[str, _FetchedResource] = {
+    "tr": _FetchedResource("payment", "payments", ("captures", "refunds", "chargebacks")),
+    "ord": _FetchedResource("order", "orders", ("payments", "refunds")),
 }
 _SENT = frozenset({"processing", "refunded", "failed"})
 _MOVEMENTS: Mapping[str, Movement] = {
@@ -140,7 +140,7 @@ class MollieClassicAdapter(JsonAdapter):
         self._api_url = api_url
 
     def wants(self, request: Request, secrets: Sequence[str]) -> Wanted | None:
-        reference, resource = _delivered(request.body)
+        reference, resource = _parse_delivery(request.body)
         for secret in secrets:
             self.check_secret(secret)
         url = f"{self._api_url}/v2/{resource.path}/{path_segment(reference)}?embed={','.join(resource.embedded)}"
@@ -149,7 +149,7 @@ class MollieClassicAdapter(JsonAdapter):
         return Wanted(url, bearers=tuple(secrets), queries=queries, may_appear=True, within_s=WITHIN_S)
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
-        reference, resource = _delivered(request.body)
+        reference, resource = _parse_delivery(request.body)
         for secret in secrets:
             self.check_secret(secret)
         fetched = request.fetched
@@ -157,7 +157,7 @@ class MollieClassicAdapter(JsonAdapter):
             raise SignatureInvalid("missing")
         if fetched.is_there:
             try:
-                document = _document(fetched)
+                document = _read_document(fetched)
             except Unparseable:
                 raise SignatureInvalid("malformed") from None
             if document.get("id") != reference or document.get("resource") != resource.name:
@@ -179,22 +179,22 @@ class MollieClassicAdapter(JsonAdapter):
         if not fetched.is_there:
             return []
         try:
-            document = _document(fetched)
+            document = _read_document(fetched)
             mode = mode_of(document, "mode") or mode
-            resources = list(_resources(document, fetched.body))
+            resources = list(_list_resources(document, fetched.body))
         except Unparseable as unreadable:
             return [poison_event(NAME, fetched.body, mode, unreadable.problem)]
         return [event for item, body in resources for event in self.read_or_poison(item, body, request, mode)]
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         resource = delivered.document
-        for stage in _stages(resource):
+        for stage in _find_stages(resource):
             reference, occurred_at = text(resource, "id"), time_of(resource.get(_TIMES.get(stage, "")))
             yield Named(reference, stage, ACCOUNT, optional_text(resource, "paymentId") or reference, occurred_at)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        if event_type not in _stages(document):
-            raise Unparseable(f"the body isn't of the stage {shown(event_type, 80)}")
+        if event_type not in _find_stages(document):
+            raise Unparseable(f"the body isn't of the stage {quote_masked(event_type, 80)}")
         if event_type == "payment.paid":
             _check_captures(document)
             if is_booked_by_captures(document):
@@ -214,7 +214,7 @@ class MollieClassicAdapter(JsonAdapter):
         return content_hash({**rests_on, "amount": amount})
 
 
-def _delivered(body: bytes) -> tuple[str, _Resource]:
+def _parse_delivery(body: bytes) -> tuple[str, _FetchedResource]:
     """Parses the form's only field. An id tells nothing but how it begins: that says whose it is.
 
     :raises SignatureInvalid: it is no such form, or the id isn't a payment's or an order's
@@ -231,18 +231,18 @@ def _delivered(body: bytes) -> tuple[str, _Resource]:
     return reference, _FETCHED[kind]
 
 
-def _document(fetched: Fetched) -> dict[str, Any]:
-    return an_object(strict_json.loads(fetched.body), "what was fetched")
+def _read_document(fetched: Fetched) -> dict[str, Any]:
+    return an_object(strict_json.load_json(fetched.body), "what was fetched")
 
 
-def _resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[object, bytes]]:
+def _list_resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[object, bytes]]:
     """Lists the payment itself, then what is embedded, each with its exact bytes; in an order that is possible."""
     kind = document.get("resource")
     if kind == "payment":
         yield document, body
     left_out = () if is_booked_by_captures(document) else ("captures",)
     for name in next((resource.embedded for resource in _FETCHED.values() if resource.name == kind), ()):
-        if name not in left_out and (items := _embedded(document, name)):
+        if name not in left_out and (items := _read_embedded(document, name)):
             yield from zip(items, array_items(body, "_embedded", name), strict=True)
 
 
@@ -253,54 +253,56 @@ def _check_captures(payment: Mapping[str, Any]) -> None:
         another amount than the payment that books
     """
     embedded = an_object(payment.get("_embedded") or {}, "'_embedded'")
-    captures = [an_object(capture, "a capture") for capture in _embedded(payment, "captures")]
+    captures = [an_object(capture, "a capture") for capture in _read_embedded(payment, "captures")]
     going = [capture for capture in captures if capture.get("status") != "failed"]
     if is_booked_by_captures(payment):
         if not going:
             raise MovementUnknown("captures", "none" if "captures" in embedded else "not in this view")
-    elif going and sum(money_at(capture.get("amount")).amount_minor for capture in going) != _minor(payment):
+    elif going and sum(money_at(capture.get("amount")).amount_minor for capture in going) != _read_amount_minor(
+        payment
+    ):
         raise MovementUnknown("captures", "of another amount than the payment's")
 
 
-def _minor(payment: Mapping[str, Any]) -> int:
+def _read_amount_minor(payment: Mapping[str, Any]) -> int:
     return money_at(amount_of(payment)).amount_minor
 
 
-def _embedded(document: Mapping[str, Any], name: str) -> list[Any]:
+def _read_embedded(document: Mapping[str, Any], name: str) -> list[Any]:
     items = an_object(document.get("_embedded") or {}, "'_embedded'").get(name)
     if items is not None and not isinstance(items, list):
         raise Unparseable(f"the embedded {name!r} aren't an array")
     return items or []
 
 
-def _stages(resource: Mapping[str, Any]) -> list[str]:
+def _find_stages(resource: Mapping[str, Any]) -> list[str]:
     """Lists the stages that the resource's state tells: its own, and one that was passed on the way for sure."""
     kind = text(resource, "resource")
     read = _READERS.get(kind)
     if read is None:
-        raise Unparseable(f"{shown(kind, 40)} is none of the resources that a payment has")
+        raise Unparseable(f"{quote_masked(kind, 40)} is none of the resources that a payment has")
     return read(resource)
 
 
-def _by_status(resource: Mapping[str, Any]) -> list[str]:
+def _list_status_stage(resource: Mapping[str, Any]) -> list[str]:
     return [f"{text(resource, 'resource')}.{text(resource, 'status')}"]
 
 
-def _refund(resource: Mapping[str, Any]) -> list[str]:
+def _list_refund_stages(resource: Mapping[str, Any]) -> list[str]:
     status = text(resource, "status")
     if status not in _SENT:
         return [f"refund.{status}"]
     return ["refund.sent", "refund.failed"] if status == "failed" else ["refund.sent"]
 
 
-def _chargeback(resource: Mapping[str, Any]) -> list[str]:
+def _list_chargeback_stages(resource: Mapping[str, Any]) -> list[str]:
     reversed_at = optional_text(resource, "reversedAt")
     return ["chargeback.received"] if reversed_at is None else ["chargeback.received", "chargeback.reversed"]
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
-    "payment": _by_status,
-    "capture": _by_status,
-    "refund": _refund,
-    "chargeback": _chargeback,
+    "payment": _list_status_stage,
+    "capture": _list_status_stage,
+    "refund": _list_refund_stages,
+    "chargeback": _list_chargeback_stages,
 }

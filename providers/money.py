@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TypeVar
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import Unparseable
 from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside, decimals_of
@@ -31,7 +31,7 @@ _UNDOES = {
 }
 
 
-def nothing_moved(adapter: object, event_type: str) -> str:
+def explain_nothing_moved(adapter: object, event_type: str) -> str:
     """Explains why an event has no movement; an adapter's ``moves_nothing`` says more of types that often have one."""
     reasons: Mapping[str, str] = getattr(adapter, "moves_nothing", {})
     return f"{event_type}: {reasons[event_type]}" if event_type in reasons else f"{event_type} moves no money"
@@ -45,13 +45,13 @@ def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] 
     """
     if type(amount) is not int:
         raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
-    code = _currency(currency)
+    code = _check_currency(currency)
     decimals = (more_decimals or {}).get(code, 0)
     if decimals <= 0:
         return Money(amount * 10**-decimals, code)
     amount_minor, rest = divmod(amount, 10**decimals)
     if rest:
-        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} isn't a whole number of {code}'s minor units")
+        raise MoneyInvalid(f"{quote_masked(amount, TEXT_CHARS_MAX)} isn't a whole number of {code}'s minor units")
     return Money(amount_minor, code)
 
 
@@ -61,12 +61,12 @@ def decimal_money_of(amount: object, currency: object) -> Money:
     :raises MoneyInvalid: not a text of plain decimal digits, not a currency, or more decimals than it has
     """
     if not isinstance(amount, str) or not _DECIMAL.fullmatch(amount):
-        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
-    code = _currency(currency)
+        raise MoneyInvalid(f"the amount {quote_masked(amount, TEXT_CHARS_MAX)} isn't a text of decimal digits")
+    code = _check_currency(currency)
     units, _, fraction = amount.partition(".")
     decimals = decimals_of(code)
     if fraction[decimals:].strip("0"):
-        raise MoneyInvalid(f"{shown(amount, TEXT_CHARS_MAX)} has more decimals than {code}")
+        raise MoneyInvalid(f"{quote_masked(amount, TEXT_CHARS_MAX)} has more decimals than {code}")
     return Money(int(units + fraction[:decimals].ljust(decimals, "0")), code)
 
 
@@ -82,9 +82,9 @@ def number_money_of(amount: object, currency: object) -> Money:
     return decimal_money_of(str(amount), currency)
 
 
-def _currency(currency: object) -> str:
+def _check_currency(currency: object) -> str:
     if not isinstance(currency, str) or not _LETTERS.fullmatch(currency):
-        raise MoneyInvalid(f"the currency {shown(currency, TEXT_CHARS_MAX)} isn't three letters")
+        raise MoneyInvalid(f"the currency {quote_masked(currency, TEXT_CHARS_MAX)} isn't three letters")
     return currency.upper()
 
 
@@ -133,7 +133,7 @@ def moved(
 T = TypeVar("T")
 
 
-def certain(read: Callable[[], T | None]) -> T | None:
+def read_if_certain(read: Callable[[], T | None]) -> T | None:
     """Returns the fact, or the facts; None too where they can't be known for sure. The event is then named without, and
     fails when it is handled.
     """
@@ -153,7 +153,7 @@ def types_of(event_type: str) -> tuple[str, str]:
     return event_type + WITHHELD, event_type
 
 
-def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
+def read_withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
     """Returns what ``read`` gives for a type. For a type of `WITHHELD` it is the debit before the loss, under the fact
     key of the dispute's opening. Whichever of the two comes second books nothing.
 
@@ -170,7 +170,7 @@ def withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyF
     return replace(fact, fact_key=opened, movement=Movement.DISPUTE_OPENED, pair=opened)
 
 
-def fee_types(event_type: str, count: int) -> Iterator[str]:
+def list_fee_types(event_type: str, count: int) -> Iterator[str]:
     yield from (event_type + FEE + (str(number) if number > 1 else "") for number in range(1, count + 1))
 
 
@@ -180,6 +180,6 @@ def split_fee(event_type: str) -> tuple[str, int]:
     return (event_type, 0) if match is None else (match[1], int(match[2] or 1))
 
 
-def for_a_person(event_type: str, where: str) -> MoneyInvalid:
+def make_person_error(event_type: str, where: str) -> MoneyInvalid:
     """Makes the error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
     return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")

@@ -38,7 +38,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.event import Mode
 from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
@@ -46,10 +46,10 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, names, object_at, text, text_at, time_of
-from providers.listed import page_address, read_documents, read_items
+from providers.listed import build_page_address, read_documents, read_items
 from providers.money import money_of, moved
 from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
-from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
+from providers.signature import parse_timed_signatures, secret_error, sent, text_key, timestamp
 
 NAME = "paddle"
 ACCOUNT = ""
@@ -147,13 +147,13 @@ class PaddleAdapter(JsonAdapter):
     counts = COUNTS
 
     def signed(self, request: Request) -> Signed:
-        sent_at, signatures = timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")
+        sent_at, signatures = parse_timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")
         return Signed(signatures, b"%b:%b" % (sent_at, request.body), timestamp(sent_at))
 
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:  # noqa: ARG002 - the list can't be asked for a span
         for credential in credentials:
             self.check_credential(credential)
-        url = page_address(f"{API_URLS[mode]}/events", per_page=PAGE_MAX, order_by="id[DESC]", after=page)
+        url = build_page_address(f"{API_URLS[mode]}/events", per_page=PAGE_MAX, order_by="id[DESC]", after=page)
         return Wanted(url, bearers=tuple(credentials), headers=(("paddle-version", "1"),), verified=True)
 
     def read_page(self, answer: bytes, span: Span) -> ListedPage:
@@ -169,7 +169,7 @@ class PaddleAdapter(JsonAdapter):
     def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted:
         for credential in credentials:
             self.check_credential(credential)
-        url = page_address(f"{API_URLS[mode]}/notification-settings", per_page=PAGE_MAX)
+        url = build_page_address(f"{API_URLS[mode]}/notification-settings", per_page=PAGE_MAX)
         return Wanted(url, bearers=tuple(credentials), headers=(("paddle-version", "1"),), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
@@ -190,20 +190,20 @@ class PaddleAdapter(JsonAdapter):
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         event_id, event_type = text(document, "event_id"), text(document, "event_type")
-        entity = _entity(document.get("data"), event_type) or event_id
+        entity = _find_entity(document.get("data"), event_type) or event_id
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         """Reads the cost of a chargeback, in the payout's currency."""
         data = an_object(document.get("data"), "'data'")
-        if not event_type.startswith("adjustment.") or _adjusted(data) is None or data["action"] != "chargeback":
+        if not event_type.startswith("adjustment.") or _read_adjustment(data) is None or data["action"] != "chargeback":
             return []
         fee = object_at(data, "payout_totals").get("chargeback_fee")
         if fee is None:
             return []
         written = an_object(fee, "'chargeback_fee'")
-        money = _minor(written.get("amount"), written.get("currency_code"))
-        payment = _entity(data, event_type)
+        money = _read_money(written.get("amount"), written.get("currency_code"))
+        payment = _find_entity(data, event_type)
         booked = moved(
             NAME, Movement.FEE, text(data, "id"), money, account=ACCOUNT, payment=payment, prefix="chargeback_"
         )
@@ -218,14 +218,14 @@ class PaddleAdapter(JsonAdapter):
         if movement_and_money is None:
             return None
         movement, money = movement_and_money
-        payment, pairs = _entity(data, event_type), _PAIRS.get(str(data.get("action")))
+        payment, pairs = _find_entity(data, event_type), _PAIRS.get(str(data.get("action")))
         if movement in _OPPOSITE and money.amount_minor < 0:
             movement, money, pairs = _OPPOSITE[movement], replace(money, amount_minor=-money.amount_minor), None
         fact = moved(NAME, movement, text(data, "id"), money, account=ACCOUNT, payment=payment)
         return fact if pairs is None else replace(fact, pair=join_key(NAME, payment or "", pairs))
 
 
-def _entity(data: object, event_type: str) -> str | None:
+def _find_entity(data: object, event_type: str) -> str | None:
     """Returns the transaction of an adjustment; of anything else its own id."""
     of_adjustment = text_at(data, "transaction_id") if event_type.startswith("adjustment.") else None
     return of_adjustment or text_at(data, "id")
@@ -234,29 +234,29 @@ def _entity(data: object, event_type: str) -> str | None:
 _Moved = tuple[Movement, Money]
 
 
-def _minor(amount: object, currency: object) -> Money:
+def _read_money(amount: object, currency: object) -> Money:
     """
     :raises MoneyInvalid: the amount isn't a text of plain digits, or the currency isn't one
     """
     if not isinstance(amount, str) or not _MINOR.fullmatch(amount):
-        raise MoneyInvalid(f"the amount {shown(amount, TEXT_CHARS_MAX)} isn't a text of digits")
+        raise MoneyInvalid(f"the amount {quote_masked(amount, TEXT_CHARS_MAX)} isn't a text of digits")
     return money_of(int(amount), currency)
 
 
-def _earnings(holder: Mapping[str, Any], name: str) -> Money:
+def _read_earnings(holder: Mapping[str, Any], name: str) -> Money:
     """Reads what was earned, in the payout's currency if that is there."""
     totals = holder.get("payout_totals")
     if totals is None:
         totals = holder.get("totals")
     earned = an_object(totals, f"'{name}.totals'")
-    return _minor(earned.get("earnings"), earned.get("currency_code"))
+    return _read_money(earned.get("earnings"), earned.get("currency_code"))
 
 
-def _completed(transaction: Mapping[str, Any]) -> _Moved:
-    return Movement.CAPTURE, _earnings(an_object(transaction.get("details"), "'data.details'"), "data.details")
+def _read_completed(transaction: Mapping[str, Any]) -> _Moved:
+    return Movement.CAPTURE, _read_earnings(an_object(transaction.get("details"), "'data.details'"), "data.details")
 
 
-def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
+def _read_adjustment(adjustment: Mapping[str, Any]) -> _Moved | None:
     action, status = text(adjustment, "action"), text(adjustment, "status")
     if action in _WARNINGS and adjustment.get("payout_totals") is None:
         return None
@@ -269,16 +269,16 @@ def _adjusted(adjustment: Mapping[str, Any]) -> _Moved | None:
         return None
     if status != "approved":
         raise MovementUnknown("status", status)
-    return movement, _earnings(adjustment, "data")
+    return movement, _read_earnings(adjustment, "data")
 
 
-def _paid_out(payout: Mapping[str, Any]) -> _Moved:
-    return Movement.PAYOUT_PAID, _minor(payout.get("amount"), payout.get("currency_code"))
+def _read_payout(payout: Mapping[str, Any]) -> _Moved:
+    return Movement.PAYOUT_PAID, _read_money(payout.get("amount"), payout.get("currency_code"))
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], _Moved | None]] = {
-    "transaction.completed": _completed,
-    "adjustment.created": _adjusted,
-    "adjustment.updated": _adjusted,
-    "payout.paid": _paid_out,
+    "transaction.completed": _read_completed,
+    "adjustment.created": _read_adjustment,
+    "adjustment.updated": _read_adjustment,
+    "payout.paid": _read_payout,
 }

@@ -54,13 +54,13 @@ from core.errors import Unparseable
 from core.event import Mode
 from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
-from providers.content import counted_hash, fields_of
+from providers.content import fields_of, hash_fields
 from providers.fields import an_object, names, object_at, path_segment, text, time_of
-from providers.listed import page_address, read_items, rfc3339_s
-from providers.money import certain
-from providers.paypal_money import EVENT_TYPES, MONEY, NAME, account_of, fact_of, fees_of, payment_of
+from providers.listed import build_page_address, format_rfc3339_s, read_items
+from providers.money import read_if_certain
+from providers.paypal_money import EVENT_TYPES, MONEY, NAME, find_account, find_payment, read_fact, read_fees
 from providers.port import Fetched, ListedPage, ModeMismatch, Request, SignatureInvalid, Span, Wanted
-from providers.signature import KEY_BITS_MIN, is_signed, secret_error, unbase64
+from providers.signature import KEY_BITS_MIN, decode_base64, is_signed, secret_error
 
 KEPT_S = 86_400.0
 """A certificate is good for a year, and a new one has a URL of its own."""
@@ -160,8 +160,8 @@ class PayPalAdapter(JsonAdapter):
         transmission = read_headers(request)
         if request.fetched is None or not request.fetched.is_there:
             raise SignatureInvalid("untrusted")
-        messages = [transmission.signed(secret, request.body) for secret in secrets]
-        index = signed_by(messages, transmission.signature, request.fetched.body, now)
+        messages = [transmission.build_message(secret, request.body) for secret in secrets]
+        index = find_signed_message(messages, transmission.signature, request.fetched.body, now)
         transmission.check_age(now, self.tolerance_s)
         return index
 
@@ -190,8 +190,8 @@ class PayPalAdapter(JsonAdapter):
         try:
             if not original.is_there:
                 raise SignatureInvalid("unconfirmed")
-            sent = an_object(strict_json.loads(original.body), "PayPal's answer")
-            if self._facts(sent) != self._facts(an_object(request.document, "the body")):
+            sent = an_object(strict_json.load_json(original.body), "PayPal's answer")
+            if self._read_facts(sent) != self._read_facts(an_object(request.document, "the body")):
                 raise SignatureInvalid("unconfirmed")
         except Unparseable:
             raise SignatureInvalid("unconfirmed") from None
@@ -199,8 +199,8 @@ class PayPalAdapter(JsonAdapter):
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
         for credential in credentials:
             self.check_credential(credential)
-        times = {"start_time": rfc3339_s(span.since), "end_time": rfc3339_s(span.until)}
-        first = page_address(f"{API_URLS[mode]}{EVENTS_PATH}", page_size=PAGE_MAX, **times)
+        times = {"start_time": format_rfc3339_s(span.since), "end_time": format_rfc3339_s(span.until)}
+        first = build_page_address(f"{API_URLS[mode]}{EVENTS_PATH}", page_size=PAGE_MAX, **times)
         url = first if page is None else f"{API_URLS[mode]}{EVENTS_PATH}?{page}"
         token_url = f"{API_URLS[mode]}/v1/oauth2/token"
         return Wanted(url, bearers=tuple(credentials), token_url=token_url, verified=True)
@@ -219,31 +219,31 @@ class PayPalAdapter(JsonAdapter):
         document = delivered.document
         _check_mode(delivered.request, delivered.mode)
         event_id, event_type = text(document, "id"), text(document, "event_type")
-        entity, occurred_at = payment_of(document) or event_id, time_of(document.get("create_time"))
-        yield Named(event_id, event_type, account_of(document, self._merchant), entity, occurred_at)
+        entity, occurred_at = find_payment(document) or event_id, time_of(document.get("create_time"))
+        yield Named(event_id, event_type, find_account(document, self._v1_merchant), entity, occurred_at)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        return fact_of(document, event_type, self._merchant)
+        return read_fact(document, event_type, self._v1_merchant)
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        return fees_of(document, event_type, self._merchant)
+        return read_fees(document, event_type, self._v1_merchant)
 
     @property
-    def _merchant(self) -> str:
+    def _v1_merchant(self) -> str:
         return self._settings.paypal.merchant_id
 
-    def _facts(self, document: JsonObject) -> tuple[object, ...]:
+    def _read_facts(self, document: JsonObject) -> tuple[object, ...]:
         """Reads the names and money that must be the same in a delivery and in what PayPal's API tells of it."""
         event_type = text(document, "event_type")
-        fact = certain(lambda: self.fact(document, event_type))
-        fees = certain(lambda: self.fees(document, event_type))
-        account = account_of(document, self._merchant)
-        return text(document, "id"), event_type, account, payment_of(document), fact, fees
+        fact = read_if_certain(lambda: self.fact(document, event_type))
+        fees = read_if_certain(lambda: self.fees(document, event_type))
+        account = find_account(document, self._v1_merchant)
+        return text(document, "id"), event_type, account, find_payment(document), fact, fees
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
             return super().content(document, version)
-        return counted_hash(document, COUNTS, {"related": _related(document)})
+        return hash_fields(document, COUNTS, {"related": _list_related(document)})
 
     def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):
@@ -255,7 +255,7 @@ class PayPalAdapter(JsonAdapter):
         return "".join(random_secrets.choice(letters) for _ in range(17))
 
 
-def _related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _list_related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lists what the resource's links name, without the host and the version of the API, of which there are several."""
     links = object_at(document, "resource").get("links")
     named = [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
@@ -266,7 +266,7 @@ def _related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _check_mode(request: Request, endpoint: Mode) -> None:
     for value in request.values(CERTIFICATE_URL):
         try:
-            reported = mode_at(trusted_url(value)[1])
+            reported = mode_at(parse_trusted_url(value)[1])
         except SignatureInvalid:
             raise ModeMismatch(endpoint, None) from None
         if reported != endpoint:
@@ -299,7 +299,7 @@ class Transmission:
         if age_s < -tolerance_s:
             raise SignatureInvalid("future")
 
-    def signed(self, webhook_id: str, body: bytes) -> bytes:
+    def build_message(self, webhook_id: str, body: bytes) -> bytes:
         """Builds ``id|time|webhook id|CRC-32 of the body in decimal``."""
         return b"|".join([self.transmission_id, self.time, webhook_id.encode("ascii"), b"%d" % zlib.crc32(body)])
 
@@ -308,18 +308,18 @@ def read_headers(request: Request) -> Transmission:
     """
     :raises SignatureInvalid: ``missing``, ``several``, ``malformed``; ``untrusted`` for a certificate from elsewhere
     """
-    transmission_id, time = _one(request, ID, _ID), _one(request, TIME, _TIME)
-    signature = unbase64(_one(request, SIGNATURE, _SIGNATURE))
+    transmission_id, time = _require_header(request, ID, _ID), _require_header(request, TIME, _TIME)
+    signature = decode_base64(_require_header(request, SIGNATURE, _SIGNATURE))
     algorithm, url = request.one(ALGORITHM), request.one(CERTIFICATE_URL)
     if algorithm is None or url is None:
         raise SignatureInvalid("missing")
     if algorithm not in ALGORITHMS:
         raise SignatureInvalid("malformed")
-    certificate_url, host = trusted_url(url)
+    certificate_url, host = parse_trusted_url(url)
     return Transmission(transmission_id, time, signature, certificate_url, mode_at(host))
 
 
-def trusted_url(raw: bytes) -> tuple[str, str]:
+def parse_trusted_url(raw: bytes) -> tuple[str, str]:
     """Returns the URL with its host in lower case, and that host.
 
     :raises SignatureInvalid: ``untrusted``, unless it is a certificate of PayPal's API
@@ -335,12 +335,12 @@ def mode_at(host: str) -> Mode:
     return "test" if "sandbox" in host.split(".") else "live"
 
 
-def signed_by(messages: Sequence[bytes], signature: bytes, pem: bytes, now: datetime) -> int:
+def find_signed_message(messages: Sequence[bytes], signature: bytes, pem: bytes, now: datetime) -> int:
     """Returns the index of the message that the certificate's key signed.
 
     :raises SignatureInvalid: ``untrusted`` for the certificate, ``mismatch`` for all messages
     """
-    certificate = _certificate(pem)
+    certificate = _parse_certificate(pem)
     if not certificate.valid_from <= now <= certificate.valid_until:
         raise SignatureInvalid("untrusted")
     for index, message in enumerate(messages):
@@ -357,7 +357,7 @@ class _Certificate:
 
 
 @lru_cache(maxsize=CERTIFICATES_KEPT_MAX)
-def _certificate(pem: bytes) -> _Certificate:
+def _parse_certificate(pem: bytes) -> _Certificate:
     """Parses the first certificate of the text. It is cached by its bytes: parsing costs as much as checking a
     signature.
     """
@@ -377,7 +377,7 @@ def _certificate(pem: bytes) -> _Certificate:
     return _Certificate(key, valid_from, valid_until)
 
 
-def _one(request: Request, name: bytes, form: re.Pattern[bytes]) -> bytes:
+def _require_header(request: Request, name: bytes, form: re.Pattern[bytes]) -> bytes:
     value = request.one(name)
     if value is None:
         raise SignatureInvalid("missing")

@@ -117,55 +117,55 @@ _OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
 _BY_HAND = "book it by a manual entry"
 
 
-def _disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
     listed = resource.get("disputed_transactions")
     return [transaction for transaction in listed if isinstance(transaction, dict)] if isinstance(listed, list) else []
 
 
-def _only(names: Iterable[str | None]) -> str | None:
+def _find_common(names: Iterable[str | None]) -> str | None:
     """Returns the text that all of them say; None where they differ, or say nothing."""
     distinct = set(names)
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _first(document: Mapping[str, Any], *names: str) -> str | None:
+def _find_first_text(document: Mapping[str, Any], *names: str) -> str | None:
     return next((value for name in names if (value := text_at(document, name))), None)
 
 
-def account_of(document: Mapping[str, Any], of_v1: str) -> str:
+def find_account(document: Mapping[str, Any], of_v1: str) -> str:
     """Finds the merchant's id where the event names one for sure; "" otherwise. ``of_v1``: whose v1's payments are."""
     resource = object_at(document, "resource")
     if _is_v1(object_at(resource, "amount")):
         return of_v1
     merchant = object_at(resource, "payer" if _is_refund(document) else "payee")
-    seller = _only(text_at(transaction, "seller", "merchant_id") for transaction in _disputed(resource))
+    seller = _find_common(text_at(transaction, "seller", "merchant_id") for transaction in _list_disputed(resource))
     onboarded = text_at(resource, "merchant_id") if "amount" not in resource else None
     return text_at(merchant, "merchant_id") or seller or onboarded or ""
 
 
-def payment_of(document: Mapping[str, Any]) -> str | None:
+def find_payment(document: Mapping[str, Any]) -> str | None:
     """Finds the captured transaction, where the event is about one; else the order, v1's payment, or the resource."""
     resource = object_at(document, "resource")
     related = object_at(resource, "supplementary_data", "related_ids")
-    above = (_link(resource, "up") or "").rpartition("/")[2]
-    captured = _only(text_at(transaction, "seller_transaction_id") for transaction in _disputed(resource))
+    above = (_find_link(resource, "up") or "").rpartition("/")[2]
+    captured = _find_common(text_at(transaction, "seller_transaction_id") for transaction in _list_disputed(resource))
     if _is_refund(document):
-        captured = text_at(related, "capture_id") or _first(resource, "sale_id", "capture_id") or above
+        captured = text_at(related, "capture_id") or _find_first_text(resource, "sale_id", "capture_id") or above
     elif str(document.get("event_type")).startswith(_OF_A_CAPTURE):
         captured = text_at(resource, "id")
     return (
         captured
         or text_at(related, "order_id")
-        or _first(resource, "parent_payment", "order_id")
+        or _find_first_text(resource, "parent_payment", "order_id")
         or above
-        or _first(resource, "id", "dispute_id", "payout_item_id")
+        or _find_first_text(resource, "id", "dispute_id", "payout_item_id")
         or text_at(resource, "batch_header", "payout_batch_id")
         or text_at(resource, "invoice", "id")
         or text_at(resource, "merchant_id")
     )
 
 
-def _link(resource: Mapping[str, Any], relation: str) -> str | None:
+def _find_link(resource: Mapping[str, Any], relation: str) -> str | None:
     links = resource.get("links")
     for link in links if isinstance(links, list) else []:
         if isinstance(link, dict) and link.get("rel") == relation:
@@ -178,19 +178,19 @@ def _is_refund(document: Mapping[str, Any]) -> bool:
     resource = object_at(document, "resource")
     return (
         document.get("resource_type") == "refund"
-        or _first(resource, "sale_id", "capture_id") is not None
-        or re.search(r"/refunds?/[^/]+$", _link(resource, "self") or "") is not None
+        or _find_first_text(resource, "sale_id", "capture_id") is not None
+        or re.search(r"/refunds?/[^/]+$", _find_link(resource, "self") or "") is not None
     )
 
 
-def fact_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFact | None:
+def read_fact(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFact | None:
     """
     :param of_v1: the merchant whose v1's payments are
     :raises MoneyInvalid: a booking type whose resource doesn't say for sure what moved
     :raises MovementUnknown: its status is in no table
     """
     if event_type == _RESOLVED:
-        return _resolved(document)
+        return _read_resolved(document)
     if event_type not in _CAPTURED | _GIVEN_BACK:
         return None
     resource = an_object(document.get("resource"), "'resource'")
@@ -206,44 +206,44 @@ def fact_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> MoneyFa
         raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
     reference = text(resource, "id")
     amount = an_object(resource.get("amount"), "'amount'")
-    value, currency = _value_and_currency(amount)
+    value, currency = _read_value_and_currency(amount)
     if movement is Movement.REFUND and isinstance(value, str):
         value = value.removeprefix("-")
     money = decimal_money_of(value, currency)
     if money.currency in WHOLE and money.amount_minor % 100:
         raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
-    account = account_of(document, of_v1)
+    account = find_account(document, of_v1)
     if not account and not _is_v1(amount):
         names = "payer" if movement is Movement.REFUND else "payee"
         raise MoneyInvalid(
             f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
         )
-    fact = moved(NAME, movement, reference, money, account=account, payment=payment_of(document))
-    return _of_dispute(fact) if event_type.endswith(".REVERSED") else fact
+    fact = moved(NAME, movement, reference, money, account=account, payment=find_payment(document))
+    return _pair_with_reversal(fact) if event_type.endswith(".REVERSED") else fact
 
 
-def _of_dispute(fact: MoneyFact) -> MoneyFact:
+def _pair_with_reversal(fact: MoneyFact) -> MoneyFact:
     """Pairs what a dispute took with what it gives back whole: both name the payment, and the first doesn't name the
     dispute.
     """
     return replace(fact, pair=join_key(NAME, fact.payment or "", "reversal"))
 
 
-def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[MoneyFact]:
+def read_fees(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[MoneyFact]:
     """Reads what PayPal and platforms kept of a capture, gave back with a refund, or took for a dispute.
 
     :param of_v1: the merchant whose v1's payments are
     """
     resource = object_at(document, "resource")
     if event_type == _RESOLVED:
-        amounts = _dispute_fees(resource)
+        amounts = _read_dispute_fees(resource)
     else:
-        moved_now = fact_of(document, event_type, of_v1)
+        moved_now = read_fact(document, event_type, of_v1)
         if moved_now is None:
             return []
-        amounts = _fees_of_payment(resource, 1 if moved_now.movement is Movement.CAPTURE else -1)
-    account, payment = account_of(document, of_v1), payment_of(document)
-    reference = _first(resource, "dispute_id" if event_type == _RESOLVED else "id") or ""
+        amounts = _read_payment_fees(resource, 1 if moved_now.movement is Movement.CAPTURE else -1)
+    account, payment = find_account(document, of_v1), find_payment(document)
+    reference = _find_first_text(resource, "dispute_id" if event_type == _RESOLVED else "id") or ""
     return [
         moved(NAME, Movement.FEE, reference, money, account=account, payment=payment, prefix=prefix)
         for prefix, money in amounts
@@ -251,7 +251,7 @@ def fees_of(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[Mo
     ]
 
 
-def _fees_of_payment(resource: Mapping[str, Any], sign: int) -> list[tuple[str, Money]]:
+def _read_payment_fees(resource: Mapping[str, Any], sign: int) -> list[tuple[str, Money]]:
     """Reads the fees, each with the beginning of its name. A refund's breakdown has what is given back: "gross_amount
     minus paypal_fee minus platform_fees" is what the merchant pays
     (https://developer.paypal.com/docs/api/payments/v2/).
@@ -266,17 +266,17 @@ def _fees_of_payment(resource: Mapping[str, Any], sign: int) -> list[tuple[str, 
         ("platform_" if number == 1 else f"platform{number}_", an_object(fee, "a platform's fee").get("amount"))
         for number, fee in enumerate(platforms, 1)
     ]
-    return [(prefix, _signed(amount, sign)) for prefix, amount in amounts if amount is not None]
+    return [(prefix, _read_signed_amount(amount, sign)) for prefix, amount in amounts if amount is not None]
 
 
-def _signed(amount: object, sign: int) -> Money:
+def _read_signed_amount(amount: object, sign: int) -> Money:
     written = an_object(amount, "a fee")
     v1 = _is_v1(written) and "currency_code" not in written
     money = decimal_money_of(written.get("value"), written.get("currency" if v1 else "currency_code"))
     return Money(sign * abs(money.amount_minor), money.currency)
 
 
-def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
+def _read_dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
     """Reads the seller's fees, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
     listed = resource.get("money_movements")
     sums: dict[tuple[str, str], int] = {}
@@ -287,13 +287,13 @@ def _dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
             continue
         if movement.get("type") not in ("CREDIT", "DEBIT"):
             raise MovementUnknown("money_movements.type", movement.get("type"))
-        money = _signed(movement.get("amount"), 1 if movement["type"] == "DEBIT" else -1)
+        money = _read_signed_amount(movement.get("amount"), 1 if movement["type"] == "DEBIT" else -1)
         name = str(reason).lower().removesuffix("fee"), money.currency
         sums[name] = sums.get(name, 0) + money.amount_minor
     return [(prefix, Money(minor, currency)) for (prefix, currency), minor in sums.items()]
 
 
-def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
+def _read_resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     """Reads what a resolved dispute gives back to the seller. What it takes, a refund or a reversal tells.
 
     :raises MoneyInvalid: money went both ways, or several times
@@ -308,19 +308,20 @@ def _resolved(document: Mapping[str, Any]) -> MoneyFact | None:
         return None
     if len(of_seller) > 1:
         raise MoneyInvalid(f"the dispute moved money several times: look it up at PayPal, and {_BY_HAND}")
-    account = account_of(document, "")
+    account = find_account(document, "")
     if not account:
         raise MoneyInvalid(f"the dispute doesn't name one seller: it can't be known whose money it is; {_BY_HAND}")
     amount = an_object(of_seller[0].get("amount"), "'amount'")
     money = decimal_money_of(amount.get("value"), amount.get("currency_code"))
     reference = text(resource, "dispute_id")
-    fact = moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=payment_of(document))
+    fact = moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=find_payment(document))
     disputed = object_at(resource, "dispute_amount")
     is_part = bool(disputed) and decimal_money_of(disputed.get("value"), disputed.get("currency_code")) != money
     names_payment = (
-        _only(text_at(transaction, "seller_transaction_id") for transaction in _disputed(resource)) is not None
+        _find_common(text_at(transaction, "seller_transaction_id") for transaction in _list_disputed(resource))
+        is not None
     )
-    return _of_dispute(fact) if names_payment and not is_part else fact
+    return _pair_with_reversal(fact) if names_payment and not is_part else fact
 
 
 def _is_settled_with_seller(movement: Mapping[str, Any]) -> bool:
@@ -344,7 +345,7 @@ def _is_v1(amount: Mapping[str, Any]) -> bool:
     return "total" in amount or "currency" in amount
 
 
-def _value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
+def _read_value_and_currency(amount: Mapping[str, Any]) -> tuple[object, object]:
     """Reads an amount of v2 or v1; one that speaks both ways at once is neither."""
     v1 = _is_v1(amount)
     v2 = "value" in amount or "currency_code" in amount

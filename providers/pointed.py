@@ -20,16 +20,16 @@ NOT_FETCHED = "not fetched"
 """Instead of the value that decides, where nobody asked the API."""
 
 
-def joined(event: bytes, fetched: bytes) -> bytes:
+def join_bodies(event: bytes, fetched: bytes) -> bytes:
     return b'{"%b":%b,"%b":%b}' % (EVENT.encode(), event, FETCHED.encode(), fetched)
 
 
-def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def find_event(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the event as its provider sent it."""
     return an_object(document[EVENT], "the event") if _is_joined(document) else document
 
 
-def fetched_in(document: Mapping[str, Any]) -> dict[str, Any] | None:
+def find_fetched(document: Mapping[str, Any]) -> dict[str, Any] | None:
     """Finds what the API said; None where it wasn't asked."""
     return an_object(document[FETCHED], "what was fetched") if _is_joined(document) else None
 
@@ -38,7 +38,7 @@ def read_answer(answer: bytes) -> dict[str, Any]:
     """
     :raises Unparseable: it isn't an object in JSON
     """
-    return an_object(strict_json.loads(answer), "what was fetched")
+    return an_object(strict_json.load_json(answer), "what was fetched")
 
 
 def check_reference(wanted: Wanted, resource: Mapping[str, Any]) -> None:

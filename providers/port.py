@@ -142,7 +142,7 @@ class Request:
         read: strict_json.Document | None = self.__dict__.get(_READ)
         if read is None:
             # What functools.cached_property does, without its lock.
-            read = self.__dict__[_READ] = strict_json.loads(self.body)
+            read = self.__dict__[_READ] = strict_json.load_json(self.body)
         return read
 
 

@@ -180,10 +180,10 @@ class RazorpayAdapter(JsonAdapter):
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
         reported, account = text(document, "event"), optional_text(document, "account_id") or ""
-        payload = _entities(document)
-        identity, occurred_at = _identity(document, payload, account), time_of(document.get("created_at"))
-        event_id = _header_id(delivered.request) or identity[-1]
-        entity = _payment(payload, reported) or identity[-1]
+        payload = _read_entities(document)
+        identity, occurred_at = _build_identity(document, payload, account), time_of(document.get("created_at"))
+        event_id = _read_header_id(delivered.request) or identity[-1]
+        entity = _find_payment(payload, reported) or identity[-1]
         is_loss = reported == _LOST and not _is_inquiry(payload)
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
@@ -193,7 +193,7 @@ class RazorpayAdapter(JsonAdapter):
         if fee_field is None:
             return []
         kind, name = fee_field
-        source = _source(_entities(document), kind)
+        source = _read_source(_read_entities(document), kind)
         fee = source.get(name)
         if fee in (None, 0):
             return []
@@ -205,7 +205,7 @@ class RazorpayAdapter(JsonAdapter):
         return [moved(NAME, Movement.FEE, reference, money, account=account, payment=payment)]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        payload = _entities(document)
+        payload = _read_entities(document)
         moved_now = _READERS[event_type](payload)
         if moved_now is None:
             return None
@@ -214,7 +214,7 @@ class RazorpayAdapter(JsonAdapter):
             self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
         )
         money = money_of(source.get("amount"), currency)
-        method = _method_outside(payload) if money.amount_minor > 0 else None
+        method = _find_outside_method(payload) if money.amount_minor > 0 else None
         return moved(
             NAME,
             movement,
@@ -228,7 +228,7 @@ class RazorpayAdapter(JsonAdapter):
         )
 
 
-def _method_outside(payload: _Payload) -> str | None:
+def _find_outside_method(payload: _Payload) -> str | None:
     """Finds the method of the payment that an event is about, where Razorpay doesn't settle it."""
     payment = payload.get("payment", {})
     method = optional_text(payment, "method")
@@ -239,20 +239,20 @@ def _method_outside(payload: _Payload) -> str | None:
     return by if by is not None and _METHODS.is_outside(by) else None
 
 
-def _header_id(request: Request) -> str | None:
+def _read_header_id(request: Request) -> str | None:
     """Returns the id in the unsigned header, if it has just one that can be an id."""
     ids = request.values(ID_HEADER)
     return ids[0].decode("ascii") if len(ids) == 1 and _ID.fullmatch(ids[0]) else None
 
 
-def _entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _read_entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Returns the objects of an event by kind: ``payload.{kind}.entity``."""
     payload = object_at(document, "payload")
     entities = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
     return {kind: entity for kind, entity in entities.items() if isinstance(entity, dict)}
 
 
-def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
+def _build_identity(document: Mapping[str, Any], payload: _Payload, account: str) -> tuple[str, ...]:
     """Names an event by signed content, short of its type; the last part is never empty.
 
     The hash in it is of the whole content, whatever `COUNTS` comes to say: a key is never made again.
@@ -264,7 +264,7 @@ def _identity(document: Mapping[str, Any], payload: _Payload, account: str) -> t
     return account, str(created_at), ",".join(key_part(object_id).replace(",", "%2C") for object_id in ids)
 
 
-def _payment(payload: _Payload, event_type: str) -> str | None:
+def _find_payment(payload: _Payload, event_type: str) -> str | None:
     """Finds the entity: a payment's order, which all tries at it share; else the payment, or what there is.
 
     A token outlives the payment that made it: its events are its own.
@@ -291,27 +291,27 @@ _Moved = tuple[Movement, Mapping[str, Any], str]
 """How money moved, what moved (its id names the fact), and what the fact's name begins with."""
 
 
-def _source(payload: _Payload, kind: str) -> Mapping[str, Any]:
+def _read_source(payload: _Payload, kind: str) -> Mapping[str, Any]:
     return an_object(payload.get(kind), f"'payload.{kind}.entity'")
 
 
-def _moves(movement: Movement, kind: str) -> Callable[[_Payload], _Moved]:
-    return lambda payload: (movement, _source(payload, kind), "")
+def _make_reader(movement: Movement, kind: str) -> Callable[[_Payload], _Moved]:
+    return lambda payload: (movement, _read_source(payload, kind), "")
 
 
-def _refunded(movement: Movement) -> Callable[[_Payload], _Moved | None]:
+def _make_refund_reader(movement: Movement) -> Callable[[_Payload], _Moved | None]:
     def read(payload: _Payload) -> _Moved | None:
         captured = payload.get("payment", {}).get("captured")
         if type(captured) is not bool:
             raise MoneyInvalid("whether the refunded payment was ever captured isn't said")
-        return (movement, _source(payload, "refund"), "") if captured else None
+        return (movement, _read_source(payload, "refund"), "") if captured else None
 
     return read
 
 
-def _disputed(movement: Movement) -> Callable[[_Payload], _Moved | None]:
+def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | None]:
     def read(payload: _Payload) -> _Moved | None:
-        dispute = _source(payload, "dispute")
+        dispute = _read_source(payload, "dispute")
         phase = dispute.get("phase")
         if phase in _INQUIRIES:
             return None
@@ -327,16 +327,16 @@ def _disputed(movement: Movement) -> Callable[[_Payload], _Moved | None]:
     return read
 
 
-def _dispute_closed(payload: _Payload) -> None:
-    phase = _source(payload, "dispute").get("phase")
+def _check_closed_dispute(payload: _Payload) -> None:
+    phase = _read_source(payload, "dispute").get("phase")
     if phase not in _INQUIRIES and phase not in _PHASES:
         raise MovementUnknown("phase", phase)
     if phase not in _INQUIRIES:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
 
 
-def _transaction(payload: _Payload) -> None:
-    source = object_at(_source(payload, "transaction"), "source").get("entity")
+def _check_transaction(payload: _Payload) -> None:
+    source = object_at(_read_source(payload, "transaction"), "source").get("entity")
     if source == "bank_transfer":
         raise MoneyInvalid("money was added to the RazorpayX account: book it by a manual entry (docs/finance.md)")
     if source not in ("payout", "reversal"):
@@ -344,18 +344,18 @@ def _transaction(payload: _Payload) -> None:
 
 
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
-    "payment.captured": _moves(Movement.CAPTURE, "payment"),
-    "refund.created": _refunded(Movement.REFUND),
-    "refund.processed": _refunded(Movement.REFUND),
-    "refund.failed": _refunded(Movement.REFUND_FAILED),
-    "payment.dispute.created": _disputed(Movement.DISPUTE_OPENED),
-    "payment.dispute.won": _disputed(Movement.DISPUTE_WON),
-    _LOST: _disputed(Movement.DISPUTE_LOST),
-    "payment.dispute.closed": _dispute_closed,
-    "settlement.processed": _moves(Movement.PAYOUT_PAID, "settlement"),
-    "payout.initiated": _moves(Movement.PAYOUT_PAID, "payout"),
-    "payout.processed": _moves(Movement.PAYOUT_PAID, "payout"),
-    "payout.reversed": _moves(Movement.PAYOUT_FAILED, "payout"),
-    "payout.failed": _moves(Movement.PAYOUT_FAILED, "payout"),
-    "transaction.created": _transaction,
+    "payment.captured": _make_reader(Movement.CAPTURE, "payment"),
+    "refund.created": _make_refund_reader(Movement.REFUND),
+    "refund.processed": _make_refund_reader(Movement.REFUND),
+    "refund.failed": _make_refund_reader(Movement.REFUND_FAILED),
+    "payment.dispute.created": _make_dispute_reader(Movement.DISPUTE_OPENED),
+    "payment.dispute.won": _make_dispute_reader(Movement.DISPUTE_WON),
+    _LOST: _make_dispute_reader(Movement.DISPUTE_LOST),
+    "payment.dispute.closed": _check_closed_dispute,
+    "settlement.processed": _make_reader(Movement.PAYOUT_PAID, "settlement"),
+    "payout.initiated": _make_reader(Movement.PAYOUT_PAID, "payout"),
+    "payout.processed": _make_reader(Movement.PAYOUT_PAID, "payout"),
+    "payout.reversed": _make_reader(Movement.PAYOUT_FAILED, "payout"),
+    "payout.failed": _make_reader(Movement.PAYOUT_FAILED, "payout"),
+    "transaction.created": _check_transaction,
 }

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from core import strict_json
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import Unparseable
 from core.event import OWN_TYPES, Dedupe, Event, Headers, Mode, quote_text, to_headers
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
@@ -52,16 +52,16 @@ class ReconciledReader:
         :raises Unparseable: it isn't such an event
         :raises MoneyInvalid: its amount can't be booked
         """
-        document = an_object(strict_json.loads(body), "the body")
+        document = an_object(strict_json.load_json(body), "the body")
         if event_type != RECONCILED or document.get("type") != event_type:
-            raise Unparseable(f"{shown(event_type, TEXT_CHARS_MAX)} isn't a type that is known here")
+            raise Unparseable(f"{quote_masked(event_type, TEXT_CHARS_MAX)} isn't a type that is known here")
         fact = an_object(document.get("fact"), "'fact'")
         amount_minor = fact.get("amount_minor")
         if type(amount_minor) is not int:
             raise MoneyInvalid("the amount isn't an integer")
         return MoneyFact(
             fact_key=text(fact, "fact_key"),
-            movement=_movement(text(fact, "movement")),
+            movement=_parse_movement(text(fact, "movement")),
             account=optional_text(fact, "account") or "",
             payment=optional_text(fact, "payment"),
             money=Money(amount_minor, text(fact, "currency")),
@@ -76,18 +76,18 @@ class ReconciledReader:
             return hashlib.sha256(body).hexdigest()
         if version not in LEFT_OUT:
             raise ContentVersionUnknown("payhook", version)
-        return content_hash(an_object(strict_json.loads(body), "the body"), LEFT_OUT[version])
+        return content_hash(an_object(strict_json.load_json(body), "the body"), LEFT_OUT[version])
 
 
 _READER = ReconciledReader()
 
 
-def reader_of(adapter: Reader, event_type: str) -> Reader | ReconciledReader:
+def choose_reader(adapter: Reader, event_type: str) -> Reader | ReconciledReader:
     """Returns the reader of events of that type: the provider's adapter, except for events that payhook made."""
     return _READER if event_type.startswith(OWN_TYPES) else adapter
 
 
-def reconciled_event(
+def build_reconciled_event(
     provider: str,
     fact: MoneyFact,
     entity_key: str,
@@ -123,7 +123,7 @@ def reconciled_event(
         entity_key=of_tenant(tenant, entity_key),
         content_sha256=content_hash(document, LEFT_OUT[CONTENT_VERSION]),
         content_version=CONTENT_VERSION,
-        body=strict_json.canonical(document),
+        body=strict_json.dump_canonical_json(document),
         mode=mode,
         account=fact.account,
         occurred_at=occurred_at,
@@ -133,7 +133,7 @@ def reconciled_event(
     )
 
 
-def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
+def build_reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
     """Builds its Kafka headers: no webhook's source, and who had it made. It has no claim, so the journal decides."""
     source = f"/reconciliations/{origin.run_id}".encode()
     headers = [
@@ -143,8 +143,8 @@ def reconciled_headers(event: Event, origin: Origin, now: datetime) -> Headers:
     return [*headers, *((name, quote_text(value).encode()) for name, value in reported.items())]
 
 
-def _movement(name: str) -> Movement:
+def _parse_movement(name: str) -> Movement:
     try:
         return Movement(name)
     except ValueError:
-        raise Unparseable(f"{shown(name, TEXT_CHARS_MAX)} isn't a movement that is known here") from None
+        raise Unparseable(f"{quote_masked(name, TEXT_CHARS_MAX)} isn't a movement that is known here") from None

@@ -10,7 +10,7 @@ from providers.adyenplatform import AdyenPlatformAdapter
 from providers.braintree import BraintreeAdapter
 from providers.checkout import CheckoutAdapter
 from providers.gocardless import GoCardlessAdapter
-from providers.installed import ADAPTERS_GROUP, AdapterTwice, installed, open_adapter
+from providers.installed import ADAPTERS_GROUP, AdapterTwice, find_entry_points, open_adapter
 from providers.mollie import MollieAdapter
 from providers.mollieclassic import MollieClassicAdapter
 from providers.paddle import PaddleAdapter
@@ -46,7 +46,7 @@ def build_adapters(settings: ProvidersSettings) -> dict[str, Adapter]:
     :raises SettingError: the settings of one are wrong, or are of none that is installed
     """
     adapters = {adapter.name: adapter for adapter in (adapter(settings) for adapter in ADAPTERS)}
-    installed_adapters = installed(ADAPTERS_GROUP)
+    installed_adapters = find_entry_points(ADAPTERS_GROUP)
     for name in settings.own:
         if name not in installed_adapters:
             raise SettingError(f"providers.own.{name}", "no adapter of that name is installed")

@@ -13,16 +13,16 @@ from typing import Protocol, cast
 from core.errors import PayhookError, Unparseable
 from core.event import OWN_TYPES, Event, Mode
 from core.money import MoneyFact
-from core.routing import of_tenant, scoped
+from core.routing import of_tenant, scope_event
 from providers.port import Adapter, Request, SplittingAdapter
-from providers.reconciled import reader_of
+from providers.reconciled import choose_reader
 
 
-class Reader(Protocol):
+class MoneyReader(Protocol):
     def money(self, body: bytes, event_type: str) -> MoneyFact | None: ...
 
 
-def reread(
+def reread_events(
     adapter: Adapter, body: bytes, mode: Mode, tenant: str | None = None, zone: str | None = None
 ) -> list[Event]:
     """Reads the events of a poison's body, with their keys scoped by tenant; none, if the adapter finds nothing to
@@ -34,13 +34,13 @@ def reread(
     """
     problem = ""
     try:
-        for request_body in _requests(adapter, body, mode):
+        for request_body in _list_request_bodies(adapter, body, mode):
             try:
                 events = adapter.events(Request(request_body, ()), mode)
             except PayhookError as unreadable:
-                problem = problem or _reported(unreadable)
+                problem = problem or _describe_problem(unreadable)
             else:
-                return [scoped(_checked(event, body, mode), tenant, zone) for event in events]
+                return [scope_event(_check_event(event, body, mode), tenant, zone) for event in events]
     except Unparseable:
         raise
     except Exception as bug:
@@ -48,14 +48,14 @@ def reread(
     raise Unparseable(problem)
 
 
-def _requests(adapter: Adapter, body: bytes, mode: Mode) -> Iterator[bytes]:
+def _list_request_bodies(adapter: Adapter, body: bytes, mode: Mode) -> Iterator[bytes]:
     """Yields the body as it came, then as the only item of a request."""
     yield body
     if isinstance(adapter, SplittingAdapter):
         yield adapter.request_of(body, mode)
 
 
-def _checked(event: Event, body: bytes, mode: Mode) -> Event:
+def _check_event(event: Event, body: bytes, mode: Mode) -> Event:
     if not isinstance(event, Event):
         raise TypeError("an adapter gives events")
     if event.poison is not None and event.body == body:
@@ -67,12 +67,12 @@ def _checked(event: Event, body: bytes, mode: Mode) -> Event:
     return event
 
 
-def _reported(unreadable: PayhookError) -> str:
+def _describe_problem(unreadable: PayhookError) -> str:
     return unreadable.problem if isinstance(unreadable, Unparseable) else str(unreadable)
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class CurrentNames:
     """The names that the adapter as it is now gives an event. ``entity_key`` is None where only a header, or the
     provider itself, could tell it.
     """
@@ -88,53 +88,53 @@ class OtherKey(Unparseable):
     ``names``: its fact, under the key that it has.
     """
 
-    def __init__(self, problem: str, names: Names) -> None:
+    def __init__(self, problem: str, names: CurrentNames) -> None:
         self.names = names
         super().__init__(problem)
 
 
-def renamed(
-    adapter: Reader,
+def read_current_names(
+    adapter: MoneyReader,
     event_key: str,
     event_type: str,
     body: bytes,
     mode: Mode,
     tenant: str | None = None,
-) -> Names:
+) -> CurrentNames:
     """Reads the names of an event that was received before, by its body.
 
     :raises Unparseable: its body can't be read, or its money can't be known; says why
     :raises OtherKey: it has another key by now
     """
     try:
-        fact = reader_of(adapter, event_type).money(body, event_type)
+        fact = choose_reader(adapter, event_type).money(body, event_type)
         fact_key, fact_sha256 = (None, None) if fact is None else (of_tenant(tenant, fact.fact_key), fact.sha256)
     except PayhookError as unreadable:
-        raise Unparseable(_reported(unreadable)) from unreadable
+        raise Unparseable(_describe_problem(unreadable)) from unreadable
     except Exception as bug:
         raise Unparseable(f"the adapter failed: {type(bug).__name__}") from bug
-    names = Names(None, fact_key, fact_sha256)
-    keys = None if event_type.startswith(OWN_TYPES) else _entity_keys(adapter, body, mode, tenant)
+    names = CurrentNames(None, fact_key, fact_sha256)
+    keys = None if event_type.startswith(OWN_TYPES) else _read_entity_keys(adapter, body, mode, tenant)
     if keys is None:
         return names
     if event_key not in keys:
         named = ", ".join(sorted(keys)) or "no event"
         raise OtherKey(f"its adapter reads it as {named} now: under that name it is another event", names)
-    return replace(names, entity_key=_kept(keys[event_key]))
+    return replace(names, entity_key=_check_key(keys[event_key]))
 
 
-def _entity_keys(adapter: Reader, body: bytes, mode: Mode, tenant: str | None) -> Mapping[str, str] | None:
+def _read_entity_keys(adapter: MoneyReader, body: bytes, mode: Mode, tenant: str | None) -> Mapping[str, str] | None:
     """Reads entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
     if not hasattr(adapter, "events"):
         return None
     try:
-        events = reread(cast(Adapter, adapter), body, mode, tenant)
+        events = reread_events(cast(Adapter, adapter), body, mode, tenant)
     except Unparseable:
         return None
     return {event.event_key: event.entity_key for event in events}
 
 
-def _kept(key: str) -> str:
+def _check_key(key: str) -> str:
     """Checks that a store takes a key.
 
     :raises Unparseable: it isn't valid UTF-8

@@ -122,7 +122,7 @@ def timestamp(raw: bytes) -> int:
     return int(raw)
 
 
-def timed_signatures(header: bytes, separator: bytes, time: bytes, scheme: bytes) -> tuple[bytes, list[bytes]]:
+def parse_timed_signatures(header: bytes, separator: bytes, time: bytes, scheme: bytes) -> tuple[bytes, list[bytes]]:
     """Parses the time and the signatures of ``t=…,v1=…[,v1=…]`` and its like; parts of other names don't count.
 
     :raises SignatureInvalid: ``malformed``, no time or several
@@ -153,7 +153,7 @@ def check_age(signed_at: int, now: datetime, tolerance_s: int) -> None:
         raise SignatureInvalid("future")
 
 
-def matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
+def find_matching(signatures: Sequence[bytes], expected: Iterable[bytes]) -> int:
     """Returns the index of the first expected signature that was sent; every pair is compared.
 
     :raises SignatureInvalid: ``missing`` or ``mismatch``
@@ -193,14 +193,14 @@ def verifying(keys: Iterable[PublicKey], signatures: Sequence[bytes], message: b
         raise SignatureInvalid("missing")
     if len(signatures) > SIGNATURES_MAX:
         raise SignatureInvalid("malformed")
-    decoded = [unbase64(signature) for signature in signatures]
+    decoded = [decode_base64(signature) for signature in signatures]
     for index, key in enumerate(keys):
         if any(is_signed(key, signature, message) for signature in decoded):
             return index
     raise SignatureInvalid("mismatch")
 
 
-def unbase64(signature: bytes) -> bytes:
+def decode_base64(signature: bytes) -> bytes:
     """Decodes base64 in its one spelling: the last letter's spare bits are zero.
 
     :raises SignatureInvalid: ``malformed``

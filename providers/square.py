@@ -50,7 +50,7 @@ from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
-from providers.listed import page_address, read_documents, read_items, rfc3339_s
+from providers.listed import build_page_address, format_rfc3339_s, read_documents, read_items
 from providers.methods import Methods
 from providers.money import PAYOUTS, money_of, moved
 from providers.port import ListedPage, ModeMismatch, ProviderEndpoint, Request, Span, Wanted
@@ -134,10 +134,10 @@ class SquareAdapter(JsonAdapter):
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
         for credential in credentials:
             self.check_credential(credential)
-        created = {"start_at": rfc3339_s(span.since), "end_at": rfc3339_s(span.until)}
+        created = {"start_at": format_rfc3339_s(span.since), "end_at": format_rfc3339_s(span.until)}
         query = {"filter": {"created_at": created}, "sort": {"field": "DEFAULT", "order": "ASC"}}
         search_request = {"limit": PAGE_MAX, "query": query} | ({} if page is None else {"cursor": page})
-        content = strict_json.dumps(search_request)
+        content = strict_json.dump_json(search_request)
         return Wanted(f"{API_URLS[mode]}/v2/events", bearers=tuple(credentials), content=content, verified=True)
 
     def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Square was asked for the span
@@ -150,7 +150,7 @@ class SquareAdapter(JsonAdapter):
         """
         for credential in credentials:
             self.check_credential(credential)
-        url = page_address(f"{API_URLS[mode]}/v2/webhooks/subscriptions", include_disabled="true", limit=100)
+        url = build_page_address(f"{API_URLS[mode]}/v2/webhooks/subscriptions", include_disabled="true", limit=100)
         return Wanted(url, bearers=tuple(credentials), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
@@ -184,43 +184,43 @@ class SquareAdapter(JsonAdapter):
         document = delivered.document
         _check_mode(delivered.request, delivered.mode)
         event_id, reported = text(document, "event_id"), text(document, "type")
-        account, entity = optional_text(document, "merchant_id") or "", _entity(document) or event_id
+        account, entity = optional_text(document, "merchant_id") or "", _find_entity(document) or event_id
         occurred_at = time_of(document.get("created_at"))
         yield Named(event_id, reported, account, entity, occurred_at, is_loss=_is_loss(document, reported))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         kind, _ = _READERS[event_type]
         states = _NOT_COMPLETED.get(kind)
-        source = _object(document, kind)
+        source = _read_object(document, kind)
         if states is None or not _is_completed(source, states):
             return []
-        account, payment = optional_text(document, "merchant_id") or "", _entity(document)
+        account, payment = optional_text(document, "merchant_id") or "", _find_entity(document)
         return [
             moved(NAME, Movement.FEE, text(source, "id"), money, account=account, payment=payment, prefix=prefix)
-            for prefix, money in _fees(source, kind)
+            for prefix, money in _read_fees(source, kind)
         ]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         kind, read = _READERS[event_type]
-        source = _object(document, kind)
+        source = _read_object(document, kind)
         movement = read(source)
         if movement is None:
             return None
-        money = _money(source.get("total_money" if kind == "payment" else "amount_money"))
-        way = _way_outside(source, kind)
+        money = _read_money(source.get("total_money" if kind == "payment" else "amount_money"))
+        way = _find_outside_way(source, kind)
         return moved(
             NAME,
             movement,
             text(source, "dispute_id" if kind == "dispute" and source.get("id") is None else "id"),
             money,
             account=optional_text(document, "merchant_id") or "",
-            payment=_entity(document),
+            payment=_find_entity(document),
             paired=movement in _PAIRED,
             outside=Outside(way, money.amount_minor) if way is not None and money.amount_minor > 0 else None,
         )
 
 
-def _fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
+def _read_fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
     """Reads the fees of a payment or a refund, by what their names begin with.
 
     Positive values are assessed, negative ones returned
@@ -234,16 +234,16 @@ def _fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
         raise MoneyInvalid("the 'processing_fee' isn't a list")
     for listed_fee in listed:
         fee = an_object(listed_fee, "a processing fee")
-        fees.append((_fee_prefix(fee), _money(fee.get("amount_money"))))
+        fees.append((_name_fee_prefix(fee), _read_money(fee.get("amount_money"))))
     if len({prefix for prefix, _ in fees}) < len(fees):
         raise MoneyInvalid("two processing fees can't be told apart")
     if source.get("app_fee_money") is not None:
-        money = _money(source["app_fee_money"])
+        money = _read_money(source["app_fee_money"])
         fees.append(("app_", replace(money, amount_minor=money.amount_minor * (1 if kind == "payment" else -1))))
     return [(prefix, money) for prefix, money in fees if money.amount_minor]
 
 
-def _fee_prefix(fee: Mapping[str, Any]) -> str:
+def _name_fee_prefix(fee: Mapping[str, Any]) -> str:
     kind = fee.get("type")
     if kind in (None, "INITIAL"):
         return ""
@@ -258,12 +258,12 @@ def _check_mode(request: Request, endpoint: Mode) -> None:
             raise ModeMismatch(endpoint, reported)
 
 
-def _object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _read_object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
     reported = an_object(an_object(document.get("data"), "'data'").get("object"), "'data.object'")
     return an_object(reported.get(kind), f"'data.object.{kind}'")
 
 
-def _entity(document: Mapping[str, Any]) -> str | None:
+def _find_entity(document: Mapping[str, Any]) -> str | None:
     """Finds the payment that a payment, refund or dispute belongs to; of anything else its own id."""
     dispute = ("data", "object", "dispute", "disputed_payment", "payment_id")
     return (
@@ -279,7 +279,7 @@ def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
     return state is not None and _ENDS.get(state) is Movement.DISPUTE_LOST
 
 
-def _money(amount: object) -> Money:
+def _read_money(amount: object) -> Money:
     """Reads a `Money` of Square's; a payout's currency also comes as ``currency_code``."""
     if not isinstance(amount, dict):
         raise MoneyInvalid("there is no amount")
@@ -289,7 +289,7 @@ def _money(amount: object) -> Money:
     return money_of(amount.get("amount"), next(iter(named), None))
 
 
-def _state(source: Mapping[str, Any], name: str) -> str:
+def _read_state(source: Mapping[str, Any], name: str) -> str:
     state = source.get(name)
     if not isinstance(state, str) or not state:
         raise MoneyInvalid(f"{name!r} isn't said, so whether money moved isn't either")
@@ -298,13 +298,13 @@ def _state(source: Mapping[str, Any], name: str) -> str:
 
 def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
     """Returns whether it is completed; ``before``: the states in which no money has moved."""
-    status = _state(source, "status")
+    status = _read_state(source, "status")
     if status != "COMPLETED" and status not in before:
         raise MovementUnknown("status", status)
     return status == "COMPLETED"
 
 
-def _way_outside(source: Mapping[str, Any], kind: str) -> str | None:
+def _find_outside_way(source: Mapping[str, Any], kind: str) -> str | None:
     """Finds the way that money took outside of Square; where none is said, it was at Square."""
     name = _WAY_NAMES.get(kind)
     way = None if name is None else source.get(name)
@@ -315,32 +315,32 @@ def _way_outside(source: Mapping[str, Any], kind: str) -> str | None:
     return way.lower() if replace(_WAYS, field=name).is_outside(way) else None
 
 
-def _paid(payment: Mapping[str, Any]) -> Movement | None:
+def _read_paid(payment: Mapping[str, Any]) -> Movement | None:
     if not _is_completed(payment, _NOT_PAID):
         return None
-    return None if _brand(payment) == _GIFT_CARD else Movement.CAPTURE
+    return None if _read_card_brand(payment) == _GIFT_CARD else Movement.CAPTURE
 
 
-def _refunded(refund: Mapping[str, Any]) -> Movement | None:
+def _read_refunded(refund: Mapping[str, Any]) -> Movement | None:
     if not _is_completed(refund, _NOT_REFUNDED):
         return None
-    return None if _brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
+    return None if _read_card_brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
 
 
-def _brand(paid_by: object) -> str | None:
+def _read_card_brand(paid_by: object) -> str | None:
     return text_at(paid_by, "card_details", "card", "card_brand")
 
 
-def _dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
-    state = _state(dispute, "state")
+def _read_dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:
+    state = _read_state(dispute, "state")
     if state not in _INQUIRIES and state not in _OPEN and state not in _ENDS:
         raise MovementUnknown("state", state)
     return None if state in _INQUIRIES else Movement.DISPUTE_OPENED
 
 
-def _dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
+def _read_dispute_changed(dispute: Mapping[str, Any]) -> Movement | None:
     """Reads an inquiry that became a dispute too: nothing else reports that."""
-    state = _state(dispute, "state")
+    state = _read_state(dispute, "state")
     if state in _INQUIRIES:
         return None
     if state in _OPEN:
@@ -358,13 +358,13 @@ _ENDS: Mapping[str, Movement] = {
 }
 _DISPUTE_ENDS = ("dispute.state.updated", "dispute.state.changed")
 _READERS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Movement | None]]] = {
-    "payment.created": ("payment", _paid),
-    "payment.updated": ("payment", _paid),
-    "refund.created": ("refund", _refunded),
-    "refund.updated": ("refund", _refunded),
-    "dispute.created": ("dispute", _dispute_opened),
-    "dispute.state.updated": ("dispute", _dispute_changed),
-    "dispute.state.changed": ("dispute", _dispute_changed),
+    "payment.created": ("payment", _read_paid),
+    "payment.updated": ("payment", _read_paid),
+    "refund.created": ("refund", _read_refunded),
+    "refund.updated": ("refund", _read_refunded),
+    "dispute.created": ("dispute", _read_dispute_opened),
+    "dispute.state.updated": ("dispute", _read_dispute_changed),
+    "dispute.state.changed": ("dispute", _read_dispute_changed),
     "payout.sent": ("payout", lambda _: Movement.PAYOUT_PAID),
     "payout.paid": ("payout", lambda _: Movement.PAYOUT_PAID),
     "payout.failed": ("payout", lambda _: Movement.PAYOUT_FAILED),

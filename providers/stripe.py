@@ -31,23 +31,23 @@ from core.event import Event, Mode
 from core.money import MoneyFact, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
-from providers.listed import page_address, read_documents, read_items
-from providers.money import WITHHELD, certain
-from providers.pointed import check_reference, event_in, joined, read_answer
+from providers.listed import build_page_address, read_documents, read_items
+from providers.money import WITHHELD, read_if_certain
+from providers.pointed import check_reference, find_event, join_bodies, read_answer
 from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.settings import ProvidersSettings
-from providers.signature import secret_error, sent, text_key, timed_signatures, timestamp
+from providers.signature import parse_timed_signatures, secret_error, sent, text_key, timestamp
 from providers.stripe_money import (
     APPLICATION_FEE,
     NAME,
     RefundUnlisted,
-    account_of,
-    fact_of,
-    fees_of,
-    id_of,
-    object_of,
-    payment_of,
-    what_moved_of,
+    describe_moved,
+    find_account,
+    find_object,
+    find_payment,
+    read_fact,
+    read_fees,
+    read_id,
 )
 from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
 
@@ -100,8 +100,8 @@ class StripeAdapter(JsonAdapter):
         for credential in credentials:
             self.check_credential(credential)
         try:
-            event = event_in(an_object(request.document, "the body"))
-            related, mode = object_at(event, "related_object"), _mode(event, request.mode)
+            event = find_event(an_object(request.document, "the body"))
+            related, mode = object_at(event, "related_object"), _read_mode(event, request.mode)
             resource = RESOURCES.get(optional_text(related, "type") or "")
             if text(event, "type") not in THIN_BOOKS or resource is None:
                 return ()
@@ -109,7 +109,7 @@ class StripeAdapter(JsonAdapter):
             context = optional_text(event, "context") or ""
         except Unparseable:
             return ()
-        keys = self._keys(credentials, mode)
+        keys = self._select_keys(credentials, mode)
         if not keys or not _CONTEXT.fullmatch(context or "_"):
             return ()
         headers = [("stripe-version", API_VERSION), *([("stripe-context", context)] if context else [])]
@@ -121,10 +121,10 @@ class StripeAdapter(JsonAdapter):
         check_reference(wanted, read_answer(answer))
 
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
-        if not (keys := self._keys(credentials, mode)):
+        if not (keys := self._select_keys(credentials, mode)):
             return None
         created = {"created__gte": int(span.since.timestamp()), "created__lt": math.ceil(span.until.timestamp())}
-        url = page_address(f"{self._api_url}/v1/events", limit=PAGE_MAX, starting_after=page, **created)
+        url = build_page_address(f"{self._api_url}/v1/events", limit=PAGE_MAX, starting_after=page, **created)
         return Wanted(url, bearers=keys, headers=(("stripe-version", API_VERSION),), verified=True)
 
     def read_page(self, answer: bytes, span: Span) -> ListedPage:  # noqa: ARG002 - Stripe was asked for the span
@@ -135,9 +135,9 @@ class StripeAdapter(JsonAdapter):
 
     def endpoints_wanted(self, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
         # An account has 16 at most (https://docs.stripe.com/webhooks#register-webhook).
-        if not (keys := self._keys(credentials, mode)):
+        if not (keys := self._select_keys(credentials, mode)):
             return None
-        url = page_address(f"{self._api_url}/v1/webhook_endpoints", limit=PAGE_MAX)
+        url = build_page_address(f"{self._api_url}/v1/webhook_endpoints", limit=PAGE_MAX)
         return Wanted(url, bearers=keys, headers=(("stripe-version", API_VERSION),), verified=True)
 
     def read_endpoints(self, answer: bytes) -> list[ProviderEndpoint]:
@@ -147,7 +147,7 @@ class StripeAdapter(JsonAdapter):
             ProviderEndpoint(text(endpoint, "url"), text(endpoint, "status") != "disabled") for endpoint in endpoints
         ]
 
-    def _keys(self, credentials: Sequence[str], mode: Mode) -> tuple[str, ...]:
+    def _select_keys(self, credentials: Sequence[str], mode: Mode) -> tuple[str, ...]:
         for credential in credentials:
             self.check_credential(credential)
         return tuple(key for key in credentials if (match := _CREDENTIAL.fullmatch(key)) and match[1] == mode)
@@ -161,11 +161,11 @@ class StripeAdapter(JsonAdapter):
     def events(self, request: Request, mode: Mode) -> list[Event]:
         document, body = an_object(request.document, "the body"), request.body
         for view in request.views.values():
-            document, body = {"event": document, "fetched": read_answer(view)}, joined(body, view)
+            document, body = {"event": document, "fetched": read_answer(view)}, join_bodies(body, view)
         return self.read(Delivered(document, request, mode), body)
 
     def signed(self, request: Request) -> Signed:
-        sent_at, signatures = timed_signatures(sent(request, self.header)[0], b",", b"t", b"v1")
+        sent_at, signatures = parse_timed_signatures(sent(request, self.header)[0], b",", b"t", b"v1")
         return Signed(signatures, b"%b.%b" % (sent_at, request.body), timestamp(sent_at))
 
     def key(self, secret: str) -> bytes:
@@ -173,39 +173,39 @@ class StripeAdapter(JsonAdapter):
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
         document = delivered.document
-        event = event_in(document)
+        event = find_event(document)
         event_id, event_type, occurred_at = text(event, "id"), text(event, "type"), time_of(event.get("created"))
-        entity = _entity(document, event_id)
-        is_loss = certain(lambda: fact_of(document, event_type + WITHHELD)) is not None
-        mode = _mode(event, delivered.mode)
-        yield Named(event_id, event_type, account_of(event), entity, occurred_at, mode=mode, is_loss=is_loss)
+        entity = _find_entity(document, event_id)
+        is_loss = read_if_certain(lambda: read_fact(document, event_type + WITHHELD)) is not None
+        mode = _read_mode(event, delivered.mode)
+        yield Named(event_id, event_type, find_account(event), entity, occurred_at, mode=mode, is_loss=is_loss)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
             return None
         try:
-            return self._held(fact_of(document, event_type), document)
+            return self._mark_outside(read_fact(document, event_type), document)
         except RefundUnlisted:
             if self._settings.stripe.refund_events:
                 return None
             raise
 
-    def _held(self, fact: MoneyFact | None, document: JsonObject) -> MoneyFact | None:
+    def _mark_outside(self, fact: MoneyFact | None, document: JsonObject) -> MoneyFact | None:
         """Adds who holds the money: an event doesn't say where PayPal's settles, the account's settings do
         (https://docs.stripe.com/payments/paypal/choose-settlement-preference).
         """
-        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(object_of(document))
+        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(find_object(document))
         if fact is None or not is_outside or fact.money.amount_minor <= 0:
             return fact
         return replace(fact, outside=Outside(PAYPAL, fact.money.amount_minor))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        return fees_of(document, event_type.removeprefix(THIN))
+        return read_fees(document, event_type.removeprefix(THIN))
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
-            return content_hash(event_in(document), LEFT_OUT)
-        return self.content_now(document, certain(lambda: as_kept(fact_of(document, text(document, "type")))))
+            return content_hash(find_event(document), LEFT_OUT)
+        return self.content_now(document, read_if_certain(lambda: as_kept(read_fact(document, text(document, "type")))))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
         """Makes version 2 of what every API version says. Of a thin event it is all that was sent, as what is fetched
@@ -213,14 +213,14 @@ class StripeAdapter(JsonAdapter):
         """
         reported = object_at(document, "data", "object")
         if not reported:
-            return content_hash(event_in(document), LEFT_OUT)
+            return content_hash(find_event(document), LEFT_OUT)
         event_fields = {name: document[name] for name in NAMED if document.get(name) is not None}
         amounts = {"amount": reported.get("amount"), "currency": reported.get("currency")}
-        what_moved = what_moved_of(document, reported, fact)
-        return content_hash({**event_fields, "object": id_of(reported), **amounts, "moved": what_moved})
+        what_moved = describe_moved(document, reported, fact)
+        return content_hash({**event_fields, "object": read_id(reported), **amounts, "moved": what_moved})
 
 
-def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
+def _read_mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
     """Reads the signed flag, which routes: Stripe sends both modes to one endpoint."""
     livemode = document.get("livemode")
     if livemode is None:
@@ -230,10 +230,10 @@ def _mode(document: Mapping[str, Any], endpoint: Mode) -> Mode:
     return "live" if livemode else "test"
 
 
-def _entity(document: Mapping[str, Any], event_id: str) -> str:
+def _find_entity(document: Mapping[str, Any], event_id: str) -> str:
     """Finds the payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
-    related = event_in(document).get("related_object")
-    return payment_of(object_of(document)) or id_of(related) or event_id
+    related = find_event(document).get("related_object")
+    return find_payment(find_object(document)) or read_id(related) or event_id
 
 
 def _is_paypal(reported: Mapping[str, Any]) -> bool:

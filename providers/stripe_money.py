@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.fields import an_object, object_at, optional_text, text, time_of
 from providers.money import WITHHELD, money_of, moved
-from providers.pointed import NOT_FETCHED, event_in, fetched_in
+from providers.pointed import NOT_FETCHED, find_event, find_fetched
 from providers.stripe_types import THIN
 
 NAME = "stripe"
@@ -65,32 +65,32 @@ _BY_EVENT: Mapping[str, Any] = {}
 """In place of a round's transaction: the event's own id names the round, as its time is another round's too."""
 
 
-def account_of(event: Mapping[str, Any]) -> str:
+def find_account(event: Mapping[str, Any]) -> str:
     """Finds the connected account. A thin event names it last in what its object is to be asked with."""
     return optional_text(event, "account") or (optional_text(event, "context") or "").rpartition("/")[2]
 
 
-def object_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    return fetched_in(document) or object_at(document, "data", "object")
+def find_object(document: Mapping[str, Any]) -> dict[str, Any]:
+    return find_fetched(document) or object_at(document, "data", "object")
 
 
-def payment_of(reported: Mapping[str, Any]) -> str | None:
-    return id_of(reported.get("payment_intent")) or id_of(reported.get("charge")) or id_of(reported)
+def find_payment(reported: Mapping[str, Any]) -> str | None:
+    return read_id(reported.get("payment_intent")) or read_id(reported.get("charge")) or read_id(reported)
 
 
-def id_of(value: object) -> str | None:
+def read_id(value: object) -> str | None:
     """Reads an id, or that of the object which stands in its place when it was asked to be expanded."""
     value_id = value.get("id") if isinstance(value, Mapping) else value
     return value_id if isinstance(value_id, str) and value_id else None
 
 
-def what_moved_of(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
+def describe_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """Describes what moved, as every version says it: how much of a charge was refunded, though only some list the
     refunds.
     """
     if document.get("type") == "charge.refunded":
         return [
-            _before(document["data"].get("previous_attributes"), "amount_refunded"),
+            _read_previous(document["data"].get("previous_attributes"), "amount_refunded"),
             reported.get("amount_refunded"),
         ]
     return replace(fact, outside=None).sha256 if fact else None
@@ -100,24 +100,24 @@ class RefundUnlisted(MoneyInvalid):
     """Money went back, and the event doesn't say by which refund."""
 
 
-class _Moved(NamedTuple):
+class _ObjectMovement(NamedTuple):
     movement: Movement
     source: Mapping[str, Any]
     """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact; or `_BY_EVENT`."""
     amount: object
 
 
-def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+def read_fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
-    reported, previous = _as_it_was(document) if event_type.startswith(THIN) else _told(document)
+    reported, previous = _read_thin_object(document) if event_type.startswith(THIN) else _read_object(document)
     if event_type.startswith(THIN):
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
     moved_now = read(reported, previous)
     if moved_now is None:
         return None
-    event = event_in(document)
+    event = find_event(document)
     if event_type.startswith(THIN) and moved_now.movement in _ROUNDS:
         _check_round(reported, moved_now.movement, time_of(event.get("created")))
     dispute_round = None if moved_now.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
@@ -126,13 +126,13 @@ def fact_of(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
         moved_now.movement,
         dispute_round or text(moved_now.source, "id"),
         money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS),
-        account=account_of(event),
-        payment=payment_of(reported),
-        pair=_pair(moved_now, reported),
+        account=find_account(event),
+        payment=find_payment(reported),
+        pair=_find_pair(moved_now, reported),
     )
 
 
-def _pair(moved_now: _Moved, reported: Mapping[str, Any]) -> str | None:
+def _find_pair(moved_now: _ObjectMovement, reported: Mapping[str, Any]) -> str | None:
     """Finds the id of what is undone, or may be. It is None for captures, which nothing undoes, and for what gives back
     a part of a withdrawal. So it is for rounds of a dispute that can't be told apart by their times.
     """
@@ -140,7 +140,7 @@ def _pair(moved_now: _Moved, reported: Mapping[str, Any]) -> str | None:
         return None
     if moved_now.movement is not Movement.DISPUTE_WON:
         return text(moved_now.source, "id")
-    taken, number = _of_sign(reported, -1), len(_of_sign(reported, 1)) or 1
+    taken, number = _select_sign(reported, -1), len(_select_sign(reported, 1)) or 1
     if not taken:
         return text(reported, "id")
     if number > len(taken) or taken[number - 1][0] != moved_now.amount:
@@ -148,22 +148,22 @@ def _pair(moved_now: _Moved, reported: Mapping[str, Any]) -> str | None:
     return text(reported if number == 1 else taken[number - 1][1], "id")
 
 
-def _as_it_was(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
+def _read_thin_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """Returns a thin event's object as the event found it, as far as that can be known, and what its attributes were
     before.
 
     :raises MovementUnknown: it wasn't fetched, or the event doesn't say to what an attribute changed
     """
-    event, fetched = event_in(document), fetched_in(document)
+    event, fetched = find_event(document), find_fetched(document)
     if fetched is None:
         raise MovementUnknown("related_object", NOT_FETCHED)
     before, after = object_at(event, "changes", "before"), object_at(event, "changes", "after")
     if before.keys() - after.keys():
         raise MovementUnknown(*_UNTOLD)
-    return _until(time_of(event.get("created")), {**fetched, **after}), before or None
+    return _drop_later(time_of(event.get("created")), {**fetched, **after}), before or None
 
 
-def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str, Any]:
+def _drop_later(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str, Any]:
     """Leaves out a dispute's balance transactions that came later than the event's second."""
     listed = reported.get("balance_transactions")
     if moment is None or not isinstance(listed, list):
@@ -171,11 +171,11 @@ def _until(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping[str,
     end_s = int((moment + timedelta(seconds=1)).timestamp())
     return {
         **reported,
-        "balance_transactions": [transaction for transaction in listed if _created(transaction) <= end_s],
+        "balance_transactions": [transaction for transaction in listed if _read_created(transaction) <= end_s],
     }
 
 
-def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
+def _read_charge_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
     """Reads a charge without what changed: certain where it was captured at once, or not at all.
 
     :raises MovementUnknown: it may have been captured in parts (https://docs.stripe.com/payments/multicapture)
@@ -186,10 +186,10 @@ def _charge_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
         if not amount:
             return None
         raise MovementUnknown(*_UNTOLD)
-    return _Moved(Movement.CAPTURE, charge, amount) if is_captured else None
+    return _ObjectMovement(Movement.CAPTURE, charge, amount) if is_captured else None
 
 
-def _charge_refunded_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
+def _read_refunded_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
     """Reads a refunded charge without what changed: certain where it has one refund.
 
     :raises MovementUnknown: it has several
@@ -200,35 +200,35 @@ def _charge_refunded_now(charge: Mapping[str, Any], _: object) -> _Moved | None:
     refunds = listed.get("data")
     if not isinstance(refunds, list) or len(refunds) != 1 or listed.get("has_more"):
         raise MovementUnknown(*_UNTOLD)
-    return _refund_made(an_object(refunds[0], "a refund"), None)
+    return _read_made_refund(an_object(refunds[0], "a refund"), None)
 
 
-def _refund_made(refund: Mapping[str, Any], _: object) -> _Moved | None:
+def _read_made_refund(refund: Mapping[str, Any], _: object) -> _ObjectMovement | None:
     """Reads a refund as it began: what took the money is told by this event, whatever became of it since."""
     taken = refund.get("balance_transaction") is not None
-    return _refunded({**refund, "status": "succeeded"} if taken else refund)
+    return _read_refunded({**refund, "status": "succeeded"} if taken else refund)
 
 
-def fees_of(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
+def read_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
     """
     :param event_type: without `THIN`
     :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
     if event_type.startswith("charge.dispute."):
-        return _dispute_fees(document)
-    return _application_fees(document, event_type) if event_type in _TELL_APPLICATION_FEES else []
+        return _read_dispute_fees(document)
+    return _read_application_fees(document, event_type) if event_type in _TELL_APPLICATION_FEES else []
 
 
-def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
+def _read_dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
     """Reads what each of a dispute's balance transactions cost, in the currency of its settlement; below zero: given
     back (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
     """
-    dispute = object_of(document)
+    dispute = find_object(document)
     listed = dispute.get("balance_transactions")
     transactions = (
         [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
     )
-    account, payment = account_of(event_in(document)), payment_of(dispute)
+    account, payment = find_account(find_event(document)), find_payment(dispute)
     return [
         moved(
             NAME,
@@ -243,33 +243,33 @@ def _dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
     ]
 
 
-def _application_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
+def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
     """Reads what a platform took of a charge on a connected account, or what came to the platform.
 
     :raises MovementUnknown: a part of the charge was captured, and how much of the fee was taken isn't said
     """
-    event = event_in(document)
-    reported, previous = _as_it_was(document) if text(event, "type").startswith(THIN) else _told(document)
+    event = find_event(document)
+    reported, previous = _read_thin_object(document) if text(event, "type").startswith(THIN) else _read_object(document)
     if event_type == APPLICATION_FEE:
         fee_id, amount, sign, prefix = text(reported, "id"), reported.get("amount"), -1, "platform_"
-    elif _pays_a_platform(reported, previous, event_type):
-        fee_id = id_of(reported.get("application_fee")) or ""
+    elif _has_platform_fee(reported, previous, event_type):
+        fee_id = read_id(reported.get("application_fee")) or ""
         amount, sign, prefix = reported.get("application_fee_amount"), 1, "application_"
     else:
         return []
     money = money_of(amount, reported.get("currency"), MORE_DECIMALS)
     money = replace(money, amount_minor=sign * money.amount_minor)
     fee = moved(
-        NAME, Movement.FEE, fee_id, money, account=account_of(event), payment=payment_of(reported), prefix=prefix
+        NAME, Movement.FEE, fee_id, money, account=find_account(event), payment=find_payment(reported), prefix=prefix
     )
     return [fee] if money.amount_minor else []
 
 
-def _pays_a_platform(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
+def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
     """Whether the event tells of a fee that was taken of the charge's own balance."""
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
-    is_of_platform = bool(object_at(charge, "transfer_data") or id_of(charge.get("destination")))
-    if not is_told or is_of_platform or id_of(charge.get("application_fee")) is None:
+    is_of_platform = bool(object_at(charge, "transfer_data") or read_id(charge.get("destination")))
+    if not is_told or is_of_platform or read_id(charge.get("application_fee")) is None:
         return False
     if charge.get("captured") is not True:
         return False
@@ -278,13 +278,13 @@ def _pays_a_platform(charge: Mapping[str, Any], previous: object, event_type: st
     return True
 
 
-def _told(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
+def _read_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """Returns an event's object as it holds it, and what its attributes were before."""
     data = an_object(document.get("data"), "'data'")
     return an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
 
 
-def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
+def _read_captured(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
     """Reads what was captured with this event, whether or not more may be (``captured`` says that only of the last
     time).
 
@@ -295,21 +295,21 @@ def _captured(charge: Mapping[str, Any], previous: object) -> _Moved | None:
         raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")
     if isinstance(previous, dict) and not previous.keys() & {"amount_captured", "balance_transaction"}:
         return None
-    before, after = _before(previous, "amount_captured"), charge["amount_captured"]
-    transaction_before = _before(previous, "balance_transaction")
+    before, after = _read_previous(previous, "amount_captured"), charge["amount_captured"]
+    transaction_before = _read_previous(previous, "balance_transaction")
     if not before and transaction_before is None:
-        return _Moved(Movement.CAPTURE, charge, after)
-    transaction = id_of(charge.get("balance_transaction"))
+        return _ObjectMovement(Movement.CAPTURE, charge, after)
+    transaction = read_id(charge.get("balance_transaction"))
     if type(before) is not int or type(after) is not int or transaction_before is None:
         raise MoneyInvalid("a further capture doesn't say its amount and balance transaction: book it by hand")
-    return _Moved(Movement.CAPTURE, {"id": transaction}, after - before)
+    return _ObjectMovement(Movement.CAPTURE, {"id": transaction}, after - before)
 
 
-def _updated(charge: Mapping[str, Any], previous: object) -> _Moved | None:
-    return None if _before(previous, "amount_captured") is None else _captured(charge, previous)
+def _read_updated(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
+    return None if _read_previous(previous, "amount_captured") is None else _read_captured(charge, previous)
 
 
-def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
+def _read_charged(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
     """Reads a succeeded charge. One that is captured then is captured whole, so old API versions are clear too.
 
     :raises MovementUnknown: it doesn't say whether it is captured
@@ -317,23 +317,27 @@ def _charged(charge: Mapping[str, Any], _: object) -> _Moved | None:
     captured = charge.get("captured")
     if type(captured) is not bool:
         raise MovementUnknown("captured", captured)
-    return _Moved(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount"))) if captured else None
+    return (
+        _ObjectMovement(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount")))
+        if captured
+        else None
+    )
 
 
-def _refunded(refund: Mapping[str, Any], _: object = None) -> _Moved | None:
+def _read_refunded(refund: Mapping[str, Any], _: object = None) -> _ObjectMovement | None:
     """Reads a refund: one that has no effect on the balance has null for its transaction."""
     status = refund.get("status")
     taken = refund.get("balance_transaction", ...)
     if status in ("failed", "canceled"):
         given_back = refund.get("failure_balance_transaction")
         never_moved = taken is None and given_back is None
-        return None if never_moved else _Moved(Movement.REFUND_FAILED, refund, refund.get("amount"))
+        return None if never_moved else _ObjectMovement(Movement.REFUND_FAILED, refund, refund.get("amount"))
     if taken is None or (taken is ... and status != "succeeded"):
         return None
-    return _Moved(Movement.REFUND, refund, refund.get("amount"))
+    return _ObjectMovement(Movement.REFUND, refund, refund.get("amount"))
 
 
-def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | None:
+def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
     """Finds the refund that this event is about: the newest whose amount is what the charge's total grew by."""
     if charge.get("captured") is False:
         return None
@@ -342,21 +346,21 @@ def _charge_refunded(charge: Mapping[str, Any], previous: object) -> _Moved | No
     if not isinstance(refunds, list) or not refunds:
         _check_unlisted(charge, previous)
         return None
-    before, after = _before(previous, "amount_refunded"), charge.get("amount_refunded")
-    if not before and after == _not_captured(charge):
+    before, after = _read_previous(previous, "amount_refunded"), charge.get("amount_refunded")
+    if not before and after == _compute_released(charge):
         return None
     if type(before) is int and type(after) is int:
         refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]
         if not refunds:
             raise MoneyInvalid("none of the charge's refunds is the one that this event reports")
-    return _refunded(an_object(max(refunds, key=_created), "a refund"))
+    return _read_refunded(an_object(max(refunds, key=_read_created), "a refund"))
 
 
 def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
     """
     :raises RefundUnlisted: money went back
     """
-    before = _before(previous, "amount_refunded")
+    before = _read_previous(previous, "amount_refunded")
     if charge.get("amount_refunded") != (0 if before is None else before):
         raise RefundUnlisted(
             "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
@@ -364,12 +368,12 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
         )
 
 
-def _before(previous: object, name: str) -> object:
+def _read_previous(previous: object, name: str) -> object:
     """Returns what an attribute was before the event; None where it didn't change."""
     return previous.get(name) if isinstance(previous, dict) else None
 
 
-def _not_captured(charge: Mapping[str, Any]) -> int | None:
+def _compute_released(charge: Mapping[str, Any]) -> int | None:
     """Returns how much of the authorisation was released at its capture. API versions that list refunds report it as a
     refund.
     """
@@ -377,62 +381,62 @@ def _not_captured(charge: Mapping[str, Any]) -> int | None:
     return amount - captured if type(amount) is int and type(captured) is int else None
 
 
-def _created(value: object) -> int:
+def _read_created(value: object) -> int:
     created = value.get("created") if isinstance(value, dict) else None
     return created if type(created) is int else 0
 
 
-def _dispute_opened(dispute: Mapping[str, Any], _: object) -> _Moved | None:
+def _read_dispute_opened(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
     status, listed = str(dispute.get("status")), dispute.get("balance_transactions")
     is_prevented = status == "prevented" and not listed
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
-    opened = _newest(dispute, Movement.DISPUTE_OPENED, -1)
+    opened = _find_newest(dispute, Movement.DISPUTE_OPENED, -1)
     if opened.source is _BY_EVENT:
         # Another event tells of the same withdrawal.
         raise MovementUnknown(*_ONE_SECOND)
     return opened
 
 
-def _dispute_closed(dispute: Mapping[str, Any], _: object) -> _Moved | None:
-    status, listed = dispute.get("status"), _transactions(dispute)
+def _read_dispute_closed(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+    status, listed = dispute.get("status"), _list_transactions(dispute)
     is_final = status == "lost" or (status == "prevented" and bool(listed))
     if not is_final or dispute.get("balance_transactions") == []:
         return None
     withheld = -sum(amount for amount, _ in listed) if listed else dispute.get("amount")
-    return None if withheld == 0 else _Moved(Movement.DISPUTE_LOST, dispute, withheld)
+    return None if withheld == 0 else _ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
 
 
-def _dispute_withheld(dispute: Mapping[str, Any], previous: object) -> _Moved | None:
+def _read_withheld(dispute: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
     """Reads the first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second,
     no event named one by the dispute.
     """
-    if _dispute_closed(dispute, previous) is None:
+    if _read_dispute_closed(dispute, previous) is None:
         return None
-    taken = _of_sign(dispute, -1)
-    if len(taken) > 1 and _created(taken[0][1]) == _created(taken[1][1]):
+    taken = _select_sign(dispute, -1)
+    if len(taken) > 1 and _read_created(taken[0][1]) == _read_created(taken[1][1]):
         return None
-    return _Moved(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
+    return _ObjectMovement(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
 
 
-def _newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _Moved:
+def _find_newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _ObjectMovement:
     """Finds the newest of the dispute's transactions in that direction: the one that its event is about."""
-    mine = _of_sign(dispute, sign)
+    mine = _select_sign(dispute, sign)
     if not mine:
-        return _Moved(movement, dispute, dispute.get("amount"))
+        return _ObjectMovement(movement, dispute, dispute.get("amount"))
     amount, transaction = mine[-1]
     if len(mine) == 1:
-        return _Moved(movement, dispute, amount)
-    amounts = {amount for amount, other in mine if _created(other) == _created(transaction)}
+        return _ObjectMovement(movement, dispute, amount)
+    amounts = {amount for amount, other in mine if _read_created(other) == _read_created(transaction)}
     if len(amounts) > 1:
         raise MovementUnknown(*_ONE_SECOND)
-    is_tied = sum(_created(other) == _created(transaction) for _, other in mine) > 1
-    return _Moved(movement, _BY_EVENT if is_tied else transaction, amount)
+    is_tied = sum(_read_created(other) == _read_created(transaction) for _, other in mine) > 1
+    return _ObjectMovement(movement, _BY_EVENT if is_tied else transaction, amount)
 
 
-def _of_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
+def _select_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Lists what was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
-    return [(amount * sign, transaction) for amount, transaction in _transactions(dispute) if amount * sign > 0]
+    return [(amount * sign, transaction) for amount, transaction in _list_transactions(dispute) if amount * sign > 0]
 
 
 def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetime | None) -> None:
@@ -440,11 +444,11 @@ def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetim
     :raises MovementUnknown: the thin event may be about either of two rounds that followed at once
     """
     since = 0 if moment is None else int(moment.timestamp())
-    if sum(_created(transaction) >= since for _, transaction in _of_sign(dispute, _ROUNDS[movement])) > 1:
+    if sum(_read_created(transaction) >= since for _, transaction in _select_sign(dispute, _ROUNDS[movement])) > 1:
         raise MovementUnknown(*_UNTOLD)
 
 
-def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+def _list_transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Lists what was withdrawn (below zero) and given back, in the dispute's currency, the oldest first.
 
     :raises MoneyInvalid: the account settles in another currency, and only a part of what was disputed moved
@@ -454,12 +458,12 @@ def _transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, An
         [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
     )
     return [
-        (_in_its_currency(transaction, dispute, transactions), transaction)
-        for transaction in sorted(transactions, key=_created)
+        (_convert_amount(transaction, dispute, transactions), transaction)
+        for transaction in sorted(transactions, key=_read_created)
     ]
 
 
-def _in_its_currency(
+def _convert_amount(
     transaction: Mapping[str, Any], dispute: Mapping[str, Any], every: Sequence[Mapping[str, Any]]
 ) -> int:
     amount = transaction.get("amount")
@@ -478,33 +482,33 @@ def _in_its_currency(
     return disputed if amount > 0 else -disputed
 
 
-def _payout(movement: Movement) -> Callable[[Mapping[str, Any], object], _Moved]:
-    return lambda payout, _: _Moved(movement, payout, payout.get("amount"))
+def _make_payout_reader(movement: Movement) -> Callable[[Mapping[str, Any], object], _ObjectMovement]:
+    return lambda payout, _: _ObjectMovement(movement, payout, payout.get("amount"))
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
-    "charge.succeeded": _charged,
-    "charge.captured": _captured,
-    "charge.updated": _updated,
-    "charge.refunded": _charge_refunded,
-    "charge.refund.updated": _refunded,
-    "refund.created": _refunded,
-    "refund.updated": _refunded,
-    "refund.failed": _refunded,
-    "charge.dispute.created": _dispute_opened,
-    "charge.dispute.funds_withdrawn": lambda dispute, _: _newest(dispute, Movement.DISPUTE_OPENED, -1),
-    "charge.dispute.funds_reinstated": lambda dispute, _: _newest(dispute, Movement.DISPUTE_WON, 1),
-    "charge.dispute.closed": _dispute_closed,
-    f"charge.dispute.closed{WITHHELD}": _dispute_withheld,
-    "payout.paid": _payout(Movement.PAYOUT_PAID),
-    "payout.failed": _payout(Movement.PAYOUT_FAILED),
+_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | None]] = {
+    "charge.succeeded": _read_charged,
+    "charge.captured": _read_captured,
+    "charge.updated": _read_updated,
+    "charge.refunded": _read_charge_refunded,
+    "charge.refund.updated": _read_refunded,
+    "refund.created": _read_refunded,
+    "refund.updated": _read_refunded,
+    "refund.failed": _read_refunded,
+    "charge.dispute.created": _read_dispute_opened,
+    "charge.dispute.funds_withdrawn": lambda dispute, _: _find_newest(dispute, Movement.DISPUTE_OPENED, -1),
+    "charge.dispute.funds_reinstated": lambda dispute, _: _find_newest(dispute, Movement.DISPUTE_WON, 1),
+    "charge.dispute.closed": _read_dispute_closed,
+    f"charge.dispute.closed{WITHHELD}": _read_withheld,
+    "payout.paid": _make_payout_reader(Movement.PAYOUT_PAID),
+    "payout.failed": _make_payout_reader(Movement.PAYOUT_FAILED),
 }
 """Of a thin event ``data.object`` is what was fetched, and ``previous_attributes`` are its ``changes.before``."""
-_UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], _Moved | None]] = {
-    "charge.succeeded": _charge_now,
-    "charge.captured": _charge_now,
-    "charge.updated": _charge_now,
-    "charge.refunded": _charge_refunded_now,
-    "refund.created": _refund_made,
+_UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | None]] = {
+    "charge.succeeded": _read_charge_now,
+    "charge.captured": _read_charge_now,
+    "charge.updated": _read_charge_now,
+    "charge.refunded": _read_refunded_now,
+    "refund.created": _read_made_refund,
 }
 """Of a thin event that doesn't say what changed."""

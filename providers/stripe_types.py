@@ -194,14 +194,14 @@ NOTHING_THIN = types_of_objects(
 """Types that exist as thin events alone."""
 
 
-def thin(types: frozenset[str]) -> frozenset[str]:
+def name_thin_types(types: frozenset[str]) -> frozenset[str]:
     return frozenset(THIN + event_type for event_type in types)
 
 
-THIN_BOOKS = thin(BOOKS)
+THIN_BOOKS = name_thin_types(BOOKS)
 """Those whose objects are fetched."""
 EVENT_TYPES = EventTypes(
     books=BOOKS | THIN_BOOKS,
-    person=PERSON | thin(frozenset(name for name in PERSON if not name.startswith("v2."))),
-    nothing={EVENTS: NOTHING | thin(NOTHING), EVENTS_V2: NOTHING_V2 | thin(NOTHING_THIN)},
+    person=PERSON | name_thin_types(frozenset(name for name in PERSON if not name.startswith("v2."))),
+    nothing={EVENTS: NOTHING | name_thin_types(NOTHING), EVENTS_V2: NOTHING_V2 | name_thin_types(NOTHING_THIN)},
 )

@@ -25,14 +25,14 @@ from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
 from dlq.alerts.describe import NoticeDescriber
-from dlq.alerts.looking import LeftByRound, Looking, Places, ReplicaWatch
-from dlq.alerts.receivers import receivers
+from dlq.alerts.looking import ReplicaWatch, RoundReport, StackObserver, WatchedPlaces
+from dlq.alerts.receivers import make_receivers
 from dlq.alerts.silence import Silence
-from dlq.alerts.watch import AlertMetrics, Watch, read_state
-from ledger.queries import LedgerJournals, unknown_events
+from dlq.alerts.watch import AlertMetrics, AlertWatch, read_state
+from ledger.queries import LedgerJournals, find_unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.server import stopped_by_signal
 from stack.services.dead_letters import open_dead_letter_index
 from stack.settings import Settings, load_settings, stream_names, streams_of
@@ -43,44 +43,44 @@ TURN_S = 5.0
 """How often a second process asks whether the first one has ended."""
 
 
-def places(settings: Settings) -> Places:
+def collect_places(settings: Settings) -> WatchedPlaces:
     """Collects what is watched: every stream of the traffic that is taken, and what they rest on."""
     layout, statuses = settings.layout, status_files(settings)
-    return Places(
+    return WatchedPlaces(
         ready_url=ready_url(settings),
         statuses=statuses,
         journals={name: layout.stream(name).journal for name in statuses},
         metrics={name: url for name, url in metrics_urls(settings).items() if name != "alerts"},
         status_urls=status_urls(settings),
         rounds={
-            "backup": LeftByRound(layout.backed_up, settings.backup.every_h * 3_600 if settings.backup.folder else 0.0),
-            "verification": LeftByRound(layout.verification, settings.ledger.verify.every_h * 3_600),
-            "maintenance": LeftByRound(layout.maintained, settings.ledger.maintain.every_s),
+            "backup": RoundReport(layout.backed_up, settings.backup.every_h * 3_600 if settings.backup.folder else 0.0),
+            "verification": RoundReport(layout.verification_file, settings.ledger.verify.every_h * 3_600),
+            "maintenance": RoundReport(layout.maintained_file, settings.ledger.maintain.every_s),
         },
-        disks=_disks(settings),
-        verified=layout.verified,
+        disks=_list_disks(settings),
+        verified=layout.verified_file,
         caught_up=layout.caught_up if settings.ingest.catch_up_every_s else None,
         subscribers=lambda: disabled_since(settings.notify),
-        replicas=ReplicaWatch(open_admin(settings.kafka), _topics(settings)).look,
+        replicas=ReplicaWatch(open_admin(settings.kafka), _list_topics(settings)).check_replicas,
     )
 
 
-def describer(settings: Settings, clock: Clock) -> NoticeDescriber:
+def build_describer(settings: Settings, clock: Clock) -> NoticeDescriber:
     """Describes causes and amounts in notices from the lists of dead events and from the ledgers."""
     layout = settings.layout
     indexes = {name: open_dead_letter_index(layout.stream(name), settings, clock) for name in stream_names(settings)}
 
     def unknown_amounts(what: str) -> Mapping[str, int]:
         amounts = Counter[str]()
-        for mode in settings.ingest.modes:
-            for unknown in unknown_events(LedgerJournals.of(layout.ledgers(mode)).journals()):
+        for mode in settings.ingest.taken_modes:
+            for unknown in find_unknown_events(LedgerJournals.open(layout.all_ledgers(mode)).list_journals()):
                 amounts.update(unknown.amounts if f"{unknown.provider}: {unknown.what}" == what else {})
         return dict(amounts)
 
     return NoticeDescriber(indexes, unknown_amounts, settings.console.public_url)
 
 
-def _disks(settings: Settings) -> dict[str, Path]:
+def _list_disks(settings: Settings) -> dict[str, Path]:
     """Lists the folders on this machine that payhook writes to; one that lies within another is left out."""
     lake, backup = settings.layout.lake, settings.backup.folder
     disks = {"data folder": settings.data_dir}
@@ -89,15 +89,15 @@ def _disks(settings: Settings) -> dict[str, Path]:
     return disks | ({"backups": Path(backup)} if backup and not is_url(backup) else {})
 
 
-def _topics(settings: Settings) -> list[str]:
-    modes = settings.ingest.modes
+def _list_topics(settings: Settings) -> list[str]:
+    modes = settings.ingest.taken_modes
     traffic_topics = [topic for mode in modes for topic in asdict(topics_of(mode)).values()]
     streams = streams_of(settings).values()
     return traffic_topics + [topic for mode in modes for stream in streams for topic in stream.dlq_topics(mode)]
 
 
 @contextlib.contextmanager
-def turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
+def await_turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
     """Waits until no other process looks after this data folder: two would tell everything twice.
 
     False when it was stopped before. A process that dies gives its lock back.
@@ -123,18 +123,20 @@ def watch(settings: Settings, stop: threading.Event) -> None:
     if alerts.metrics_port:
         start_http_server(alerts.metrics_port, settings.metrics_host, metrics.registry)
     with httpx2.Client(trust_env=False) as client:
-        looking = Looking(places(settings), client, clock, read_state(settings.layout.alerts).done_at)
-        describe = describer(settings, clock)
-        silence = Silence(settings.layout.rhythms)
-        watching = Watch(alerts, looking.look, receivers(alerts), settings.layout.alerts, clock, describe, silence)
+        looking = StackObserver(collect_places(settings), client, clock, read_state(settings.layout.alerts).done_at)
+        describe = build_describer(settings, clock)
+        silence = Silence(settings.layout.rhythms_file)
+        watching = AlertWatch(
+            alerts, looking.observe_stack, make_receivers(alerts), settings.layout.alerts, clock, describe, silence
+        )
         if not alerts.receivers:
             log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
         try:
             while True:
-                began_s = clock.monotonic()
-                watching.step()
+                began_s = clock.monotonic_s()
+                watching.run_once()
                 metrics.update(watching)
-                if stop.wait(max(0.0, alerts.every_s - (clock.monotonic() - began_s))):
+                if stop.wait(max(0.0, alerts.every_s - (clock.monotonic_s() - began_s))):
                     return
         finally:
             watching.close()
@@ -144,7 +146,7 @@ def main() -> int:
     configure_logging()
     try:
         settings = load_settings()
-        own(settings)
+        secure_data_folder(settings)
     except PayhookError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
@@ -153,7 +155,7 @@ def main() -> int:
             log.info("alerts.every_s is 0: nothing is looked at")
             stop.wait()
             return 0
-        with turn(settings.layout.alerts_lock, stop) as is_ours:
+        with await_turn(settings.layout.alerts_lock, stop) as is_ours:
             if is_ours:
                 watch(settings, stop)
     return 0

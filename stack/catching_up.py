@@ -22,8 +22,8 @@ from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
 from core.status_file import read_said
-from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source, spans
-from ingest.endpoints import API, Contexts, SecretFiles
+from ingest.catch_up import OVERLAP, CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp, split_into_spans
+from ingest.endpoints import API, EndpointContexts, SecretFiles
 from ingest.fetch import FetchLimits
 from ingest.limits import LIMITS
 from ingest.listed_endpoints import is_switched_off
@@ -34,8 +34,8 @@ from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, Listed
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
 from stack.listing_again import ListAgain, read_list_again
-from stack.rounds import Round, run_schedule
-from stack.services.receiver import Parts, open_parts, secret_files
+from stack.rounds import ScheduledRound, run_schedule
+from stack.services.receiver import ReceiverParts, open_parts, secret_files
 from stack.settings import Settings
 
 log = logging.getLogger("catch-up")
@@ -52,7 +52,7 @@ SLACK = timedelta(seconds=1)
 """Providers' times are in seconds, some of them."""
 
 
-def sources_of(settings: Settings, clock: Clock, provider: str | None = None) -> list[Source]:
+def sources_of(settings: Settings, clock: Clock, provider: str | None = None) -> list[ListingSource]:
     """Every endpoint whose provider lists its events and that has credentials for it.
 
     :raises SettingError: there is no such provider
@@ -61,20 +61,20 @@ def sources_of(settings: Settings, clock: Clock, provider: str | None = None) ->
     adapters, secrets, contexts = (
         build_adapters(settings.providers),
         secret_files(settings, clock),
-        Contexts(settings.ingest),
+        EndpointContexts(settings.ingest),
     )
     if provider is not None and provider not in adapters:
         raise SettingError("PROVIDER", f"there is no {provider!r}; known are {', '.join(sorted(adapters))}")
     wanted = adapters if provider is None else {provider: adapters[provider]}
-    return [source for adapter in wanted.values() for source in _sources(adapter, secrets, contexts)]
+    return [source for adapter in wanted.values() for source in _find_sources(adapter, secrets, contexts)]
 
 
-def _sources(adapter: Adapter, secrets: SecretFiles, contexts: Contexts) -> Iterator[Source]:
+def _find_sources(adapter: Adapter, secrets: SecretFiles, contexts: EndpointContexts) -> Iterator[ListingSource]:
     if not isinstance(adapter, ListingAdapter):
         return
     for name in secrets.endpoints_with_credentials(adapter.name):
-        credentials = secrets.credentials(adapter.name, name)
-        yield Source(adapter, name, contexts.of(adapter.name, name), credentials)
+        credentials = secrets.find_credentials(adapter.name, name)
+        yield ListingSource(adapter, name, contexts.find_context(adapter.name, name), credentials)
 
 
 def why_nothing(settings: Settings, provider: str | None) -> str:
@@ -87,7 +87,7 @@ def why_nothing(settings: Settings, provider: str | None) -> str:
     return f"there are no credentials of {provider}'s API: write them to secrets/{provider}{API}"
 
 
-class Places(Protocol):
+class CatchUpStore(Protocol):
     """Reads and writes for the catch-up of a source."""
 
     @property
@@ -101,7 +101,7 @@ class Places(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerPlaces:
+class LedgerCatchUpStore:
     """A mode's journals, and its table of what was listed."""
 
     settings: Settings
@@ -109,7 +109,7 @@ class LedgerPlaces:
 
     @property
     def catch_ups(self) -> CatchUps:
-        return CatchUps(self.settings.layout.ledger(self.mode).shared(TABLE))
+        return CatchUps(self.settings.layout.ledger(self.mode).shared_table(TABLE))
 
     def list_again(self) -> ListAgain | None:
         return read_list_again(self.settings.layout, self.mode)
@@ -123,12 +123,12 @@ class LedgerPlaces:
         return min(self._read(pc.field("provider") == provider, "received_at"), default=None)
 
     def _read(self, wanted: pc.Expression, column: str) -> Iterator[Any]:
-        for places in self.settings.layout.ledgers(self.mode):
+        for places in self.settings.layout.all_ledgers(self.mode):
             if has_table(str(places.journal)):
                 yield from read_rows(open_table(str(places.journal)), wanted, [column])[column].drop_null().to_pylist()
 
 
-def unlisted(settings: Settings) -> dict[str, str]:
+def find_unlisted_providers(settings: Settings) -> dict[str, str]:
     """Finds the providers that webhooks are taken from and whose list isn't asked for, each with the reason."""
     secrets = secret_files(settings, SystemClock())
     return {
@@ -140,7 +140,7 @@ def unlisted(settings: Settings) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CatchUpOutcome:
     """The result of one source's catch-up.
 
     ``until``: up to when it is listed now, None where it never was. ``fetched_day``: how many events came in so within
@@ -160,8 +160,8 @@ class Outcome:
 
 
 async def catch_up(
-    settings: Settings, sources: Sequence[Source], clock: Clock, since: datetime | None = None
-) -> list[Outcome]:
+    settings: Settings, sources: Sequence[ListingSource], clock: Clock, since: datetime | None = None
+) -> list[CatchUpOutcome]:
     """Lists what each source generated, and takes what is missing; one source's problem keeps no other from it.
 
     :param since: None: where the last catch-up ended, or the ledger's first event of the provider
@@ -171,64 +171,66 @@ async def catch_up(
 
 
 async def _catch_up_one(
-    settings: Settings, parts: Parts, source: Source, clock: Clock, since: datetime | None
-) -> Outcome:
-    places = LedgerPlaces(settings, source.context.mode)
-    engine = CatchUp(parts.fetch, parts.reader, parts.take, parts.reports, places.known_keys, clock)
+    settings: Settings, parts: ReceiverParts, source: ListingSource, clock: Clock, since: datetime | None
+) -> CatchUpOutcome:
+    places = LedgerCatchUpStore(settings, source.context.mode)
+    engine = ProviderCatchUp(parts.fetch, parts.reader, parts.take, parts.reports, places.known_keys, clock)
     outcome = await catch_up_source(engine, places, source, clock, since)
     return replace(outcome, switched_off=await is_switched_off(parts.fetch, source))
 
 
 async def catch_up_source(
-    engine: CatchUp, places: Places, source: Source, clock: Clock, since: datetime | None = None
-) -> Outcome:
+    engine: ProviderCatchUp, places: CatchUpStore, source: ListingSource, clock: Clock, since: datetime | None = None
+) -> CatchUpOutcome:
     """Lists one source span by span up to now, and writes each span down once all of it is with Kafka."""
     fetched, lost, relisting = 0, None, places.list_again()
     part = () if relisting is None else (relisting.accepted_at, relisting.since)
     until = places.catch_ups.listed_until(source.name, *part)
     try:
-        spans_of_round = list(_looked_back(places, source, until, clock.now())) if since is None else []
-        since = since or _since(places, source, until, clock.now())
+        spans_of_round = list(_plan_look_back(places, source, until, clock.now())) if since is None else []
+        since = since or _find_start(places, source, until, clock.now())
         if since < (oldest := clock.now() - source.adapter.listed_for):
             lost = None if until is None or until >= oldest else Span(until, oldest)
             since = oldest
         if lost is not None:
-            _note_lost(places, source, lost, clock.now())
-        for span in [*spans_of_round, *spans(since, clock.now())]:
+            _record_lost(places, source, lost, clock.now())
+        for span in [*spans_of_round, *split_into_spans(since, clock.now())]:
             caught = await engine.catch_up(source, span)
-            _note(places, source, caught, clock.now())
+            _record_span(places, source, caught, clock.now())
             fetched += len(caught.fetched)
             until = span.until if until is None else max(until, span.until)
     except PayhookError as failed:
         log.warning("%s", failed)
         missing = failed.missing if isinstance(failed, ListUnavailable) else None
         fetched_day = _fetched_day(places, source, clock.now())
-        return Outcome(source.name, until, fetched, lost, str(failed), fetched_day, missing)
-    return Outcome(source.name, until, fetched, lost, fetched_day=_fetched_day(places, source, clock.now()))
+        return CatchUpOutcome(source.name, until, fetched, lost, str(failed), fetched_day, missing)
+    return CatchUpOutcome(source.name, until, fetched, lost, fetched_day=_fetched_day(places, source, clock.now()))
 
 
-def _fetched_day(places: Places, source: Source, now: datetime) -> int:
+def _fetched_day(places: CatchUpStore, source: ListingSource, now: datetime) -> int:
     """Counts the events that came in by the list within a day."""
     spans_of_day = places.catch_ups.spans(now - timedelta(days=1))
     return sum(span.fetched for span in spans_of_day if span.source == source.name)
 
 
-def _since(places: Places, source: Source, until: datetime | None, now: datetime) -> datetime:
+def _find_start(places: CatchUpStore, source: ListingSource, until: datetime | None, now: datetime) -> datetime:
     if until is None:
         return (places.first_received_at(source.adapter.name) or now) - OVERLAP
     return until - OVERLAP
 
 
-def _looked_back(places: Places, source: Source, until: datetime | None, now: datetime) -> Iterator[Span]:
+def _plan_look_back(
+    places: CatchUpStore, source: ListingSource, until: datetime | None, now: datetime
+) -> Iterator[Span]:
     """Lists what became a day old since the last round. It comes first: a round that is killed leaves out none."""
     first = min((span.since for span in places.catch_ups.spans() if span.source == source.name), default=None)
     if until is None or first is None:
         return iter(())
     oldest = now - source.adapter.listed_for
-    return spans(max(until - LOOK_BACK, first, oldest), min(now - LOOK_BACK, until - OVERLAP))
+    return split_into_spans(max(until - LOOK_BACK, first, oldest), min(now - LOOK_BACK, until - OVERLAP))
 
 
-def _note(places: Places, source: Source, caught: CaughtUp, now: datetime) -> None:
+def _record_span(places: CatchUpStore, source: ListingSource, caught: CaughtUpSpan, now: datetime) -> None:
     if caught.fetched:
         log.warning("%s: %d events came in by the provider's list, as no webhook had", source.name, len(caught.fetched))
     span = ListedSpan(
@@ -247,7 +249,7 @@ def _note(places: Places, source: Source, caught: CaughtUp, now: datetime) -> No
     places.catch_ups.append(span, events)
 
 
-def _note_lost(places: Places, source: Source, lost: Span, now: datetime) -> None:
+def _record_lost(places: CatchUpStore, source: ListingSource, lost: Span, now: datetime) -> None:
     days = source.adapter.listed_for.days
     reason = f"nothing was listed for longer than the {days} days that the provider lists"
     log.error(
@@ -274,14 +276,14 @@ def run_round(settings: Settings) -> bool:
     """
     clock = SystemClock()
     began_at, sources = clock.now(), sources_of(settings, clock)
-    if not sources and not _remembered(settings):
+    if not sources and not _read_outcomes(settings):
         return True
     outcomes = asyncio.run(catch_up(settings, sources, clock)) if sources else []
-    remember(settings, outcomes, began_at, clock.now(), forget_others=True)
+    write_outcomes(settings, outcomes, began_at, clock.now(), forget_others=True)
     return all(outcome.problem is None for outcome in outcomes)
 
 
-def scheduled(settings: Settings) -> list[Round]:
+def schedule_catch_up(settings: Settings) -> list[ScheduledRound]:
     """The round that these settings schedule. It is made while there are credentials of any provider's API, and once
     more after that."""
     every_s, secrets = settings.ingest.catch_up_every_s, Path(settings.ingest.secrets_dir)
@@ -289,26 +291,26 @@ def scheduled(settings: Settings) -> list[Round]:
         return []
 
     def is_wanted() -> bool:
-        return any(secrets.glob(f"*{API}*")) or bool(_remembered(settings))
+        return any(secrets.glob(f"*{API}*")) or bool(_read_outcomes(settings))
 
-    return [Round("catch-up", settings.layout.caught_up, every_s, FIRST_S, every_s, is_wanted=is_wanted)]
+    return [ScheduledRound("catch-up", settings.layout.caught_up, every_s, FIRST_S, every_s, is_wanted=is_wanted)]
 
 
 def main() -> int:
     """Catches up round after round until SIGTERM."""
-    return run_schedule(scheduled, "ingest.catch_up_every_s is 0: no provider is asked by itself")
+    return run_schedule(schedule_catch_up, "ingest.catch_up_every_s is 0: no provider is asked by itself")
 
 
-def remember(
+def write_outcomes(
     settings: Settings,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CatchUpOutcome],
     began_at: datetime,
     ended_at: datetime,
     *,
     forget_others: bool = False,
 ) -> None:
     """Writes what each source came to, beside what others came to before, unless those are to be forgotten."""
-    remembered = _remembered(settings)
+    remembered = _read_outcomes(settings)
     sources = {} if forget_others else dict(remembered)
     for outcome in outcomes:
         before = remembered.get(outcome.source, {})
@@ -323,11 +325,16 @@ def remember(
             "switched_off": outcome.switched_off,
         }
     is_ok = all(known["problem"] is None for known in sources.values())
-    report = {"ok": is_ok, "ended_at": to_rfc3339(ended_at), "sources": sources, "unlisted": unlisted(settings)}
+    report = {
+        "ok": is_ok,
+        "ended_at": to_rfc3339(ended_at),
+        "sources": sources,
+        "unlisted": find_unlisted_providers(settings),
+    }
     write_whole(settings.layout.caught_up, json.dumps(report, indent=1) + "\n")
 
 
-def _remembered(settings: Settings) -> dict[str, dict[str, Any]]:
+def _read_outcomes(settings: Settings) -> dict[str, dict[str, Any]]:
     report = read_said(settings.layout.caught_up)
     sources = None if report is None else report.get("sources")
     return dict(sources) if isinstance(sources, dict) else {}

@@ -15,13 +15,13 @@ from core.event import Mode
 from core.layout import Layout
 from core.routing import shard_of, stream_of
 from core.status_file import read_said
-from processor.streams import names_in
+from processor.streams import list_names
 from stack.endpoints import Endpoints
 from stack.kafka import kafka_server
 from stack.kafka_users import security_environment
 from stack.ports import LOOPBACK, free_ports, free_row, next_free
 from stack.redis import redis_server, redis_url
-from stack.rounds import scheduled
+from stack.rounds import schedule_rounds
 from stack.server import Server
 from stack.settings import Settings, stream_names, streams_of
 
@@ -36,11 +36,11 @@ REFUSED = "refused"
 SERVERS = ("kafka", "redis")
 
 
-def processes(settings: Settings, mode: Mode) -> dict[str, list[str]]:
+def list_processors(settings: Settings, mode: Mode) -> dict[str, list[str]]:
     """The processor's processes in a mode by name (``processor``, ``processor.1``), and the streams that
     each runs, by their names in the mode.
     """
-    names = names_in(streams_of(settings), [mode])
+    names = list_names(streams_of(settings), [mode])
     return {
         stream_of("processor", mode, number): [name for name in names if shard_of(name) == number]
         for number in range(settings.processor.shards)
@@ -52,8 +52,8 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
     where none is set.
     """
     first = settings.processor.metrics_port
-    before = 0 if mode == "live" else len(processes(settings, "live"))
-    return {name: first + number for number, name in enumerate(processes(settings, mode), before) if first}
+    before = 0 if mode == "live" else len(list_processors(settings, "live"))
+    return {name: first + number for number, name in enumerate(list_processors(settings, mode), before) if first}
 
 
 def metrics_urls(settings: Settings) -> dict[str, str]:
@@ -64,7 +64,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
     names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
     receivers = {name: first + number for number, name in enumerate(names) if first}
     ports: dict[str, int] = {}
-    for mode in settings.ingest.modes:
+    for mode in settings.ingest.taken_modes:
         ports |= metrics_ports(settings, mode)
     if settings.alerts.metrics_port:
         ports["alerts"] = settings.alerts.metrics_port
@@ -126,24 +126,29 @@ class KnownPorts:
 def choose_ports(settings: Settings, known: KnownPorts | None = None) -> Ports:
     """Ports that are configured, and free ones for the rest; those that are ``known``, or the next free ones."""
     # The management listener first: where 8080 alone is taken, 8081 stays its own.
-    ops = _configured(settings.console, "port") or (next_free(known.ops) if known and _unset(settings.console) else 0)
-    ingest = _configured(settings.ingest, "port") or (
-        next_free(known.ingest, {ops, known.ops}) if known and _unset(settings.ingest) else 0
+    ops = _find_set_port(settings.console, "port") or (
+        next_free(known.ops) if known and _is_port_unset(settings.console) else 0
     )
-    free, processors = iter(free_ports(5)), sum(len(processes(settings, mode)) for mode in settings.ingest.modes)
+    ingest = _find_set_port(settings.ingest, "port") or (
+        next_free(known.ingest, {ops, known.ops}) if known and _is_port_unset(settings.ingest) else 0
+    )
+    free, processors = (
+        iter(free_ports(5)),
+        sum(len(list_processors(settings, mode)) for mode in settings.ingest.taken_modes),
+    )
     return Ports(
         kafka=next(free),
         kafka_controller=next(free),
         ingest=ingest or next(free),
-        ingest_metrics=_configured(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
-        processor_metrics=_configured(settings.processor, "metrics_port") or free_row(processors),
+        ingest_metrics=_find_set_port(settings.ingest, "metrics_port") or free_row(settings.ingest.workers),
+        processor_metrics=_find_set_port(settings.processor, "metrics_port") or free_row(processors),
         ops=ops or next(free),
-        alerts_metrics=_configured(settings.alerts, "metrics_port") or next(free),
+        alerts_metrics=_find_set_port(settings.alerts, "metrics_port") or next(free),
         outside_kafka=settings.kafka.bootstrap_servers if settings.kafka.is_outside else "",
     )
 
 
-def endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequence[Mode]) -> Endpoints:
+def build_endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes: Sequence[Mode]) -> Endpoints:
     return Endpoints(
         ingest=f"http://{LOOPBACK}:{ports.ingest}",
         ops=f"http://{LOOPBACK}:{ports.ops}",
@@ -163,42 +168,42 @@ def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[
     alerts, is among them where the settings ask for it.
     """
     layout = settings.layout
-    env = _environment(settings, ports, config)
+    env = _build_environment(settings, ports, config)
 
     def env_of(user: str) -> dict[str, str]:
         """Adds the user that the process is to Kafka."""
         return env if ports.outside_kafka else env | security_environment(layout.kafka, user)
 
-    kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs / "kafka.log")
+    kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs_folder / "kafka.log")
     return [
         *([] if ports.outside_kafka else [kafka]),
-        redis_server(layout.redis, layout.logs / "redis.log"),
+        redis_server(layout.redis, layout.logs_folder / "redis.log"),
         *(
-            _processor(layout, env_of("processor"), mode, name, streams)
-            for mode in settings.ingest.modes
-            for name, streams in processes(settings, mode).items()
+            _make_processor_server(layout, env_of("processor"), mode, name, streams)
+            for mode in settings.ingest.taken_modes
+            for name, streams in list_processors(settings, mode).items()
         ),
-        _python(
+        _make_python_server(
             layout,
             env_of("receiver"),
             "ingest",
             "stack.services.receiver",
             answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ingest}/readyz"),
         ),
-        _python(
+        _make_python_server(
             layout,
             env_of("console"),
             "ops",
             "stack.services.listener",
             answers=lambda: answers_ok(f"http://{LOOPBACK}:{ports.ops}/healthz"),
         ),
-        *(_beside(layout, env_of(user), name, module) for name, user, module in _wanted_beside(settings)),
+        *(_make_side_server(layout, env_of(user), name, module) for name, user, module in _list_side_servers(settings)),
     ]
 
 
-def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str, str]]:
+def _list_side_servers(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yields what runs beside the others where the settings ask for it: name, user to Kafka, and module."""
-    if scheduled(settings):
+    if schedule_rounds(settings):
         yield "maintenance", "maintenance", "stack.rounds"
     if settings.ingest.catch_up_every_s:
         yield "catch-up", "receiver", "stack.catching_up"
@@ -206,8 +211,8 @@ def _wanted_beside(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "alerts", "alerts", "stack.alerting"
 
 
-def _beside(layout: Layout, env: Mapping[str, str], name: str, module: str) -> Server:
-    return _python(layout, env, name, module, answers=lambda: True, beside=True)
+def _make_side_server(layout: Layout, env: Mapping[str, str], name: str, module: str) -> Server:
+    return _make_python_server(layout, env, name, module, answers=lambda: True, beside=True)
 
 
 def answers_ok(url: str) -> bool:
@@ -219,12 +224,16 @@ def answers_ok(url: str) -> bool:
         return False
 
 
-def _python(layout: Layout, env: Mapping[str, str], name: str, *module: str, **more: Any) -> Server:
+def _make_python_server(layout: Layout, env: Mapping[str, str], name: str, *module: str, **more: Any) -> Server:
     """A process of this interpreter's; ``more`` as `Server` has it."""
-    return Server(name=name, command=(sys.executable, "-m", *module), log=layout.logs / f"{name}.log", env=env, **more)
+    return Server(
+        name=name, command=(sys.executable, "-m", *module), log=layout.logs_folder / f"{name}.log", env=env, **more
+    )
 
 
-def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]) -> Server:
+def _make_processor_server(
+    layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]
+) -> Server:
     """Makes one of a mode's processors, with its streams."""
     statuses = [layout.stream(stream).status for stream in streams]
 
@@ -233,7 +242,7 @@ def _processor(layout: Layout, env: Mapping[str, str], mode: Mode, name: str, st
         for status in statuses:
             status.unlink(missing_ok=True)
 
-    return _python(
+    return _make_python_server(
         layout,
         env,
         name,
@@ -251,7 +260,7 @@ def _have_all_said(statuses: Sequence[Path]) -> bool:
     return all(read_said(status) is not None for status in statuses)
 
 
-def _environment(settings: Settings, ports: Ports, config: Path | None) -> dict[str, str]:
+def _build_environment(settings: Settings, ports: Ports, config: Path | None) -> dict[str, str]:
     env = {
         "PAYHOOK_DATA_DIR": str(settings.data_dir),
         "PAYHOOK_REDIS__URL": redis_url(settings.layout.redis),
@@ -269,12 +278,12 @@ def _environment(settings: Settings, ports: Ports, config: Path | None) -> dict[
     return env
 
 
-def _unset(section: object) -> bool:
+def _is_port_unset(section: object) -> bool:
     """Whether its port is left to `payhook up`; 0 is any free one, on purpose."""
     return "port" not in getattr(section, "model_fields_set", set())
 
 
-def _configured(section: object, name: str) -> int | None:
+def _find_set_port(section: object, name: str) -> int | None:
     """A port only where it is set; the default is for servers of one's own."""
     given: set[str] = getattr(section, "model_fields_set", set())
     return int(getattr(section, name)) or None if name in given else None

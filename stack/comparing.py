@@ -23,7 +23,7 @@ def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> 
     """
     end_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
     words = ["ledger", "reconcile", "--json", "--data", str(settings.data_dir), "--provider", asked.provider]
-    words += ["--report", str(report), *_options(asked)]
+    words += ["--report", str(report), *_build_options(asked)]
     command = [*end_with_parent, sys.executable, "-m", "cli.main", *words]
     # The answer names every difference: of a long report more than a process of pages should hold.
     with tempfile.TemporaryFile() as answer:
@@ -49,7 +49,7 @@ def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> 
     return run_id
 
 
-def _options(asked: ReportAsked) -> list[str]:
+def _build_options(asked: ReportAsked) -> list[str]:
     options = {
         "--account": asked.account or None,
         "--tenant": asked.tenant,

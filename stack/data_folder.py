@@ -32,7 +32,7 @@ def limit_rights(settings: Settings) -> None:
     os.umask(GROUP_READS if settings.ledger.readers_group else OWNER_ALONE)
 
 
-def own(settings: Settings) -> None:
+def secure_data_folder(settings: Settings) -> None:
     """Limits rights at the start of a service, as `limit_rights`, and makes the data folder its owner's alone.
 
     A folder of another owner is left as it is.
@@ -49,7 +49,7 @@ def own(settings: Settings) -> None:
         root.chmod(PRIVATE)
         return
     try:
-        _share(root, _tables(settings), grp.getgrnam(group).gr_gid)
+        _share_tables(root, _list_tables(settings), grp.getgrnam(group).gr_gid)
     except KeyError:
         raise SettingError("ledger.readers_group", f"there is no group {group}") from None
     except PermissionError as wrong:
@@ -88,15 +88,15 @@ def make_merchants(path: Path, providers: Iterable[str]) -> None:
     create_once(path, "\n".join(lines), 0o644)
 
 
-def _tables(settings: Settings) -> list[Path]:
+def _list_tables(settings: Settings) -> list[Path]:
     """Lists the tables that finance reads: journals, and the postings of each; none of a lake on an object store."""
     if settings.storage.url:
         return []
-    ledgers = [ledger for mode in MODES for ledger in settings.layout.ledgers(mode)]
+    ledgers = [ledger for mode in MODES for ledger in settings.layout.all_ledgers(mode)]
     return [settings.data_dir / "lake" / "journal", *(Path(str(ledger.postings)) for ledger in ledgers)]
 
 
-def _share(root: Path, tables: Sequence[Path], group: int) -> None:
+def _share_tables(root: Path, tables: Sequence[Path], group: int) -> None:
     _pass_through(root, group)
     if tables:
         _pass_through(root / "lake", group)
@@ -104,7 +104,7 @@ def _share(root: Path, tables: Sequence[Path], group: int) -> None:
         table.mkdir(exist_ok=True)
         status = table.stat()
         if (status.st_gid, stat.S_IMODE(status.st_mode)) != (group, READ):
-            _give(table, group)
+            _give_table(table, group)
 
 
 def _pass_through(folder: Path, group: int) -> None:
@@ -113,7 +113,7 @@ def _pass_through(folder: Path, group: int) -> None:
     folder.chmod(PASSED_THROUGH)
 
 
-def _give(table: Path, group: int) -> None:
+def _give_table(table: Path, group: int) -> None:
     """Gives a group the files that are there; the folder itself last, so that an interrupted start goes on with it."""
     for folder, _, files in os.walk(table, topdown=False):
         for file in files:

@@ -22,7 +22,7 @@ from core.files import write_whole
 from core.layout import Layout
 from core.status_file import read_shaped
 from stack.errors import RestoreUnfinished, ServerLeft
-from stack.identity import Identity, find_process, identity_of
+from stack.identity import ProcessIdentity, find_process, identity_of
 
 FILE = "endpoints.json"
 END_WAIT_S = 10.0
@@ -65,23 +65,23 @@ def remove_endpoints(data_dir: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ProcessRecord:
     """The processes that run: the supervisor first, then its children. ``states``: each process's by its name."""
 
     up: bool = False
     states: Mapping[str, str] = field(default_factory=dict)
-    processes: tuple[Identity, ...] = ()
+    processes: tuple[ProcessIdentity, ...] = ()
 
 
-def record(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
+def record_processes(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
     """Writes which processes run."""
-    content = Record(up, states, tuple(map(identity_of, pids)))
-    write_whole(layout.supervisor, json.dumps(asdict(content), indent=1) + "\n")
+    content = ProcessRecord(up, states, tuple(map(identity_of, pids)))
+    write_whole(layout.supervisor_file, json.dumps(asdict(content), indent=1) + "\n")
 
 
 def recorded_states(layout: Layout) -> dict[str, str]:
     """Each process's state by its name; nothing where no supervisor wrote it."""
-    return dict(_recorded(layout).states)
+    return dict(_read_record(layout).states)
 
 
 def record_holder(layout: Layout) -> None:
@@ -94,14 +94,14 @@ def end_leftovers(layout: Layout) -> bool:
 
     :raises ServerLeft: one doesn't end; the record stays, so that the next `payhook down` finds it
     """
-    left = [process for process in map(find_process, _recorded(layout).processes[1:]) if process is not None]
+    left = [process for process in map(find_process, _read_record(layout).processes[1:]) if process is not None]
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     _, stuck = psutil.wait_procs(left, timeout=END_WAIT_S)
     for process in stuck:
         raise ServerLeft("a server", process.pid)
-    layout.supervisor.unlink(missing_ok=True)
+    layout.supervisor_file.unlink(missing_ok=True)
     return bool(left)
 
 
@@ -115,10 +115,10 @@ def check_restored(layout: Layout) -> None:
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:
     """The supervisor that holds the data folder, if it still lives: as the lock's file says, or the record does."""
-    holder = read_shaped(layout.supervisor_lock, Identity)
-    named = [*([] if holder is None else [holder]), *_recorded(layout).processes[:1]]
+    holder = read_shaped(layout.supervisor_lock, ProcessIdentity)
+    named = [*([] if holder is None else [holder]), *_read_record(layout).processes[:1]]
     return next(filter(None, map(find_process, named)), None)
 
 
-def _recorded(layout: Layout) -> Record:
-    return read_shaped(layout.supervisor, Record) or Record()
+def _read_record(layout: Layout) -> ProcessRecord:
+    return read_shaped(layout.supervisor_file, ProcessRecord) or ProcessRecord()

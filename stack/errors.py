@@ -97,12 +97,12 @@ class ServerNotUp(PayhookError):
         self.name = name
         self.problem = problem
         self.log = log
-        wrote = _tail(log, log_from)
+        wrote = _read_tail(log, log_from)
         what = f"the end of {log}:\n{wrote}" if wrote else f"it wrote nothing into {log}"
         super().__init__(f"{name} {problem}; {what}")
 
 
-def _tail(log: Path, log_from: int, lines_max: int = 15) -> str:
+def _read_tail(log: Path, log_from: int, lines_max: int = 15) -> str:
     try:
         lines = log.read_bytes()[log_from:].decode("utf-8", "replace").splitlines()
     except OSError:

@@ -13,19 +13,19 @@ _START_FIELD = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process by its pid and its start, as the kernel tells it: that doesn't move when a clock is set."""
 
     pid: int
     started: str
 
 
-def identity_of(pid: int) -> Identity:
+def identity_of(pid: int) -> ProcessIdentity:
     """Identifies the process that has this pid now; without a start if none has."""
-    return Identity(pid, _start_of(pid))
+    return ProcessIdentity(pid, _start_of(pid))
 
 
-def find_process(identity: Identity) -> psutil.Process | None:
+def find_process(identity: ProcessIdentity) -> psutil.Process | None:
     """The process, if it still lives."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(identity.pid)

@@ -72,14 +72,14 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
     :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't asked for its jars
     :raises StoreUnreadBySpark: it is on one that isn't S3's kind
     """
-    jars = installed(paths.SPARK_LOCK, paths.JARS / "spark")
+    jars = find_installed_jars(paths.SPARK_LOCK, paths.JARS / "spark")
     if not isinstance(lake, LakeUrl):
         return jars
     if not str(lake).startswith("s3"):
         raise StoreUnreadBySpark(str(lake))
     if not is_installed(*STORE_LIST):
         raise StoreJarsMissing(str(lake))
-    return [*jars, *installed(*STORE_LIST)]
+    return [*jars, *find_installed_jars(*STORE_LIST)]
 
 
 def kafka_jars() -> list[Path]:
@@ -87,10 +87,10 @@ def kafka_jars() -> list[Path]:
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
     """
-    return [*installed(paths.KAFKA_LOCK, paths.JARS / "kafka"), _scala_library()]
+    return [*find_installed_jars(paths.KAFKA_LOCK, paths.JARS / "kafka"), _scala_library()]
 
 
-def installed(lock: Path, folder: Path) -> list[Path]:
+def find_installed_jars(lock: Path, folder: Path) -> list[Path]:
     """The lock's jars in ``folder``, which must have been installed from this very lock."""
     if not is_installed(lock, folder):
         raise JarsMissing(folder)
@@ -104,7 +104,7 @@ def is_installed(lock: Path, folder: Path) -> bool:
     return all((folder / jar.file_name).is_file() for jar in read_lock(lock))
 
 
-def install(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
+def install_locked_jars(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
     """Fetches the lock's jars, checks each hash, and puts them into ``folder`` as one step.
 
     :raises JarsUnresolved: no repository brought them
@@ -129,7 +129,7 @@ def install(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> None:
 
 
 @contextlib.contextmanager
-def resolver(log: Path) -> Iterator[Fetch]:
+def open_resolver(log: Path) -> Iterator[Fetch]:
     """The resolver behind ``spark.jars.packages``, in a JVM of its own; what it says goes to ``log``.
 
     Not transitive: the lists are whole, and what they leave out is in pyspark's own jars.
@@ -191,10 +191,10 @@ def main(names: Sequence[str] = ()) -> int:
     wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]
     cache = paths.STATE / "resolver"
     try:
-        with resolver(cache / LOG) as fetch:
+        with open_resolver(cache / LOG) as fetch:
             for lock, folder in wanted:
                 print(f"fetching {len(read_lock(lock))} jars for {folder.name} …", flush=True)
-                install(lock, folder, cache / folder.name, fetch)
+                install_locked_jars(lock, folder, cache / folder.name, fetch)
     except PayhookError as problem:
         print(problem, file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import MODES
-from journal.errors import Refused, problem_of
+from journal.errors import StreamRefused, problem_of
 from journal.journals import Journals
 from processor.streams import StreamConfig
 from stack.backup.copying import UNREADABLE
@@ -33,10 +33,10 @@ def check_journals(journals: Journals) -> None:
     """
     try:
         journals.check()
-    except Refused:
+    except StreamRefused:
         raise
     except UNREADABLE as unreadable:
-        log.warning("the journals of %s can't be compared: %s", journals.first.stream, problem_of(unreadable))
+        log.warning("the journals of %s can't be compared: %s", journals.first_place.stream, problem_of(unreadable))
 
 
 def check_all_journals(settings: Settings, lake: Location | None = None) -> None:

@@ -34,7 +34,7 @@ from stack.kafka_users import (
 )
 from stack.machine import find_java
 from stack.ports import LOOPBACK, is_listening
-from stack.server import Server, running
+from stack.server import Server, run_server
 
 HEAP_MIB = 384
 FORMAT_TIMEOUT_S = 60.0
@@ -55,12 +55,12 @@ def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Se
     kafka = embedded_kafka(folder, f"{LOOPBACK}:{port}")
 
     def configure() -> None:
-        security = _security(password_of(folder, ADMIN), new_password())
+        security = _build_security(password_of(folder, ADMIN), new_password())
         write_whole(config, as_text(node_properties(folder, port, controller_port) | security))
 
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        logging_file(folder)
+        write_logging_file(folder)
         if not (folder / "logs" / "meta.properties").exists():
             write_credentials(folder, ADMIN, new_password())
             configure()
@@ -91,11 +91,11 @@ def _introduce_admin(folder: Path, port: int, controller_port: int, log: Path) -
     create_once(once_file, f"{ADMIN}\n{once}\n", 0o600)
     security = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", credentials_file=str(once_file))
     kafka = KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}", security=security)
-    properties = node_properties(folder, port, controller_port) | _security(password, new_password(), once)
+    properties = node_properties(folder, port, controller_port) | _build_security(password, new_password(), once)
     write_whole(config, as_text(properties))
     command = (*java_command(folder / LOGGING), "kafka.Kafka", str(config))
     try:
-        with running(Server("kafka", command, log, partial(broker_answers, kafka), start_s=90.0)):
+        with run_server(Server("kafka", command, log, partial(broker_answers, kafka), start_s=90.0)):
             set_passwords(open_admin(kafka), {ADMIN: password})
     finally:
         config.unlink()
@@ -113,7 +113,7 @@ def broker_answers(kafka: KafkaSettings) -> bool:
         return False
 
 
-def logging_file(folder: Path) -> Path:
+def write_logging_file(folder: Path) -> Path:
     """Writes which messages a node of Kafka in this folder logs, and in which form."""
     file = folder / LOGGING
     file.write_text(_LOG4J2, "utf-8")
@@ -149,7 +149,7 @@ def format_storage(config: Path, cluster_id: str, log: Path, *more: str) -> None
     :raises ServerNotUp: it didn't work
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    tool = (*java_command(logging_file(config.parent)), "kafka.tools.StorageTool")
+    tool = (*java_command(write_logging_file(config.parent)), "kafka.tools.StorageTool")
     arguments = config.with_name("format.arguments")
     # A command line is everybody's to read.
     write_whole(arguments, "\n".join(("format", "-t", cluster_id, "-c", str(config), *more)))
@@ -211,7 +211,7 @@ def node_properties(folder: Path, port: int, controller_port: int) -> dict[str, 
     }
 
 
-def _security(password: str, of_controller: str, once: str = "") -> dict[str, object]:
+def _build_security(password: str, of_controller: str, once: str = "") -> dict[str, object]:
     """Says who may talk to the node: users by SCRAM, the node to its controller by a password of this start alone.
 
     :param password: `ADMIN`'s

@@ -81,7 +81,7 @@ SOURCE = "ORDERS"
 """Stands for a topic that another program writes, where a stream reads one."""
 
 
-def of_source(topic: str) -> Mapping[str, Sequence[Right]]:
+def list_source_rights(topic: str) -> Mapping[str, Sequence[Right]]:
     """Returns what each service may do at a topic that another program writes."""
     return {
         "processor": (Right(topic, ("Read", "Write", "Describe"), "decides it; publishes a record again on order"),),
@@ -101,7 +101,7 @@ def rights_with(topics: Sequence[str], dead_letters: Sequence[str] = ()) -> Mapp
         for service, rights in RIGHTS.items()
     }
     for topic in topics:
-        for service, rights in of_source(topic).items():
+        for service, rights in list_source_rights(topic).items():
             by_service[service] += rights
     return by_service
 
@@ -110,7 +110,7 @@ def _is_dlq(right: Right) -> bool:
     return right.begins == DEAD_LETTERS
 
 
-def commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
+def build_commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
     """Yields calls of Kafka's own tool that give a user of that name its rights."""
     for right in rights:
         operations = " ".join(f"--operation {operation}" for operation in right.operations)
@@ -118,7 +118,7 @@ def commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
         yield f"kafka-acls.sh $AT --add --allow-principal User:{service} {operations} {pattern}"
 
 
-def page() -> Iterator[str]:
+def build_page() -> Iterator[str]:
     """Yields the lines of docs/kafka-rights.md."""
     yield "# What each service may do at Kafka"
     yield ""
@@ -141,9 +141,9 @@ def page() -> Iterator[str]:
     yield ""
     yield "```sh"
     for service, rights in by_service.items():
-        yield from commands(service, rights)
+        yield from build_commands(service, rights)
     yield "```"
 
 
 if __name__ == "__main__":
-    sys.stdout.writelines(f"{line}\n" for line in page())
+    sys.stdout.writelines(f"{line}\n" for line in build_page())

@@ -93,10 +93,12 @@ def make_services(admin: AdminClient, folder: Path, services: Mapping[str, Seque
     for service in services:
         write_credentials(folder, service, new_password())
     set_passwords(admin, {service: password_of(folder, service) for service in services})
-    wanted = {binding for service, rights in services.items() for binding in bindings(service, rights)}
+    wanted = {binding for service, rights in services.items() for binding in build_bindings(service, rights)}
     present = set(admin.describe_acls(_ALL).result(ASK_TIMEOUT_S))
-    _await(admin.create_acls(list(wanted - present)).values() if wanted - present else ())
-    _await(admin.delete_acls([_exactly(binding) for binding in present - wanted]).values() if present - wanted else ())
+    _await_answers(admin.create_acls(list(wanted - present)).values() if wanted - present else ())
+    _await_answers(
+        admin.delete_acls([_build_filter(binding) for binding in present - wanted]).values() if present - wanted else ()
+    )
 
 
 def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
@@ -105,10 +107,10 @@ def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
     wanted: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(user, how, password.encode()) for user, password in passwords.items()
     ]
-    _await(admin.alter_user_scram_credentials(wanted).values())
+    _await_answers(admin.alter_user_scram_credentials(wanted).values())
 
 
-def bindings(user: str, rights: Iterable[Right]) -> Iterator[AclBinding]:
+def build_bindings(user: str, rights: Iterable[Right]) -> Iterator[AclBinding]:
     """Yields a user's rights in Kafka's words."""
     for right in rights:
         for operation in right.operations:
@@ -129,7 +131,7 @@ _ALL = AclBindingFilter(
 )
 
 
-def _exactly(binding: AclBinding) -> AclBindingFilter:
+def _build_filter(binding: AclBinding) -> AclBindingFilter:
     return AclBindingFilter(
         binding.restype,
         binding.name,
@@ -141,6 +143,6 @@ def _exactly(binding: AclBinding) -> AclBindingFilter:
     )
 
 
-def _await(answers: Iterable[object]) -> None:
+def _await_answers(answers: Iterable[object]) -> None:
     for answer in answers:
         answer.result(ASK_TIMEOUT_S)  # type: ignore[attr-defined]

@@ -31,16 +31,16 @@ def list_again(layout: Layout, mode: Mode, since: datetime, accepted_at: datetim
     """Has every list of a mode's providers read again from then on, and from where an earlier loss began."""
     before = read_list_again(layout, mode)
     wanted = since if before is None else min(since, before.since)
-    content = {**_said(layout), mode: {"since": to_rfc3339(wanted), "accepted_at": to_rfc3339(accepted_at)}}
+    content = {**_read_file(layout), mode: {"since": to_rfc3339(wanted), "accepted_at": to_rfc3339(accepted_at)}}
     write_whole(layout.list_again, json.dumps(content, indent=1) + "\n")
 
 
 def read_list_again(layout: Layout, mode: Mode) -> ListAgain | None:
     """Reads what is to be listed again; None where nothing was accepted as lost."""
-    content = _said(layout).get(mode)
+    content = _read_file(layout).get(mode)
     since, accepted_at = moment_of(content, "since"), moment_of(content, "accepted_at")
     return None if since is None or accepted_at is None else ListAgain(since, accepted_at)
 
 
-def _said(layout: Layout) -> Mapping[str, Any]:
+def _read_file(layout: Layout) -> Mapping[str, Any]:
     return read_said(layout.list_again) or {}

@@ -38,7 +38,7 @@ def find_java(env: Mapping[str, str] | None = None) -> Java:
     """
     given = os.environ if env is None else env
     home, path = given.get("JAVA_HOME", ""), given.get("PATH", "")
-    return _checked(_by_home(home) if home else _by_path(path), home)
+    return _check_java(_by_home(home) if home else _by_path(path), home)
 
 
 def _by_home(home: str) -> Path:
@@ -56,14 +56,14 @@ def _by_path(path: str) -> Path:
 
 
 @cache
-def _checked(executable: Path, home: str) -> Java:
-    version = _version(executable)
+def _check_java(executable: Path, home: str) -> Java:
+    version = _read_version(executable)
     if version not in SUPPORTED:
         raise JavaMissing(f"{executable} is Java {version}, which isn't supported")
     return Java(executable, Path(home) if home else executable.resolve().parents[1], version)
 
 
-def _version(executable: Path) -> int:
+def _read_version(executable: Path) -> int:
     try:
         answer = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True

@@ -15,19 +15,19 @@ from core.routing import MODES, base_of, mode_of, stream_of, topics_of
 from journal.kafka_log import KafkaLog, KafkaSilent
 from journal.log import TableError
 from ledger.maintain import (
-    Job,
     LakeTable,
+    LazySparkSession,
+    MaintenanceJob,
+    MaintenanceReport,
     MaintenanceRunning,
-    Report,
-    Session,
     StreamTables,
+    hold_maintenance_lock,
+    list_other_tables,
     maintain,
-    other_tables,
-    sole_maintenance,
 )
-from ledger.maintain.redact import EventUnknown, Order, Redacted, redact
+from ledger.maintain.redact import EventUnknown, RedactionOrder, RedactionResult, redact_bodies
 from ledger.maintain.tables import Kind
-from ledger.receipts import ReceiptsTable, collect
+from ledger.receipts import ReceiptsTable, collect_new_receipts
 from ledger.redactions import Redactions
 from ledger.spark import maintenance_master, open_read_session
 from processor.streams import StreamConfig
@@ -67,10 +67,10 @@ def _tables_of(places: StreamLayout, stream: StreamConfig, readers: Sequence[Str
     return StreamTables(
         stream=places.stream,
         journal=places.journal,
-        bodies=places.bodies,
+        bodies=places.bodies_table,
         postings=places.postings if "postings" in stream.derived else None,
         readers=tuple(reader.journal for reader in readers),
-        redactions=places.shared("redactions"),
+        redactions=places.shared_table("redactions"),
     )
 
 
@@ -78,12 +78,12 @@ def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
     """Lists the tables of what was answered, removed, compared and ordered, of live traffic and of test traffic."""
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
-    groups = [other_tables([("acts", layout.audit_log)])]
-    groups += [other_tables((kind, places.shared(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
+    groups = [list_other_tables([("acts", layout.audit_log)])]
+    groups += [list_other_tables((kind, places.shared_table(kind)) for kind in BESIDE_STREAMS) for places in ledgers]
     return [table for tables in groups for table in tables]
 
 
-def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
+def run_once(settings: Settings, *, dry_run: bool = False) -> MaintenanceReport:
     """Runs one round over everything, in this process; its report is also kept in the run folder.
 
     :raises MaintenanceRunning: another process is at it
@@ -91,11 +91,11 @@ def run_once(settings: Settings, *, dry_run: bool = False) -> Report:
     """
     clock, layout = SystemClock(), settings.layout
     check_all_journals(settings)
-    with sole_maintenance(layout.run, clock.now()), Session(lambda: _open(settings)) as session:
-        job = Job(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
+    with hold_maintenance_lock(layout.run, clock.now()), LazySparkSession(lambda: _open_session(settings)) as session:
+        job = MaintenanceJob(session, settings.ledger.maintain, clock, dry_run, settings.ledger.bodies_days)
         report = maintain(stream_tables(settings), job, tables_of_no_stream(settings))
         if not dry_run:
-            write_whole(layout.maintained, report.as_json() + "\n")
+            write_whole(layout.maintained_file, report.as_json() + "\n")
     return report
 
 
@@ -105,14 +105,14 @@ def collect_receipts(settings: Settings) -> int:
     :raises KafkaSilent: Kafka doesn't answer; they stay there
     """
     layout, rows = settings.layout, 0
-    for mode in settings.ingest.modes:
-        table = ReceiptsTable(str(layout.ledger(mode).shared("receipts")))
+    for mode in settings.ingest.taken_modes:
+        table = ReceiptsTable(str(layout.ledger(mode).shared_table("receipts")))
         with contextlib.closing(KafkaLog(settings.kafka)) as kafka:
-            rows += collect(kafka, topics_of(mode).receipts, table).rows
+            rows += collect_new_receipts(kafka, topics_of(mode).receipts, table).rows
     return rows
 
 
-def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
+def redact_event(settings: Settings, stream: str, order: RedactionOrder) -> RedactionResult:
     """Removes the body of one event of a stream for good, whichever of its journals have it.
 
     :raises MaintenanceRunning: maintenance is at it; run it again
@@ -122,17 +122,17 @@ def redact_event(settings: Settings, stream: str, order: Order) -> Redacted:
     clock, alone_max = SystemClock(), streams_of(settings)[LEDGER].dlq.alone_redactions_max
     config, mode = streams_of(settings)[base_of(stream)], mode_of(stream)
     journals = journals_of(settings, config, mode)
-    redactions = Redactions(journals.shared("redactions"))
-    with sole_maintenance(settings.layout.run, clock.now()):
+    redactions = Redactions(journals.locate_shared("redactions"))
+    with hold_maintenance_lock(settings.layout.run, clock.now()):
         check_journals(journals)
-        begun = [place.stream for place in journals.begun()]
+        begun = [place.stream for place in journals.find_begun()]
         if not begun:
             raise EventUnknown(order.event_key)
         tables = [table for table in stream_tables(settings) if table.stream in begun]
-        return redact(tables, redactions, order, clock, alone_max)
+        return redact_bodies(tables, redactions, order, clock, alone_max)
 
 
-def _open(settings: Settings) -> SparkSession:
+def _open_session(settings: Settings) -> SparkSession:
     ledger, jars = settings.ledger, spark_jars(settings.layout.lake)
     master = maintenance_master(ledger.master)
     return open_read_session(
@@ -150,7 +150,7 @@ def run_round(settings: Settings) -> bool:
         return True
     for table in report.tables:
         did = f"{table.files_before} files to {table.files_after}, {table.freed_files} left the disk"
-        log.info("%s: %s%s", table.of, did, f"; {table.problem}" if table.problem else "")
+        log.info("%s: %s%s", table.display_name, did, f"; {table.problem}" if table.problem else "")
     return report.ok
 
 

@@ -48,9 +48,9 @@ def make_package(folder: Path) -> Path:
 
     :raises OSError: it can't be written
     """
-    files = dict(_files())
-    compiled = dict(_compiled(files))
-    archive = folder / f"payhook-{_digest(files)}.tar.gz"
+    files = dict(_list_files())
+    compiled = dict(_list_bytecode(files))
+    archive = folder / f"payhook-{_digest_files(files)}.tar.gz"
     if archive.is_file():
         return archive
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def make_package(folder: Path) -> Path:
             launcher.mode, launcher.size = 0o755, len(LAUNCHER)
             tar.addfile(launcher, io.BytesIO(LAUNCHER.encode()))
             for name, path in sorted((files | compiled).items()):
-                tar.add(path, name, recursive=False, filter=_readable)
+                tar.add(path, name, recursive=False, filter=_make_readable)
         for older in folder.glob("payhook-*.tar.gz"):
             older.unlink()
         draft.replace(archive)
@@ -70,7 +70,7 @@ def make_package(folder: Path) -> Path:
     return archive
 
 
-def _readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
+def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
     """Makes a file everybody's to read: executors may run as another user."""
     info.mode |= 0o444
     info.uid = info.gid = 0
@@ -78,29 +78,29 @@ def _readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
     return info
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def _list_files() -> Iterator[tuple[str, Path]]:
     """Yields each file by its name in the archive."""
     for package in sorted(paths.CHECKOUT.glob("*/__init__.py")):
         if package.parent.name not in NOT_CODE:
-            yield from _below(package.parent, f"{CODE}/{package.parent.name}")
+            yield from _list_files_below(package.parent, f"{CODE}/{package.parent.name}")
     for text in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         folder = Path(text)
         if text and folder.is_dir() and folder.resolve() != paths.CHECKOUT:
-            yield from _below(folder, CODE)
+            yield from _list_files_below(folder, CODE)
     left_out = NOT_PACKED | _only_for_a_checkout()
     for package_of in distributions():
-        if _normal(package_of.name) not in left_out:
-            yield from _of(package_of)
+        if _normalize_name(package_of.name) not in left_out:
+            yield from _list_package_files(package_of)
 
 
-def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
+def _list_files_below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     for path in sorted(folder.rglob("*")):
         inner = path.relative_to(folder)
         if path.is_file() and not {"__pycache__", "tests"} & set(inner.parts) and not inner.parts[0].startswith("."):
             yield f"{name}/{inner.as_posix()}", path
 
 
-def _of(package: Distribution) -> Iterator[tuple[str, Path]]:
+def _list_package_files(package: Distribution) -> Iterator[tuple[str, Path]]:
     for file in package.files or ():
         name = PurePosixPath(file).as_posix()
         path = Path(str(package.locate_file(file)))
@@ -108,7 +108,7 @@ def _of(package: Distribution) -> Iterator[tuple[str, Path]]:
             yield f"{PACKAGES}/{name}", path
 
 
-def _compiled(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+def _list_bytecode(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     """Yields the bytecode that there is: each Python worker of each executor would compile all of it."""
     for name, path in files.items():
         if path.suffix == ".py":
@@ -119,20 +119,22 @@ def _compiled(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 def _only_for_a_checkout() -> frozenset[str]:
     """The packages of the lock of a checkout that the lock of services hasn't."""
-    return _locked(paths.CHECKOUT / "requirements.lock") - _locked(paths.CHECKOUT / "requirements-runtime.lock")
+    return _read_locked_names(paths.CHECKOUT / "requirements.lock") - _read_locked_names(
+        paths.CHECKOUT / "requirements-runtime.lock"
+    )
 
 
-def _locked(lock: Path) -> frozenset[str]:
+def _read_locked_names(lock: Path) -> frozenset[str]:
     if not lock.is_file():
         return frozenset()
-    return frozenset(map(_normal, re.findall(r"^([A-Za-z0-9._-]+)==", lock.read_text("utf-8"), re.MULTILINE)))
+    return frozenset(map(_normalize_name, re.findall(r"^([A-Za-z0-9._-]+)==", lock.read_text("utf-8"), re.MULTILINE)))
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _digest(files: Mapping[str, Path]) -> str:
+def _digest_files(files: Mapping[str, Path]) -> str:
     """Digests the code by its contents, and what is installed by its record of files."""
     digest = hashlib.sha256(LAUNCHER.encode())
     for name, path in sorted(files.items()):

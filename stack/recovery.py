@@ -14,7 +14,7 @@ from pathlib import Path
 
 from core.clock import Clock, to_rfc3339
 from core.event import Mode
-from core.keys import hash16
+from core.keys import hash_key
 from core.layout import LEDGER, StreamLayout
 from core.redis import FAILURES, sync_redis
 from core.routing import is_shard_of, is_sparse, mode_of, stream_of, topics_of
@@ -25,15 +25,15 @@ from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.histories import JournalOlder
 from journal.journals import Journals
-from journal.kafka_log import KafkaLog, Log
+from journal.kafka_log import KafkaLog, TopicLog
 from journal.reader import JournalReader
 from journal.start_checks import check_index
 from journal.state import JournalState
-from ledger.receipts import Answered, ReceiptsTable, answered_since, uncollected, undecided
-from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept, find
+from ledger.receipts import AnsweredEvent, ReceiptsTable, find_undecided, read_answered_since, read_uncollected
+from processor.history.losses import Acceptance, Findings, LostEvent, Parting, accept_losses, find_losses
 from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
-from processor.wiring import named
+from processor.wiring import load_named
 from stack.endpoints import read_endpoints
 from stack.journals import check_journals, journals_of
 from stack.kafka import kafka_server
@@ -41,7 +41,7 @@ from stack.kafka_users import embedded_kafka
 from stack.listing_again import list_again
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from stack.settings import Settings, streams_of
 from stack.supervisor import sole_supervisor
 
@@ -56,7 +56,7 @@ RECEIPTS_BEFORE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StreamComparison:
     """A stream compared with Kafka: what disagrees, which events are lost, and the last seq that is anchored there.
 
     ``events`` and ``claims`` are of the whole ledger, and stand at the first of its journals that disagrees.
@@ -68,15 +68,15 @@ class Look:
     state: JournalState
     findings: Findings
     anchored: int
-    events: tuple[Answered, ...] = ()
+    events: tuple[AnsweredEvent, ...] = ()
     claims: tuple[bytes, ...] | None = None
     older: tuple[JournalOlder, ...] = ()
 
     @property
-    def disagrees(self) -> bool:
+    def has_disagreement(self) -> bool:
         return bool(self.findings.parted or self.older)
 
-    def partings(self) -> Iterator[Parting]:
+    def list_partings(self) -> Iterator[Parting]:
         """The partitions of every topic that goes on in another history."""
         for parted in self.findings.parted:
             yield from parted.partings
@@ -107,14 +107,14 @@ def servers_of(settings: Settings) -> Iterator[Servers]:
     else:
         layout = settings.layout
         port, controller = free_ports(2)
-        kafka = kafka_server(layout.kafka, port, controller, layout.logs / "kafka.log")
-        redis = redis_server(layout.redis, layout.logs / "redis.log")
-        with sole_supervisor(layout), running(kafka), running(redis):
+        kafka = kafka_server(layout.kafka, port, controller, layout.logs_folder / "kafka.log")
+        redis = redis_server(layout.redis, layout.logs_folder / "redis.log")
+        with sole_supervisor(layout), run_server(kafka), run_server(redis):
             embedded = embedded_kafka(layout.kafka, f"{LOOPBACK}:{port}")
             yield Servers(embedded, RedisSettings(url=redis_url(layout.redis)))
 
 
-def look(settings: Settings, servers: Servers) -> list[Look]:
+def compare_streams(settings: Settings, servers: Servers) -> list[StreamComparison]:
     """Compares every stream that has a journal, live and test, with Kafka.
 
     :raises IncompleteJournals: other journals' partitions would look lost
@@ -122,28 +122,28 @@ def look(settings: Settings, servers: Servers) -> list[Look]:
     :raises JournalBroken: a journal can't be read
     """
     keys = AnchorKeys.read(Path(settings.processor.anchor_key_file))
-    comparisons: list[Look] = []
-    for mode in settings.ingest.modes:
+    comparisons: list[StreamComparison] = []
+    for mode in settings.ingest.taken_modes:
         for config in streams_of(settings).values():
             journals = journals_of(settings, config, mode)
             check_journals(journals)
             of_stream = []
-            for layout in journals.begun():
-                reads = partial(_reads, journals, layout, config.events_topic(mode))
+            for layout in journals.find_begun():
+                reads = partial(_reads_partition, journals, layout, config.events_topic(mode))
                 with contextlib.closing(KafkaLog(servers.kafka, reads)) as log:
-                    of_stream.append(_look(settings, layout, config, log, keys))
+                    of_stream.append(_compare_stream(settings, layout, config, log, keys))
             if config.name == LEDGER:
-                of_stream = _with_losses(of_stream, servers, mode)
+                of_stream = _add_losses(of_stream, servers, mode)
             comparisons += of_stream
     return comparisons
 
 
-def _reads(journals: Journals, layout: StreamLayout, events: str, topic: str, partition: int) -> bool:
+def _reads_partition(journals: Journals, layout: StreamLayout, events: str, topic: str, partition: int) -> bool:
     """Whether a stream reads a partition for one of its journals."""
-    return topic != events or journals.reads(layout, partition)
+    return topic != events or journals.is_read_for(layout, partition)
 
 
-def decide(comparisons: Sequence[Look], acceptance: Acceptance) -> list[JournalState]:
+def accept_stream_losses(comparisons: Sequence[StreamComparison], acceptance: Acceptance) -> list[JournalState]:
     """Accepts what was found, stream by stream; returns where their journals stand.
 
     :raises MovedOn: rows came meanwhile
@@ -155,7 +155,7 @@ def decide(comparisons: Sequence[Look], acceptance: Acceptance) -> list[JournalS
         mode = mode_of(comparison.layout.stream)
         generations[mode] = max(generations[mode], comparison.state.generation)
     return [
-        accept(
+        accept_losses(
             comparison.layout.journal,
             comparison.findings,
             [LostEvent(event.event_key, event.provider, event.at, event.content_sha256) for event in comparison.events],
@@ -165,85 +165,91 @@ def decide(comparisons: Sequence[Look], acceptance: Acceptance) -> list[JournalS
             is_older=bool(comparison.older),
         )
         for comparison in comparisons
-        if comparison.disagrees
+        if comparison.has_disagreement
     ]
 
 
-def have_listed_again(settings: Settings, comparisons: Sequence[Look], accepted_at: datetime) -> datetime | None:
+def have_listed_again(
+    settings: Settings, comparisons: Sequence[StreamComparison], accepted_at: datetime
+) -> datetime | None:
     """Has the providers' lists read again from where the accepted losses begin; None: no ledger lost anything.
 
     The next catch-up brings in what they still have: the claims of what is lost are void by then.
     """
     begins = []
-    for mode in settings.ingest.modes:
+    for mode in settings.ingest.taken_modes:
         ledgers = [
             comparison for comparison in comparisons if is_shard_of(comparison.layout.stream, stream_of(LEDGER, mode))
         ]
-        if any(comparison.disagrees for comparison in ledgers):
-            begins.append(max(_begin(ledgers), accepted_at - LISTED_MAX))
+        if any(comparison.has_disagreement for comparison in ledgers):
+            begins.append(max(_find_receipts_start(ledgers), accepted_at - LISTED_MAX))
             list_again(settings.layout, mode, begins[-1], accepted_at)
     return min(begins, default=None)
 
 
-def export(comparisons: Sequence[Look], clock: Clock, file: Path) -> int:
+def export_losses(comparisons: Sequence[StreamComparison], clock: Clock, file: Path) -> int:
     """Writes what is lost, a JSON object a line: ranges of offsets, and events by their key; returns how many lines."""
-    lines = [line for comparison in comparisons for line in _lines(comparison)]
+    lines = [line for comparison in comparisons for line in _list_losses(comparison)]
     head = {"what": "payhook recover", "at": to_rfc3339(clock.now()), "lines": len(lines)}
     file.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]), "utf-8")
     return len(lines)
 
 
-def _look(settings: Settings, layout: StreamLayout, config: StreamConfig, log: KafkaLog, keys: AnchorKeys) -> Look:
+def _compare_stream(
+    settings: Settings, layout: StreamLayout, config: StreamConfig, log: KafkaLog, keys: AnchorKeys
+) -> StreamComparison:
     mode = mode_of(layout.stream)
     reader = JournalReader(str(layout.journal))
     state = reader.state()
     topics = {topic for topic in (config.events_topic(mode), topics_of(mode).control) if topic}
     read = {topic for topic in state.marks if is_sparse(topic)}
-    source_log: Log = log
+    source_log: TopicLog = log
     if config.source_stream is not None and read:
         sources = journals_of(settings, streams_of(settings)[config.source_stream], mode)
         source_log = JournalLog(log, config.name, {place.stream: place.journal for place in sources.places})
-    findings = find(layout.stream, state, reader, source_log, sorted(topics | read), settings.kafka.transactional)
-    anchored = _anchored(log, keys, layout.stream, topics_of(mode).anchors)
-    return Look(layout, state, findings, anchored, older=tuple(_older(layout, config)))
+    findings = find_losses(
+        layout.stream, state, reader, source_log, sorted(topics | read), settings.kafka.transactional
+    )
+    anchored = _find_anchored_seq(log, keys, layout.stream, topics_of(mode).anchors)
+    return StreamComparison(layout, state, findings, anchored, older=tuple(_find_older(layout, config)))
 
 
-def _with_losses(comparisons: list[Look], servers: Servers, mode: Mode) -> list[Look]:
+def _add_losses(comparisons: list[StreamComparison], servers: Servers, mode: Mode) -> list[StreamComparison]:
     """Adds the events that are lost, if a journal disagrees.
 
     An event's key doesn't tell whose it is: it is lost where no journal decided it, nor will.
     """
-    at = next((at for at, comparison in enumerate(comparisons) if comparison.disagrees), None)
+    at = next((at for at, comparison in enumerate(comparisons) if comparison.has_disagreement), None)
     if at is None:
         return comparisons
-    table = comparisons[0].layout.shared("receipts")
+    table = comparisons[0].layout.shared_table("receipts")
     with contextlib.closing(KafkaLog(servers.kafka)) as log:
         # Those of the last minutes are in the topic alone: a round of maintenance collects them.
-        newer = uncollected(log, topics_of(mode).receipts, ReceiptsTable(str(table)))
-        receipts = answered_since(table, _begin(comparisons), newer)
+        newer = read_uncollected(log, topics_of(mode).receipts, ReceiptsTable(str(table)))
+        receipts = read_answered_since(table, _find_receipts_start(comparisons), newer)
         # After the receipts: what was answered is in Kafka by now, decided or not.
-        waiting = _waiting(comparisons, log, topics_of(mode).events)
-    events = undecided(receipts, [comparison.layout.journal for comparison in comparisons], waiting)
-    claims = _claims(comparisons, servers.redis, mode, {hash16(key) for key in waiting})
+        waiting = _find_waiting_keys(comparisons, log, topics_of(mode).events)
+    events = find_undecided(receipts, [comparison.layout.journal for comparison in comparisons], waiting)
+    claims = _find_unknown_claims(comparisons, servers.redis, mode, {hash_key(key) for key in waiting})
     return [*comparisons[:at], replace(comparisons[at], events=tuple(events), claims=claims), *comparisons[at + 1 :]]
 
 
-def _begin(comparisons: Sequence[Look]) -> datetime:
+def _find_receipts_start(comparisons: Sequence[StreamComparison]) -> datetime:
     """Returns from when on receipts are compared; all of them where nothing is decided yet."""
     lasts = []
     for comparison in comparisons:
-        if comparison.disagrees and comparison.state.next_seq > 1:
+        if comparison.has_disagreement and comparison.state.next_seq > 1:
             [last] = JournalReader(str(comparison.layout.journal)).rows_of([comparison.state.next_seq - 1])
             lasts.append(last.decided_at - RECEIPTS_BEFORE)
     return min(lasts, default=datetime.min.replace(tzinfo=UTC))
 
 
-def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
+def _find_older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
     """Yields what is derived from a journal and is ahead of it."""
     journal = str(layout.journal)
     checks: list[Callable[[], None]] = [partial(check_index, layout.index, journal)]
     for table, kept in config.derived.items():
-        kept_by, path = named(f"[{config.name}] derived.{table}", kept), str(layout.derived(table))
+        kept_by, path = load_named(f"[{config.name}] derived.{table}", kept), str(layout.derived_table(table))
         checks.append(partial(kept_by.check, path, JournalReader(journal)))
     for check in checks:
         try:
@@ -252,8 +258,8 @@ def _older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]
             yield older
 
 
-def _claims(
-    comparisons: Sequence[Look], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
+def _find_unknown_claims(
+    comparisons: Sequence[StreamComparison], redis: RedisSettings, mode: Mode, waiting: Collection[bytes]
 ) -> tuple[bytes, ...] | None:
     # Receivers claim in the highest generation of all journals.
     generation = max(comparison.state.generation for comparison in comparisons)
@@ -275,25 +281,27 @@ def _claims(
     return tuple(sorted(unknown.difference(waiting)))
 
 
-def _waiting(comparisons: Sequence[Look], log: KafkaLog, topic: str) -> set[str]:
+def _find_waiting_keys(comparisons: Sequence[StreamComparison], log: KafkaLog, topic: str) -> set[str]:
     """Reads the event keys of the records that are yet to be decided."""
     begins = {
         number: mark for comparison in comparisons for number, mark in comparison.state.marks.get(topic, {}).items()
     }
-    partings = [parting for comparison in comparisons for parting in comparison.partings() if parting.topic == topic]
+    partings = [
+        parting for comparison in comparisons for parting in comparison.list_partings() if parting.topic == topic
+    ]
     begins |= {parting.partition: parting.begins for parting in partings}
     return {
         raw.decode("utf-8", "replace")
-        for number, (low, high) in log.held([topic])[topic].items()
+        for number, (low, high) in log.read_held_offsets([topic])[topic].items()
         for record in log.records(topic, number, max(low, begins.get(number, 0)), high)
         for name, raw in record.headers
         if name == "event_key" and raw is not None
     }
 
 
-def _anchored(log: KafkaLog, keys: AnchorKeys, stream: str, topic: str) -> int:
+def _find_anchored_seq(log: KafkaLog, keys: AnchorKeys, stream: str, topic: str) -> int:
     newest = 0
-    for number, (low, high) in log.held([topic])[topic].items():
+    for number, (low, high) in log.read_held_offsets([topic])[topic].items():
         for record in log.records(topic, number, low, high):
             with contextlib.suppress(AnchorInvalid):
                 anchor = keys.decode(record.value or b"")
@@ -302,12 +310,18 @@ def _anchored(log: KafkaLog, keys: AnchorKeys, stream: str, topic: str) -> int:
     return newest
 
 
-def _lines(comparison: Look) -> Iterator[dict[str, object]]:
+def _list_losses(comparison: StreamComparison) -> Iterator[dict[str, object]]:
     stream = comparison.layout.stream
-    for parting in comparison.partings():
-        if parting.lost is not None:
+    for parting in comparison.list_partings():
+        if parting.lost_range is not None:
             place = {"topic": parting.topic, "partition": parting.partition}
-            yield {"lost": "offsets", "stream": stream, **place, "from": parting.lost[0], "before": parting.lost[1]}
+            yield {
+                "lost": "offsets",
+                "stream": stream,
+                **place,
+                "from": parting.lost_range[0],
+                "before": parting.lost_range[1],
+            }
     for event in comparison.events:
         at = None if event.at is None else to_rfc3339(event.at)
         yield {

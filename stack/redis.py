@@ -46,7 +46,7 @@ def redis_server(folder: Path, log: Path) -> Server:
         log=log,
         prepare=lambda: _prepare(folder, socket),
         answers=lambda: redis_answers(redis_url(folder)),
-        clean=lambda: _clean(folder, socket),
+        clean=lambda: _remove_socket(folder, socket),
         start_s=30.0,
     )
 
@@ -58,16 +58,16 @@ def socket_of(folder: Path) -> Path:
 
 def redis_url(folder: Path, user: str = PAYHOOK) -> str:
     """Returns the URL with the user's password, which is made if it isn't there yet."""
-    return _url(folder, socket_of(folder), user)
+    return _build_url(folder, socket_of(folder), user)
 
 
 def admin_url(folder: Path, url: str) -> str:
     """The same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
-    return _url(folder, Path(unquote(urlparse(url).path)), ADMIN)
+    return _build_url(folder, Path(unquote(urlparse(url).path)), ADMIN)
 
 
-def _url(folder: Path, socket: Path, user: str) -> str:
-    return f"unix://{user}:{_password(folder, user)}@{quote(str(socket))}?db=0"
+def _build_url(folder: Path, socket: Path, user: str) -> str:
+    return f"unix://{user}:{_read_password(folder, user)}@{quote(str(socket))}?db=0"
 
 
 def _prepare(folder: Path, socket: Path) -> None:
@@ -78,7 +78,7 @@ def _prepare(folder: Path, socket: Path) -> None:
     _write_users(folder)
 
 
-def _clean(folder: Path, socket: Path) -> None:
+def _remove_socket(folder: Path, socket: Path) -> None:
     """Takes away the folder with the short path."""
     if socket.parent != folder.absolute():
         socket.unlink(missing_ok=True)
@@ -88,18 +88,18 @@ def _clean(folder: Path, socket: Path) -> None:
 
 def _write_users(folder: Path) -> None:
     """Writes the users as Redis' ACL file has them; passwords as their hashes."""
-    passwords = {user: _password(folder, user) for user in (PAYHOOK, ADMIN)}
-    write_whole(folder / USERS, "user default off\n" + acl(passwords, COMMANDS))
+    passwords = {user: _read_password(folder, user) for user in (PAYHOOK, ADMIN)}
+    write_whole(folder / USERS, "user default off\n" + build_acl(passwords, COMMANDS))
 
 
-def acl(passwords: Mapping[str, str], commands: Sequence[str]) -> str:
+def build_acl(passwords: Mapping[str, str], commands: Sequence[str]) -> str:
     """Returns the lines of an ACL file: `PAYHOOK` may do nothing but ``commands``, `ADMIN` everything."""
     rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in commands), ADMIN: "+@all"}
     digests = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
     return "".join(f"user {user} on #{digests[user]} ~* &* {may}\n" for user, may in rules.items())
 
 
-def _password(folder: Path, user: str) -> str:
+def _read_password(folder: Path, user: str) -> str:
     path = folder / f"{user}.password"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

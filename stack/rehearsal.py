@@ -11,18 +11,18 @@ from core.event import POISON_TYPE, Mode
 from core.money import MovementUnknown
 from core.routing import base_of, mode_of
 from core.work import Applied, Handler, Ignored, Unknown
-from dlq.selection.rehearsal import Answer, Expected
+from dlq.selection.rehearsal import Expected, ExpectedAnswer
 from journal.schema import JournalRow
-from processor.decide.item import failure_of
-from processor.decide.records import raw_name, work_item
-from processor.decide.reprocess import renamed_if_readable
+from processor.decide.item import make_event_failure
+from processor.decide.records import get_raw_name, make_work_item
+from processor.decide.reprocess import rename_if_readable
 from processor.judge.classify import Classifier, Failure
 from processor.streams import StreamConfig
-from processor.wiring import Wired, wire
-from providers.money import nothing_moved
-from providers.reconciled import reader_of
+from processor.wiring import Wired, wire_stream
+from providers.money import explain_nothing_moved
+from providers.reconciled import choose_reader
 from providers.registry import build_adapters
-from providers.reread import reread
+from providers.reread import reread_events
 from stack.settings import Settings, streams_of
 
 CALLS_OUT = "the handler calls others, so it wasn't asked; only the adapter was"
@@ -44,60 +44,60 @@ class StreamRehearsal:
             return ""
         return CALLS_OUT if self._adapters else NO_ADAPTER
 
-    def answer(self, row: JournalRow, body: bytes) -> Answer | None:
+    def answer(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
         """Returns what would come of the event, under the names that its adapter gives it now."""
         if row.event_type == POISON_TYPE:
             return self._read_again(row, body)
         if self._handler is None:
-            return self._money(row, body)
-        item = work_item(renamed_if_readable(self._adapters, row, body), body, row.item_seq)
+            return self._ask_money(row, body)
+        item = make_work_item(rename_if_readable(self._adapters, row, body), body, row.item_seq)
         try:
             outcome = self._handler(item)
         except BaseException as error:
             assert self._classifier is not None
-            return _dies(self._classifier.failure(error, item=item))
+            return _expect_death(self._classifier.make_failure(error, item=item))
         if isinstance(outcome, Applied):
-            return Answer(Expected.APPLIED)
+            return ExpectedAnswer(Expected.APPLIED)
         if isinstance(outcome, Ignored):
-            return Answer(Expected.IGNORED, outcome.reason)
-        return Answer(Expected.UNKNOWN, outcome.reason) if isinstance(outcome, Unknown) else None
+            return ExpectedAnswer(Expected.IGNORED, outcome.reason)
+        return ExpectedAnswer(Expected.UNKNOWN, outcome.reason) if isinstance(outcome, Unknown) else None
 
     def _pure_handler(self, settings: Settings, config: StreamConfig, mode: Mode) -> Handler | None:
         if config.source_stream is not None:
             return None
-        wired = _wired(settings, config, mode)
+        wired = _wire_stream(settings, config, mode)
         self._classifier = wired.task.classifier
         handler = wired.task.build_handler()
         return handler if getattr(handler, "pure", False) else None
 
-    def _read_again(self, row: JournalRow, body: bytes) -> Answer | None:
+    def _read_again(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
         adapter = self._adapters.get(row.provider or "")
         if adapter is None:
-            return Answer(Expected.DIES, f"there is no adapter for {row.provider}") if self._adapters else None
+            return ExpectedAnswer(Expected.DIES, f"there is no adapter for {row.provider}") if self._adapters else None
         try:
-            events = reread(adapter, body, cast(Mode, row.mode), row.tenant, row.zone)
+            events = reread_events(adapter, body, cast(Mode, row.mode), row.tenant, row.zone)
         except PayhookError as unreadable:
-            return Answer(Expected.DIES, f"its adapter can't read it: {unreadable}")
-        return Answer(Expected.APPLIED, f"its adapter reads it: {len(events)} events come in")
+            return ExpectedAnswer(Expected.DIES, f"its adapter can't read it: {unreadable}")
+        return ExpectedAnswer(Expected.APPLIED, f"its adapter reads it: {len(events)} events come in")
 
-    def _money(self, row: JournalRow, body: bytes) -> Answer | None:
-        adapter, event_type = self._adapters.get(row.provider or ""), raw_name(row, "event_type")
+    def _ask_money(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
+        adapter, event_type = self._adapters.get(row.provider or ""), get_raw_name(row, "event_type")
         if adapter is None:
             return None
         try:
-            fact = reader_of(adapter, event_type).money(body, event_type)
+            fact = choose_reader(adapter, event_type).money(body, event_type)
         except MovementUnknown as unknown:
-            return Answer(Expected.UNKNOWN, str(unknown))
+            return ExpectedAnswer(Expected.UNKNOWN, str(unknown))
         except BaseException as error:
-            return _dies(failure_of(error))
-        return Answer(Expected.IGNORED, nothing_moved(adapter, event_type)) if fact is None else None
+            return _expect_death(make_event_failure(error))
+        return ExpectedAnswer(Expected.IGNORED, explain_nothing_moved(adapter, event_type)) if fact is None else None
 
 
-def _dies(failure: Failure) -> Answer:
-    return Answer(Expected.DIES, f"{failure.error_class} ({failure.kind.value}): {failure.message}")
+def _expect_death(failure: Failure) -> ExpectedAnswer:
+    return ExpectedAnswer(Expected.DIES, f"{failure.error_class} ({failure.kind.value}): {failure.message}")
 
 
-def _wired(settings: Settings, config: StreamConfig, mode: Mode) -> Wired:
+def _wire_stream(settings: Settings, config: StreamConfig, mode: Mode) -> Wired:
     sections = [getattr(settings, name) for name in Settings.model_fields]
     by_type = {type(section): section for section in sections if isinstance(section, BaseModel)}
-    return wire(config, mode, settings.layout.stream, by_type)
+    return wire_stream(config, mode, settings.layout.stream, by_type)

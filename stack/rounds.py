@@ -23,7 +23,7 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.log import configure_logging
 from core.status_file import past_moment_of, read_said
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
@@ -58,7 +58,7 @@ NICE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class ScheduledRound:
     """A job that is run by schedule: the report that the last round left, and seconds from one round to the next.
 
     ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
@@ -74,22 +74,24 @@ class Round:
     is_wanted: Callable[[], bool] = lambda: True
 
 
-def scheduled(settings: Settings) -> list[Round]:
+def schedule_rounds(settings: Settings) -> list[ScheduledRound]:
     """Lists the rounds that these settings schedule."""
     rounds, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
     if every_s:
-        rounds.append(Round("maintenance", layout.maintained, every_s, every_s, every_s))
+        rounds.append(ScheduledRound("maintenance", layout.maintained_file, every_s, every_s, every_s))
     if settings.backup.folder:
         every_s = settings.backup.every_h * 3_600
-        rounds.append(Round("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
+        rounds.append(ScheduledRound("backup", layout.backed_up, every_s, FIRST_S, min(every_s, BACKUP_AGAIN_S)))
     every_s = settings.ledger.verify.every_h * 3_600
     if every_s:
         again_s = min(every_s, VERIFY_AGAIN_S)
-        rounds.append(Round("verification", layout.verification, every_s, VERIFY_FIRST_S, again_s, reads_only=True))
+        rounds.append(
+            ScheduledRound("verification", layout.verification_file, every_s, VERIFY_FIRST_S, again_s, reads_only=True)
+        )
     return rounds
 
 
-def wait_s(due: Round, now: datetime) -> float:
+def wait_s(due: ScheduledRound, now: datetime) -> float:
     """Returns the seconds until the next round: so long after the last one, whatever was restarted since."""
     ended_at = past_moment_of(read_said(due.report), "ended_at", now)
     if ended_at is None:
@@ -97,7 +99,7 @@ def wait_s(due: Round, now: datetime) -> float:
     return max(min(FIRST_S, due.every_s), due.every_s - (now - ended_at).total_seconds())
 
 
-def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
+def run_rounds(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:
     """Runs rounds, one at a time, until ``stop`` is set, which ends the one that is under way."""
     due_s = {due: time.monotonic() + wait_s(due, SystemClock().now()) for due in rounds}
     while not stop.wait(max(0.0, min(due_s.values()) - time.monotonic())):
@@ -112,29 +114,29 @@ def stay(rounds: Sequence[Round], stop: threading.Event) -> None:
         due_s[due] = time.monotonic() + wait_s(due, SystemClock().now()) if code == 0 else began_s + due.again_s
 
 
-def stay_beside(rounds: Sequence[Round], stop: threading.Event) -> None:
+def run_rounds_beside(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:
     """Runs rounds until ``stop`` is set; those that only read are one at a time too, beside the others."""
     kinds = [[due for due in rounds if due.reads_only is reads_only] for reads_only in (False, True)]
-    threads = [threading.Thread(target=stay, args=(kind, stop)) for kind in kinds if kind]
+    threads = [threading.Thread(target=run_rounds, args=(kind, stop)) for kind in kinds if kind]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _run(due: Round, stop: threading.Event) -> int | None:
+def _run(due: ScheduledRound, stop: threading.Event) -> int | None:
     """Runs one round; returns its exit code, None if it was ended."""
     command = [sys.executable, "-m", "stack.rounds", due.name]
     die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
     with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
         while process.poll() is None:
             if stop.wait(0.2):
-                _end(process)
+                _end_process(process)
                 return None
         return process.returncode
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(END_S)
@@ -153,7 +155,7 @@ def run_once(name: str) -> bool:
     return done
 
 
-def run_schedule(rounds_of: Callable[[Settings], list[Round]], nothing: str) -> int:
+def run_schedule(rounds_of: Callable[[Settings], list[ScheduledRound]], nothing: str) -> int:
     """Runs a process of rounds until SIGTERM; returns its exit code.
 
     :param nothing: what is logged where the settings schedule no round
@@ -161,14 +163,14 @@ def run_schedule(rounds_of: Callable[[Settings], list[Round]], nothing: str) -> 
     configure_logging()
     try:
         settings = load_settings()
-        own(settings)
+        secure_data_folder(settings)
     except PayhookError as problem:
         log.error("%s", problem)
         return 1
     rounds = rounds_of(settings)
     with stopped_by_signal() as stop:
         if rounds:
-            stay_beside(rounds, stop)
+            run_rounds_beside(rounds, stop)
         else:
             log.info("%s", nothing)
             stop.wait()
@@ -177,7 +179,7 @@ def run_schedule(rounds_of: Callable[[Settings], list[Round]], nothing: str) -> 
 
 def main() -> int:
     nothing = "no maintenance, no backup and no verification is scheduled: nothing is done by itself"
-    return run_schedule(scheduled, nothing)
+    return run_schedule(schedule_rounds, nothing)
 
 
 if __name__ == "__main__":

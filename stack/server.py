@@ -44,7 +44,7 @@ class Server:
     last_words: Callable[[], bool] = lambda: False
 
 
-class Running:
+class RunningServer:
     """A started server. It leads a session of its own, so that its own children can be ended with it."""
 
     def __init__(self, server: Server) -> None:
@@ -64,7 +64,7 @@ class Running:
             )
 
     @property
-    def pid(self) -> int:
+    def process_id(self) -> int:
         return self._process.pid
 
     @property
@@ -83,7 +83,7 @@ class Running:
                 problem = f"ended with code {self.exit_code} at its start"
                 raise ServerNotUp(self.server.name, problem, self.server.log, self.log_from)
             if time.monotonic() > until:
-                self.kill()
+                self.kill_session()
                 problem = f"didn't answer within {self.server.start_s:g} s"
                 raise ServerNotUp(self.server.name, problem, self.server.log, self.log_from)
             time.sleep(POLL_S)
@@ -99,10 +99,10 @@ class Running:
         self._signal_all(signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(self.server.stop_s)
-        self.kill()
+        self.kill_session()
         self.server.clean()
 
-    def kill(self) -> None:
+    def kill_session(self) -> None:
         """Ends it and whatever it started, now.
 
         :raises ServerLeft: it doesn't end
@@ -111,17 +111,17 @@ class Running:
         try:
             self._process.wait(KILL_WAIT_S)
         except subprocess.TimeoutExpired:
-            raise ServerLeft(self.server.name, self.pid) from None
+            raise ServerLeft(self.server.name, self.process_id) from None
 
     def _signal_all(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            os.killpg(self.process_id, number)
 
 
 @contextlib.contextmanager
-def running(server: Server) -> Iterator[Running]:
+def run_server(server: Server) -> Iterator[RunningServer]:
     """A server for the length of a ``with``: it answers when the block begins and is gone after it."""
-    started = Running(server)
+    started = RunningServer(server)
     try:
         started.wait_until_it_answers()
         yield started

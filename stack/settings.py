@@ -21,13 +21,13 @@ from core.layout import Layout
 from core.location import is_url
 from core.log import FORMAT_VARIABLE
 from core.settings import KafkaSettings, RedisSettings, TopicsSettings
-from core.store import URL, WANTED, StorageSettings, StoreSettings, equip, equip_bucket
+from core.store import URL, WANTED, StorageSettings, StoreSettings, equip_bucket, set_store_env
 from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings
 from processor.settings import ProcessorSettings
-from processor.streams import StreamConfig, load_streams, names_in
+from processor.streams import StreamConfig, list_names, load_streams
 from providers.settings import ProvidersSettings
 from stack.paths import DEFAULT_DATA_DIR
 
@@ -111,7 +111,7 @@ class Settings(BaseSettings):
 
     @field_validator("data_dir")
     @classmethod
-    def _absolute(cls, folder: Path) -> Path:
+    def _make_absolute(cls, folder: Path) -> Path:
         return folder.expanduser().absolute()
 
     @model_validator(mode="after")
@@ -150,15 +150,15 @@ def load_settings(config: Path | None = None, *, reaches_lake: bool = True) -> S
     try:
         settings = _with_places(Settings(**_from_file(_config_file(config))))
     except ValidationError as wrong:
-        raise _named(wrong) from None
+        raise _build_setting_error(wrong) from None
     streams_of(settings)
     if reaches_lake:
-        reach(settings, settings.storage.url)
-        reach(settings, settings.backup.folder)
+        prepare_store(settings, settings.storage.url)
+        prepare_store(settings, settings.backup.folder)
     return settings
 
 
-def reach(settings: Settings, place: str) -> None:
+def prepare_store(settings: Settings, place: str) -> None:
     """Tells this process how the store of the lake, or of backups, is reached; nothing of a folder on a disk.
 
     :raises SettingError: the file with its keys can't be read, or isn't one
@@ -169,7 +169,7 @@ def reach(settings: Settings, place: str) -> None:
     elif lake and is_url(place) and place[:2] != lake[:2]:
         raise SettingError("backup.store", f"the lake is {lake}, and {place} is of another kind: say how it is reached")
     else:
-        equip(settings.storage, settings.layout.secrets, place)
+        set_store_env(settings.storage, settings.layout.secrets, place)
 
 
 def streams_of(settings: Settings) -> dict[str, StreamConfig]:
@@ -182,7 +182,7 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
 
 def stream_names(settings: Settings) -> list[str]:
     """Every work stream that runs, one name a journal, of the traffic that is taken."""
-    return names_in(streams_of(settings), settings.ingest.modes)
+    return list_names(streams_of(settings), settings.ingest.taken_modes)
 
 
 def _with_places(settings: Settings) -> Settings:
@@ -190,8 +190,8 @@ def _with_places(settings: Settings) -> Settings:
     layout = settings.layout
     usual = (
         ("kafka", "record_keys_file", layout.record_keys),
-        ("ledger", "merchants_file", layout.merchants),
-        ("notify", "subscribers_file", layout.subscribers),
+        ("ledger", "merchants_file", layout.merchants_file),
+        ("notify", "subscribers_file", layout.subscribers_file),
         ("processor", "anchor_key_file", layout.anchor_keys),
         ("ingest", "secrets_dir", layout.secrets),
     )
@@ -230,7 +230,7 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
             raise SettingError(variable, f"no such setting; known are {known}")
 
 
-def _named(wrong: ValidationError) -> SettingError:
+def _build_setting_error(wrong: ValidationError) -> SettingError:
     """Returns the first thing that is wrong, by the setting's name in payhook.toml and in the environment."""
     first = wrong.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]

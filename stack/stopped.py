@@ -35,9 +35,9 @@ def await_streams(settings: Settings) -> dict[str, str]:
                 continue
             if status is None:
                 # Its process is between two starts, and what it said last holds.
-                reasons.setdefault(stream, f"its processor says nothing; see run/logs/{_process(stream)}.log")
+                reasons.setdefault(stream, f"its processor says nothing; see run/logs/{_name_process(stream)}.log")
             else:
-                reasons[stream] = _why(status)
+                reasons[stream] = _explain_status(status)
                 failures[stream].add(tuple(status.get(name) for name in ("pid", "restarts", "tries")))
             refused = status is not None and status.get("state") == REFUSED
             waiting |= not refused and len(failures[stream]) < FAILURES_MIN
@@ -46,9 +46,9 @@ def await_streams(settings: Settings) -> dict[str, str]:
         time.sleep(LOOK_S)
 
 
-def _why(status: Mapping[str, Any]) -> str:
+def _explain_status(status: Mapping[str, Any]) -> str:
     return str(status.get("why") or status.get("blocked") or status.get("last_failure") or "it isn't ready")
 
 
-def _process(stream: str) -> str:
+def _name_process(stream: str) -> str:
     return stream_of("processor", mode_of(stream), shard_of(stream))

@@ -21,7 +21,7 @@ def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
     if not file.path.exists():
         return []
     disabled = DisabledSubscribers(disabled_folder(settings))
-    return [_shown(subscriber, disabled) for subscriber in file.all().values()]
+    return [_describe_subscriber(subscriber, disabled) for subscriber in file.read_all().values()]
 
 
 def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
@@ -29,10 +29,10 @@ def find_missed(settings: NotifySettings, name: str, journal: Location, since: d
 
     :raises SubscribersUnreadable, SubscriberUnknown: the file is wrong, or names it no more
     """
-    return missed_items(journal, subscribers_file(settings).named(name), since)
+    return missed_items(journal, subscribers_file(settings).find_named(name), since)
 
 
-def _shown(subscriber: Subscriber, disabled: DisabledSubscribers) -> SubscriberSettings:
+def _describe_subscriber(subscriber: Subscriber, disabled: DisabledSubscribers) -> SubscriberSettings:
     fields = shown_fields(subscriber)
     if not subscriber.enabled:
         return SubscriberSettings(**fields, state="off", why="enabled = false in the subscribers file")

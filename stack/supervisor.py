@@ -19,18 +19,18 @@ from core.event import Mode
 from core.files import try_lock
 from core.layout import Layout
 from core.routing import base_of
-from stack.children import SERVERS, Ports, endpoints
+from stack.children import SERVERS, Ports, build_endpoints
 from stack.endpoints import (
     end_leftovers,
     has_endpoints,
-    record,
     record_holder,
+    record_processes,
     recorded_supervisor,
     remove_endpoints,
     write_endpoints,
 )
 from stack.errors import AlreadyUp, ServerNotUp
-from stack.server import Running, Server
+from stack.server import RunningServer, Server
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ PUBLISHED = ("ingest", "processor", "kafka", "redis")
 """Whose process ids `endpoints.json` names, of each mode and number (``processor-test``, ``processor.1``)."""
 
 
-class State(StrEnum):
+class ChildState(StrEnum):
     WAITING = "waiting"
     STARTING = "starting"
     RUNNING = "running"
@@ -65,8 +65,8 @@ class Child:
     """A supervised process and what became of its runs. Times are monotonic seconds."""
 
     server: Server
-    running: Running | None = None
-    state: State = State.WAITING
+    running: RunningServer | None = None
+    state: ChildState = ChildState.WAITING
     answered_ever: bool = False
     failures: int = 0
     started_at: float = 0.0
@@ -82,19 +82,19 @@ class Child:
         :raises OSError: its files can't be written, or the system gives no process
         """
         self.started_at = now
-        self.running = Running(self.server)
+        self.running = RunningServer(self.server)
         self.log_from = self.running.log_from
-        self.state = State.STARTING
+        self.state = ChildState.STARTING
 
-    def ended(self, now: float) -> float:
+    def finish_run(self, now: float) -> float:
         """Takes leave of a run that is dead, or couldn't be started; returns the seconds until the next one."""
         if self.running is not None:
-            self.running.kill()
+            self.running.kill_session()
             self.running = None
         self.failures = 1 if now - self.started_at >= STEADY_S else self.failures + 1
         wait_s = doubled_s(BACKOFF_S_MIN, self.failures - 1, BACKOFF_S_MAX)
         self.not_before = now + wait_s
-        self.state = State.BACKING_OFF
+        self.state = ChildState.BACKING_OFF
         return wait_s
 
 
@@ -107,7 +107,7 @@ class Supervisor:
         ports: Ports,
         servers: Sequence[Server],
         make_topics: Callable[[], None],
-        on_change: Callable[[str, State], None] = lambda _name, _state: None,
+        on_change: Callable[[str, ChildState], None] = lambda _name, _state: None,
         modes: Sequence[Mode] = ("live",),
     ) -> None:
         self._layout = layout
@@ -122,21 +122,21 @@ class Supervisor:
 
     @property
     def all_answer(self) -> bool:
-        return all(child.state is State.RUNNING for child in self._children)
+        return all(child.state is ChildState.RUNNING for child in self._children)
 
     @property
     def answered_once(self) -> bool:
         """Whether everything has answered at least once: the stack is up, whatever restarts later."""
         return all(child.answered_ever for child in self._children)
 
-    def step(self) -> None:
+    def check_children(self) -> None:
         """Looks at each child once. A disk that is full ends nothing: what can't be written is tried again.
 
         :raises ServerNotUp: one keeps ending before it has ever answered, or doesn't answer in time at first
         """
         for child in self._children:
-            self._look_at(child)
-        self._write()
+            self._check_child(child)
+        self._write_record()
 
     def stop(self) -> None:
         """Stops all, the last started first; returns when nothing is left.
@@ -152,9 +152,9 @@ class Supervisor:
         if child.running is not None:
             child.running.stop()
             child.running = None
-        self._turn(child, State.WAITING)
+        self._set_state(child, ChildState.WAITING)
 
-    def _look_at(self, child: Child) -> None:
+    def _check_child(self, child: Child) -> None:
         now = time.monotonic()
         if child.running is not None and (code := child.running.exit_code) is not None:
             child.answered_ever = child.answered_ever or child.server.last_words()
@@ -162,7 +162,7 @@ class Supervisor:
             self._start_later(child, now, f"ended with code {code}{at_start}")
         if child.running is None and self._may_start(child, now) and now >= child.not_before:
             self._start(child, now)
-        elif child.state is State.STARTING:
+        elif child.state is ChildState.STARTING:
             self._await_answer(child, now)
 
     def _start(self, child: Child, now: float) -> None:
@@ -171,14 +171,14 @@ class Supervisor:
         except OSError as failed:
             self._start_later(child, now, f"couldn't be started: {failed}")
         else:
-            self._turn(child, State.STARTING)
+            self._set_state(child, ChildState.STARTING)
 
     def _start_later(self, child: Child, now: float, problem: str) -> None:
-        wait_s = child.ended(now)
+        wait_s = child.finish_run(now)
         if not child.answered_ever and child.failures >= FIRST_STARTS_MAX:
             raise ServerNotUp(child.name, f"{problem}, {child.failures} times", child.server.log, child.log_from)
         log.warning("%s %s; it starts again in %.1f s", child.name, problem, wait_s)
-        self._turn(child, State.BACKING_OFF)
+        self._set_state(child, ChildState.BACKING_OFF)
 
     def _may_start(self, child: Child, now: float) -> bool:
         if child.name in SERVERS:
@@ -195,7 +195,7 @@ class Supervisor:
     def _await_answer(self, child: Child, now: float) -> None:
         if child.server.answers():
             child.answered_ever = True
-            self._turn(child, State.RUNNING)
+            self._set_state(child, ChildState.RUNNING)
             servers = (other for other in self._children if other.name in SERVERS)
             if self._topics_made_at is None and child.name in SERVERS and all(other.answered_ever for other in servers):
                 self._make_topics()
@@ -206,27 +206,27 @@ class Supervisor:
                 raise ServerNotUp(child.name, problem, child.server.log, child.log_from)
             assert child.running is not None
             log.warning("%s doesn't answer; it is ended", child.name)
-            child.running.kill()
+            child.running.kill_session()
 
-    def _turn(self, child: Child, state: State) -> None:
+    def _set_state(self, child: Child, state: ChildState) -> None:
         child.state = state
         self._on_change(child.name, state)
 
-    def _write(self) -> None:
+    def _write_record(self) -> None:
         """Writes who runs, for `down` and for the next `up`; and the endpoints once everything has answered. A file
         that somebody removed is written again.
         """
-        pids = {child.name: child.running.pid for child in self._children if child.running is not None}
+        pids = {child.name: child.running.process_id for child in self._children if child.running is not None}
         states = {child.name: child.state.value for child in self._children}
         current = (pids, states)
         now = time.monotonic()
         if (current == self._written and self._is_on_disk()) or now < self._write_not_before:
             return
         try:
-            record(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
+            record_processes(self._layout, self.answered_once, states, [os.getpid(), *pids.values()])
             if self.answered_once:
                 published = {name: pid for name, pid in pids.items() if base_of(name) in PUBLISHED}
-                write_endpoints(self._layout.root, endpoints(self._layout, self._ports, published, self._modes))
+                write_endpoints(self._layout.root, build_endpoints(self._layout, self._ports, published, self._modes))
         except OSError as failed:
             self._write_not_before = now + WRITE_AGAIN_S
             log.warning("who runs couldn't be written down: %s; it is tried again in %.0f s", failed, WRITE_AGAIN_S)
@@ -234,7 +234,7 @@ class Supervisor:
             self._written = current
 
     def _is_on_disk(self) -> bool:
-        return self._layout.supervisor.exists() and (not self.answered_once or has_endpoints(self._layout.root))
+        return self._layout.supervisor_file.exists() and (not self.answered_once or has_endpoints(self._layout.root))
 
 
 @contextlib.contextmanager
@@ -251,7 +251,7 @@ def sole_supervisor(layout: Layout) -> Iterator[None]:
         record_holder(layout)
         end_leftovers(layout)
         remove_endpoints(layout.root)
-        record(layout, False, {}, [os.getpid()])
+        record_processes(layout, False, {}, [os.getpid()])
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ from core.routing import topics_of
 from core.settings import KafkaSettings
 from core.topics import ONE_BROKER, answer_of, check_topics
 from dlq.topic import DlqTopics
-from processor.streams import taking
+from processor.streams import list_enabled
 from stack.settings import Settings, load_settings, streams_of
 
 MAKE_TIMEOUT_S = 30.0
@@ -50,15 +50,15 @@ class Topic:
     is_dead_letters: bool = False
 
 
-def topics(settings: Settings) -> list[Topic]:
+def plan_topics(settings: Settings) -> list[Topic]:
     """Lists payhook's topics for each mode that is taken, and the dead letters' of each stream that runs in it."""
     streams, partitions = streams_of(settings), settings.kafka.events_partitions
     events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
     dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY
     planned = []
-    for mode in settings.ingest.modes:
+    for mode in settings.ingest.taken_modes:
         names = topics_of(mode)
-        dead_letters = [topic for stream in taking(streams, mode) for topic in stream.dlq_topics(mode)]
+        dead_letters = [topic for stream in list_enabled(streams, mode) for topic in stream.dlq_topics(mode)]
         planned += [
             Topic(names.events, partitions, events_ms),
             Topic(names.control, CONTROL_PARTITIONS, -1),
@@ -89,7 +89,7 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
         except KafkaException as refused:
             raise TopicRefused(name, str(refused.args[0])) from refused
     missing = [topic for topic in wanted if topic.name not in listed]
-    made = client.create_topics([_new(topic, replication) for topic in missing]) if missing else {}
+    made = client.create_topics([_build_topic(topic, replication) for topic in missing]) if missing else {}
     for name, future in made.items():
         try:
             answer_of(future, MAKE_TIMEOUT_S)
@@ -99,14 +99,14 @@ def make_topics(kafka: KafkaSettings, wanted: Sequence[Topic], replication: int)
                 raise TopicRefused(name, f"{error.str()} {ONE_BROKER}") from refused
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicRefused(name, str(error)) from refused
-    _await(client, {topic.name: topic.partitions for topic in [*missing, *small]})
+    _await_listing(client, {topic.name: topic.partitions for topic in [*missing, *small]})
     dead_letters = DlqTopics(client, kafka)
     for topic in wanted:
         if topic.is_dead_letters:
-            dead_letters.mark(topic.name)
+            dead_letters.mark_topic(topic.name)
 
 
-def _await(client: AdminClient, made: Mapping[str, int]) -> None:
+def _await_listing(client: AdminClient, made: Mapping[str, int]) -> None:
     """Waits until the broker lists a topic's partitions: it answers some time before that it made them."""
     deadline = time.monotonic() + MAKE_TIMEOUT_S
     while True:
@@ -121,7 +121,7 @@ def _await(client: AdminClient, made: Mapping[str, int]) -> None:
         time.sleep(LOOK_S)
 
 
-def _new(topic: Topic, replication: int) -> NewTopic:
+def _build_topic(topic: Topic, replication: int) -> NewTopic:
     config = {"retention.ms": str(topic.retention_ms), **topic_config(replication)}
     if topic.retention_ms > 0:
         config["segment.ms"] = str(min(SEGMENT_MS_MAX, topic.retention_ms))
@@ -131,8 +131,8 @@ def _new(topic: Topic, replication: int) -> NewTopic:
 def main() -> int:
     try:
         settings = load_settings()
-        kafka, wanted = settings.kafka, topics(settings)
-        make_topics(kafka, wanted, settings.topics.replicas(kafka.durability))
+        kafka, wanted = settings.kafka, plan_topics(settings)
+        make_topics(kafka, wanted, settings.topics.count_replicas(kafka.durability))
         sizes = dict.fromkeys((topic.name for topic in wanted), RECORD_BYTES_MAX)
         check_topics(open_admin(kafka), kafka, sizes)
     except (PayhookError, KafkaException) as problem:

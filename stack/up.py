@@ -32,11 +32,11 @@ from core.log import configure_logging
 from core.status_file import read_shaped
 from core.store import part_with_keys
 from ingest.endpoints import secret_file
-from processor.streams import foreign_topics
+from processor.streams import list_foreign_topics
 from providers.port import Adapter
 from providers.registry import build_adapters
 from stack.children import KnownPorts, Ports, choose_ports, list_servers
-from stack.data_folder import make_key, make_merchants, make_secrets, own
+from stack.data_folder import make_key, make_merchants, make_secrets, secure_data_folder
 from stack.endpoints import (
     Endpoints,
     check_restored,
@@ -51,18 +51,18 @@ from stack.kafka_rights import rights_with
 from stack.kafka_users import embedded_kafka, make_services
 from stack.server import path_with_checkout, stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
-from stack.supervisor import STEP_S, State, Supervisor, sole_supervisor
-from stack.topics import Topic, make_topics, topics
+from stack.supervisor import STEP_S, ChildState, Supervisor, sole_supervisor
+from stack.topics import Topic, make_topics, plan_topics
 
 UP_S_MAX = 300.0
 DOWN_S_MAX = 120.0
 POLL_S = 0.1
 
-OnChange = Callable[[str, State], None]
+OnChange = Callable[[str, ChildState], None]
 
 
 @contextlib.contextmanager
-def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> Iterator[Supervisor]:
+def open_supervisor(settings: Settings, config: Path | None, on_change: OnChange) -> Iterator[Supervisor]:
     """Runs the stack for the length of a ``with``: its body must call the supervisor's step over and over.
 
     :raises AlreadyUp: another supervisor holds the data folder
@@ -72,7 +72,7 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
     if given := settings.redis.model_fields_set - {"url"}:
         names = ", ".join(sorted(given))
         raise SettingError("redis", f"`payhook up` starts a Redis of its own: leave out {names}, or start the services")
-    own(settings)
+    secure_data_folder(settings)
     with sole_supervisor(layout):
         check_restored(layout)
         # Brokers and the receiver have no use for the lake's keys.
@@ -83,14 +83,14 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
         make_key(Path(settings.kafka.record_keys_file))
         make_merchants(Path(settings.ledger.merchants_file), adapters)
         ports = _known_ports(settings)
-        replication = settings.topics.replicas(settings.kafka.durability_of_up)
+        replication = settings.topics.count_replicas(settings.kafka.durability_of_up)
         supervisor = Supervisor(
             layout,
             ports,
             list_servers(settings, ports, config),
-            partial(_set_up_kafka, settings, ports, topics(settings), replication),
+            partial(_set_up_kafka, settings, ports, plan_topics(settings), replication),
             on_change,
-            settings.ingest.modes,
+            settings.ingest.taken_modes,
         )
         try:
             yield supervisor
@@ -100,8 +100,8 @@ def supervised(settings: Settings, config: Path | None, on_change: OnChange) -> 
 
 def _known_ports(settings: Settings) -> Ports:
     """Chooses ports that stay the same over restarts of a data folder, those of the settings' defaults at first."""
-    file = settings.layout.ports
-    known = read_shaped(file, KnownPorts) or KnownPorts(_default(settings.ingest), _default(settings.console))
+    file = settings.layout.ports_file
+    known = read_shaped(file, KnownPorts) or KnownPorts(_default_port(settings.ingest), _default_port(settings.console))
     ports = choose_ports(settings, known)
     kept = KnownPorts(
         known.ingest if "port" in settings.ingest.model_fields_set else ports.ingest,
@@ -111,7 +111,7 @@ def _known_ports(settings: Settings) -> Ports:
     return ports
 
 
-def _default(section: BaseModel) -> int:
+def _default_port(section: BaseModel) -> int:
     return int(type(section).model_fields["port"].default)
 
 
@@ -125,7 +125,7 @@ def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int
         "the management listener": (settings.console, endpoints.ops),
     }
     ports = {
-        name: (_default(section), urlsplit(url).port or 0)
+        name: (_default_port(section), urlsplit(url).port or 0)
         for name, (section, url) in both.items()
         if "port" not in section.model_fields_set
     }
@@ -138,7 +138,7 @@ def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], rep
     try:
         if not kafka.is_outside:
             kafka = embedded_kafka(folder, ports.kafka_address)
-            sources = foreign_topics(streams_of(settings), settings.ingest.modes)
+            sources = list_foreign_topics(streams_of(settings), settings.ingest.taken_modes)
             dead_letters = [topic.name for topic in wanted if topic.is_dead_letters]
             make_services(open_admin(kafka), folder, rights_with(sources, dead_letters))
         make_topics(kafka, wanted, replication)
@@ -158,9 +158,9 @@ def stay_up(settings: Settings, config: Path | None, on_up: Callable[[], None], 
     :raises ServerNotUp: a process doesn't come up
     """
     is_up = False
-    with stopped_by_signal() as stop, supervised(settings, config, on_change) as supervisor:
+    with stopped_by_signal() as stop, open_supervisor(settings, config, on_change) as supervisor:
         while not stop.wait(STEP_S):
-            supervisor.step()
+            supervisor.check_children()
             if supervisor.answered_once and not is_up:
                 is_up = True
                 on_up()
@@ -180,10 +180,10 @@ def go_up(settings: Settings, config: Path | None, on_change: OnChange) -> Endpo
         return _await_endpoints(layout, lambda: recorded_supervisor(layout) is not None, on_change, lambda: elsewhere)
     # A supervisor that was killed left its own behind: they would be taken for the next one's.
     remove_endpoints(layout.root)
-    log = layout.logs / "supervisor.log"
-    process = _detached(settings.data_dir, config, log)
+    log = layout.logs_folder / "supervisor.log"
+    process = _start_detached(settings.data_dir, config, log)
     try:
-        return _await_endpoints(layout, lambda: process.poll() is None, on_change, lambda: _said(log))
+        return _await_endpoints(layout, lambda: process.poll() is None, on_change, lambda: _read_problem(log))
     except BaseException:
         process.terminate()
         process.wait(DOWN_S_MAX)
@@ -213,12 +213,12 @@ def go_down(data_dir: Path) -> bool:
     return True
 
 
-def _detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Popen[bytes]:
+def _start_detached(data_dir: Path, config: Path | None, log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "stack.up", "--data", str(data_dir)]
     if config is not None:
         command += ["--config", str(config)]
-    with log.open("wb") as sink, _problem(log).open("wb") as problem:
+    with log.open("wb") as sink, _problem_file(log).open("wb") as problem:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -235,13 +235,13 @@ def _await_endpoints(
     """Waits until all answers. ``why``: what there is to say where it ended."""
     until = time.monotonic() + UP_S_MAX
     last_states: dict[str, str] = {}
-    log = layout.logs / "supervisor.log"
+    log = layout.logs_folder / "supervisor.log"
     while time.monotonic() < until:
         alive = lives()
         states = recorded_states(layout)
         for name, state in states.items():
             if last_states.get(name) != state:
-                on_change(name, State(state))
+                on_change(name, ChildState(state))
         last_states = states or last_states
         endpoints = read_endpoints(layout.root)
         if endpoints is not None:
@@ -252,11 +252,11 @@ def _await_endpoints(
     raise ServerNotUp("the stack", f"isn't up after {UP_S_MAX:g} s", log)
 
 
-def _said(log: Path) -> str:
-    return _problem(log).read_text("utf-8", "replace").strip()
+def _read_problem(log: Path) -> str:
+    return _problem_file(log).read_text("utf-8", "replace").strip()
 
 
-def _problem(log: Path) -> Path:
+def _problem_file(log: Path) -> Path:
     """Returns the file of what the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
 

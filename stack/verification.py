@@ -16,10 +16,10 @@ from core.layout import LEDGER
 from core.routing import base_of, mode_of
 from core.settings import KafkaSettings
 from journal.lake import has_table
-from ledger.verify import Options, Report, Watch, run
+from ledger.verify import Options, Report, VerifyProgress, run
 from ledger.verify.divided import Division
-from ledger.verify.report import remember
-from processor.streams import StreamConfig, taking
+from ledger.verify.report import remember_report
+from processor.streams import StreamConfig, list_enabled
 from stack.jars import spark_jars
 from stack.journals import journals_of
 from stack.settings import Settings, streams_of
@@ -29,11 +29,13 @@ log = logging.getLogger("verification")
 
 def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
     """Names the journals, the ledger's first; the ledger's also where it has no journal, so that this is said."""
-    streams = _streams(settings, mode)
+    streams = _list_streams(settings, mode)
     return [stream for stream in streams if base_of(stream) == LEDGER or _has_journal(settings, stream)]
 
 
-def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: Watch) -> Report:
+def verify_stream(
+    settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: VerifyProgress
+) -> Report:
     """Verifies one of `streams_to_verify`, while everything may go on running.
 
     :raises PayhookError: it can't be verified; see `ledger.verify.run`
@@ -42,7 +44,7 @@ def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options
     config = streams_of(settings)[base_of(stream)]
     mode = mode_of(stream)
     journals = journals_of(settings, config, mode)
-    journals.check_one(journals.named(stream))
+    journals.check_one(journals.find_place(stream))
     return run(
         settings.data_dir,
         kafka,
@@ -60,7 +62,7 @@ def verify_stream(settings: Settings, kafka: KafkaSettings, stream: str, options
 def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
     """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone."""
     topic = config.events_topic(mode)
-    of_topic = [stream for stream in taking(streams, mode) if topic and stream.events_topic(mode) == topic]
+    of_topic = [stream for stream in list_enabled(streams, mode) if topic and stream.events_topic(mode) == topic]
     if len(of_topic) < 2 or not all(stream.where for stream in of_topic):
         return None
     return Division(topic, {stream.name: stream.names(mode) for stream in of_topic})
@@ -69,20 +71,20 @@ def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode:
 def run_round(settings: Settings) -> bool:
     """As `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
 
-    What each came to is in `Layout.verified`. `Layout.verification` says when this ended, whether every stream could be
-    verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it (``problems``), or its
-    result from being written. No stream's problem keeps another one from being verified.
+    What each came to is in `Layout.verified_file`. `Layout.verification_file` says when this ended, whether every
+    stream could be verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it
+    (``problems``), or its result from being written. No stream's problem keeps another one from being verified.
     """
     clock = SystemClock()
     began_at, wrong, problems = clock.now(), 0, dict[str, str]()
     options = Options(providers=settings.providers)
-    for stream in [stream for mode in settings.ingest.modes for stream in _streams(settings, mode)]:
+    for stream in [stream for mode in settings.ingest.taken_modes for stream in _list_streams(settings, mode)]:
         try:
             if not _has_journal(settings, stream):
                 continue
-            report = verify_stream(settings, settings.kafka, stream, options, Watch())
+            report = verify_stream(settings, settings.kafka, stream, options, VerifyProgress())
             wrong += _log_findings(report)
-            remember(settings.layout.verified, report, deep=False)
+            remember_report(settings.layout.verified_file, report, deep=False)
         except PayhookError as problem:
             problems[stream] = str(problem)
             log.error("%s couldn't be verified: %s", stream, problem)
@@ -93,7 +95,7 @@ def run_round(settings: Settings) -> bool:
     return not problems and not wrong
 
 
-def _streams(settings: Settings, mode: Mode) -> list[str]:
+def _list_streams(settings: Settings, mode: Mode) -> list[str]:
     """Names the journals, the ledger's first, whether they are there or not."""
     names = {name: config.names(mode) for name, config in streams_of(settings).items()}
     return [*names[LEDGER], *(name for base, of_base in names.items() if base != LEDGER for name in of_base)]
@@ -133,4 +135,4 @@ def _write_report(settings: Settings, *, began_at: str, clock: Clock, wrong: int
         "wrong": wrong,
         "problems": problems,
     }
-    write_whole(settings.layout.verification, json.dumps(report, indent=1) + "\n")
+    write_whole(settings.layout.verification_file, json.dumps(report, indent=1) + "\n")

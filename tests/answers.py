@@ -7,8 +7,8 @@ from pathlib import Path
 
 from core.layout import Layout
 from journal.kafka_log import Held
-from journal.schema import Record
-from ledger.receipts import ReceiptsTable, collect
+from journal.schema import TopicRecord
+from ledger.receipts import ReceiptsTable, collect_new_receipts
 
 
 def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) -> str:
@@ -19,8 +19,8 @@ def receipt(key: str, second: int, outcome: str = "claimed", status: int = 200) 
 
 def answered(data: Path, *receipts: str) -> str:
     """The path of the table that now holds them."""
-    path = str(Layout(data).ledger().shared("receipts"))
-    collect(OneRecord("\n".join(receipts).encode()), "receipts", ReceiptsTable(path))
+    path = str(Layout(data).ledger().shared_table("receipts"))
+    collect_new_receipts(OneRecord("\n".join(receipts).encode()), "receipts", ReceiptsTable(path))
     return path
 
 
@@ -30,8 +30,8 @@ class OneRecord:
     def __init__(self, value: bytes) -> None:
         self._value = value
 
-    def held(self, topics: Sequence[str]) -> Held:
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
         return {topic: {0: (0, 1)} for topic in topics}
 
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
-        yield from [Record(offset, self._value) for offset in range(since, until)]
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]:
+        yield from [TopicRecord(offset, self._value) for offset in range(since, until)]

@@ -12,7 +12,7 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.location import location_of
 from core.routing import Shard
-from dlq.audit_log import AuditEntry, AuditLog, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
 from journal.schema import JournalRow
@@ -56,7 +56,7 @@ class SmallLake:
         """A processor's start."""
         self.writer = JournalWriter.create_or_open(str(self.places.journal), "ledger")
         state = self.writer.begin_epoch(STARTS, Tenure("me"))
-        self.bodies = BodyStore(str(self.places.bodies))
+        self.bodies = BodyStore(str(self.places.bodies_table))
         self.seq = state.next_seq - 1
         return state
 
@@ -71,7 +71,7 @@ class SmallLake:
 
     def act(self, what: str) -> None:
         act = AuditEntry(
-            at=self.clock.now(), actor="ada", action="purge", outcome=Outcome.DONE, channel="cli", what=what
+            at=self.clock.now(), actor="ada", action="purge", outcome=AuditOutcome.DONE, channel="cli", what=what
         )
         AuditLog(self.settings.layout.audit_log).record(act)
 
@@ -81,9 +81,9 @@ class SmallLake:
             0, ORDERED, "ledger", f"stripe:evt_{seq - 1}:charge.succeeded", seq, sha(f"body {seq - 1}"), "ada", "asked",
             self.clock.now(),
         )  # fmt: skip
-        redactions = Redactions(self.places.derived("redactions"))
-        redactions.add([order])
-        redactions.add([Redaction(**{**{n: getattr(order, n) for n in order.__slots__}, "act": DONE})])
+        redactions = Redactions(self.places.derived_table("redactions"))
+        redactions.add_acts([order])
+        redactions.add_acts([Redaction(**{**{n: getattr(order, n) for n in order.__slots__}, "act": DONE})])
         return order
 
     def back_up(self, keep: int = 7) -> BackupReport:
@@ -100,13 +100,13 @@ class SmallLake:
             shutil.copytree(getattr(self.places, name), getattr(other, name))
         for number, places in ((1, other), (0, self.places)):
             writer = JournalWriter.create_or_open(str(places.journal), places.stream)
-            writer.divide(TOPIC, Shard(number, 2), at, f"{number:032}" if number else None)
+            writer.divide_journal(TOPIC, Shard(number, 2), at, f"{number:032}" if number else None)
 
     def state(self) -> JournalState:
         return JournalReader(str(self.places.journal)).state()
 
     def held(self, *seqs: int) -> list[int]:
         """Those of the rows whose body is there."""
-        store = BodyStore(str(self.places.bodies))
-        found = store.held(sha(f"body {seq - 1}") for seq in seqs)
+        store = BodyStore(str(self.places.bodies_table))
+        found = store.find_kept(sha(f"body {seq - 1}") for seq in seqs)
         return [seq for seq in seqs if sha(f"body {seq - 1}") in found]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from core.layout import Layout
 from ingest.settings import IngestSettings
 from ledger.catch_ups import LOST, TABLE, CatchUps, ListedSpan
-from stack.catching_up import Outcome, remember
+from stack.catching_up import CatchUpOutcome, write_outcomes
 from stack.settings import Settings
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -21,12 +21,12 @@ def remember_catch_ups(layout: Layout) -> None:
     (secrets / "adyen").touch()
     refused = "https://api-m.paypal.com/v1/notifications/webhooks-events: the provider refuses credential 1; replace it"
     outcomes = [
-        Outcome("paddle", AT - timedelta(minutes=2), 0, switched_off=True),
-        Outcome("stripe", AT - timedelta(minutes=2), 3, fetched_day=17),
-        Outcome("paypal", AT - timedelta(hours=5), 0, problem=refused, missing=None),
-        Outcome("square", AT - timedelta(minutes=9), 2, problem="Kafka didn't acknowledge an event", missing=40),
+        CatchUpOutcome("paddle", AT - timedelta(minutes=2), 0, switched_off=True),
+        CatchUpOutcome("stripe", AT - timedelta(minutes=2), 3, fetched_day=17),
+        CatchUpOutcome("paypal", AT - timedelta(hours=5), 0, problem=refused, missing=None),
+        CatchUpOutcome("square", AT - timedelta(minutes=9), 2, problem="Kafka didn't acknowledge an event", missing=40),
     ]
-    remember(settings, outcomes, AT - timedelta(minutes=1), AT)
+    write_outcomes(settings, outcomes, AT - timedelta(minutes=1), AT)
 
 
 def lose(layout: Layout) -> None:
@@ -41,4 +41,4 @@ def lose(layout: Layout) -> None:
         until=since + timedelta(days=1),
         reason="nothing was listed for longer than the 30 days that the provider lists",
     )
-    CatchUps(layout.ledger("live").shared(TABLE)).append(span)
+    CatchUps(layout.ledger("live").shared_table(TABLE)).append(span)

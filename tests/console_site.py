@@ -23,8 +23,8 @@ from console.api import mount_api
 from console.bookings import Bookings
 from console.dead_letters import Streams
 from console.forms import Cookies
-from console.guard import guarded, origins_of
-from console.health import Watched, create_app
+from console.guard import guard_app, origins_of
+from console.health import WatchedServices, create_app
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
 from console.subscribers import FindMissed, SubscriberSettings
@@ -83,16 +83,16 @@ class Site:
         self.dead = dead_letters(
             data, clock, self.audit_log, alone, kafka, lambda _: time.sleep(0.02), stream=letters.layout.stream
         )
-        sessions = Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
+        sessions = Sessions(layout.sessions_file, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
-        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         bookings: Bookings = {"live": bookings_at(data, self.audit_log, clock, "api", kafka)}
         attention = attention_at(data, self.audit_log, clock, [self.dead])
         mount_api(app, {}, bookings, BreakableAnswers(letters.clock), Streams({}), received, attention)
         told = (subscribers, None, missed)
         routers = pages(data, clock, self.audit_log, [self.dead], sessions, kafka, pulse, received, attention, *told)
-        self.asgi = guarded(app, access, Cookies(False), origins_of(HOST, port), routers, attention.badges)
+        self.asgi = guard_app(app, access, Cookies(False), origins_of(HOST, port), routers, attention.badges_for)
 
     def decide(self) -> None:
         while not self._kafka.given.empty():

@@ -117,7 +117,7 @@ class DeadItems:
     ) -> DeadLetterIndex:
         """The index, not followed yet."""
         layout, closed = self.layout, timedelta(days=closed_days)
-        payloads = Payloads(layout.bodies, statuses, origin)
+        payloads = Payloads(layout.bodies_table, statuses, origin)
         return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, self.clock, closed, amounts)
 
     def followed(self, **chosen: Any) -> DeadLetterIndex:

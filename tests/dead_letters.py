@@ -20,8 +20,8 @@ from dlq.frozen import SelectionFiles
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.state import Marks
-from journal.writer import Committed, JournalWriter
-from ledger.accounts import book
+from journal.writer import CommittedBatch, JournalWriter
+from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListBodies, ListJournal
 
@@ -60,7 +60,7 @@ class JournalOnDisk(ListJournal):
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
-    ) -> Committed:
+    ) -> CommittedBatch:
         super().commit(rows, marks, published_upto, notes)
         committed = self._writer.commit(rows, marks, published_upto, notes)
         self._postings.follow(rows)
@@ -72,7 +72,7 @@ class BodiesOnDisk(ListBodies):
 
     def __init__(self, layout: StreamLayout) -> None:
         super().__init__()
-        self._store = BodyStore(str(layout.bodies))
+        self._store = BodyStore(str(layout.bodies_table))
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
         super().append(bodies)
@@ -136,7 +136,7 @@ class DeadLetters(Engine):
         """Its event is applied with this booking, when it is tried."""
         provider, payment = key.split(":")[0], key.split(":")[1]
         fact = MoneyFact(f"{provider}:f_{payment}", movement, "acct_1", payment, Money(amount_minor, currency))
-        postings = tuple(book(fact, provider, merchant))
+        postings = tuple(book_fact(fact, provider, merchant))
 
         def act(_: WorkItem) -> Outcome:
             return Applied(postings)

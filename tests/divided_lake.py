@@ -29,7 +29,7 @@ LAST = 13
 def entity(partition: int, number: int = 0) -> str:
     """An entity whose events are on a partition."""
     names = (f"stripe:acct:pi_{number}_{n}" for n in range(1_000))
-    return next(name for name in names if Shard(partition, PARTITIONS).decides(name))
+    return next(name for name in names if Shard(partition, PARTITIONS).has_entity(name))
 
 
 class DividedLake:
@@ -41,7 +41,7 @@ class DividedLake:
         places = self.place(0)
         writer = JournalWriter.create_or_open(str(places.journal), places.stream)
         writer.begin_epoch({TOPIC: dict.fromkeys(range(PARTITIONS), 0)})
-        bodies = BodyStore(str(places.bodies))
+        bodies = BodyStore(str(places.bodies_table))
         rows = [self._row(seq, (seq - 1) % 4, (seq - 1) // 4) for seq in range(1, LAST)]
         poison: dict[str, Any] = {"decision": Decision.DEAD, "event_key": None, "entity_key": None}
         rows.append(row(POISON, 3, partition=1, body_sha256=sha("poison"), **poison))
@@ -68,8 +68,8 @@ class DividedLake:
         """As a processor's start makes it."""
         place = self.place(shard)
         index = Index.open(place.index, self.state(shard).epoch)
-        index.catch_up(JournalReader(str(place.journal)), BodyStore(str(place.bodies)))
-        index.keep(Shard(shard, count))
+        index.catch_up(JournalReader(str(place.journal)), BodyStore(str(place.bodies_table)))
+        index.keep_part(Shard(shard, count))
         yield index
         index.close()
 

@@ -16,7 +16,7 @@ from core.keys import join_key
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
-from dlq.command import PROPOSE_REVERSAL, Command, Target
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget
 from dlq.commands import encode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
@@ -34,7 +34,7 @@ CONTROL = topics_of("live").control
 def payments(shard: Shard, count: int) -> list[str]:
     """Payments whose events a shard decides."""
     named = (f"pi_{number}" for number in itertools.count(100))
-    return list(itertools.islice((one for one in named if shard.decides(f"stripe:acct:{one}")), count))
+    return list(itertools.islice((one for one in named if shard.has_entity(f"stripe:acct:{one}")), count))
 
 
 STAYS, MOVES = (payments(Shard(number, 2), 4) for number in (0, 1))
@@ -62,7 +62,7 @@ class ShardLedger(SmallLedger):
 
     @property
     def bodies(self) -> str:
-        return str(self.places.bodies)
+        return str(self.places.bodies_table)
 
     def split(self) -> list[ShardLedger]:
         """The first shard goes on with this journal, the other one with a copy."""
@@ -73,7 +73,7 @@ class ShardLedger(SmallLedger):
                 shutil.copytree(self.journal, one.journal)
                 shutil.copytree(self.bodies, one.bodies)
             one._writer = JournalWriter.create_or_open(one.journal, one.places.stream)
-            one._writer.divide(TOPIC, one.of, START, "c" * 32 if number else None)
+            one._writer.divide_journal(TOPIC, one.of, START, "c" * 32 if number else None)
             found.append(one)
         return found[::-1]
 
@@ -84,7 +84,7 @@ class ShardLedger(SmallLedger):
         if with_bodies:
             hashes = [(row.body_sha256 or "", row) for row in self._fresh]
             BodyStore(self.bodies).append([(name, self._bodies.get(name) or body_of(row)) for name, row in hashes])
-        own = [number for number in range(PARTITIONS) if self.of.reads(number)]
+        own = [number for number in range(PARTITIONS) if self.of.has_partition(number)]
         marks = {TOPIC: {number: self._held(TOPIC, number) for number in own}, CONTROL: {0: self._held(CONTROL, 0)}}
         self._writer.commit(self._fresh, marks, 0)
         self._fresh = []
@@ -124,7 +124,7 @@ class ShardLedger(SmallLedger):
         self, seq: int, provider: str, payment: str, movement: Movement | None, decided_at: datetime
     ) -> JournalRow:
         row = super()._row(seq, provider, payment, movement, decided_at)
-        assert self.of.decides(row.entity_key or ""), f"{row.entity_key} isn't of the shard {self.of}"
+        assert self.of.has_entity(row.entity_key or ""), f"{row.entity_key} isn't of the shard {self.of}"
         row.partition = zlib.crc32((row.entity_key or "").encode()) % PARTITIONS
         row.offset = self._held(TOPIC, row.partition)
         if self.of.number:
@@ -147,13 +147,15 @@ class Divided:
 
     @property
     def ledger(self) -> LedgerJournals:
-        return LedgerJournals(self.layout.ledgers())
+        return LedgerJournals(self.layout.all_ledgers())
 
     def proposed(self, action: str = PROPOSE_REVERSAL) -> tuple[Command, JournalRow]:
         """A proposal about the second shard's last row, and that row; the first shard has another row of its number."""
         first, second = self.shards
         meant = second.rows[-1]
-        command = Command.new("ledger.1", lineage_of(second.journal), action, [Target.of(meant)], "fay", "wrong", START)
+        command = Command.with_new_id(
+            "ledger.1", lineage_of(second.journal), action, [ItemTarget.of_row(meant)], "fay", "wrong", START
+        )
         first.given(command, Decision.IGNORED, reason="for the stream ledger.1")
         second.given(command, Decision.RESOLVED)
         for shard in self.shards:

@@ -7,12 +7,12 @@ import json
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from console.pages.ledger import reconciliations
+from console.pages.ledger import open_reconciliations
 from core.money import Money, Movement
 from core.work import Posting
 from dlq.command import propose_entry
 from dlq.commands import encode
-from dlq.entry import Entry
+from dlq.entry import ManualEntry
 from ledger.queries import LedgerJournals
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal, Reconciliation
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
@@ -55,7 +55,7 @@ def propose(letters: DeadLetters) -> None:
         Posting("merchant:m-1:disputes", "credit", Money(123_450, "EUR")),
     )
     at = letters.clock.now()
-    entry = Entry("stripe:acct_1:pi_0", at, "ab" * 32, lines)
+    entry = ManualEntry("stripe:acct_1:pi_0", at, "ab" * 32, lines)
     command = propose_entry(letters.layout.stream, letters.lineage, entry, HOSTILE[0], HOSTILE[1], at)
     letters.send(CONTROL, encode(command), [])
     letters.batch()
@@ -64,13 +64,13 @@ def propose(letters: DeadLetters) -> None:
 def reconcile(letters: DeadLetters) -> None:
     """A run ``r1`` of stripe's report ``jan.csv``, in which one amount differs."""
     shards, at = LedgerJournals([letters.layout]), letters.clock.now()
-    found = reconciliations(shards)
-    found.make()
+    found = open_reconciliations(shards)
+    found.make_tables()
     base = dict.fromkeys(DIFFERENCES_SCHEMA.names)
     row = {**base, "run_id": "r1", "at": at, "provider": "stripe", "report_name": "jan.csv", "report_sha256": "ab"}
     row |= {"kind": "amount_differs", "fact_key": "stripe:<b>f", "reported_minor": -1_234, "reported_currency": "JPY"}
     write_deltalake(
-        str(shards.shared("reconciliation")), pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append"
+        str(shards.locate_shared("reconciliation")), pa.Table.from_pylist([row], DIFFERENCES_SCHEMA), mode="append"
     )
     run = Reconciliation(
         run_id="r1",
@@ -91,9 +91,9 @@ def reconcile(letters: DeadLetters) -> None:
         postings_version=1,
         seconds=0.5,
         totals=[
-            KindTotal.of("payments", "EUR", 2, 124_450, 1, 123_450),
-            KindTotal.of("refunds", "EUR", 1, -450, 1, -450),
-            KindTotal.of("fees", "EUR", 2, -350, 0, 0),
+            KindTotal.build("payments", "EUR", 2, 124_450, 1, 123_450),
+            KindTotal.build("refunds", "EUR", 1, -450, 1, -450),
+            KindTotal.build("fees", "EUR", 2, -350, 0, 0),
         ],
     )
-    found.add(run)
+    found.add_run(run)

@@ -21,16 +21,16 @@ from typing import cast
 
 from core.clock import ManualClock
 from core.event import Event, Headers
-from ingest.catch_up import CatchUp, Source
-from ingest.endpoints import Context, Contexts, SecretFiles
+from ingest.catch_up import ListingSource, ProviderCatchUp
+from ingest.endpoints import EndpointContext, EndpointContexts, SecretFiles
 from ingest.event_reader import EventReader
 from ingest.fetch import HttpFetch
 from ingest.limits import LIMITS, RateLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker
-from ingest.protocol import Protocol
+from ingest.protocol import ClaimProtocol
 from ingest.provider_client import open_client
-from ingest.reports import Reports
+from ingest.reports import RequestReports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from ledger.catch_ups import CatchUps, FetchedEvent, ListedSpan
@@ -233,11 +233,13 @@ class Kafka:
 class RememberingReader(EventReader):
     """Reads each body once."""
 
-    def __init__(self, verifier: Verifier, contexts: Contexts, masker: CardMasker) -> None:
+    def __init__(self, verifier: Verifier, contexts: EndpointContexts, masker: CardMasker) -> None:
         super().__init__(verifier, contexts, masker)
         self._known: dict[bytes, list[Event]] = {}
 
-    async def read_listed(self, adapter: Adapter, body: bytes, endpoint: str | None, context: Context) -> list[Event]:
+    async def read_listed(
+        self, adapter: Adapter, body: bytes, endpoint: str | None, context: EndpointContext
+    ) -> list[Event]:
         known = self._known
         if body not in known:
             if len(known) >= READ_MAX:
@@ -340,23 +342,25 @@ class SimulatedMonth:
         return max(0.0, came_s - listed_s)
 
     async def _run(self) -> None:
-        contexts = Contexts(IngestSettings())
+        contexts = EndpointContexts(IngestSettings())
         adapters = build_adapters(ProvidersSettings())
         adapter, metrics = adapters["stripe"], IngestMetrics()
         assert isinstance(adapter, ListingAdapter)
         claims = MemoryClaims(self.clock, LIMITS.lease_s, LIMITS.confirmed_s)
-        protocol = Protocol(claims, SetGenerations(), self.kafka, metrics, self.clock, 0.2)  # type: ignore[arg-type]
+        protocol = ClaimProtocol(claims, SetGenerations(), self.kafka, metrics, self.clock, 0.2)  # type: ignore[arg-type]
         secrets = SecretFiles(self._folder, self.clock, contexts)
-        self._take, self._context, self._adapter = protocol.take, contexts.of("stripe", None), adapter
+        self._take, self._context, self._adapter = protocol.take_events, contexts.find_context("stripe", None), adapter
         async with serve_on_loop(self.lists), open_client() as client:
             # A breaker's rest is on the wall's clock; here it has none.
             limits, sleep = replace(LISTS, reset_s=0.0), passing(self.clock)
             self._fetch = HttpFetch(client, self.clock, limits, loopback=True, instead=self.lists.api_urls, sleep=sleep)
             verifier = Verifier(adapters, secrets, self, protocol, RateLimits({}, self.clock), metrics)
             self._reader = RememberingReader(verifier, contexts, CardMasker(IngestSettings().pan, MASKING_KEY))
-            reports = Reports(self.kafka, metrics, self.clock, "live")  # type: ignore[arg-type]
-            engine = CatchUp(self, self._reader, protocol.take, reports, self.kafka.known_keys, self.clock, sleep)
-            source = Source(adapter, None, self._context, secrets.credentials("stripe", None))
+            reports = RequestReports(self.kafka, metrics, self.clock, "live")  # type: ignore[arg-type]
+            engine = ProviderCatchUp(
+                self, self._reader, protocol.take_events, reports, self.kafka.known_keys, self.clock, sleep
+            )
+            source = ListingSource(adapter, None, self._context, secrets.find_credentials("stripe", None))
             end_s = (self.account.days + 2.5) * DAY_S
             while (now_s := seconds(self.clock.now())) < end_s:
                 is_over = now_s > (self.account.days + 0.5) * DAY_S

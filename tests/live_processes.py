@@ -20,8 +20,8 @@ from core.decision import Decision
 from dlq.alerts.settings import AlertsSettings
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
-from processor.decide.item import Item
-from processor.reporting.exposition import by_stream
+from processor.decide.item import BatchItem
+from processor.reporting.exposition import join_registries
 from processor.reporting.metrics import ProcessorMetrics
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -54,7 +54,7 @@ class LiveProcesses:
             with mock.patch.object(health, "ASK_TIMEOUT_S", PAGE_S_MAX):
                 async with httpx2.AsyncClient(trust_env=False) as client:
                     self.pulse._client = client
-                    await self.pulse.look()
+                    await self.pulse.read_metrics()
 
         for seconds in after_s:
             self.clock.advance(seconds)
@@ -74,18 +74,18 @@ class LiveProcesses:
             decided_at=NOW,
             received_at=self.clock.now() - timedelta(seconds=took_s),
         )
-        self.streams[stream].committed([Item(row, b"", new=True)] * count)
+        self.streams[stream].count_decisions([BatchItem(row, b"", new=True)] * count)
 
     def receive(self, outcome: str, count: int) -> None:
         for _ in range(count):
-            self.receiver.took("stripe", outcome)
-            self.receiver.answered("stripe", 200, 0.01)
+            self.receiver.count_event("stripe", outcome)
+            self.receiver.count_answer("stripe", 200, 0.01)
 
     def figures(self) -> dict[str, tuple[str, str]]:
-        return {one.name: (one.value, one.level) for one in self.pulse.figures("ledger")}
+        return {one.name: (one.value, one.level) for one in self.pulse.list_figures("ledger")}
 
     def texts(self) -> list[str]:
-        svg = ElementTree.fromstring(str(self.pulse.pictures("live")["wide"]))
+        svg = ElementTree.fromstring(str(self.pulse.draw_pipelines("live")["wide"]))
         return [one.text or "" for one in svg.iter() if one.tag.endswith("text")]
 
 
@@ -93,7 +93,7 @@ class LiveProcesses:
 def live_processes() -> Iterator[LiveProcesses]:
     """A receiver's page, a processor's, and one that nobody serves."""
     house = LiveProcesses()
-    registries = by_stream({name: one.registry for name, one in house.streams.items()})
+    registries = join_registries({name: one.registry for name, one in house.streams.items()})
     with page(house.receiver.registry) as ingest, page(registries) as processor:
         urls = {"ingest": ingest, "processor": processor, "gone": "http://127.0.0.1:1/metrics"}
         house.pulse = Pulse(urls, httpx2.AsyncClient(trust_env=False), house.clock, AlertsSettings())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from core.clock import Clock
 from ingest.claims import ClaimState
-from ingest.idempotency.store import DAY_S, LEASE_S, Claimed, KeptAnswer, RequestKey
+from ingest.idempotency.store import DAY_S, LEASE_S, KeptAnswer, KeyClaim, RequestKey
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class MemoryAnswers:
     def lease_s(self) -> float:
         return self._lease_s
 
-    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+    async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         held = self._get(key)
         if held is not None and held.fingerprint32 != key.fingerprint32:
-            return Claimed(ClaimState.CONFLICT)
+            return KeyClaim(ClaimState.CONFLICT)
         if held is not None and held.owner is None:
-            return Claimed(ClaimState.DUPLICATE, KeptAnswer.decode(held.answer))
-        if held is not None and held.lease_until > self._clock.monotonic():
-            return Claimed(ClaimState.IN_FLIGHT)
+            return KeyClaim(ClaimState.DUPLICATE, KeptAnswer.decode(held.answer))
+        if held is not None and held.lease_until > self._clock.monotonic_s():
+            return KeyClaim(ClaimState.IN_FLIGHT)
         self._pend(key, owner, self._lease_s)
-        return Claimed(ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED)
+        return KeyClaim(ClaimState.CLAIMED if held is None else ClaimState.RECLAIMED)
 
     async def renew(self, key: RequestKey, owner: bytes) -> bool:
         held = self._get(key)
@@ -55,11 +55,11 @@ class MemoryAnswers:
         held = self._get(key)
         if held is not None and held.owner != owner:
             return False
-        until = self._clock.monotonic() + self._kept_s
+        until = self._clock.monotonic_s() + self._kept_s
         self._held[key.key32] = _Held(key.fingerprint32, None, answer.encode(), until, until)
         return True
 
-    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+    async def end_lease(self, key: RequestKey, owner: bytes) -> None:
         held = self._get(key)
         if held is not None and held.owner == owner:
             self._pend(key, owner, 0.0)
@@ -74,12 +74,12 @@ class MemoryAnswers:
         self._held.clear()
 
     def _pend(self, key: RequestKey, owner: bytes, lease_s: float) -> None:
-        until = self._clock.monotonic() + lease_s
+        until = self._clock.monotonic_s() + lease_s
         self._held[key.key32] = _Held(key.fingerprint32, owner, b"", until, until + self._kept_s)
 
     def _get(self, key: RequestKey) -> _Held | None:
         held = self._held.get(key.key32)
-        if held is not None and held.kept_until <= self._clock.monotonic():
+        if held is not None and held.kept_until <= self._clock.monotonic_s():
             del self._held[key.key32]
             return None
         return held

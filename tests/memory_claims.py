@@ -35,7 +35,7 @@ class MemoryClaims:
         for key in given_up:
             self._release(key, owner)
 
-    async def settled(self) -> None:
+    async def await_settlements(self) -> None:
         return None
 
     def forget_all(self) -> None:
@@ -46,7 +46,7 @@ class MemoryClaims:
         held = self._get(key.name)
         if held is not None and held.owner is None:
             return ClaimState.DUPLICATE if held.content8 == key.content8 else ClaimState.CONFLICT
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         others = held if held is not None and held.owner != owner else None
         if others is not None and others.lease_until > now:
             return ClaimState.IN_FLIGHT
@@ -57,7 +57,7 @@ class MemoryClaims:
     def _confirm(self, key: ClaimKey, owner: bytes) -> None:
         held = self._get(key.name)
         if held is None or held.owner == owner:
-            until = self._clock.monotonic() + self._confirmed_s
+            until = self._clock.monotonic_s() + self._confirmed_s
             self._held[key.name] = _Held(key.content8, None, until, until)
 
     def _release(self, key: ClaimKey, owner: bytes) -> None:
@@ -67,7 +67,7 @@ class MemoryClaims:
 
     def _get(self, name: bytes) -> _Held | None:
         held = self._held.get(name)
-        if held is not None and held.kept_until <= self._clock.monotonic():
+        if held is not None and held.kept_until <= self._clock.monotonic_s():
             del self._held[name]
             return None
         return held

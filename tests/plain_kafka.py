@@ -13,9 +13,9 @@ from stack.kafka import (
     broker_answers,
     format_storage,
     java_command,
-    logging_file,
     new_cluster_id,
     node_properties,
+    write_logging_file,
 )
 from stack.ports import LOOPBACK
 from stack.server import Server
@@ -34,7 +34,7 @@ def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Se
 
     def prepare() -> None:
         write_whole(config, plain_properties(folder, port, controller_port))
-        logging_file(folder)
+        write_logging_file(folder)
         if not (folder / "logs" / "meta.properties").exists():
             format_storage(config, new_cluster_id(), log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from console.received import HOUR, Received, ReceivedHour
+from console.received import HOUR, ReceivedHour, ReceivedSummary
 from core.clock import to_rfc3339
 from core.event import Mode
 
@@ -23,7 +23,7 @@ _KINDS = (
 )
 
 
-def busy_hour(_mode: Mode) -> Received:
+def busy_hour(_mode: Mode) -> ReceivedSummary:
     """As a reader of the receipts has it."""
     hour = ReceivedHour()
     for number, (provider, kind, outcome, status, count) in enumerate(_KINDS):

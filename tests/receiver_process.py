@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from ingest.limits import Limits
+from ingest.limits import ReceiverLimits
 from stack.data_folder import make_key
 from stack.services.receiver import main
 from stack.settings import load_settings
@@ -15,4 +15,4 @@ LIMITS = "RECEIVER_LIMITS"
 
 if __name__ == "__main__":
     make_key(Path(load_settings(reaches_lake=False).kafka.record_keys_file))
-    main(Limits(**json.loads(os.environ[LIMITS])))
+    main(ReceiverLimits(**json.loads(os.environ[LIMITS])))

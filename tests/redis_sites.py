@@ -20,8 +20,8 @@ from load.certificates import Issuer
 from load.client import wait_for
 from stack.machine import find_redis
 from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, acl
-from stack.server import Running, Server
+from stack.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, build_acl
+from stack.server import RunningServer, Server
 
 SERVICE = "claims"
 DOWN_MS = 1_000
@@ -54,7 +54,7 @@ class Node:
         self._site = site
         self.port = port
         self.server = server
-        self.process = Running(server)
+        self.process = RunningServer(server)
 
     @property
     def name(self) -> str:
@@ -62,12 +62,12 @@ class Node:
 
     def start(self) -> None:
         """With what its disk has."""
-        self.process = Running(self.server)
+        self.process = RunningServer(self.server)
         self.process.wait_until_it_answers()
 
     def kill(self) -> None:
         """SIGKILL."""
-        self.process.kill()
+        self.process.kill_session()
 
     def admin(self) -> contextlib.closing[Client]:
         """A client that may do everything."""
@@ -295,7 +295,7 @@ class Site:
             if not config.exists():
                 folder.mkdir()
                 config.write_text("\n".join(lines) + "\n")
-            (folder / "users.acl").write_text("user default off\n" + acl(self.passwords, commands))
+            (folder / "users.acl").write_text("user default off\n" + build_acl(self.passwords, commands))
 
         command = (str(find_redis()), str(config), *(["--sentinel"] if sentinel else []))
         log = self.folder / f"{port}.log"

@@ -18,7 +18,7 @@ from ingest.claims import RedisGate
 from ingest.generations import RedisGenerations
 from ingest.limits import LIMITS
 from ingest.metrics import IngestMetrics
-from ingest.protocol import Protocol
+from ingest.protocol import ClaimProtocol
 from ingest.redis_claims import RedisClaims
 from load.bench.receiver import announce_generation
 from tests.integration.processor.stored import FileKafka, Stored, event_of
@@ -73,7 +73,7 @@ class Storm:
             claims = RedisClaims(client, gate, LIMITS.lease_s, LIMITS.confirmed_s)
             generations = RedisGenerations(client, ("live",), SystemClock(), 4, tuple)
             publisher = FilePublisher(self.stored.kafka)
-            protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), 1.0)
+            protocol = ClaimProtocol(claims, generations, publisher, IngestMetrics(), SystemClock(), 1.0)
             await generations.read()
             follows = asyncio.create_task(generations.follow())
             senders = [asyncio.create_task(self._send(protocol)) for _ in range(SENDERS)]
@@ -85,9 +85,9 @@ class Storm:
                 await asyncio.gather(*senders, return_exceptions=True)
             for event_id in sorted({event_id for _, event_id, _ in self.answers}):
                 await self._deliver(protocol, event_id)
-            await claims.settled()
+            await claims.await_settlements()
 
-    async def _send(self, protocol: Protocol) -> None:
+    async def _send(self, protocol: ClaimProtocol) -> None:
         while True:
             number, self._number = self._number, self._number + 1
             await self._deliver(protocol, f"e{number}")
@@ -95,9 +95,9 @@ class Storm:
                 await self._deliver(protocol, f"e{number - COPY_AFTER}")
             await asyncio.sleep(PAUSE_S)
 
-    async def _deliver(self, protocol: Protocol, event_id: str) -> None:
-        taken = await protocol.take([event_of(event_id)], NOW, None)
-        if not taken.in_flight:
+    async def _deliver(self, protocol: ClaimProtocol, event_id: str) -> None:
+        taken = await protocol.take_events([event_of(event_id)], NOW, None)
+        if not taken.is_in_flight:
             self.answers.append((time.monotonic(), event_id, taken.takings[0].outcome))
 
     async def goes_on(self, count: int = 100) -> None:

@@ -17,7 +17,7 @@ from core.work import postings_to_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.accounts import book
+from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 
 TOPIC = "payments.events"
@@ -46,7 +46,7 @@ class SmallLedger:
 
     @property
     def bodies(self) -> str:
-        return str(Layout(self.data).ledger(number=self.shard).bodies)
+        return str(Layout(self.data).ledger(number=self.shard).bodies_table)
 
     def add(
         self,
@@ -67,7 +67,7 @@ class SmallLedger:
         if movement is not None:
             fact = MoneyFact(f"{provider}:f_{seq}:{movement}", movement, "acct", payment, Money(amount_minor, currency))
             row.fact_key, row.fact_sha256 = fact.fact_key, fact.sha256
-            row.postings = postings_to_json(book(fact, provider, merchant))
+            row.postings = postings_to_json(book_fact(fact, provider, merchant))
         for name, value in changes.items():
             setattr(row, name, value)
         return self._add(row)
@@ -110,7 +110,9 @@ class SmallLedger:
 
     def divide(self, shard: Shard, at: datetime, *, is_copy: bool) -> None:
         """What is written from here on is that shard's."""
-        JournalWriter.create_or_open(self.journal, "ledger").divide(TOPIC, shard, at, "c" * 32 if is_copy else None)
+        JournalWriter.create_or_open(self.journal, "ledger").divide_journal(
+            TOPIC, shard, at, "c" * 32 if is_copy else None
+        )
         self._writer = None
 
     @property
@@ -159,7 +161,7 @@ def body_of(row: JournalRow) -> bytes:
 
 def lines_of(rows: Sequence[JournalRow]) -> list[dict[str, Any]]:
     """The postings of rows, as plain Python sees them."""
-    from ledger.postings import flat
+    from ledger.postings import flatten_postings
 
-    found: list[dict[str, Any]] = flat(rows).to_pylist()
+    found: list[dict[str, Any]] = flatten_postings(rows).to_pylist()
     return found

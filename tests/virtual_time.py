@@ -26,9 +26,9 @@ class LoopClock:
     """The time of the running loop, from `BEGINS` on."""
 
     def now(self) -> datetime:
-        return BEGINS + timedelta(seconds=self.monotonic())
+        return BEGINS + timedelta(seconds=self.monotonic_s())
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return asyncio.get_running_loop().time()
 
 

@@ -24,7 +24,7 @@ from core.event import Dedupe, Event, to_headers
 from core.metrics import CATALOGUE
 from core.money import Movement
 from core.record_keys import MAC_HEADER
-from dlq.alerts.rules import rules
+from dlq.alerts.rules import make_rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.audit_log import AUDIT_SCHEMA
 from dlq.command import ACTIONS
@@ -60,13 +60,13 @@ WORDS: tuple[type[StrEnum], ...] = (Decision, ErrorKind, Movement, Dedupe)
 def wire_names() -> Iterator[str]:
     """One name a line, sorted within its kind."""
     for kind, names in (
-        ("alert", rules(AlertsSettings())),
+        ("alert", make_rules(AlertsSettings())),
         ("api", api_names()),
         ("column", (f"{table}.{field.name} {field.type}" for table, schema in TABLES.items() for field in schema)),
         ("command", command_names(main, "payhook")),
         ("dead letter header", dead_letter_headers()),
         ("event header", event_headers()),
-        ("metric", (f"{entry.shown} {','.join(entry.labels)}".rstrip() for entry in CATALOGUE.values())),
+        ("metric", (f"{entry.exposed_name} {','.join(entry.labels)}".rstrip() for entry in CATALOGUE.values())),
         ("order", ACTIONS),
         ("receiver", described_names(describe(build_adapters(ProvidersSettings())))),
         ("setting", setting_names()),

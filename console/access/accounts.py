@@ -47,7 +47,7 @@ def add_user(
     :raises UserUnfit, PasswordUnfit: nothing was changed
     :raises NotSignedIn: ``by`` is no user any more; nothing was changed
     """
-    account = Account(checked_name(name), roles, passwords.hashed(password, name), new_stamp())
+    account = Account(checked_name(name), roles, passwords.hash_password(password, name), new_stamp())
 
     def add(accounts: dict[str, Account]) -> None:
         if name in accounts:
@@ -55,7 +55,7 @@ def add_user(
         _check_signed_in(accounts, by)
         accounts[name] = account
 
-    users.change(add, _witness(name, record))
+    users.change(add, _make_witness(name, record))
 
 
 def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording) -> None:
@@ -63,7 +63,7 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
 
     :raises UserUnknown: nothing was changed
     """
-    _alter(users, name, lambda account: account.stamped(roles=roles), record)
+    _alter_account(users, name, lambda account: account.with_new_stamp(roles=roles), record)
 
 
 def set_password(
@@ -75,16 +75,16 @@ def set_password(
     :raises UserUnknown, PasswordUnfit: nothing was changed
     :raises NotSignedIn: as of `add_user`, or the account's stamp is another one by now
     """
-    secret = passwords.hashed(password, name)
+    secret = passwords.hash_password(password, name)
 
     def change(accounts: dict[str, Account]) -> None:
-        account = _known(accounts, name)
+        account = _find_account(accounts, name)
         if stamp not in (None, account.stamp):
             raise NotSignedIn
         _check_signed_in(accounts, by)
-        accounts[name] = account.stamped(password=secret, tokens=())
+        accounts[name] = account.with_new_stamp(password=secret, tokens=())
 
-    users.change(change, _witness(name, record))
+    users.change(change, _make_witness(name, record))
 
 
 def remove_user(users: Users, name: str, record: Recording) -> None:
@@ -94,9 +94,9 @@ def remove_user(users: Users, name: str, record: Recording) -> None:
     """
 
     def remove(accounts: dict[str, Account]) -> None:
-        del accounts[_known(accounts, name).name]
+        del accounts[_find_account(accounts, name).name]
 
-    users.change(remove, _witness(name, record))
+    users.change(remove, _make_witness(name, record))
 
 
 def make_token(users: Users, name: str, label: str, at: datetime, record: Recording, days: int = TOKEN_DAYS) -> str:
@@ -116,7 +116,7 @@ def make_token(users: Users, name: str, label: str, at: datetime, record: Record
             raise UserUnfit(f"{name} has {TOKENS_MAX} tokens, which is the most; revoke one")
         return replace(account, tokens=(*live, made))
 
-    _alter(users, name, add, record)
+    _alter_account(users, name, add, record)
     return secret
 
 
@@ -131,14 +131,14 @@ def revoke_token(users: Users, name: str, label: str, record: Recording) -> None
             raise UserUnfit(f"{name} has no token {label!r}; `payhook users list` shows which there are")
         return replace(account, tokens=tokens_left)
 
-    _alter(users, name, revoke, record)
+    _alter_account(users, name, revoke, record)
 
 
-def _alter(users: Users, name: str, alter: Callable[[Account], Account], record: Recording) -> None:
+def _alter_account(users: Users, name: str, alter: Callable[[Account], Account], record: Recording) -> None:
     def change(accounts: dict[str, Account]) -> None:
-        accounts[name] = alter(_known(accounts, name))
+        accounts[name] = alter(_find_account(accounts, name))
 
-    users.change(change, _witness(name, record))
+    users.change(change, _make_witness(name, record))
 
 
 def _check_signed_in(accounts: Accounts, by: str | None) -> None:
@@ -149,13 +149,13 @@ def _check_signed_in(accounts: Accounts, by: str | None) -> None:
         check_signed_in(accounts, by)
 
 
-def _known(accounts: dict[str, Account], name: str) -> Account:
+def _find_account(accounts: dict[str, Account], name: str) -> Account:
     if name not in accounts:
         raise UserUnknown(name)
     return accounts[name]
 
 
-def _witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], None]:
+def _make_witness(name: str, record: Recording) -> Callable[[Accounts, Accounts], None]:
     return lambda before, after: record(name, _as_text(before.get(name)), _as_text(after.get(name)))
 
 
@@ -206,50 +206,50 @@ class UserService:
         self._channel = channel
         self._recorder = Recorder(audit_log, clock, channel)
 
-    def people(self) -> list[Person]:
+    def list_people(self) -> list[Person]:
         signed_in = self._sessions.last_sign_ins() if self._sessions is not None else {}
         return [
             Person(name, sorted(account.roles), account.tokens, signed_in.get(name))
-            for name, account in sorted(self._users.all().items())
+            for name, account in sorted(self._users.read_accounts().items())
         ]
 
-    def person(self, name: str) -> Person:
+    def find_person(self, name: str) -> Person:
         """
         :raises UserUnknown: there is no such user
         """
-        person = next((person for person in self.people() if person.name == name), None)
+        person = next((person for person in self.list_people() if person.name == name), None)
         if person is None:
             raise UserUnknown(name)
         return person
 
     def add(self, actor: str, name: str, roles: frozenset[Role], password: str) -> None:
-        with self._recording(actor, "user_add", name) as record:
+        with self._audit_change(actor, "user_add", name) as record:
             self._check_given(roles, f"payhook users add {name} --role admin")
             add_user(self._users, name, roles, password, record, by=self._page_actor(actor))
 
     def set_roles(self, actor: str, name: str, roles: frozenset[Role]) -> None:
-        with self._recording(actor, "user_roles", name) as record:
+        with self._audit_change(actor, "user_roles", name) as record:
             self._check_changed(name, f"payhook users roles {name}")
             self._check_given(roles, f"payhook users roles {name} --role admin")
             set_roles(self._users, name, roles, record)
 
     def set_password(self, actor: str, name: str, password: str) -> None:
-        with self._recording(actor, "user_password", name) as record:
+        with self._audit_change(actor, "user_password", name) as record:
             self._check_changed(name, f"payhook users password {name}")
             set_password(self._users, name, password, record, by=self._page_actor(actor))
 
     def remove(self, actor: str, name: str) -> None:
-        with self._recording(actor, "user_remove", name) as record:
+        with self._audit_change(actor, "user_remove", name) as record:
             self._check_changed(name, f"payhook users remove {name}")
             remove_user(self._users, name, record)
 
     def make_token(self, actor: str, name: str, label: str, days: int) -> str:
-        with self._recording(actor, "token_make", name) as record:
+        with self._audit_change(actor, "token_make", name) as record:
             return make_token(self._users, name, label, self._clock.now(), record, days)
 
     def revoke_token(self, actor: str, name: str, label: str) -> None:
         """Revokes also an administrator's token, and from a page too: it only takes away."""
-        with self._recording(actor, "token_revoke", name) as record:
+        with self._audit_change(actor, "token_revoke", name) as record:
             revoke_token(self._users, name, label, record)
 
     def _page_actor(self, actor: str) -> str | None:
@@ -257,7 +257,7 @@ class UserService:
         return actor if self._channel == "page" else None
 
     def _check_changed(self, name: str, command: str) -> None:
-        account = self._users.all().get(name)
+        account = self._users.read_accounts().get(name)
         if self._channel == "page" and account is not None and Role.ADMIN in account.roles:
             raise MachineOnly("an administrator is changed", command)
 
@@ -266,9 +266,9 @@ class UserService:
             raise MachineOnly("an administrator is made", command)
 
     @contextmanager
-    def _recording(self, actor: str, action: str, name: str) -> Iterator[Recording]:
+    def _audit_change(self, actor: str, action: str, name: str) -> Iterator[Recording]:
         def record(_name: str, before: str | None, after: str | None) -> None:
             self._recorder.record(actor, action, name, before=before, after=after)
 
-        with self._recorder.refusals(actor, action, name):
+        with self._recorder.record_refusals(actor, action, name):
             yield record

@@ -37,23 +37,23 @@ class PasswordUnfit(PayhookError):
         super().__init__(f"this password isn't taken: {problem}")
 
 
-def hashed(password: str, name: str) -> str:
+def hash_password(password: str, name: str) -> str:
     """Hashes a password; salt and parameters are in the hash. ``name``: the user's.
 
     :raises PasswordUnfit: too short, too long, not text, or easy to guess
     """
     if len(password) < CHARS_MIN:
         raise PasswordUnfit(f"it has {len(password)} characters; {CHARS_MIN} are the least")
-    secret = _bytes(password)
+    secret = _encode_password(password)
     if secret is None:
         raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes, or not text")
     _check_guesses(password, name)
     return _HASHER.hash(secret)
 
 
-def matches(password: str, known: str | None) -> bool:
+def is_password_of(password: str, known: str | None) -> bool:
     """Tells whether it is the password of a hash. Unknown users (None) take the same time and never match."""
-    secret = _bytes(password)
+    secret = _encode_password(password)
     if secret is None:
         return False
     try:
@@ -79,7 +79,7 @@ def _check_guesses(password: str, name: str) -> None:
         raise PasswordUnfit(f"it is easy to guess ({why}{part}); take several words that don't belong together")
 
 
-def _bytes(password: str) -> bytes | None:
+def _encode_password(password: str) -> bytes | None:
     """Encodes a password; None: it can't be one."""
     try:
         secret = password.encode()

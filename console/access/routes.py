@@ -26,7 +26,7 @@ class RouteUndeclared(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Required:
+class RequiredRole:
     """A dependency: the signed-in user, who has the role, or one of the ``others``. None: any signed-in user.
 
     The framework asks for it when it has read the body, which may take its time: who the user is, and what they may do,
@@ -43,7 +43,7 @@ class Required:
         user: User = request.state.allow(self)
         return user
 
-    def of(self, user: User | None) -> User:
+    def check_user(self, user: User | None) -> User:
         """Checks a user that is known.
 
         :raises NotSignedIn, NotAllowed: see there
@@ -65,16 +65,16 @@ class Everybody:
         return None
 
 
-Demand: TypeAlias = Required | Everybody
+Demand: TypeAlias = RequiredRole | Everybody
 
 
 @functools.cache
-def require(role: Role | None, *others: Role) -> Required:
+def require_role(role: Role | None, *others: Role) -> RequiredRole:
     """For ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
 
     None: any signed-in user. One of ``others`` will do too.
     """
-    return Required(role, others)
+    return RequiredRole(role, others)
 
 
 def user_of(request: Request) -> User | None:
@@ -88,17 +88,17 @@ def signed_in(request: Request) -> User:
 
     :raises NotSignedIn: it doesn't
     """
-    return require(None).of(user_of(request))
+    return require_role(None).check_user(user_of(request))
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredRoute:
     methods: frozenset[str]
     path: str
     demand: Demand
 
 
-def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[Declared]:
+def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[DeclaredRoute]:
     """Lists every route, those of mounted applications too.
 
     :raises RouteUndeclared: one doesn't say what it demands
@@ -109,7 +109,7 @@ def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[D
         else:
             demand = demand_of(route, prefix)
             assert isinstance(route, APIRoute)
-            yield Declared(frozenset(route.methods or ()), prefix + route.path, demand)
+            yield DeclaredRoute(frozenset(route.methods or ()), prefix + route.path, demand)
 
 
 def demand_of(route: BaseRoute, prefix: str = "") -> Demand:
@@ -120,13 +120,13 @@ def demand_of(route: BaseRoute, prefix: str = "") -> Demand:
     if not isinstance(route, APIRoute):
         raise RouteUndeclared(where, f"a {type(route).__name__} can't say what it demands")
     calls = (dependency.call for dependency in route.dependant.dependencies)
-    demands = {call for call in calls if isinstance(call, (Required, Everybody))}
+    demands = {call for call in calls if isinstance(call, (RequiredRole, Everybody))}
     if len(demands) != 1:
         raise RouteUndeclared(where, "it demands several things" if demands else "it doesn't say what it demands")
     return demands.pop()
 
 
-def demanded(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
+def find_demand(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
     """Returns what the route of a request demands; None: there is no such route. A path that is there for other methods
     alone demands what those do.
     """
@@ -136,7 +136,7 @@ def demanded(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
         if match is Match.NONE:
             continue
         if isinstance(route, Mount):
-            return demanded(route.routes, {**scope, **inner})
+            return find_demand(route.routes, {**scope, **inner})
         if match is Match.FULL:
             return demand_of(route)
         other_method = other_method or demand_of(route)

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class UserSession:
     name: str
     stamp: str
     began_at: datetime
@@ -84,7 +84,7 @@ class Sessions:
         with self._lock:
             return {name: from_micros(at_us) for name, at_us in self._db.execute("SELECT name, at_us FROM sign_ins")}
 
-    def find(self, secret: str) -> Session | None:
+    def find(self, secret: str) -> UserSession | None:
         """Finds the session of an id, and notes that it was used; None: there is none, or it is over."""
         now = self._clock.now()
         with self._lock:
@@ -103,7 +103,7 @@ class Sessions:
                     self._db.execute(
                         "UPDATE sessions SET used_us = ? WHERE id_sha256 = ?", (to_micros(now), secret_sha256(secret))
                     )
-        return Session(name, stamp, began_at)
+        return UserSession(name, stamp, began_at)
 
     def end(self, secret: str) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ from console.access.sessions import Sessions
 from console.access.users import Users, secret_sha256
 from core.clock import Clock
 from core.errors import PayhookError
-from dlq.audit_log import AuditLog, Outcome
+from dlq.audit_log import AuditLog, AuditOutcome
 from dlq.recorder import Recorder
 
 BUCKETS = 1 << 16
@@ -43,7 +43,7 @@ class _Tries:
 
 
 class SignInThrottle:
-    """Counts tries, in this process alone. Each counts as failed until `succeeded` says otherwise: many at once
+    """Counts tries, in this process alone. Each counts as failed until `refund_try` says otherwise: many at once
     have no more of them than one after the other. Threads may share it.
     """
 
@@ -55,8 +55,11 @@ class SignInThrottle:
 
     def begin(self, name: str, address: str) -> float:
         """Returns the seconds to wait; 0: this is a try, and counts."""
-        now = self._clock.monotonic()
-        places = ((self._place("user", name), USER_TRIES), (self._place("address", site(address)), ADDRESS_TRIES))
+        now = self._clock.monotonic_s()
+        places = (
+            (self._bucket_of("user", name), USER_TRIES),
+            (self._bucket_of("address", network_of(address)), ADDRESS_TRIES),
+        )
         with self._lock:
             wait_s = max(self._wait_s(place, free, now) for place, free in places)
             if wait_s > 0:
@@ -66,13 +69,13 @@ class SignInThrottle:
                 tries.count, tries.last_s = tries.count + 1, now
         return 0.0
 
-    def succeeded(self, name: str, address: str) -> None:
+    def refund_try(self, name: str, address: str) -> None:
         """Takes back a try that was no wrong one. The address gets back this one alone: who has one password may still
         guess.
         """
         with self._lock:
-            self._tries.pop(self._place("user", name), None)
-            if (tries := self._tries.get(self._place("address", site(address)))) is not None:
+            self._tries.pop(self._bucket_of("user", name), None)
+            if (tries := self._tries.get(self._bucket_of("address", network_of(address)))) is not None:
                 tries.count = max(0, tries.count - 1)
 
     def _wait_s(self, place: int, free: int, now: float) -> float:
@@ -86,12 +89,12 @@ class SignInThrottle:
         beyond = tries.count - free
         return 0.0 if beyond < 0 else max(0.0, min(WAIT_S_MAX, 2.0 ** min(beyond, 30)) - since_s)
 
-    def _place(self, kind: str, what: str) -> int:
+    def _bucket_of(self, kind: str, what: str) -> int:
         digest = hashlib.blake2b(f"{kind} {what}".encode(errors="replace"), key=self._key, digest_size=8).digest()
         return int.from_bytes(digest, "big") % BUCKETS
 
 
-def site(address: str) -> str:
+def network_of(address: str) -> str:
     """Returns what one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -159,7 +162,7 @@ class Access:
 
     @property
     def has_users(self) -> bool:
-        return bool(self._users.all())
+        return bool(self._users.read_accounts())
 
     async def sign_in(self, name: str, password: str, address: str) -> str:
         """Signs a user in, and returns the new session's id.
@@ -184,7 +187,7 @@ class Access:
         session = self._sessions.find(secret)
         if session is None:
             return None
-        account = self._users.all().get(session.name)
+        account = self._users.read_accounts().get(session.name)
         if account is None or account.stamp != session.stamp:
             self._sessions.end(secret)
             return None
@@ -205,11 +208,11 @@ class Access:
 
     def sign_out(self, secret: str, user: User) -> None:
         self._sessions.end(secret)
-        self._recorder.record(user.name, "sign_out", "", Outcome.DONE)
+        self._recorder.record(user.name, "sign_out", "", AuditOutcome.DONE)
 
     def not_allowed(self, user: User, what: str, channel: str) -> None:
         """Puts on record what a user tried and may not do: so many an hour, so that no user can fill the disk."""
-        hour = int(self._clock.monotonic() // 3_600)
+        hour = int(self._clock.monotonic_s() // 3_600)
         since, count = self._not_allowed.get(user.name, (hour, 0))
         count = count + 1 if since == hour else 1
         self._not_allowed[user.name] = hour, count
@@ -219,7 +222,7 @@ class Access:
         roles = ", ".join(sorted(user.roles)) or "no role"
         try:
             recorder = replace(self._recorder, channel=channel)
-            recorder.record(user.name, "order", what, Outcome.REFUSED, f"has {roles}{last}")
+            recorder.record(user.name, "order", what, AuditOutcome.REFUSED, f"has {roles}{last}")
         except PayhookError as failed:
             log.error("%s of %s was refused, and that can't be put on record: %s", what, user.name, failed)
 
@@ -241,27 +244,31 @@ class Access:
             self._waiting -= 1
 
     def _change_password(self, name: str, current: str, new: str, address: str) -> None:
-        account = self._users.all().get(name)
+        account = self._users.read_accounts().get(name)
         if (wait_s := self._throttle.begin(name, address)) > 0:
             raise SignInTooSoon(wait_s)
-        if account is None or not passwords.matches(current, account.password):
-            self._recorder.record(name, OWN_PASSWORD, name, Outcome.REFUSED, f"from {address}, with another password")
+        if account is None or not passwords.is_password_of(current, account.password):
+            self._recorder.record(
+                name, OWN_PASSWORD, name, AuditOutcome.REFUSED, f"from {address}, with another password"
+            )
             raise SignInRefused
-        self._throttle.succeeded(name, address)
+        self._throttle.refund_try(name, address)
 
         def record(_name: str, _before: str | None, _after: str | None) -> None:
-            self._recorder.record(name, OWN_PASSWORD, name, Outcome.DONE)
+            self._recorder.record(name, OWN_PASSWORD, name, AuditOutcome.DONE)
 
-        with self._recorder.refusals(name, OWN_PASSWORD, name):
+        with self._recorder.record_refusals(name, OWN_PASSWORD, name):
             accounts.set_password(self._users, name, new, record, by=name, stamp=account.stamp)
 
     def _sign_in(self, name: str, password: str, address: str) -> str:
-        account = self._users.all().get(name)
+        account = self._users.read_accounts().get(name)
         if (wait_s := self._throttle.begin(name, address)) > 0:
             raise SignInTooSoon(wait_s)
-        if not passwords.matches(password, None if account is None else account.password) or account is None:
-            self._recorder.record(NOBODY if account is None else name, "sign_in", f"from {address}", Outcome.REFUSED)
+        if not passwords.is_password_of(password, None if account is None else account.password) or account is None:
+            self._recorder.record(
+                NOBODY if account is None else name, "sign_in", f"from {address}", AuditOutcome.REFUSED
+            )
             raise SignInRefused
-        self._throttle.succeeded(name, address)
-        self._recorder.record(name, "sign_in", f"from {address}", Outcome.DONE)
+        self._throttle.refund_try(name, address)
+        self._recorder.record(name, "sign_in", f"from {address}", AuditOutcome.DONE)
         return self._sessions.begin(name, account.stamp)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from console.access.roles import NotSignedIn, Role, User
 from core.clock import from_rfc3339, to_rfc3339
 from core.errors import PayhookError
-from core.files import locked, write_whole
+from core.files import hold_lock, write_whole
 
 TOKEN_PREFIX = "payhook_"  # noqa: S105 - how a token begins, so that scanners of leaked secrets know one
 TOKEN_BYTES = 32
@@ -88,7 +88,7 @@ class Account:
     def user(self) -> User:
         return User(self.name, self.roles)
 
-    def stamped(self, **changed: Any) -> Account:
+    def with_new_stamp(self, **changed: Any) -> Account:
         """Changes something that ends the account's sessions."""
         return replace(self, **changed, stamp=new_stamp())
 
@@ -99,7 +99,7 @@ Witness = Callable[[Accounts, Accounts], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownUsers:
     """Holds what the file said when it was last read; ``seen`` is empty where there was none."""
 
     seen: tuple[int, ...]
@@ -113,9 +113,9 @@ class Users:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._known = _Known((), {}, {})
+        self._known = _KnownUsers((), {}, {})
 
-    def all(self) -> Accounts:
+    def read_accounts(self) -> Accounts:
         """Reads every account by its name, again only when the file has changed.
 
         :raises UsersUnreadable: see there
@@ -128,7 +128,7 @@ class Users:
         :raises NotSignedIn: there is no such user any more
         :raises UsersUnreadable: see there
         """
-        check_signed_in(self.all(), name)
+        check_signed_in(self.read_accounts(), name)
 
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
         """Finds a token that is known, also one that is over, and whose it is.
@@ -143,32 +143,32 @@ class Users:
         :raises UsersUnreadable, UserUnfit: nothing was changed
         """
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(self._path.with_suffix(".lock")):
+        with hold_lock(self._path.with_suffix(".lock")):
             before = self._read() if self._path.exists() else {}
             after = dict(before)
             change(after)
             if len(after) > USERS_MAX:
                 raise UserUnfit(f"{len(after)} users; {USERS_MAX} are the most")
             witness(before, after)
-            write_whole(self._path, _encoded(after))
+            write_whole(self._path, _encode_accounts(after))
 
-    def _now(self) -> _Known:
+    def _now(self) -> _KnownUsers:
         with self._lock:
             try:
-                seen = _identity(self._path)
+                seen = _file_identity(self._path)
             except FileNotFoundError:
                 seen = ()
             if self._known.seen != seen:
                 accounts = self._read() if seen else {}
                 tokens = {token.sha256: (account, token) for account in accounts.values() for token in account.tokens}
-                self._known = _Known(seen, accounts, tokens)
+                self._known = _KnownUsers(seen, accounts, tokens)
             return self._known
 
     def _read(self) -> dict[str, Account]:
         try:
             if stat.S_IMODE(self._path.stat().st_mode) & 0o077:
                 raise UsersUnreadable(self._path, f"others can read it; `chmod 600 {self._path}`")
-            return _decoded(json.loads(self._path.read_text("utf-8")))
+            return _decode_accounts(json.loads(self._path.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
             problem = f"it can't be read ({type(wrong).__name__}: {wrong}); restore it, or remove it and add users"
             raise UsersUnreadable(self._path, problem) from wrong
@@ -195,7 +195,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _encoded(accounts: Accounts) -> str:
+def _encode_accounts(accounts: Accounts) -> str:
     tree = {
         name: {
             "roles": sorted(account.roles),
@@ -211,17 +211,17 @@ def _encoded(accounts: Accounts) -> str:
     return json.dumps({"users": tree}, indent=1) + "\n"
 
 
-def _decoded(tree: Any) -> dict[str, Account]:
-    return {checked_name(name): _account(name, fields) for name, fields in tree["users"].items()}
+def _decode_accounts(tree: Any) -> dict[str, Account]:
+    return {checked_name(name): _decode_account(name, fields) for name, fields in tree["users"].items()}
 
 
-def _account(name: str, fields: Any) -> Account:
-    tokens = tuple(_token(label, token) for label, token in fields["tokens"].items())
+def _decode_account(name: str, fields: Any) -> Account:
+    tokens = tuple(_decode_token(label, token) for label, token in fields["tokens"].items())
     roles = frozenset(Role(role) for role in fields["roles"])
     return Account(name, roles, str(fields["password"]), str(fields["stamp"]), tokens)
 
 
-def _token(label: str, fields: Any) -> Token:
+def _decode_token(label: str, fields: Any) -> Token:
     """
     :raises ValueError: no such times
     """
@@ -230,6 +230,6 @@ def _token(label: str, fields: Any) -> Token:
     return Token(label, str(fields["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))
 
 
-def _identity(path: Path) -> tuple[int, ...]:
+def _file_identity(path: Path) -> tuple[int, ...]:
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode

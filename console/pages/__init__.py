@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 
 from console.access.accounts import UserService
 from console.access.roles import Role
-from console.access.routes import require
+from console.access.routes import require_role
 from console.bookings import BookingService
 from console.pages.alerts import add_alerts
 from console.pages.catch_up import catch_up_routes
@@ -22,7 +22,7 @@ from console.pages.ledger_home import add_home
 from console.pages.ledger_postings import add_owed, add_postings
 from console.pages.ledger_uploads import add_uploads
 from console.pages.ledger_verification import add_verification
-from console.pages.place import DlqPlace, Place, WorkStream
+from console.pages.place import DlqPlace, PagePlace, PageStream
 from console.pages.received import received_routes
 from console.pages.search import search_routes
 from console.pages.subscribers import add_subscribers
@@ -32,11 +32,11 @@ from core.event import Mode
 from dlq.audit_log import AuditLog
 from dlq.recorder import Recorder
 
-__all__ = ["DlqPlace", "Place", "WorkStream", "routers"]
+__all__ = ["DlqPlace", "PagePlace", "PageStream", "make_routers"]
 
 
-def routers(
-    finance: Place,
+def make_routers(
+    finance: PagePlace,
     dlq: DlqPlace,
     audit_log: AuditLog,
     users: UserService,
@@ -49,17 +49,17 @@ def routers(
     return [
         search_routes(finance, dlq),
         stories,
-        _ledger(finance, Recorder(audit_log, finance.clock, "page"), bookings),
+        _make_ledger_router(finance, Recorder(audit_log, finance.clock, "page"), bookings),
         booking_routes(finance, bookings),
-        _dlq(dlq, audit_log),
+        _make_dlq_router(dlq, audit_log),
         received_routes(finance, received),
         catch_up_routes(finance),
         user_routes(users, dlq.asking, dlq.clock),
     ]
 
 
-def _ledger(place: Place, reading: Recorder, bookings: Mapping[Mode, BookingService]) -> APIRouter:
-    router = APIRouter(dependencies=[Depends(require(Role.FINANCE))])
+def _make_ledger_router(place: PagePlace, reading: Recorder, bookings: Mapping[Mode, BookingService]) -> APIRouter:
+    router = APIRouter(dependencies=[Depends(require_role(Role.FINANCE))])
     for add in (add_balances, add_postings, add_owed, add_search, add_unknown, add_reports):
         add(router, place)
     add_home(router, place, bookings)
@@ -69,7 +69,7 @@ def _ledger(place: Place, reading: Recorder, bookings: Mapping[Mode, BookingServ
     return router
 
 
-def _dlq(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
+def _make_dlq_router(place: DlqPlace, audit_log: AuditLog) -> APIRouter:
     router = APIRouter()
     for add in (add_overview, add_alerts, add_subscribers, add_list, add_item, add_selections):
         add(router, place)

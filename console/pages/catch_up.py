@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access.roles import Role
-from console.access.routes import require
+from console.access.routes import require_role
 from console.catch_ups import read_catch_ups
-from console.pages.place import Place
+from console.pages.place import PagePlace
 
 
-def catch_up_routes(place: Place) -> APIRouter:
-    router = APIRouter(dependencies=[Depends(require(Role.VIEWER))])
+def catch_up_routes(place: PagePlace) -> APIRouter:
+    router = APIRouter(dependencies=[Depends(require_role(Role.VIEWER))])
 
     @router.get("/catch-up")
     async def page(request: Request) -> Response:

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access.roles import Role, User
-from console.access.routes import require
+from console.access.routes import require_role
 from console.details import item_details, trace_of, tries_of
 from console.forms import Fields
-from console.pages.place import DlqPlace, Viewer, WorkStream
-from console.rendering import render
+from console.pages.place import DlqPlace, PageStream, Viewer
+from console.rendering import render_page
 from console.waits import wait_of
 from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from core.log import TRACEPARENT
-from dlq.command import CommandInvalid, Target
+from dlq.command import CommandInvalid, ItemTarget
 from dlq.command_fields import target_of_text
 from dlq.index import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
 from dlq.index.listing import TEXT_CHARS_MAX
@@ -41,13 +41,13 @@ OPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ListRequest:
     wanted: Filter
     sort: Sort
     cursor: str | None
 
 
-def read_filter(fields: Fields) -> Looked:
+def read_filter(fields: Fields) -> ListRequest:
     """Reads the form's fields; its problems are in `Fields.problems`."""
     wanted = Filter(
         kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", OPTIONS["kinds"])),
@@ -55,23 +55,25 @@ def read_filter(fields: Fields) -> Looked:
         providers=fields.choices("provider"),
         types=fields.choices("type"),
         entity=fields.text("entity"),
-        since=fields.read("from", moments.since),
-        until=fields.read("to", moments.until),
+        since=fields.read("from", moments.parse_since),
+        until=fields.read("to", moments.parse_until),
         text=fields.text("text", TEXT_CHARS_MAX),
         fingerprint=fields.text("cause", 64),
         states=tuple(ItemState(state) for state in fields.choices("state", OPTIONS["states"])) or (ItemState.OPEN,),
         marks=tuple(Mark(mark) for mark in fields.choices("mark", OPTIONS["marks"])),
     )
-    return Looked(wanted, Sort(fields.choice("sort", OPTIONS["sorts"]) or Sort.OLDEST), fields.text("after", 100))
+    return ListRequest(
+        wanted, Sort(fields.read_choice("sort", OPTIONS["sorts"]) or Sort.OLDEST), fields.text("after", 100)
+    )
 
 
-def marked_items(fields: Fields) -> list[Target]:
+def marked_items(fields: Fields) -> list[ItemTarget]:
     """Reads the items that were marked one by one, each as its page showed it."""
     try:
-        seen = {target.item_seq: target for target in map(target_of_text, fields.listed("item"))}
+        seen = {target.item_seq: target for target in map(target_of_text, fields.list_values("item"))}
         Filter(items=tuple(seen))
     except (CommandInvalid, FilterInvalid) as wrong:
-        fields.wrong("item", str(wrong))
+        fields.add_problem("item", str(wrong))
         return []
     return list(seen.values())
 
@@ -94,7 +96,7 @@ def query_of(wanted: Filter) -> Mapping[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownPayload:
     """Shows the payload as text: ``pretty`` where it is JSON, ``raw`` as it came (text, or bytes in hex)."""
 
     pretty: str | None
@@ -102,41 +104,41 @@ class Shown:
     is_hex: bool
 
 
-def shown(payload: Payload) -> Shown:
+def show_payload(payload: Payload) -> ShownPayload:
     raw = payload.raw
     if raw is None:
-        return Shown(None, None, False)
+        return ShownPayload(None, None, False)
     try:
-        return Shown(payload.pretty, raw.decode("utf-8"), False)
+        return ShownPayload(payload.pretty, raw.decode("utf-8"), False)
     except UnicodeDecodeError:
         first_bytes = raw[:RAW_BYTES_MAX]
         lines = (first_bytes[begin : begin + _BYTES_PER_LINE] for begin in range(0, len(first_bytes), _BYTES_PER_LINE))
-        return Shown(None, "\n".join(line.hex(" ") for line in lines), True)
+        return ShownPayload(None, "\n".join(line.hex(" ") for line in lines), True)
 
 
 def add_list(router: APIRouter, place: DlqPlace) -> None:
-    @router.get("/dlq", dependencies=[Depends(require(Role.VIEWER))])
+    @router.get("/dlq", dependencies=[Depends(require_role(Role.VIEWER))])
     async def dlq(request: Request) -> Response:
         fields, stream = Fields(request.query_params), place.stream(request)
-        looked, grouped = read_filter(fields), fields.choice("view", ("groups", "items")) != "items"
+        looked, grouped = read_filter(fields), fields.read_choice("view", ("groups", "items")) != "items"
         query = query_of(looked.wanted)
         context = {"fields": fields, "looked": looked, "query": query, "options": OPTIONS, "grouped": grouped}
         if fields.problems:
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)
         if grouped:
             groups = await place.ask(stream, stream.index.groups, looked.wanted, GROUPS_MAX)
-            rates = await place.ask(stream, stream.index.rates, looked.wanted)
+            rates = await place.ask(stream, stream.index.read_rates, looked.wanted)
             return place.show(request, "dlq/list.html", page=None, groups=groups, rates=rates, **context)
         try:
             page = await place.ask(stream, stream.index.page, looked.wanted, looked.cursor, PER_PAGE, looked.sort)
         except FilterInvalid as wrong:
-            fields.wrong("after", str(wrong))
+            fields.add_problem("after", str(wrong))
             return place.show(request, "dlq/list.html", 422, page=None, groups=None, **context)
         return place.show(request, "dlq/list.html", page=page, groups=None, **context)
 
 
 def add_item(router: APIRouter, place: DlqPlace) -> None:
-    async def story_of(stream: WorkStream, item_seq: int, user: User) -> ItemStory:
+    async def story_of(stream: PageStream, item_seq: int, user: User) -> ItemStory:
         return await place.ask(stream, stream.dead.item, min(max(item_seq, 0), ITEM_MAX), user.name)
 
     @router.get("/dlq/items/{item_seq}")
@@ -147,7 +149,7 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
         tries = tries_of(story)
         context = {"details_known": item_details(story, wait), "tries": tries[-TRIES_SHOWN:], "tries_total": len(tries)}
         trace = trace_of(story.headers.get(TRACEPARENT))
-        context |= {"trace": trace if trace.text else None, "shown": shown(story.payload)}
+        context |= {"trace": trace if trace.text else None, "shown": show_payload(story.payload)}
         return place.show(request, "dlq/item.html", story=story, item=story.item, **context)
 
     @router.get("/dlq/items/{item_seq}/payload")
@@ -156,7 +158,7 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
         stream = place.stream(request)
         payload = (await story_of(stream, item_seq, user)).payload
         if payload.raw is None:
-            return render(request, "refused.html", 404, title="The payload isn't to be had", detail=payload.note)
+            return render_page(request, "refused.html", 404, title="The payload isn't to be had", detail=payload.note)
         name = f"{stream.name}-{item_seq}.bin"
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
         return Response(payload.raw, media_type="application/octet-stream", headers=headers)

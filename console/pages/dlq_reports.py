@@ -13,17 +13,17 @@ from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
 from console.access.roles import Role, User
-from console.access.routes import require
-from console.day import Plotted as DayPlot
+from console.access.routes import require_role
+from console.day import LastDayPlot as DayPlot
 from console.day import day_plots
 from console.details import Figure, figures_of
-from console.formats import span
+from console.formats import format_span
 from console.forms import Fields
 from console.health import read_status_file
-from console.pages.place import DlqPlace, TooMuchAsked, Viewer, WorkStream
-from console.plots import Steps, bars_plot, steps_plot
-from console.rendering import render
-from core.status_file import Wait, fresh, waits_of
+from console.pages.place import DlqPlace, PageStream, TooMuchAsked, Viewer
+from console.plots import PlotSeries, bars_plot, steps_plot
+from console.rendering import render_page
+from core.status_file import StatusWait, fresh_status, waits_of
 from dlq.audit_log import AuditLog
 from dlq.index import Count, DeadLetterIndex, Group, JoinedIndex, Stats
 
@@ -39,7 +39,7 @@ NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plotted:
+class ReportPlot:
     """Shows a plot under its caption; ``field``: of the list's filter, by which its values are looked up."""
 
     caption: str
@@ -58,34 +58,34 @@ class StreamReport:
     state: str
     why: str
     behind: str
-    waits: Sequence[Wait]
+    waits: Sequence[StatusWait]
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     figures: Sequence[Figure]
     groups: Sequence[Group]
-    plots: Sequence[Plotted]
+    plots: Sequence[ReportPlot]
     stats: Stats
     shards: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveFigures:
     """Shows the four figures of one stream, of all its journals, and the pipeline of its traffic."""
 
     figures: Sequence[Figure]
     pictures: Mapping[str, Markup]
 
 
-async def live_of(place: DlqPlace, stream: WorkStream, user: User) -> dict[str, Any]:
+async def live_of(place: DlqPlace, stream: PageStream, user: User) -> dict[str, Any]:
     """Reads what the part of the page that renews itself shows: the metrics as of now, and what waits for people."""
     waiting = await place.asking.ask(place.attention.now)
-    live = Live(place.pulse.figures(stream.name), place.pulse.pictures(stream.mode))
+    live = LiveFigures(place.pulse.list_figures(stream.name), place.pulse.draw_pipelines(stream.mode))
     return {"live": live, "waiting": waiting, "approvals": waiting.approvals_for(user)}
 
 
-def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
+def read_overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
     """Reads the overview as of now. ``indexes``: by stream, one a journal.
 
     :raises DeadLetterIndexUnreadable: see there
@@ -94,35 +94,37 @@ def overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
         follower.follow()
     index = JoinedIndex(indexes)
     stats = index.stats()
-    return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), plots(stats), stats, list(indexes))
+    return Overview(figures_of(stats), index.groups(limit=GROUPS_SHOWN), make_plots(stats), stats, list(indexes))
 
 
-def plots(stats: Stats) -> list[Plotted]:
+def make_plots(stats: Stats) -> list[ReportPlot]:
     """Plots inflow and outflow by hour, then open items by what they are."""
-    plotted = [Plotted("Died and closed, by hour", _hours(stats))]
+    plotted = [ReportPlot("Died and closed, by hour", _plot_hours(stats))]
     for name, field in NAMES.items():
         counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
         values = [(count.value or "none", count.items) for count in counts]
         words = ", ".join(f"{value}: {items:,}" for value, items in values) or "nothing is open"
-        plotted.append(Plotted(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts))
+        plotted.append(
+            ReportPlot(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts)
+        )
     return plotted
 
 
-def _hours(stats: Stats) -> Markup:
-    died = Steps("died", [(hour.at, hour.died) for hour in stats.hours])
-    closed = Steps("closed", [(hour.at, hour.closed) for hour in stats.hours])
+def _plot_hours(stats: Stats) -> Markup:
+    died = PlotSeries("died", [(hour.at, hour.died) for hour in stats.hours])
+    closed = PlotSeries("closed", [(hour.at, hour.closed) for hour in stats.hours])
     sums = sum(hour.died for hour in stats.hours), sum(hour.closed for hour in stats.hours)
     words = f"In {len(stats.hours)} hours {sums[0]:,} items died and {sums[1]:,} that had died were closed."
     return steps_plot("Items that died and that were closed, by hour", words, [died, closed], stats.at)
 
 
-def reported(name: str, path: Path, now: datetime) -> StreamReport:
+def read_stream_report(name: str, path: Path, now: datetime) -> StreamReport:
     """Reads a stream's status file; a file that isn't there, or is old, is a stream that is down."""
     status = read_status_file(path, now)
     if "at" not in status:
         return StreamReport(name, "down", "its processor isn't running", "", ())
-    behind, waits = _behind(status), waits_of(status)
-    if fresh(status, now) is None:
+    behind, waits = _describe_backlog(status), waits_of(status)
+    if fresh_status(status, now) is None:
         return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
     if blocked := status.get("blocked"):
         return StreamReport(name, "blocked", str(blocked), behind, waits)
@@ -133,17 +135,17 @@ def reported(name: str, path: Path, now: datetime) -> StreamReport:
     return StreamReport(name, "running", "", behind, waits)
 
 
-def _behind(status: dict[str, Any]) -> str:
-    catch_up = _dict(status, "catch_up")
+def _describe_backlog(status: dict[str, Any]) -> str:
+    catch_up = _dict_in(status, "catch_up")
     if not catch_up.get("behind"):
         return "no"
     recover_s = catch_up.get("recover_s")
     return f"{catch_up.get('lag')} records" + (
-        f", about {span(recover_s)}" if isinstance(recover_s, (int, float)) else ""
+        f", about {format_span(recover_s)}" if isinstance(recover_s, (int, float)) else ""
     )
 
 
-def _dict(status: dict[str, Any], name: str) -> dict[str, Any]:
+def _dict_in(status: dict[str, Any], name: str) -> dict[str, Any]:
     value = status.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -153,16 +155,19 @@ FINANCE_HOME = "/ledger/overview"
 
 def add_overview(router: APIRouter, place: DlqPlace) -> None:
     @router.get("/")
-    async def home(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
+    async def home(request: Request, user: Annotated[User, Depends(require_role(None))]) -> Response:
         if not user.may(Role.VIEWER):
-            return RedirectResponse(FINANCE_HOME, 303) if user.may(Role.FINANCE) else render(request, "home.html")
+            return RedirectResponse(FINANCE_HOME, 303) if user.may(Role.FINANCE) else render_page(request, "home.html")
         stream = place.stream(request)
-        indexes = {name: part.index for name, part in place.parts(stream).items()}
-        shown = await place.asking.ask(overview, indexes)
+        indexes = {name: part.index for name, part in place.list_parts(stream).items()}
+        shown = await place.asking.ask(read_overview, indexes)
         now = place.clock.now()
-        streams = [reported(work_stream.name, work_stream.files.status, now) for work_stream in place.streams.values()]
+        streams = [
+            read_stream_report(work_stream.name, work_stream.files.status, now)
+            for work_stream in place.streams.values()
+        ]
         live = await live_of(place, stream, user)
-        day = await _day(place, stream, shown.stats)
+        day = await _read_day(place, stream, shown.stats)
         return place.show(request, "dlq/overview.html", shown=shown, reported=streams, day=day, **live)
 
     @router.get("/live")
@@ -171,9 +176,9 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         return place.show(request, "dlq/_live.html", **await live_of(place, place.stream(request), user))
 
 
-async def _day(place: DlqPlace, stream: WorkStream, stats: Stats) -> list[DayPlot] | None:
+async def _read_day(place: DlqPlace, stream: PageStream, stats: Stats) -> list[DayPlot] | None:
     """Reads the day's plots. None: the last day of a long journal takes longer than a page may; it is there later."""
-    places = [part.files for part in place.parts(stream).values()]
+    places = [part.files for part in place.list_parts(stream).values()]
     try:
         return day_plots(await place.asking.ask(place.day.read, stream.name, places, stats.at), stats)
     except TooMuchAsked:
@@ -185,7 +190,7 @@ NUMBER_MAX = 2**62
 
 
 def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
-    @router.get("/dlq/audit", dependencies=[Depends(require(Role.VIEWER))])
+    @router.get("/dlq/audit", dependencies=[Depends(require_role(Role.VIEWER))])
     async def audit(request: Request) -> Response:
         before = Fields(request.query_params).number("before", 1, NUMBER_MAX)
         entries = await place.asking.ask(audit_log.read, PER_PAGE, before)

@@ -12,13 +12,13 @@ from starlette.datastructures import QueryParams
 from console.access.roles import User
 from console.forms import Fields, FormFields
 from console.pages.dlq import marked_items, read_filter
-from console.pages.place import Admin, DlqPlace, Replayer, Viewer, WorkStream
+from console.pages.place import Admin, DlqPlace, PageStream, Replayer, Viewer
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
 from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
 from dlq.frozen import NEWEST
 from dlq.index import Filter, Item, ItemState
-from dlq.selection import Kept, Progress, Run, RunRefused, Runs, Verdict
+from dlq.selection import KeptSelection, ProgressReport, RunOrders, RunRefused, RunRequest, Verdict
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100
@@ -59,21 +59,21 @@ class SelectionPages:
     async def listed(self, request: Request, _user: Viewer) -> Response:
         stream, fields = self._place.stream(request), Fields(request.query_params)
         before = fields.number("before", 1, NUMBER_MAX) or NUMBER_MAX
-        kept, waiting = await self._ask(_listed, stream, before)
+        kept, waiting = await self._ask(_read_list, stream, before)
         older = kept[-1].selection.number if len(kept) == KEPT_PER_PAGE else None
         return self._place.show(request, "dlq/selections.html", kept=kept, waiting=waiting, older=older)
 
     async def freeze(self, request: Request, user: Replayer, fields: FormFields) -> Response:
         """Freezes what the list's form names: the items that are marked, or all that match its filter."""
-        marked = fields.choice("what", ("marked", "all")) != "all"
+        marked = fields.read_choice("what", ("marked", "all")) != "all"
         seen = marked_items(fields) if marked else []
         wanted = Filter(items=tuple(target.item_seq for target in seen)) if marked else read_filter(fields).wanted
-        note = printable(fields, "note") or ""
+        note = read_printable(fields, "note") or ""
         if fields.problems or (marked and not seen):
             reported = next(iter(fields.problems.values()), "mark items first; nothing was selected")
             return self._place.show(request, "dlq/refused.html", 422, problem=reported)
         frozen = await self._ask(self._place.stream(request).selections.freeze, wanted, user.name, note, seen)
-        return RedirectResponse(self._at(request, frozen.number), 303)
+        return RedirectResponse(self._link_to(request, frozen.number), 303)
 
     async def one(self, request: Request, number: int, _user: Viewer) -> Response:
         after = Fields(request.query_params).number("after", 0, NUMBER_MAX)
@@ -86,13 +86,13 @@ class SelectionPages:
     async def dry_run(self, request: Request, number: int, _user: Viewer) -> Response:
         """Made again for the first page; later pages and single verdicts are of the same one."""
         fields, stream = Fields(request.query_params), self._place.stream(request)
-        mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
+        mode = fields.read_choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
         force = fields.text("force") is not None
-        only, after = fields.choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
-        run = Run(REPLAY, "dry run", ReplayMode(mode), None, force)
-        dry_run = await self._ask(stream.dead.dry_runs.kept, number)
+        only, after = fields.read_choice("verdict", VERDICTS), fields.number("after", 0, NUMBER_MAX)
+        run = RunRequest(REPLAY, "dry run", ReplayMode(mode), None, force)
+        dry_run = await self._ask(stream.dead.dry_runs.find_latest, number)
         if dry_run is None or (only is None and after is None):
-            dry_run = await self._ask(stream.dead.dry_runs.make, number, stream.dead.asked(run))
+            dry_run = await self._ask(stream.dead.dry_runs.make, number, stream.dead.describe_dry_run(run))
         verdicts = None if only is None else [Verdict(only)]
         forecasts = await self._ask(stream.dead.dry_runs.page, number, verdicts, after or 0, ITEMS_PER_PAGE + 1)
         kept = await self._ask(stream.selections.get, number)
@@ -121,40 +121,40 @@ class SelectionPages:
         reason = reason_of(fields)
         if reason is None:
             return await self._show(request, number, fields, status=422)
-        return await self._give(request, number, lambda runs: runs.approve(number, user.name, reason))
+        return await self._send_order(request, number, lambda runs: runs.approve(number, user.name, reason))
 
     async def pause(self, request: Request, number: int, user: Replayer) -> Response:
-        return await self._give(request, number, lambda runs: runs.pause(number, user.name))
+        return await self._send_order(request, number, lambda runs: runs.pause(number, user.name))
 
     async def resume(self, request: Request, number: int, user: Replayer) -> Response:
-        return await self._give(request, number, lambda runs: runs.resume(number, user.name))
+        return await self._send_order(request, number, lambda runs: runs.resume(number, user.name))
 
     async def cancel(self, request: Request, number: int, user: Replayer) -> Response:
-        return await self._give(request, number, lambda runs: runs.cancel(number, user.name))
+        return await self._send_order(request, number, lambda runs: runs.cancel(number, user.name))
 
     async def _start(self, request: Request, number: int, user: User, fields: Fields, action: str) -> Response:
         run = run_of(fields, action)
         if run is None:
             return await self._show(request, number, fields, status=422)
-        return await self._give(request, number, lambda runs: runs.start(number, run, user.name))
+        return await self._send_order(request, number, lambda runs: runs.start(number, run, user.name))
 
-    async def _give(self, request: Request, number: int, order: Callable[[Runs], object]) -> Response:
+    async def _send_order(self, request: Request, number: int, order: Callable[[RunOrders], object]) -> Response:
         """Sends an order; the caller records it, and its refusal."""
         try:
             await self._ask(order, self._place.stream(request).dead.runs)
         except RunRefused as refused:
             return await self._show(request, number, Fields(QueryParams()), problem=str(refused), status=409)
-        return RedirectResponse(self._at(request, number), 303)
+        return RedirectResponse(self._link_to(request, number), 303)
 
     async def _show(
         self, request: Request, number: int, fields: Fields, after: int = -1, problem: str = "", status: int = 200
     ) -> Response:
-        shown = await self._ask(_one, self._place.stream(request), number, after)
+        shown = await self._ask(_read_selection, self._place.stream(request), number, after)
         context = {**shown, "fields": fields, "after": after, "problem": problem, "mode_words": MODE_WORDS}
         context["act_words"] = ACT_WORDS
         return self._place.show(request, "dlq/selection.html", status, **context)
 
-    def _at(self, request: Request, number: int) -> str:
+    def _link_to(self, request: Request, number: int) -> str:
         return self._place.link(request, f"/dlq/selections/{number}")
 
 
@@ -170,29 +170,29 @@ def add_selections(router: APIRouter, place: DlqPlace) -> None:
         router.add_api_route(f"{path}/{order.__name__}", order, methods=["POST"])
 
 
-def run_of(fields: Fields, action: str) -> Run | None:
+def run_of(fields: Fields, action: str) -> RunRequest | None:
     """Reads the run that a form asks for; None: its problems are shown."""
     reason = reason_of(fields)
     if action != REPLAY:
-        return None if reason is None else Run(action, reason)
-    mode = fields.choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
-    per_s = fields.read("per_s", _rate)
+        return None if reason is None else RunRequest(action, reason)
+    mode = fields.read_choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
+    per_s = fields.read("per_s", _read_rate)
     if reason is None or fields.problems:
         return None
-    return Run(action, reason, ReplayMode(mode), per_s, fields.text("force") is not None)
+    return RunRequest(action, reason, ReplayMode(mode), per_s, fields.text("force") is not None)
 
 
 def reason_of(fields: Fields) -> str | None:
-    reason = printable(fields, "reason")
+    reason = read_printable(fields, "reason")
     if reason is None:
-        fields.wrong("reason", "a reason is wanted: it is kept with every decision")
+        fields.add_problem("reason", "a reason is wanted: it is kept with every decision")
     return reason
 
 
-def printable(fields: Fields, name: str) -> str | None:
+def read_printable(fields: Fields, name: str) -> str | None:
     text = fields.text(name, KEPT_CHARS_MAX)
     if text is not None and not is_kept_text(text):
-        fields.wrong(name, "one line of printable characters is wanted")
+        fields.add_problem(name, "one line of printable characters is wanted")
         return None
     return text
 
@@ -203,7 +203,7 @@ class RateInvalid(PayhookError):
         super().__init__(f"a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f} is wanted, or nothing")
 
 
-def _rate(text: str) -> float:
+def _read_rate(text: str) -> float:
     try:
         rate = float(text)
     except ValueError:
@@ -213,22 +213,22 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _listed(stream: WorkStream, before: int) -> tuple[Sequence[Kept], Sequence[Kept]]:
-    return stream.selections.kept(before, KEPT_PER_PAGE), stream.selections.proposals()
+def _read_list(stream: PageStream, before: int) -> tuple[Sequence[KeptSelection], Sequence[KeptSelection]]:
+    return stream.selections.list_kept(before, KEPT_PER_PAGE), stream.selections.proposals()
 
 
-def _known(stream: WorkStream, numbers: tuple[int, ...]) -> dict[int, Item]:
+def _read_items(stream: PageStream, numbers: tuple[int, ...]) -> dict[int, Item]:
     """Reads what the list of dead events says of items now; of ignored and unknown events it says nothing."""
     stream.index.follow()
     page = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
     return {item.item_seq: item for item in page.items}
 
 
-def _one(stream: WorkStream, number: int, after: int) -> dict[str, Any]:
+def _read_selection(stream: PageStream, number: int, after: int) -> dict[str, Any]:
     kept = stream.selections.get(number)
-    progress: Progress | None = stream.selections.progress(number) if kept.run is not None else None
+    progress: ProgressReport | None = stream.selections.progress(number) if kept.run is not None else None
     items = stream.selections.items(number, after_place=after, limit=ITEMS_PER_PAGE + 1)
-    now_listed = _known(stream, tuple(item.target.item_seq for item in items))
+    now_listed = _read_items(stream, tuple(item.target.item_seq for item in items))
     run = progress.run if progress is not None else None
     why = stream.dead.runs.why_two_people(number, run.run, run.actor) if run is not None else None
     return {

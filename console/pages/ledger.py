@@ -10,10 +10,10 @@ from typing import TypeVar
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
-from console.details import journal_says, run_details, timeline
+from console.details import journal_says, make_timeline, run_details
 from console.forms import UPLOAD_BYTES_MAX, Fields
-from console.pages.place import Place
-from console.plots import Steps, steps_plot
+from console.pages.place import PagePlace
+from console.plots import PlotSeries, steps_plot
 from console.stories import StoryReader, check_reader
 from core import moments
 from core.decision import Decision
@@ -25,20 +25,20 @@ from ledger.queries import (
     Balance,
     BalancesOverTime,
     ClosedUnknown,
+    DecisionFilter,
     Hit,
     Total,
     UnknownEvents,
-    Wanted,
-    balances,
-    balances_over_time,
-    closed_unknown,
-    decimal_text,
-    minor_units,
-    search,
-    totals,
-    unknown_events,
+    find_closed_unknown,
+    find_unknown_events,
+    format_decimal,
+    parse_minor_units,
+    read_balances_over_time,
+    search_decisions,
+    sum_balances,
+    sum_totals,
 )
-from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
+from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowNameInvalid
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
 
 ROWS_PER_PAGE = 100
@@ -51,14 +51,14 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BalancesFilter:
     as_of: AsOf
     merchant: str | None
     currency: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BalancesReport:
     """Holds what the page shows. ``plots``: by currency."""
 
     balances: Sequence[Balance]
@@ -66,7 +66,7 @@ class Answer:
     plots: Sequence[tuple[str, Markup, BalancesOverTime]]
 
 
-def add_balances(router: APIRouter, place: Place) -> None:
+def add_balances(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger")
     async def ledger(request: Request) -> Response:
         fields = Fields(request.query_params)
@@ -76,79 +76,81 @@ def add_balances(router: APIRouter, place: Place) -> None:
         context = {"fields": fields, "asked": asked, "answer": None, "page": page}
         if fields.problems:
             return place.show(request, "ledger/balances.html", 422, **context)
-        answer = await place.asking.ask(answered, journals, asked)
-        shown, pages = _page(answer.balances, page, ROWS_PER_PAGE)
+        answer = await place.asking.ask(report_balances, journals, asked)
+        shown, pages = _cut_page(answer.balances, page, ROWS_PER_PAGE)
         return place.show(
             request, "ledger/balances.html", **{**context, "answer": answer, "shown": shown, "pages": pages}
         )
 
 
-def _page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row], int]:
+def _cut_page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row], int]:
     """Returns the rows of one page, and how many pages there are."""
     begin = (page - 1) * per_page
     return rows[begin : begin + per_page], -(-len(rows) // per_page)
 
 
-def read_balances(fields: Fields, journals: LedgerJournals) -> Asked:
+def read_balances(fields: Fields, journals: LedgerJournals) -> BalancesFilter:
     """Reads the form's fields; its problems are in `Fields.problems`. Of several journals a row is looked up.
 
     :raises LedgerUnreadable: a journal is damaged
     """
     as_of, row = AsOf(fields.read("as_of", moments.as_of)), fields.text("seq")
     if as_of.before is not None and row is not None:
-        fields.wrong("seq", "a time or a row, not both")
+        fields.add_problem("seq", "a time or a row, not both")
     elif row is not None:
         try:
-            as_of = journals.after_row(row)
-        except (RowUnreadable, StreamUnknown) as wrong:
-            fields.wrong("seq", str(wrong))
+            as_of = journals.find_as_of(row)
+        except (RowNameInvalid, StreamUnknown) as wrong:
+            fields.add_problem("seq", str(wrong))
     currency = fields.text("currency", CURRENCY_CHARS)
-    return Asked(as_of, fields.text("merchant"), currency.upper() if currency else None)
+    return BalancesFilter(as_of, fields.text("merchant"), currency.upper() if currency else None)
 
 
-def answered(journals: LedgerJournals, asked: Asked) -> Answer:
+def report_balances(journals: LedgerJournals, asked: BalancesFilter) -> BalancesReport:
     """
     :raises LedgerUnreadable: a table is damaged
     """
-    postings = journals.postings()
-    all_balances = balances(postings, asked.merchant, asked.currency, asked.as_of)
+    postings = journals.list_postings()
+    all_balances = sum_balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
-    currencies = [total.currency for total in totals(all_balances)] if asked.as_of.seq is None else []
+    currencies = [total.currency for total in sum_totals(all_balances)] if asked.as_of.seq is None else []
     plotted = []
     for currency in currencies[:PLOTS_MAX]:
-        over_time = balances_over_time(postings, currency, merchant=asked.merchant, until=asked.as_of.before)
-        plotted.append((currency, plot(over_time), over_time))
-    return Answer(all_balances, totals(all_balances), plotted)
+        over_time = read_balances_over_time(postings, currency, merchant=asked.merchant, until=asked.as_of.before)
+        plotted.append((currency, plot_balances(over_time), over_time))
+    return BalancesReport(all_balances, sum_totals(all_balances), plotted)
 
 
-def plot(over_time: BalancesOverTime) -> Markup:
+def plot_balances(over_time: BalancesOverTime) -> Markup:
     decimals = decimals_of(over_time.currency)
     shown = [
-        Steps(account.account, [(at, balance / 10**decimals) for at, balance in account.points])
+        PlotSeries(account.account, [(at, balance / 10**decimals) for at, balance in account.points])
         for account in over_time.accounts
     ]
-    return steps_plot(f"Balances in {over_time.currency} over time", _described(over_time), shown, whole=not decimals)
+    return steps_plot(
+        f"Balances in {over_time.currency} over time", _describe_plot(over_time), shown, whole=not decimals
+    )
 
 
-def _described(over_time: BalancesOverTime) -> str:
+def _describe_plot(over_time: BalancesOverTime) -> str:
     """Says in words what the plot shows, for those who don't see it."""
     parts = [
-        f"{account.account}: {decimal_text(account.points[-1][1], over_time.currency)} at the end"
+        f"{account.account}: {format_decimal(account.points[-1][1], over_time.currency)} at the end"
         for account in over_time.accounts
     ]
     left_out = f"; {over_time.left_out} accounts with smaller balances aren't plotted" if over_time.left_out else ""
     return f"Debits minus credits by account. {'; '.join(parts)}{left_out}."
 
 
-def add_unknown(router: APIRouter, place: Place) -> None:
+def add_unknown(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger/unknown")
     async def unknown(request: Request) -> Response:
-        unknown, closed = await place.asking.ask(_unknown, place.ledger(request))
+        unknown, closed = await place.asking.ask(_read_unknown, place.ledger(request))
         return place.show(request, "ledger/unknown_events.html", found=unknown, closed=closed)
 
 
-def _unknown(journals: LedgerJournals) -> tuple[list[UnknownEvents], list[ClosedUnknown]]:
-    return unknown_events(journals.journals()), closed_unknown(journals.journals())
+def _read_unknown(journals: LedgerJournals) -> tuple[list[UnknownEvents], list[ClosedUnknown]]:
+    return find_unknown_events(journals.list_journals()), find_closed_unknown(journals.list_journals())
 
 
 HITS_MAX = 100
@@ -156,7 +158,7 @@ DECISIONS = tuple(decision.value for decision in Decision)
 FIELDS = ("text", "event_type", "provider", "merchant", "decision", "from", "to", "amount", "currency")
 
 
-def add_search(router: APIRouter, place: Place) -> None:
+def add_search(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger/search")
     async def find(request: Request) -> Response:
         fields = Fields(request.query_params)
@@ -165,43 +167,43 @@ def add_search(router: APIRouter, place: Place) -> None:
         if fields.problems:
             return place.show(request, "ledger/search.html", 422, **context)
         if any(name in request.query_params for name in FIELDS):
-            context["hits"] = await place.asking.ask(_hits, place.ledger(request), wanted)
+            context["hits"] = await place.asking.ask(_find_hits, place.ledger(request), wanted)
         return place.show(request, "ledger/search.html", **context)
 
 
-def _hits(journals: LedgerJournals, wanted: Wanted) -> list[Hit]:
-    return search(journals.journals(), journals.postings(), wanted, HITS_MAX)
+def _find_hits(journals: LedgerJournals, wanted: DecisionFilter) -> list[Hit]:
+    return search_decisions(journals.list_journals(), journals.list_postings(), wanted, HITS_MAX)
 
 
-def read_search(fields: Fields) -> Wanted:
+def read_search(fields: Fields) -> DecisionFilter:
     """Reads the form's fields; its problems are in `Fields.problems`."""
-    decision = fields.choice("decision", DECISIONS)
+    decision = fields.read_choice("decision", DECISIONS)
     currency = fields.text("currency", 3)
     currency = currency.upper() if currency else None
-    return Wanted(
+    return DecisionFilter(
         event_type=fields.text("event_type"),
         provider=fields.text("provider"),
         merchant=fields.text("merchant"),
         decision=Decision(decision) if decision else None,
-        since=fields.read("from", moments.since),
-        until=fields.read("to", moments.until),
-        amount_minor=_amount(fields, currency),
+        since=fields.read("from", moments.parse_since),
+        until=fields.read("to", moments.parse_until),
+        amount_minor=_read_amount(fields, currency),
         currency=currency,
         in_keys=fields.text("text"),
     )
 
 
-def _amount(fields: Fields, currency: str | None) -> int | None:
+def _read_amount(fields: Fields, currency: str | None) -> int | None:
     amount = fields.text("amount")
     if amount is None:
         return None
     if currency is None:
-        fields.wrong("currency", "an amount wants its currency: 100 is one thing in EUR and another in JPY")
+        fields.add_problem("currency", "an amount wants its currency: 100 is one thing in EUR and another in JPY")
         return None
     try:
-        return minor_units(amount, currency)
+        return parse_minor_units(amount, currency)
     except AmountInvalid as wrong:
-        fields.wrong("amount", str(wrong))
+        fields.add_problem("amount", str(wrong))
         return None
 
 
@@ -211,11 +213,11 @@ ROWS_SHOWN_MAX = 100
 RECEIPTS_SHOWN_MAX = 50
 
 
-def add_stories(router: APIRouter, place: Place) -> None:
+def add_stories(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger/events/{key:path}")
     async def event(request: Request, key: str, user: StoryReader) -> Response:
         try:
-            story, bodies = await place.asking.ask(place.ledger(request).story, key)
+            story, bodies = await place.asking.ask(place.ledger(request).read_story, key)
         except (RowAmbiguous, StreamUnknown) as unknown:
             return place.show(request, "ledger/unknown.html", 404, what="event or fact", key=key, problem=str(unknown))
         if not story.rows:
@@ -225,7 +227,7 @@ def add_stories(router: APIRouter, place: Place) -> None:
         deliveries = []
         for delivery in story.deliveries:
             if shown < ROWS_SHOWN_MAX:
-                deliveries.append(timeline(delivery, story, ROWS_SHOWN_MAX))
+                deliveries.append(make_timeline(delivery, story, ROWS_SHOWN_MAX))
                 shown += len(delivery.rows)
         receipts = (story.receipts or [])[:RECEIPTS_SHOWN_MAX]
         context = {"key": key, "story": story, "deliveries": deliveries, "bodies": bodies, "receipts": receipts}
@@ -233,7 +235,7 @@ def add_stories(router: APIRouter, place: Place) -> None:
 
     @router.get("/ledger/entities/{key:path}")
     async def entity(request: Request, key: str, user: StoryReader) -> Response:
-        story = await place.asking.ask(place.ledger(request).entity, key, ENTITY_EVENTS_MAX)
+        story = await place.asking.ask(place.ledger(request).read_entity, key, ENTITY_EVENTS_MAX)
         if not story.total:
             return place.show(request, "ledger/unknown.html", 404, what="entity", key=key)
         check_reader(user, itertools.chain.from_iterable(event.rows for event in story.events))
@@ -247,14 +249,14 @@ OF_KIND_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Kinded:
+class DifferencesOfKind:
     kind: Kind
     explained: str
     count: int
     shown: Sequence[Difference]
 
 
-def add_reports(router: APIRouter, place: Place) -> None:
+def add_reports(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger/reconciliations")
     async def runs(request: Request) -> Response:
         return await show_runs(place, request, Fields(request.query_params))
@@ -262,37 +264,41 @@ def add_reports(router: APIRouter, place: Place) -> None:
     @router.get("/ledger/reconciliations/{run_id}")
     async def run(request: Request, run_id: str) -> Response:
         fields = Fields(request.query_params)
-        kind = fields.choice("kind", tuple(KINDS))
+        kind = fields.read_choice("kind", tuple(KINDS))
         try:
-            head, kinds = await place.asking.ask(differing, reconciliations(place.ledger(request)), run_id, kind)
+            head, kinds = await place.asking.ask(
+                read_differences, open_reconciliations(place.ledger(request)), run_id, kind
+            )
         except UnknownRun:
             return place.show(request, "ledger/unknown.html", 404, what="reconciliation", key=run_id)
         context = {"details_known": run_details(head), "says": journal_says}
         return place.show(request, "ledger/reconciliation.html", run=head, kinds=kinds, only=kind, **context)
 
 
-async def show_runs(place: Place, request: Request, fields: Fields, status: int = 200) -> Response:
+async def show_runs(place: PagePlace, request: Request, fields: Fields, status: int = 200) -> Response:
     page = Fields(request.query_params).number("page", 1, 1_000_000) or 1
-    runs = await place.asking.ask(reconciliations(place.ledger(request)).runs)
-    shown, pages = _page(runs, page, RUNS_PER_PAGE)
+    runs = await place.asking.ask(open_reconciliations(place.ledger(request)).list_runs)
+    shown, pages = _cut_page(runs, page, RUNS_PER_PAGE)
     context = {"runs": shown, "page": page, "pages": pages, "fields": fields, "uploads": place.uploads}
     return place.show(request, "ledger/reconciliations.html", status, bytes_max=UPLOAD_BYTES_MAX, **context)
 
 
-def reconciliations(journals: LedgerJournals) -> Reconciliations:
-    return Reconciliations(journals.shared("reconciliation"), journals.shared("reconciliation-runs"))
+def open_reconciliations(journals: LedgerJournals) -> Reconciliations:
+    return Reconciliations(journals.locate_shared("reconciliation"), journals.locate_shared("reconciliation-runs"))
 
 
-def differing(reports: Reconciliations, run_id: str, only: str | None) -> tuple[Reconciliation, list[Kinded]]:
+def read_differences(
+    reports: Reconciliations, run_id: str, only: str | None
+) -> tuple[Reconciliation, list[DifferencesOfKind]]:
     """Reads a run, and of each kind the first differences.
 
     :raises UnknownRun: there is none of that id
     """
-    run = reports.run(run_id)
+    run = reports.find_run(run_id)
     most = OF_KIND_MAX if only else DIFFERENCES_MAX
     kinds = []
     for kind, explained in KINDS.items():
         if run.counts[kind] and only in (None, kind):
-            shown = list(itertools.islice(reports.differences(run_id, kind, most), most))
-            kinds.append(Kinded(kind, explained, run.counts[kind], shown))
+            shown = list(itertools.islice(reports.read_differences(run_id, kind, most), most))
+            kinds.append(DifferencesOfKind(kind, explained, run.counts[kind], shown))
     return run, kinds

@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from console.bookings import AnotherPersonWanted, BookingService
 from console.forms import Fields, FormFields
 from console.pages.dlq_selections import reason_of
-from console.pages.place import Admin, Finance, Place
+from console.pages.place import Admin, Finance, PagePlace
 from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
@@ -23,10 +23,10 @@ from core.event import Mode
 from core.money import Money
 from core.work import Posting
 from dlq.command import CommandInvalid, new_command_id
-from dlq.entry import ENTRY_LINES_MAX, Entry, entry_to_tree
+from dlq.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree
 from dlq.run import COMMAND_ID_CHARS
-from ledger.queries import Hit, LedgerJournals, Wanted, minor_units, search
-from ledger.reversals import EntryUnfit, ProposalUnknown, Proposed, entry_of
+from ledger.queries import DecisionFilter, Hit, LedgerJournals, parse_minor_units, search_decisions
+from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000
@@ -42,7 +42,7 @@ class LineUnreadable(PayhookError):
 class BookingPages:
     """Shows bookings by two people; each method but the private ones is a route."""
 
-    def __init__(self, place: Place, services: Mapping[Mode, BookingService]) -> None:
+    def __init__(self, place: PagePlace, services: Mapping[Mode, BookingService]) -> None:
         self._place = place
         self._services = services
 
@@ -78,7 +78,7 @@ class BookingPages:
 
     async def _list(self, request: Request, problem: str = "", status: int = 200) -> Response:
         service, ledger = self._service(request), self._place.ledger(request)
-        proposed, done = await self._place.asking.ask(_listed, service, ledger)
+        proposed, done = await self._place.asking.ask(_read_list, service, ledger)
         context = {"proposals": proposed, "reversals": done, "problem": problem, "fields": Fields(QueryParams())}
         return self._place.show(request, "ledger/reversals.html", status, **context)
 
@@ -86,7 +86,7 @@ class BookingPages:
         return self._services[self._place.mode(request)]
 
 
-def booking_routes(place: Place, services: Mapping[Mode, BookingService]) -> APIRouter:
+def booking_routes(place: PagePlace, services: Mapping[Mode, BookingService]) -> APIRouter:
     router, pages = APIRouter(prefix="/ledger"), BookingPages(place, services)
     router.add_api_route("/reversals", pages.listed, methods=["GET"])
     router.add_api_route("/reversals/{command_id}/approve", pages.approve, methods=["POST"])
@@ -100,7 +100,7 @@ def _form_of(fields: Fields) -> str:
     return fields.text("form") or secrets.token_hex(16)
 
 
-def proposal_id(form: str, actor: str, entry: Entry, reason: str) -> str:
+def proposal_id(form: str, actor: str, entry: ManualEntry, reason: str) -> str:
     """Makes the command's id: a form that is sent again is the same proposal, one that was changed meanwhile is
     another.
     """
@@ -108,27 +108,27 @@ def proposal_id(form: str, actor: str, entry: Entry, reason: str) -> str:
     return hashlib.sha256(identity_text.encode("utf-8")).hexdigest()[:COMMAND_ID_CHARS]
 
 
-def entry_asked(fields: Fields) -> Entry | None:
+def entry_asked(fields: Fields) -> ManualEntry | None:
     """Reads the entry that a form asks for; None: the fields say what is wrong."""
     wanted: dict[str, Any] = {
         "entity": fields.text("entity"),
-        "occurred": fields.read("occurred", moments.since),
+        "occurred": fields.read("occurred", moments.parse_since),
         "evidence": fields.text("evidence"),
         "lines": fields.text("lines", LINES_CHARS_MAX),
     }
     for name, value in wanted.items():
         if value is None:
-            fields.wrong(name, "this is wanted")
+            fields.add_problem(name, "this is wanted")
     if fields.problems:
         return None
     evidence = wanted["evidence"]
     if len(evidence) != 64 or set(evidence) - set("0123456789abcdef"):
-        fields.wrong("evidence", "64 hex digits in small letters are wanted, as `sha256sum FILE` prints them")
+        fields.add_problem("evidence", "64 hex digits in small letters are wanted, as `sha256sum FILE` prints them")
         return None
     try:
-        return entry_of(wanted["entity"], wanted["occurred"], evidence, postings_of(wanted["lines"]))
+        return build_entry(wanted["entity"], wanted["occurred"], evidence, postings_of(wanted["lines"]))
     except (LineUnreadable, EntryUnfit, CommandInvalid) as wrong:
-        fields.wrong("lines", str(wrong))
+        fields.add_problem("lines", str(wrong))
         return None
 
 
@@ -138,21 +138,23 @@ def postings_of(text: str) -> list[Posting]:
     :raises LineUnreadable: it isn't that
     """
     lines = [line for line in text.splitlines() if line.strip()]
-    return [_posting(number, line.split()) for number, line in enumerate(lines[: ENTRY_LINES_MAX + 1], 1)]
+    return [_read_posting(number, line.split()) for number, line in enumerate(lines[: ENTRY_LINES_MAX + 1], 1)]
 
 
-def _posting(number: int, words: Sequence[str]) -> Posting:
+def _read_posting(number: int, words: Sequence[str]) -> Posting:
     match words:
         case ["debit" | "credit" as side, account, amount, currency]:
             try:
-                return Posting(account, side, Money(minor_units(amount, currency), currency))
+                return Posting(account, side, Money(parse_minor_units(amount, currency), currency))
             except PayhookError as wrong:
                 raise LineUnreadable(number, str(wrong)) from wrong
     raise LineUnreadable(number, "it isn't a side, an account, an amount and a currency")
 
 
-def _listed(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[Proposed], list[Hit]]:
+def _read_list(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[ReadProposal], list[Hit]]:
     """Lists what was proposed, the newest first, and the newest bookings that were taken back."""
-    done = search(ledger.journals(), ledger.postings(), Wanted(decision=Decision.REVERSED), SHOWN_MAX)
+    done = search_decisions(
+        ledger.list_journals(), ledger.list_postings(), DecisionFilter(decision=Decision.REVERSED), SHOWN_MAX
+    )
     # The approval's own row books nothing.
     return service.proposals()[:SHOWN_MAX], [hit for hit in done if hit.amount_minor is not None]

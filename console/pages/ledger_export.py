@@ -16,11 +16,11 @@ from starlette.background import BackgroundTask
 
 from console.access.routes import signed_in
 from console.forms import Fields
-from console.pages.place import Asking, Place
+from console.pages.place import PagePlace, QuestionRunner
 from core import moments
 from core.errors import PayhookError
 from dlq.recorder import EXPORT, Recorder
-from ledger.queries import Form, Source, export
+from ledger.queries import Form, Source, export_table
 from ledger.queries.journals import LedgerJournals
 
 EXPORT_S_MAX = 120.0
@@ -37,9 +37,9 @@ class ExportTooLarge(PayhookError):
         super().__init__(f"{problem}. Choose a shorter time, or use `payhook ledger export`, which has no such limit")
 
 
-def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
+def add_export(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
     # One at a time: each writes a file as large as it likes within its limits.
-    exporting = Asking(at_once=1, waiting=2, seconds=EXPORT_S_MAX + 10)
+    exporting = QuestionRunner(at_once=1, waiting=2, seconds=EXPORT_S_MAX + 10)
 
     @router.get("/ledger/export")
     async def form(request: Request) -> Response:
@@ -48,13 +48,13 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
     @router.get("/ledger/export/file")
     async def file(request: Request) -> Response:
         fields = Fields(request.query_params)
-        source = fields.choice("table", SOURCES) or "postings"
-        form = fields.choice("format", tuple(FORMS)) or "csv"
-        since, until = fields.read("from", moments.since), fields.read("to", moments.until)
+        source = fields.read_choice("table", SOURCES) or "postings"
+        form = fields.read_choice("format", tuple(FORMS)) or "csv"
+        since, until = fields.read("from", moments.parse_since), fields.read("to", moments.parse_until)
         if fields.problems:
             return place.show(request, "ledger/export.html", 422, fields=fields)
         name = f"payhook-{place.mode(request)}-{source}.{form}"
-        what = f"{name} {moments.span(since, until)}".rstrip()
+        what = f"{name} {moments.describe_span(since, until)}".rstrip()
         record = functools.partial(reading.record, signed_in(request).name, EXPORT, what)
         folder = tempfile.TemporaryDirectory(prefix="payhook-export-", ignore_cleanup_errors=True)
         try:
@@ -64,7 +64,7 @@ def add_export(router: APIRouter, place: Place, reading: Recorder) -> None:
             )
         except ExportTooLarge as too_large:
             folder.cleanup()
-            fields.wrong("from", str(too_large))
+            fields.add_problem("from", str(too_large))
             return place.show(request, "ledger/export.html", 422, fields=fields)
         except BaseException:
             folder.cleanup()
@@ -87,11 +87,13 @@ def write(
     :raises ExportTooLarge: more rows, or more time, than a page gives
     :raises NothingBooked: there is no such table yet
     """
-    limits = _limits(rows_max, seconds_max)
-    export(journals.tables(source), source, out, form, since=since, until=until, progress=limits, record=record)
+    limits = _make_limits_check(rows_max, seconds_max)
+    export_table(
+        journals.list_tables(source), source, out, form, since=since, until=until, progress=limits, record=record
+    )
 
 
-def _limits(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:
+def _make_limits_check(rows_max: int, seconds_max: float) -> Callable[[int, int], None]:
     end = time.monotonic() + seconds_max
 
     def check(_done: int, rows: int) -> None:

@@ -10,13 +10,24 @@ from datetime import datetime
 from fastapi import APIRouter, Request, Response
 
 from console.bookings import BookingService
-from console.pages.ledger import reconciliations
+from console.pages.ledger import open_reconciliations
 from console.pages.ledger_postings import account_of
 from console.pages.ledger_verification import StreamResult, read_results
-from console.pages.place import Place
+from console.pages.place import PagePlace
 from core.decision import Decision
 from core.event import Mode
-from ledger.queries import Balance, Hit, Owed, UnknownEvents, Wanted, balances, owed, owed_parts, search, unknown_events
+from ledger.queries import (
+    Balance,
+    DecisionFilter,
+    Hit,
+    OwedAmount,
+    UnknownEvents,
+    find_unknown_events,
+    list_owed_parts,
+    search_decisions,
+    sum_balances,
+    sum_owed,
+)
 from ledger.queries.journals import LedgerJournals
 from ledger.reconciliations import Reconciliation
 from ledger.verify.report import WRONG
@@ -35,7 +46,7 @@ class FinanceHome:
 
     held: Mapping[str, int]
     owed_in_all: Mapping[str, int]
-    owed: Sequence[Owed]
+    owed: Sequence[OwedAmount]
     merchants: int
     unknown: Sequence[UnknownEvents]
     waiting: int
@@ -53,38 +64,38 @@ class FinanceHome:
         return 0 if self.last_run is None else sum(self.last_run.counts.values())
 
 
-def add_home(router: APIRouter, place: Place, services: Mapping[Mode, BookingService]) -> None:
+def add_home(router: APIRouter, place: PagePlace, services: Mapping[Mode, BookingService]) -> None:
     @router.get("/ledger/overview")
     async def home(request: Request) -> Response:
         mode = place.mode(request)
         shown = await place.asking.ask(read_home, place, mode, place.ledger(request), services[mode])
-        parts = owed_parts(shown.owed)
+        parts = list_owed_parts(shown.owed)
         return place.show(request, "ledger/home.html", shown=shown, parts=parts, account_of=account_of)
 
 
-def read_home(place: Place, mode: Mode, journals: LedgerJournals, service: BookingService) -> FinanceHome:
+def read_home(place: PagePlace, mode: Mode, journals: LedgerJournals, service: BookingService) -> FinanceHome:
     """
     :raises LedgerUnreadable: a table is damaged
     """
-    all_balances = balances(journals.postings())
-    to_merchants = owed(all_balances)
-    runs = reconciliations(journals).runs()
+    all_balances = sum_balances(journals.list_postings())
+    to_merchants = sum_owed(all_balances)
+    runs = open_reconciliations(journals).list_runs()
     results = read_results(place.layout, mode)
     return FinanceHome(
-        held=_held(all_balances),
+        held=_sum_held(all_balances),
         owed_in_all=_by_currency(to_merchants),
         owed=sorted(to_merchants, key=lambda merchant: -abs(merchant.owed_minor) / 10**merchant.decimals)[:OWED_SHOWN],
         merchants=len({merchant.merchant for merchant in to_merchants}),
-        unknown=unknown_events(journals.journals()),
+        unknown=find_unknown_events(journals.list_journals()),
         waiting=sum(proposal.waits for proposal in service.proposals()),
         last_run=runs[0] if runs else None,
-        verified_at=_oldest(results),
+        verified_at=_find_oldest(results),
         wrong=sum(invariant.state == WRONG for result in results for invariant in result.invariants),
-        booked=_booked(journals),
+        booked=_read_booked(journals),
     )
 
 
-def _held(accounts: Sequence[Balance]) -> dict[str, int]:
+def _sum_held(accounts: Sequence[Balance]) -> dict[str, int]:
     by_currency: Counter[str] = Counter()
     for balance in accounts:
         if balance.account.startswith("provider:"):
@@ -92,18 +103,20 @@ def _held(accounts: Sequence[Balance]) -> dict[str, int]:
     return dict(sorted(by_currency.items()))
 
 
-def _by_currency(merchants: Sequence[Owed]) -> dict[str, int]:
+def _by_currency(merchants: Sequence[OwedAmount]) -> dict[str, int]:
     sums: Counter[str] = Counter()
     for merchant in merchants:
         sums[merchant.currency] += merchant.owed_minor
     return dict(sorted(sums.items()))
 
 
-def _oldest(results: Sequence[StreamResult]) -> datetime | None:
+def _find_oldest(results: Sequence[StreamResult]) -> datetime | None:
     moments = [result.at for result in results if result.at is not None]
     return min(moments) if len(moments) == len(results) else None
 
 
-def _booked(journals: LedgerJournals) -> list[Hit]:
-    applied = search(journals.journals(), journals.postings(), Wanted(decision=Decision.APPLIED), BOOKED_SHOWN)
+def _read_booked(journals: LedgerJournals) -> list[Hit]:
+    applied = search_decisions(
+        journals.list_journals(), journals.list_postings(), DecisionFilter(decision=Decision.APPLIED), BOOKED_SHOWN
+    )
     return [hit for hit in applied if hit.amount_minor is not None]

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData, QueryParams, UploadFile
 
 from console.forms import Fields
 from console.pages.ledger import show_runs
-from console.pages.place import Finance, Place
+from console.pages.place import Finance, PagePlace
 from console.uploads import ReportAsked, UploadsFull
 from core.errors import PayhookError
 from dlq.recorder import RECONCILE, Recorder
@@ -22,7 +22,7 @@ class DayInvalid(PayhookError):
         super().__init__(f"{text!r} is no day: write 2026-01-31")
 
 
-def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
+def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
     """Adds the form and its routes; without `Place.uploads` there is neither."""
     uploads = place.uploads
     if uploads is None:
@@ -33,14 +33,14 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
         form: FormData | None = request.state.upload
         fields = Fields(form if form is not None else QueryParams())
         report = None if form is None else form.get("report")
-        provider = fields.choice("provider", uploads.providers)
+        provider = fields.read_choice("provider", uploads.providers)
         if provider is None:
-            fields.wrong("provider", "say whose report it is")
+            fields.add_problem("provider", "say whose report it is")
         if not isinstance(report, UploadFile) or not report.filename or not report.size:
-            fields.wrong("report", "choose the report's CSV file")
-        since, until = fields.read("from", _day), fields.read("to", _day)
+            fields.add_problem("report", "choose the report's CSV file")
+        since, until = fields.read("from", _read_day), fields.read("to", _read_day)
         if since is not None and until is not None and since >= until:
-            fields.wrong("to", "it must be after the first day")
+            fields.add_problem("to", "it must be after the first day")
         report_asked = ReportAsked(
             place.mode(request),
             provider or "",
@@ -53,9 +53,11 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
             return await show_runs(place, request, fields, 422)
         assert isinstance(report, UploadFile)
         try:
-            taken = await place.asking.ask(uploads.take, report_asked, report.filename or "", report.file, user.name)
+            taken = await place.asking.ask(
+                uploads.accept_report, report_asked, report.filename or "", report.file, user.name
+            )
         except UploadsFull as full:
-            fields.wrong("report", str(full))
+            fields.add_problem("report", str(full))
             return await show_runs(place, request, fields, 409)
         finally:
             await form.close() if form is not None else None
@@ -73,7 +75,7 @@ def add_uploads(router: APIRouter, place: Place, reading: Recorder) -> None:
         return place.show(request, "ledger/report.html", upload=upload)
 
 
-def _day(text: str) -> date:
+def _read_day(text: str) -> date:
     """
     :raises DayInvalid: it isn't one
     """

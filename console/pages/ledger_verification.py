@@ -10,13 +10,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from console.pages.place import Place
+from console.pages.place import PagePlace
 from core.event import Mode
 from core.layout import LEDGER, Layout
 from core.routing import base_of, mode_of, stream_of
 from core.status_file import moment_of, read_said
-from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, invariant_types
-from ledger.verify.report import UNKNOWN, WRONG, Known, known_invariants
+from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, list_invariant_types
+from ledger.verify.report import UNKNOWN, WRONG, InvariantState, read_known_invariants
 
 DEEP = frozenset(invariant.name for invariant in OF_DEEP_ALONE)
 NOT_YET = "it wasn't looked at yet"
@@ -55,7 +55,7 @@ class StreamResult:
 
 def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
     """Reads the results of each stream of a mode that was verified, the ledger's first and in any case."""
-    verified, by_schedule = read_said(layout.verified) or {}, read_said(layout.verification) or {}
+    verified, by_schedule = read_said(layout.verified_file) or {}, read_said(layout.verification_file) or {}
     problems: Mapping[str, str] = by_schedule.get("problems") or {}
     streams = {stream_of(LEDGER, mode), *(stream for stream in (*verified, *problems) if mode_of(stream) == mode)}
     ordered = sorted(streams, key=lambda stream: (base_of(stream) != LEDGER, stream))
@@ -63,21 +63,23 @@ def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
 
 
 def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> StreamResult:
-    results, said_all = known_invariants(known), bool(known.get("invariants"))
+    results, said_all = read_known_invariants(known), bool(known.get("invariants"))
     # What a verification left out isn't asked of this stream, but for what only a deep one looks at.
     others = frozenset[str]() if base_of(stream) == LEDGER else OF_THE_LEDGER
     invariant_names = [
-        name for name in invariant_types() if name in results or (name not in others and (not said_all or name in DEEP))
+        name
+        for name in list_invariant_types()
+        if name in results or (name not in others and (not said_all or name in DEEP))
     ]
-    invariants = [_result(name, results.get(name), was_verified=said_all) for name in invariant_names]
+    invariants = [_result_of(name, results.get(name), was_verified=said_all) for name in invariant_names]
     invariants.sort(key=lambda invariant: invariant.state != WRONG)
     return StreamResult(
         stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants
     )
 
 
-def _result(name: str, known: Known | None, *, was_verified: bool) -> InvariantResult:
-    query, sentence = explain(name), invariant_types()[name].sentence
+def _result_of(name: str, known: InvariantState | None, *, was_verified: bool) -> InvariantResult:
+    query, sentence = explain(name), list_invariant_types()[name].sentence
     if known is None:
         note = LOOKED_AT_BY_DEEP if name in DEEP and was_verified else NOT_YET
         return InvariantResult(name, sentence, query, UNKNOWN, None, note, ())
@@ -89,7 +91,7 @@ def _result(name: str, known: Known | None, *, was_verified: bool) -> InvariantR
     return InvariantResult(name, sentence, query, known["state"], moment_of(known, "at"), "; ".join(notes), offenders)
 
 
-def add_verification(router: APIRouter, place: Place) -> None:
+def add_verification(router: APIRouter, place: PagePlace) -> None:
     @router.get("/ledger/verification")
     async def verification(request: Request) -> Response:
         results = await place.asking.ask(read_results, place.layout, place.mode(request))

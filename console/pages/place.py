@@ -13,13 +13,13 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 from fastapi import Depends, Request, Response
 
 from console.access.roles import Role, User
-from console.access.routes import require
+from console.access.routes import require_role
 from console.attention import Attention
 from console.day import DayReader
-from console.dead_letters import DeadLetters
+from console.dead_letters import StreamDeadLetters
 from console.details import Detail
 from console.pulse import Pulse
-from console.rendering import address, render, segment
+from console.rendering import make_address, quote_segment, render_page
 from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import ReportUploads
 from core.clock import Clock
@@ -31,10 +31,10 @@ from dlq.index import DeadLetterIndex
 from dlq.selection import Selections
 from ledger.queries.journals import LedgerJournals
 
-Viewer = Annotated[User, Depends(require(Role.VIEWER))]
-Replayer = Annotated[User, Depends(require(Role.REPLAYER))]
-Admin = Annotated[User, Depends(require(Role.ADMIN))]
-Finance = Annotated[User, Depends(require(Role.FINANCE))]
+Viewer = Annotated[User, Depends(require_role(Role.VIEWER))]
+Replayer = Annotated[User, Depends(require_role(Role.REPLAYER))]
+Admin = Annotated[User, Depends(require_role(Role.ADMIN))]
+Finance = Annotated[User, Depends(require_role(Role.FINANCE))]
 """The user that a route gets, and the role that it demands by that."""
 
 AT_ONCE_MAX = 2
@@ -55,7 +55,7 @@ class TooMuchAsked(PayhookError):
         super().__init__(f"{problem}; ask for less (a shorter time, one merchant), or come again in a moment")
 
 
-class Asking:
+class QuestionRunner:
     """Runs what blocks in threads of its own. A question whose asker has left still ends in its thread."""
 
     def __init__(
@@ -105,7 +105,7 @@ def no_traces(_trace_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PagePlace:
     """``modes``: those whose traffic is taken here, live first. ``asking`` is finance's: its questions are long.
     ``order_field``: of bodies, that holds order ids; empty: none. ``uploads``: compares reports that are uploaded;
     None: they aren't taken here. ``traces``: where the trace of an id is looked at.
@@ -113,7 +113,7 @@ class Place:
 
     layout: Layout
     modes: Sequence[Mode]
-    asking: Asking
+    asking: QuestionRunner
     clock: Clock
     order_field: str = ""
     uploads: ReportUploads | None = None
@@ -125,12 +125,12 @@ class Place:
         return next((mode for mode in self.modes if mode == mode_name), self.modes[0])
 
     def ledger(self, request: Request) -> LedgerJournals:
-        return LedgerJournals.of(self.layout.ledgers(self.mode(request)))
+        return LedgerJournals.open(self.layout.all_ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """Makes an address that goes on looking at the same traffic."""
         mode = self.mode(request)
-        return address(path, {**query, MODE: mode if mode != self.modes[0] else None})
+        return make_address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
         """Finds the page that says more of what a detail is about."""
@@ -139,11 +139,11 @@ class Place:
         kind, key = detail.about
         if kind == "trace":
             return self.traces(key)
-        return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{segment(key)}")
+        return self.link(request, f"/ledger/{'events' if kind == 'event' else 'entities'}/{quote_segment(key)}")
 
-    def here(self, request: Request, **changes: object) -> str:
+    def link_here(self, request: Request, **changes: object) -> str:
         fields = {name: request.query_params.getlist(name) for name in request.query_params}
-        return address(request.url.path, {**fields, **changes})
+        return make_address(request.url.path, {**fields, **changes})
 
     def show(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """Renders a page. Beside what every template has: ``mode``, ``modes``, ``now``, and ``link(path, **query)``."""
@@ -152,18 +152,18 @@ class Place:
             "modes": self.modes,
             "now": self.clock.now(),
             "link": functools.partial(self.link, request),
-            "here": functools.partial(self.here, request),
+            "here": functools.partial(self.link_here, request),
             "page_of": functools.partial(self.page_of, request),
         }
-        return render(request, template, status, **shown, **context)
+        return render_page(request, template, status, **shown, **context)
 
 
 STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkStream:
-    dead: DeadLetters
+class PageStream:
+    dead: StreamDeadLetters
     files: StreamLayout
 
     @property
@@ -191,8 +191,8 @@ class DlqPlace:
     the trace of an id is looked at.
     """
 
-    streams: Mapping[str, WorkStream]
-    asking: Asking
+    streams: Mapping[str, PageStream]
+    asking: QuestionRunner
     clock: Clock
     pulse: Pulse
     attention: Attention
@@ -201,23 +201,23 @@ class DlqPlace:
     missed: FindMissed = lambda *_: ()
     traces: TraceAddress = no_traces
 
-    def stream(self, request: Request) -> WorkStream:
+    def stream(self, request: Request) -> PageStream:
         """Finds the stream that a request looks at: ``?stream=notify``, else the first."""
         stream_name = request.query_params.get(STREAM)
-        return self.streams.get(stream_name or "", self._first)
+        return self.streams.get(stream_name or "", self._first_stream)
 
-    def parts(self, stream: WorkStream) -> Mapping[str, WorkStream]:
+    def list_parts(self, stream: PageStream) -> Mapping[str, PageStream]:
         return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:
         """Makes an address that goes on looking at the same stream."""
         name = self.stream(request).name
-        return address(path, {**query, STREAM: name if name != self._first.name else None})
+        return make_address(path, {**query, STREAM: name if name != self._first_stream.name else None})
 
     def ledger_link(self, request: Request, path: str, **query: object) -> str:
         """Makes an address of finance's pages about the same traffic."""
         mode = self.stream(request).mode
-        return address(path, {**query, MODE: mode if mode != self._first.mode else None})
+        return make_address(path, {**query, MODE: mode if mode != self._first_stream.mode else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
         """Finds the page that says more of what a detail is about: of an entity, what is dead of it."""
@@ -227,11 +227,11 @@ class DlqPlace:
         if kind == "trace":
             return self.traces(key)
         if kind == "event":
-            return self.ledger_link(request, f"/ledger/events/{segment(key)}")
+            return self.ledger_link(request, f"/ledger/events/{quote_segment(key)}")
         return self.link(request, "/dlq", view="items", entity=key)
 
     async def ask(
-        self, stream: WorkStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
+        self, stream: PageStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
     ) -> Answer:
         """Asks the index, after it has taken in what the journal has gained."""
 
@@ -251,8 +251,8 @@ class DlqPlace:
             "ledger_link": functools.partial(self.ledger_link, request),
             "page_of": functools.partial(self.page_of, request),
         }
-        return render(request, template, status, **shown, **context)
+        return render_page(request, template, status, **shown, **context)
 
     @property
-    def _first(self) -> WorkStream:
+    def _first_stream(self) -> PageStream:
         return next(iter(self.streams.values()))

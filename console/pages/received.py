@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Request, Response
 
 from console.access.roles import Role
-from console.access.routes import require
-from console.pages.place import Place
+from console.access.routes import require_role
+from console.pages.place import PagePlace
 from console.received import AskReceived
 
 KINDS_SHOWN_MAX, NEWEST_SHOWN_MAX = 100, 20
 """Rows of one page; the API has all."""
 
 
-def received_routes(place: Place, received: AskReceived) -> APIRouter:
-    router = APIRouter(prefix="/received", dependencies=[Depends(require(Role.VIEWER))])
+def received_routes(place: PagePlace, received: AskReceived) -> APIRouter:
+    router = APIRouter(prefix="/received", dependencies=[Depends(require_role(Role.VIEWER))])
 
     def show(request: Request, template: str) -> Response:
         hour = received(place.mode(request))

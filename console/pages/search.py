@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from console.access.roles import Role, User
-from console.access.routes import require
+from console.access.routes import require_role
 from console.forms import Fields
-from console.pages.place import DlqPlace, Place, WorkStream
-from console.rendering import segment
+from console.pages.place import DlqPlace, PagePlace, PageStream
+from console.rendering import quote_segment
 from core.clock import Deadline
 from core.decision import Decision
 from core.layout import LEDGER
@@ -25,11 +25,11 @@ REPLAYABLE = (Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN)
 """What was decided so may be replayed by order."""
 
 
-def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
+def search_routes(place: PagePlace, dlq: DlqPlace) -> APIRouter:
     router = APIRouter()
 
     @router.get("/search")
-    async def search(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
+    async def search(request: Request, user: Annotated[User, Depends(require_role(None))]) -> Response:
         """Finance finds every payment, an operator those of which an event may be replayed. One alone is shown."""
         only = () if user.may(Role.FINANCE) else REPLAYABLE
         may_search = user.may(Role.FINANCE) or user.may(Role.VIEWER)
@@ -54,7 +54,7 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
 
         def find(ledger: LedgerJournals) -> Payments:
             payments = find_payments(ledger, words, Deadline(place.clock, SEARCH_S_MAX), place.order_field, only=only)
-            return _joined(payments, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
+            return _join_payments(payments, _dead_of_amount(streams, words) if user.may(Role.VIEWER) else [])
 
         matches = await place.asking.ask(find, place.ledger(request))
 
@@ -68,7 +68,7 @@ def search_routes(place: Place, dlq: DlqPlace) -> APIRouter:
     return router
 
 
-def _dead_of_amount(streams: Sequence[WorkStream], words: str) -> list[Payment]:
+def _dead_of_amount(streams: Sequence[PageStream], words: str) -> list[Payment]:
     """Finds payments with a dead event of an amount: it isn't booked, so that no posting has it."""
     amount = read_amount(words)
     if amount is None:
@@ -76,7 +76,9 @@ def _dead_of_amount(streams: Sequence[WorkStream], words: str) -> list[Payment]:
     payments = []
     for stream in streams:
         stream.index.follow()
-        pages = [stream.index.page(Filter(amount_minor=minor), limit=FOUND_MAX) for minor in sorted(amount.minors())]
+        pages = [
+            stream.index.page(Filter(amount_minor=minor), limit=FOUND_MAX) for minor in sorted(amount.list_minors())
+        ]
         items = [item for page in pages for item in page.items if amount.is_of(item.amount_minor, item.currency)]
         payments += [payment for item in items if (payment := _payment_of(item, stream.name)) is not None]
     return payments
@@ -91,7 +93,7 @@ def _payment_of(item: Item, stream: str) -> Payment | None:
     return Payment(key, is_entity, Decision.DEAD.value, item.event_type, item.since, stream, amounts=amounts)
 
 
-def _joined(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
+def _join_payments(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
     """Joins them, the newest first, each payment once: what the journal says of one counts."""
     by_key = {payment.key: payment for payment in (*dead, *payments_found.found)}
     payments = sorted(by_key.values(), key=lambda payment: payment.at, reverse=True)
@@ -100,8 +102,10 @@ def _joined(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
     )
 
 
-def _page_of(place: Place, request: Request, user: User, payment: Payment) -> str:
+def _page_of(place: PagePlace, request: Request, user: User, payment: Payment) -> str:
     """Finds the payment's story; to a viewer, who reads no stories, what is dead of it."""
     if user.may(Role.FINANCE) or user.may(Role.REPLAYER):
-        return place.link(request, f"/ledger/{'entities' if payment.is_entity else 'events'}/{segment(payment.key)}")
-    return f"/dlq?view=items&stream={payment.stream}&entity={segment(payment.key)}"
+        return place.link(
+            request, f"/ledger/{'entities' if payment.is_entity else 'events'}/{quote_segment(payment.key)}"
+        )
+    return f"/dlq?view=items&stream={payment.stream}&entity={quote_segment(payment.key)}"

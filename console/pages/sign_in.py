@@ -11,10 +11,10 @@ from starlette.responses import RedirectResponse, Response
 
 from console.access.passwords import CHARS_MIN, PasswordUnfit
 from console.access.roles import User
-from console.access.routes import Everybody, require, user_of
+from console.access.routes import Everybody, require_role, user_of
 from console.access.sign_in import Access, SignInBusy, SignInRefused, SignInTooSoon
 from console.forms import Cookies, new_visitor
-from console.rendering import HOME, local_path, render
+from console.rendering import HOME, local_path, render_page
 from core.errors import PayhookError
 
 
@@ -26,7 +26,7 @@ def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
     async def login(request: Request, next: str = HOME) -> Response:  # noqa: A002 - as the address has it
         if user_of(request) is not None:
             return RedirectResponse(local_path(next), 303)
-        return _form(request, access, cookies, next)
+        return _show_form(request, access, cookies, next)
 
     @router.post("/login", dependencies=[anyone])
     async def sign_in(
@@ -39,14 +39,14 @@ def sign_in_routes(access: Access, cookies: Cookies) -> APIRouter:
         try:
             secret = await access.sign_in(name.strip().lower(), password, address)
         except (SignInRefused, SignInTooSoon, SignInBusy) as refused:
-            return _refused(refused, partial(_form, request, access, cookies, next))
+            return _show_refusal(refused, partial(_show_form, request, access, cookies, next))
         answer = RedirectResponse(local_path(next), 303)
         cookies.set_session(answer, secret)
         return answer
 
     @router.post("/logout")
-    def logout(request: Request, user: Annotated[User, Depends(require(None))]) -> Response:
-        if (secret := cookies.session(request)) is not None:
+    def logout(request: Request, user: Annotated[User, Depends(require_role(None))]) -> Response:
+        if (secret := cookies.read_session(request)) is not None:
             access.sign_out(secret, user)
         answer = RedirectResponse("/login", 303)
         cookies.end_session(answer)
@@ -63,26 +63,26 @@ _STATUSES: Mapping[type[PayhookError], int] = {
 }
 
 
-def _refused(refusal: PayhookError, form: Callable[[int, str], Response]) -> Response:
+def _show_refusal(refusal: PayhookError, form: Callable[[int, str], Response]) -> Response:
     answer = form(_STATUSES[type(refusal)], str(refusal))
     if isinstance(refusal, SignInTooSoon):
         answer.headers["retry-after"] = str(max(1, round(refusal.wait_s)))
     return answer
 
 
-def _form(
+def _show_form(
     request: Request, access: Access, cookies: Cookies, wanted: str, status: int = 200, problem: str = ""
 ) -> Response:
-    visitor = cookies.visitor(request)
+    visitor = cookies.read_visitor(request)
     request.state.csrf_secret = secret = visitor or new_visitor()
     shown = {"next": local_path(wanted), "problem": problem, "has_users": access.has_users}
-    page = render(request, "login.html", status, **shown)
+    page = render_page(request, "login.html", status, **shown)
     if visitor is None:
         cookies.set_visitor(page, secret)
     return page
 
 
-SignedIn = Annotated[User, Depends(require(None))]
+SignedIn = Annotated[User, Depends(require_role(None))]
 
 
 def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
@@ -108,7 +108,7 @@ def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
         except SignInRefused:
             return _password_form(request, 401, "the password you have now is another one")
         except (SignInTooSoon, SignInBusy, PasswordUnfit) as refused:
-            return _refused(refused, partial(_password_form, request))
+            return _show_refusal(refused, partial(_password_form, request))
         answer = RedirectResponse("/login", 303)
         cookies.end_session(answer)
         return answer
@@ -117,4 +117,4 @@ def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
 
 
 def _password_form(request: Request, status: int = 200, problem: str = "") -> Response:
-    return render(request, "password.html", status, problem=problem, chars_min=CHARS_MIN)
+    return render_page(request, "password.html", status, problem=problem, chars_min=CHARS_MIN)

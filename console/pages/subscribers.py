@@ -13,21 +13,21 @@ from starlette.datastructures import QueryParams
 from console.forms import Fields, FormFields
 from console.health import read_status_file
 from console.pages.dlq_selections import reason_of
-from console.pages.place import STREAM, DlqPlace, Replayer, Viewer, WorkStream
+from console.pages.place import STREAM, DlqPlace, PageStream, Replayer, Viewer
 from console.pulse import NOTIFY
-from console.rendering import address
+from console.rendering import make_address
 from console.subscribers import SubscriberReport, SubscriberSettings, first_moment, report_subscribers
 from core import moments
 from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
-from core.status_file import Wait, fresh, waits_of
+from core.status_file import StatusWait, fresh_status, waits_of
 from dlq.command import REPLAY
-from dlq.selection import Run
+from dlq.selection import RunRequest
 from journal.shards import own_rows_after
-from ledger.queries.answers import SubscriberAnswers, subscriber_answers
-from ledger.queries.lake import Rows
+from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
+from ledger.queries.lake import TableRows
 
 MODES: Sequence[Mode] = ("live", "test")
 
@@ -44,18 +44,18 @@ class SubscriberPages:
 
     async def send(self, request: Request, user: Replayer, fields: FormFields) -> Response:
         """Replays what a subscriber wasn't sent since a time. Beyond the limits another person approves it."""
-        name, since, reason = fields.text("name"), fields.read("since", moments.since), reason_of(fields)
+        name, since, reason = fields.text("name"), fields.read("since", moments.parse_since), reason_of(fields)
         if since is None and "since" not in fields.problems:
-            fields.wrong("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
+            fields.add_problem("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
         try:
             settings = {subscriber.name: subscriber for subscriber in await self._ask(self._place.subscribers)}
         except PayhookError:
             return await self._show(request, fields, 422)
         subscriber = settings.get(name or "")
         if subscriber is None:
-            fields.wrong("name", "Choose a subscriber")
+            fields.add_problem("name", "Choose a subscriber")
         elif subscriber.state != "active":
-            fields.wrong("name", f"{subscriber.name} gets nothing now: enable it first")
+            fields.add_problem("name", f"{subscriber.name} gets nothing now: enable it first")
         if subscriber is None or since is None or reason is None or fields.problems:
             return await self._show(request, fields, 422)
         runs = await self._ask(self._begin, subscriber, since, reason, user.name)
@@ -64,7 +64,7 @@ class SubscriberPages:
             return await self._show(request, fields, notice=missed)
         stream, number = runs[0]
         path = f"/dlq/selections/{number}" if len(runs) == 1 else "/dlq/selections"
-        return RedirectResponse(address(path, {STREAM: stream}), 303)
+        return RedirectResponse(make_address(path, {STREAM: stream}), 303)
 
     def _begin(self, subscriber: SubscriberSettings, since: datetime, reason: str, actor: str) -> list[tuple[str, int]]:
         """Begins replays, and returns their selections by stream and number."""
@@ -73,7 +73,7 @@ class SubscriberPages:
         begun = []
         for part, items in missed:
             for selection in part.selections.freeze_ignored(items, actor, reason):
-                part.dead.runs.start(selection.number, Run(REPLAY, reason), actor)
+                part.dead.runs.start(selection.number, RunRequest(REPLAY, reason), actor)
                 begun.append((part.name, selection.number))
         return begun
 
@@ -83,7 +83,7 @@ class SubscriberPages:
             settings = await self._ask(self._place.subscribers)
         except PayhookError as unreadable:
             return self._place.show(request, "subscribers.html", status, **{**shown, "problem": str(unreadable)})
-        reports, waits = await self._ask(_reports, self._place.streams, settings, self._place.clock.now())
+        reports, waits = await self._ask(_read_reports, self._place.streams, settings, self._place.clock.now())
         return self._place.show(request, "subscribers.html", status, **{**shown, "reports": reports, "waits": waits})
 
 
@@ -93,25 +93,27 @@ def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
     router.add_api_route("/subscribers/send", pages.send, methods=["POST"])
 
 
-def _reports(
-    streams: Mapping[str, WorkStream], settings: Sequence[SubscriberSettings], now: datetime
-) -> tuple[list[SubscriberReport], list[tuple[str, Wait]]]:
+def _read_reports(
+    streams: Mapping[str, PageStream], settings: Sequence[SubscriberSettings], now: datetime
+) -> tuple[list[SubscriberReport], list[tuple[str, StatusWait]]]:
     """Subscribers, and the streams that tell none of them now, each with what it waits for.
 
     :raises LedgerUnreadable: a journal is damaged
     """
     answers: dict[Mode, Mapping[str, SubscriberAnswers]] = {}
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
-    waits: list[tuple[str, Wait]] = []
+    waits: list[tuple[str, StatusWait]] = []
     for mode in MODES:
         places = [stream.files for stream in of_stream(streams, stream_of(NOTIFY, mode)).values()]
         journals = [
-            Rows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
+            TableRows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
             for number, place in enumerate(places)
         ]
-        answers[mode] = subscriber_answers(journals, first_moment(now)) if journals else {}
+        answers[mode] = read_subscriber_answers(journals, first_moment(now)) if journals else {}
         by_stream = {place.stream: read_status_file(place.status, now) for place in places}
-        fresh_statuses = {stream: status for stream, status in by_stream.items() if fresh(status, now) is not None}
+        fresh_statuses = {
+            stream: status for stream, status in by_stream.items() if fresh_status(status, now) is not None
+        }
         statuses[mode] = fresh_statuses.values()
         waits += [
             (stream, wait)

@@ -15,8 +15,8 @@ from console.access.passwords import BYTES_MAX, CHARS_MIN, PasswordUnfit
 from console.access.roles import Role
 from console.access.users import UserUnfit
 from console.forms import Fields, FormFields
-from console.pages.place import Admin, Asking
-from console.rendering import render, segment
+from console.pages.place import Admin, QuestionRunner
+from console.rendering import quote_segment, render_page
 from core.clock import Clock
 
 ROLES_SHOWN = {
@@ -30,7 +30,7 @@ ROLES_SHOWN = {
 class UserPages:
     """Shows users; each method but the private ones is a route."""
 
-    def __init__(self, users: UserService, asking: Asking, clock: Clock) -> None:
+    def __init__(self, users: UserService, asking: QuestionRunner, clock: Clock) -> None:
         self._users = users
         self._asking = asking
         self._clock = clock
@@ -39,20 +39,20 @@ class UserPages:
         return await self._list(request, Fields(QueryParams()))
 
     async def one(self, request: Request, name: str, _user: Admin) -> Response:
-        return await self._one(request, name, Fields(QueryParams()))
+        return await self._show_user(request, name, Fields(QueryParams()))
 
     async def add(self, request: Request, user: Admin, fields: FormFields) -> Response:
         name, password, roles = fields.text("name"), new_password(fields), roles_of(fields)
         if name is None:
-            fields.wrong("name", "a name is wanted")
+            fields.add_problem("name", "a name is wanted")
         if fields.problems or name is None or password is None:
             return await self._list(request, fields, 422)
         try:
             await self._asking.ask(self._users.add, user.name, name, roles, password)
         except (UserUnfit, PasswordUnfit) as refused:
-            fields.wrong("name" if isinstance(refused, UserUnfit) else "password", str(refused))
+            fields.add_problem("name" if isinstance(refused, UserUnfit) else "password", str(refused))
             return await self._list(request, fields, 409)
-        return RedirectResponse(f"/users/{segment(name)}", 303)
+        return RedirectResponse(f"/users/{quote_segment(name)}", 303)
 
     async def roles(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
         change = partial(self._users.set_roles, user.name, name, roles_of(fields))
@@ -68,37 +68,39 @@ class UserPages:
 
     async def remove(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
         if fields.text("sure") != name:
-            fields.wrong("sure", f"write {name} to remove them")
+            fields.add_problem("sure", f"write {name} to remove them")
         return await self._change(request, name, fields, "sure", partial(self._users.remove, user.name, name), "/users")
 
     async def _list(self, request: Request, fields: Fields, status: int = 200) -> Response:
-        return self._show(request, "users/list.html", status, fields, people=await self._asking.ask(self._users.people))
+        return self._show(
+            request, "users/list.html", status, fields, people=await self._asking.ask(self._users.list_people)
+        )
 
-    async def _one(self, request: Request, name: str, fields: Fields, status: int = 200) -> Response:
-        person = await self._asking.ask(self._users.person, name)
+    async def _show_user(self, request: Request, name: str, fields: Fields, status: int = 200) -> Response:
+        person = await self._asking.ask(self._users.find_person, name)
         given = fields.choices("role") if status != 200 else tuple(person.roles)
         return self._show(request, "users/one.html", status, fields, person=person, given=given)
 
     def _show(self, request: Request, template: str, status: int, fields: Fields, **context: Any) -> Response:
         shown = {"fields": fields, "roles_shown": ROLES_SHOWN, "now": self._clock.now(), "chars_min": CHARS_MIN}
-        return render(request, template, status, **shown, **context)
+        return render_page(request, template, status, **shown, **context)
 
     async def _change(
         self, request: Request, name: str, fields: Fields, about: str, change: Callable[[], None], then: str = ""
     ) -> Response:
         """Makes a change, and shows its refusal as a problem of the field ``about``."""
-        await self._asking.ask(self._users.person, name)
+        await self._asking.ask(self._users.find_person, name)
         if fields.problems:
-            return await self._one(request, name, fields, 422)
+            return await self._show_user(request, name, fields, 422)
         try:
             await self._asking.ask(change)
         except (UserUnfit, PasswordUnfit) as refused:
-            fields.wrong(about, str(refused))
-            return await self._one(request, name, fields, 409)
-        return RedirectResponse(then or f"/users/{segment(name)}", 303)
+            fields.add_problem(about, str(refused))
+            return await self._show_user(request, name, fields, 409)
+        return RedirectResponse(then or f"/users/{quote_segment(name)}", 303)
 
 
-def user_routes(users: UserService, asking: Asking, clock: Clock) -> APIRouter:
+def user_routes(users: UserService, asking: QuestionRunner, clock: Clock) -> APIRouter:
     router, pages = APIRouter(prefix="/users"), UserPages(users, asking, clock)
     router.add_api_route("", pages.listed, methods=["GET"])
     router.add_api_route("", pages.add, methods=["POST"])
@@ -115,11 +117,11 @@ def roles_of(fields: Fields) -> frozenset[Role]:
 
 def new_password(fields: Fields) -> str | None:
     """Reads a password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
-    first, again = (next(iter(fields.listed(name)), "") for name in ("password", "again"))
+    first, again = (next(iter(fields.list_values(name)), "") for name in ("password", "again"))
     if not first or len(first) > BYTES_MAX:
-        fields.wrong("password", f"a password of {CHARS_MIN} characters or more is wanted")
+        fields.add_problem("password", f"a password of {CHARS_MIN} characters or more is wanted")
         return None
     if first != again:
-        fields.wrong("again", "this isn't the same password")
+        fields.add_problem("again", "this isn't the same password")
         return None
     return first

@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from core.routing import of_stream
-from dlq.alerts.engine import Kind, Notice
+from dlq.alerts.engine import AlertNotice, NoticeKind
 from dlq.index import DeadLetterIndex, JoinedIndex
 
 log = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ class NoticeDescriber:
         self._unknown_amounts = unknown_amounts
         self._public_url = public_url
 
-    def __call__(self, notice: Notice) -> Notice:
+    def __call__(self, notice: AlertNotice) -> AlertNotice:
         link = self._public_url and f"{self._public_url}{page_of_alert(notice.rule, notice.subject)}"
-        if notice.kind in (Kind.RECOVERED, Kind.UNWATCHED):
+        if notice.kind in (NoticeKind.RECOVERED, NoticeKind.UNWATCHED):
             return replace(notice, link=link)
         try:
             return replace(self._with_amount(notice), link=link)
@@ -60,7 +60,7 @@ class NoticeDescriber:
             log.warning("what %s is about can't be read: %s", notice.notice_id, unread)
             return replace(notice, link=link)
 
-    def _with_amount(self, notice: Notice) -> Notice:
+    def _with_amount(self, notice: AlertNotice) -> AlertNotice:
         if notice.rule == "unknown":
             return replace(notice, amounts=self._unknown_amounts(notice.subject))
         if notice.rule not in OF_DEAD:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from core.clock import from_rfc3339, to_rfc3339
-from dlq.alerts.rules import Reading, Rule, Severity
+from dlq.alerts.rules import AlertReading, AlertRule, Severity
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +21,7 @@ CLEAR_S = 120.0
 """An alert is over once its condition has been away for so long: no flapping."""
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     FIRING = "firing"
     REPEAT = "repeat"
     RECOVERED = "recovered"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class AlertNotice:
     """``alert`` names the alert for as long as it fires: a receiver that has seen it opens no second ticket.
 
     ``number`` counts an alert's notices from 1; ``alert`` and it together name the notice, however often it comes.
@@ -43,7 +43,7 @@ class Notice:
 
     alert: str
     number: int
-    kind: Kind
+    kind: NoticeKind
     rule: str
     subject: str
     severity: Severity
@@ -74,14 +74,14 @@ class Notice:
         return json.dumps(self.as_tree(), ensure_ascii=True).encode()
 
     @classmethod
-    def of(cls, tree: dict[str, Any]) -> Notice:
+    def from_tree(cls, tree: dict[str, Any]) -> AlertNotice:
         """The inverse of `as_tree`.
 
         :raises KeyError, ValueError, TypeError: it isn't one
         """
         known = known_fields(cls, tree)
         times = {name: from_rfc3339(known[name]) for name in ("since", "at")}
-        return cls(**{**known, **times, "kind": Kind(known["kind"]), "severity": Severity(known["severity"])})
+        return cls(**{**known, **times, "kind": NoticeKind(known["kind"]), "severity": Severity(known["severity"])})
 
 
 def tree_of(instance: DataclassInstance) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str
     }
 
 
-class State(StrEnum):
+class AlertState(StrEnum):
     """The state of an alert. A subject that is fine has no alert."""
 
     PENDING = "pending"
@@ -126,7 +126,7 @@ class Alert:
 
     rule: str
     subject: str
-    state: State
+    state: AlertState
     since: datetime
     value: float
     name: str
@@ -144,10 +144,10 @@ class Alert:
         return self.rule, self.subject
 
 
-class Engine:
+class AlertEngine:
     """Keeps all alerts, and makes notices of readings. ``alerts`` are those that a state file remembers."""
 
-    def __init__(self, rules: Mapping[str, Rule], alerts: Iterable[Alert] = ()) -> None:
+    def __init__(self, rules: Mapping[str, AlertRule], alerts: Iterable[Alert] = ()) -> None:
         self._rules = rules
         self._alerts = {alert.key: alert for alert in alerts if alert.rule in rules}
 
@@ -156,96 +156,100 @@ class Engine:
         """The pending and firing ones, by rule and subject."""
         return [self._alerts[key] for key in sorted(self._alerts)]
 
-    def look(self, readings: Iterable[Reading], now: datetime) -> list[Notice]:
+    def judge_readings(self, readings: Iterable[AlertReading], now: datetime) -> list[AlertNotice]:
         """Makes the notices that these readings ask for. A subject that isn't read any more, because the settings don't
         name it, ends as unwatched: nobody knows whether it is over."""
-        notices: list[Notice] = []
+        notices: list[AlertNotice] = []
         read: set[tuple[str, str]] = set()
         for reading in readings:
             read.add((reading.rule, reading.subject))
-            notices += self._one(reading, now)
+            notices += self._judge_reading(reading, now)
         for key in sorted(self._alerts.keys() - read):
-            notices += self._unwatch(self._alerts.pop(key), now)
+            notices += self._end_watch(self._alerts.pop(key), now)
         return notices
 
-    def describe(self, notice: Notice) -> None:
+    def describe(self, notice: AlertNotice) -> None:
         alert = self._alerts.get((notice.rule, notice.subject))
         if alert is not None:
             alert.cause, alert.count, alert.amounts = notice.cause, notice.count, notice.amounts
 
-    def _one(self, reading: Reading, now: datetime) -> list[Notice]:
+    def _judge_reading(self, reading: AlertReading, now: datetime) -> list[AlertNotice]:
         rule, key = self._rules[reading.rule], (reading.rule, reading.subject)
         alert = self._alerts.get(key)
         if alert is not None:
-            _not_ahead(alert, now)
+            _cap_times(alert, now)
         if reading.value is None:
-            return self._unknown(alert, rule, now)
+            return self._judge_unknown(alert, rule, now)
         if alert is None:
             if reading.value <= rule.threshold:
                 return []
-            alert = self._alerts[key] = Alert(*key, State.PENDING, now, reading.value, _name(*key, now))
+            alert = self._alerts[key] = Alert(*key, AlertState.PENDING, now, reading.value, _make_name(*key, now))
         alert.unknown, alert.value = False, reading.value
-        if alert.state is State.PENDING:
-            return self._pending(alert, rule, now, reading)
+        if alert.state is AlertState.PENDING:
+            return self._judge_pending(alert, rule, now, reading)
         if reading.value <= rule.clear_below:
-            return self._clear(alert, now)
+            return self._clear_alert(alert, now)
         alert.clear_since = None
-        return self._repeat(alert, rule, now, reading)
+        return self._repeat_notice(alert, rule, now, reading)
 
-    def _pending(self, alert: Alert, rule: Rule, now: datetime, reading: Reading) -> list[Notice]:
+    def _judge_pending(self, alert: Alert, rule: AlertRule, now: datetime, reading: AlertReading) -> list[AlertNotice]:
         if alert.value <= rule.threshold:
             del self._alerts[alert.key]
             return []
-        if _seconds(alert.since, now) < rule.for_s:
+        if _measure_seconds(alert.since, now) < rule.for_s:
             return []
-        alert.state = State.FIRING
-        return [self._notice(alert, rule, Kind.FIRING, now, reading)]
+        alert.state = AlertState.FIRING
+        return [self._make_notice(alert, rule, NoticeKind.FIRING, now, reading)]
 
-    def _unknown(self, alert: Alert | None, rule: Rule, now: datetime) -> list[Notice]:
+    def _judge_unknown(self, alert: Alert | None, rule: AlertRule, now: datetime) -> list[AlertNotice]:
         """Keeps an alert whose value can't be read, and repeats it; a subject without an alert gets none."""
         if alert is None:
             return []
         alert.unknown, alert.clear_since = True, None
-        return self._repeat(alert, rule, now) if alert.state is State.FIRING else []
+        return self._repeat_notice(alert, rule, now) if alert.state is AlertState.FIRING else []
 
-    def _repeat(self, alert: Alert, rule: Rule, now: datetime, reading: Reading | None = None) -> list[Notice]:
-        if alert.sent_at is not None and _seconds(alert.sent_at, now) < rule.repeat_s:
+    def _repeat_notice(
+        self, alert: Alert, rule: AlertRule, now: datetime, reading: AlertReading | None = None
+    ) -> list[AlertNotice]:
+        if alert.sent_at is not None and _measure_seconds(alert.sent_at, now) < rule.repeat_s:
             return []
-        return [self._notice(alert, rule, Kind.REPEAT, now, reading)]
+        return [self._make_notice(alert, rule, NoticeKind.REPEAT, now, reading)]
 
-    def _unwatch(self, alert: Alert, now: datetime) -> list[Notice]:
+    def _end_watch(self, alert: Alert, now: datetime) -> list[AlertNotice]:
         """Ends an alert that isn't watched any more; one that never fired ends without a notice."""
-        if alert.state is State.PENDING:
+        if alert.state is AlertState.PENDING:
             return []
-        return [self._notice(alert, self._rules[alert.rule], Kind.UNWATCHED, now)]
+        return [self._make_notice(alert, self._rules[alert.rule], NoticeKind.UNWATCHED, now)]
 
-    def _clear(self, alert: Alert, now: datetime) -> list[Notice]:
-        if alert.state is State.PENDING:
+    def _clear_alert(self, alert: Alert, now: datetime) -> list[AlertNotice]:
+        if alert.state is AlertState.PENDING:
             del self._alerts[alert.key]
             return []
         alert.clear_since = alert.clear_since or now
-        if _seconds(alert.clear_since, now) < CLEAR_S:
+        if _measure_seconds(alert.clear_since, now) < CLEAR_S:
             return []
         del self._alerts[alert.key]
-        return [self._notice(alert, self._rules[alert.rule], Kind.RECOVERED, now)]
+        return [self._make_notice(alert, self._rules[alert.rule], NoticeKind.RECOVERED, now)]
 
-    def _notice(self, alert: Alert, rule: Rule, kind: Kind, now: datetime, reading: Reading | None = None) -> Notice:
+    def _make_notice(
+        self, alert: Alert, rule: AlertRule, kind: NoticeKind, now: datetime, reading: AlertReading | None = None
+    ) -> AlertNotice:
         alert.number += 1
         alert.sent_at = now
-        lasted = f"{_seconds(alert.since, now) / 60:,.0f} min"
-        if kind is Kind.RECOVERED:
+        lasted = f"{_measure_seconds(alert.since, now) / 60:,.0f} min"
+        if kind is NoticeKind.RECOVERED:
             text = f"over after {lasted}; it was: {alert.text}"
-        elif kind is Kind.UNWATCHED:
+        elif kind is NoticeKind.UNWATCHED:
             text = (
                 "not watched any more, because it was taken out of the settings, or its credentials were; "
                 f"{lasted} ago it began: {alert.text}"
             )
         else:
             note = "" if reading is None else reading.note
-            text = alert.text = "; ".join(filter(None, (rule.says(alert.subject, alert.value), note)))
+            text = alert.text = "; ".join(filter(None, (rule.format_text(alert.subject, alert.value), note)))
         if reading is not None:
             alert.cause, alert.count = reading.cause, int(alert.value) if rule.counts_events else None
-        return Notice(
+        return AlertNotice(
             alert=alert.name,
             number=alert.number,
             kind=kind,
@@ -264,15 +268,15 @@ class Engine:
         )
 
 
-def _seconds(since: datetime, now: datetime) -> float:
+def _measure_seconds(since: datetime, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds())
 
 
-def _name(rule: str, subject: str, since: datetime) -> str:
+def _make_name(rule: str, subject: str, since: datetime) -> str:
     return "/".join(filter(None, (rule, subject, to_rfc3339(since))))
 
 
-def _not_ahead(alert: Alert, now: datetime) -> None:
+def _cap_times(alert: Alert, now: datetime) -> None:
     """Moves times back to now after a clock that ran ahead was set back."""
     alert.since = min(alert.since, now)
     alert.sent_at = min(alert.sent_at, now) if alert.sent_at is not None else None

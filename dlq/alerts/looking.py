@@ -26,14 +26,14 @@ from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE, Shard
-from core.status_file import STANDBY, fresh, past_moment_of, read_said
-from core.topics import described
-from dlq.alerts.readings import WANTED, Dead, Replicas, Seen, Series, samples_of
+from core.status_file import STANDBY, fresh_status, past_moment_of, read_said
+from core.topics import read_topic_config
+from dlq.alerts.readings import WANTED, DeadSummary, Observation, Replicas, Series, samples_of
 from dlq.command import BOOK_ENTRY
 from dlq.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
 from journal.follower import JournalFollower
-from journal.histories import Position
+from journal.histories import ReflectedPosition
 from journal.lake import has_table
 from journal.life import Life, life_after
 from journal.reader import JournalReader
@@ -55,7 +55,7 @@ UNKNOWN_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LeftByRound:
+class RoundReport:
     """The report that a scheduled round leaves. ``every_s``: seconds from one round to the next; 0 if none is
     scheduled."""
 
@@ -72,7 +72,7 @@ class LeftByRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class WatchedPlaces:
     """The places that are observed. ``statuses`` and ``journals`` are by stream, ``metrics`` maps a process to its
     page's URL.
 
@@ -87,7 +87,7 @@ class Places:
     statuses: Mapping[str, Path]
     journals: Mapping[str, Location]
     metrics: Mapping[str, str]
-    rounds: Mapping[str, LeftByRound] = field(default_factory=dict)
+    rounds: Mapping[str, RoundReport] = field(default_factory=dict)
     disks: Mapping[str, Path] = field(default_factory=dict)
     verified: Path | None = None
     replicas: Callable[[], Replicas | None] = lambda: None
@@ -96,11 +96,11 @@ class Places:
     subscribers: Callable[[], Mapping[str, datetime | None] | None] = dict
 
 
-class Looking:
+class StackObserver:
     """Observes the stack again and again. ``done_at``: times of scheduled rounds that were known before a restart."""
 
     def __init__(
-        self, places: Places, client: httpx2.Client, clock: Clock, done_at: Mapping[str, datetime] | None = None
+        self, places: WatchedPlaces, client: httpx2.Client, clock: Clock, done_at: Mapping[str, datetime] | None = None
     ) -> None:
         self._places = places
         self._client = client
@@ -109,30 +109,30 @@ class Looking:
         self._found_broken: Mapping[str, int] = {}
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
-    def look(self) -> Seen:
+    def observe_stack(self) -> Observation:
         """Observes everything now; whatever fails is None in it, or missing."""
         now = self._clock.now()
-        rounds = self._rounds(now)
-        return Seen(
+        rounds = self._measure_rounds(now)
+        return Observation(
             receiver_ready=self._receiver_ready(),
-            statuses=self._statuses(now),
-            dead={stream: _dead(stream, items) for stream, items in self._dead.items()},
+            statuses=self._read_statuses(now),
+            dead={stream: _read_dead(stream, items) for stream, items in self._dead.items()},
             samples={
                 series: value
                 for process, url in each_address(self._places.metrics).items()
-                for series, value in self._samples(process, url).items()
+                for series, value in self._read_samples(process, url).items()
             },
             rounds=rounds,
             done_at={rule: at for rule, at in self._done_at.items() if rule in rounds},
             disks={name: disk_used(path) for name, path in self._places.disks.items()},
             memory=memory_used(),
-            broken=self._broken(),
+            broken=self._count_broken(),
             replicas=self._places.replicas(),
             subscribers=self._places.subscribers(),
-            caught_up=self._caught_up(),
+            caught_up=self._read_catch_up(),
         )
 
-    def _caught_up(self) -> Mapping[str, Mapping[str, Any]]:
+    def _read_catch_up(self) -> Mapping[str, Mapping[str, Any]]:
         """Reads the catch-up of each source; empty if no list was ever read, or another version wrote it."""
         report = None if self._places.caught_up is None else read_said(self._places.caught_up)
         sources = None if report is None else report.get("sources")
@@ -140,16 +140,16 @@ class Looking:
             return {}
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
-    def _statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
+    def _read_statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
         """Reads status files, and asks processors whose files this process can't read."""
-        statuses = {stream: fresh(read_said(file), now) for stream, file in self._places.statuses.items()}
+        statuses = {stream: fresh_status(read_said(file), now) for stream, file in self._places.statuses.items()}
         for url in self._places.status_urls:
             wanted = [stream for stream, status in statuses.items() if status is None or status.get("state") == STANDBY]
-            answer = self._said_by(url) if wanted else {}
-            statuses |= {stream: fresh(answer.get(stream), now) or statuses[stream] for stream in wanted}
+            answer = self._ask_statuses(url) if wanted else {}
+            statuses |= {stream: fresh_status(answer.get(stream), now) or statuses[stream] for stream in wanted}
         return statuses
 
-    def _said_by(self, url: str) -> Mapping[str, Any]:
+    def _ask_statuses(self, url: str) -> Mapping[str, Any]:
         """Asks a processor for the statuses of its streams; empty if it doesn't answer."""
         try:
             streams = self._client.get(url, timeout=ASK_TIMEOUT_S).raise_for_status().json()["streams"]
@@ -157,7 +157,7 @@ class Looking:
             return {}
         return streams if isinstance(streams, dict) else {}
 
-    def _rounds(self, now: datetime) -> dict[str, float | None]:
+    def _measure_rounds(self, now: datetime) -> dict[str, float | None]:
         """Measures the age of each scheduled round: an alert on a round that isn't scheduled any more is over."""
         return {
             rule: self._age_s(rule, left.done_at(now), now) / left.every_s
@@ -171,7 +171,7 @@ class Looking:
         self._done_at[rule] = min(done_at or self._done_at[rule], now)
         return (now - self._done_at[rule]).total_seconds()
 
-    def _broken(self) -> Mapping[str, int]:
+    def _count_broken(self) -> Mapping[str, int]:
         report = None if self._places.verified is None else read_said(self._places.verified)
         if report is not None:
             with suppress(KeyError, TypeError):
@@ -186,7 +186,7 @@ class Looking:
         except httpx2.HTTPError:
             return False
 
-    def _samples(self, process: str, url: str) -> dict[Series, float]:
+    def _read_samples(self, process: str, url: str) -> dict[Series, float]:
         try:
             answer = self._client.get(url, timeout=ASK_TIMEOUT_S)
             answer.raise_for_status()
@@ -205,7 +205,7 @@ def disk_used(path: Path) -> float | None:
     return 1 - usage.free / (usage.used + usage.free)
 
 
-def _dead(stream: str, items: DeadItems) -> Dead | None:
+def _read_dead(stream: str, items: DeadItems) -> DeadSummary | None:
     try:
         return items.read()
     except (JournalBroken, DeltaError, OSError) as unread:
@@ -235,7 +235,7 @@ class UnknownItems:
         self._items: dict[int, UnknownItem] = {}
         """Unknown items by their number."""
 
-    def take(self, rows: pa.Table, part: Shard) -> None:
+    def take_rows(self, rows: pa.Table, part: Shard) -> None:
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
         came = pc.and_(pc.is_valid(rows["reason"]), pc.starts_with(pc.fill_null(rows["pair"], ""), "+"))
         # One that is unknown in these rows may be taken up again in them.
@@ -252,9 +252,9 @@ class UnknownItems:
             elif row["event_type"] == BOOK_ENTRY and row["decision"] == Decision.APPLIED.value:
                 self._settle_entity(row["entity_key"])
             elif row["reason"] is not None and (row["pair"] or "").startswith("+"):
-                self._settle(row["pair"][1:])
+                self._settle_pair(row["pair"][1:])
 
-    def counts(self, now_us: int) -> dict[str, int]:
+    def count_unknown(self, now_us: int) -> dict[str, int]:
         day_us = 24 * 60 * MINUTE_US
         self._items = {
             item_seq: item
@@ -263,7 +263,7 @@ class UnknownItems:
         }
         return dict(Counter(item.what for item in self._items.values()).most_common(UNKNOWN_MAX))
 
-    def _settle(self, pair: str) -> None:
+    def _settle_pair(self, pair: str) -> None:
         waiting = next((item_seq for item_seq, item in self._items.items() if item.pair == pair), None)
         if waiting is not None:
             del self._items[waiting]
@@ -275,10 +275,10 @@ class UnknownItems:
 
 def _unknown_item(row: Mapping[str, Any]) -> UnknownItem:
     pair = None if row["pair"] is None else row["pair"][1:]
-    return UnknownItem(to_micros(row["decided_at"]), _what(row), pair, row["entity_key"])
+    return UnknownItem(to_micros(row["decided_at"]), _describe_unknown(row), pair, row["entity_key"])
 
 
-def _what(row: Mapping[str, Any]) -> str:
+def _describe_unknown(row: Mapping[str, Any]) -> str:
     code = row["error_code"] or "type"
     return f"{row['provider']}: {row['event_type']}" + ("" if code == "type" else f", {code}")
 
@@ -287,7 +287,7 @@ class DeadItems(JournalFollower):
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
     went in a day is counted by the minute.
 
-    Of one that was divided, only what it goes on with (`journal.shards.decides`).
+    Of one that was divided, only what it goes on with (`journal.shards.is_item_of`).
     """
 
     what = "the count of dead items"
@@ -296,7 +296,7 @@ class DeadItems(JournalFollower):
         self._journal = journal
         self._clock = clock
         self._table_id: str | None = None
-        self._position = Position("", 0, "")
+        self._position = ReflectedPosition("", 0, "")
         self._part = WHOLE
         self._lives: dict[int, Life[int]] = {}
         """Lives of the items that died and are open; times in microseconds."""
@@ -305,23 +305,23 @@ class DeadItems(JournalFollower):
         """Counts by the minute, over the longest of the rates' windows."""
         self._unknown = UnknownItems()
 
-    def read(self) -> Dead | None:
+    def read(self) -> DeadSummary | None:
         """Reads the journal as it is now; None while there is more of it than one look takes.
 
         :raises JournalBroken, DeltaError, OSError: it can't be read
         """
         if not has_table(str(self._journal)):
-            return Dead(0, None, self._rates(0))
-        until = self._clock.monotonic() + READ_S_MAX
-        if not self.follow_journal(JournalReader(str(self._journal)), lambda: self._clock.monotonic() > until):
+            return DeadSummary(0, None, self._compute_rates(0))
+        until = self._clock.monotonic_s() + READ_S_MAX
+        if not self.follow_journal(JournalReader(str(self._journal)), lambda: self._clock.monotonic_s() > until):
             return None
         died_at = [life.died_at for life in self._lives.values() if life.is_dead and life.died_at is not None]
         oldest_at = from_micros(min(died_at)) if died_at else None
-        unknown = self._unknown.counts(to_micros(self._clock.now()))
-        return Dead(len(died_at), oldest_at, self._rates(len(died_at)), unknown)
+        unknown = self._unknown.count_unknown(to_micros(self._clock.now()))
+        return DeadSummary(len(died_at), oldest_at, self._compute_rates(len(died_at)), unknown)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> ReflectedPosition:
         return self._position
 
     def is_of(self, journal: JournalReader) -> bool:
@@ -331,17 +331,17 @@ class DeadItems(JournalFollower):
 
     def begin_again(self, journal: JournalReader) -> None:
         self._table_id, self._part = journal.table_id, shard_in(journal.state().notes)
-        self._position, self._lives = Position("", 0, ""), {}
+        self._position, self._lives = ReflectedPosition("", 0, ""), {}
         self._died, self._closed, self._unknown = Counter(), Counter(), UnknownItems()
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         for rows in journal.tables_after(self._position.seq, _COLUMNS):
-            self._take(rows)
-            self._position = Position("", rows["seq"][-1].as_py(), rows["row_hash"][-1].as_py())
+            self._take_rows(rows)
+            self._position = ReflectedPosition("", rows["seq"][-1].as_py(), rows["row_hash"][-1].as_py())
             yield
 
-    def _take(self, rows: pa.Table) -> None:
-        self._unknown.take(rows, self._part)
+    def _take_rows(self, rows: pa.Table) -> None:
+        self._unknown.take_rows(rows, self._part)
         died = pc.equal(rows["decision"], Decision.DEAD.value)
         some = rows.filter(pc.or_(died, pc.invert(rows["first"])))
         columns = (some["item_seq"], some["decision"], some["decided_at"].cast(pa.int64()))
@@ -357,7 +357,7 @@ class DeadItems(JournalFollower):
                 self._closed[at // MINUTE_US] += 1
                 del self._lives[item]
 
-    def _rates(self, depth: int) -> tuple[Rate, ...]:
+    def _compute_rates(self, depth: int) -> tuple[Rate, ...]:
         """Computes rates over whole minutes, the current one included: a window is up to a minute longer than it
         says."""
         now = self._clock.now()
@@ -366,7 +366,7 @@ class DeadItems(JournalFollower):
             for minute in [minute for minute in counts if minute < min(first.values())]:
                 del counts[minute]
         return tuple(
-            Rate.of(window_s, _sum_since(self._died, minute), _sum_since(self._closed, minute), depth)
+            Rate.from_counts(window_s, _sum_since(self._died, minute), _sum_since(self._closed, minute), depth)
             for window_s, minute in first.items()
         )
 
@@ -383,13 +383,13 @@ class ReplicaWatch:
         self._topics = topics
         self._min: dict[str, int] = {}
 
-    def look(self) -> Replicas | None:
+    def check_replicas(self) -> Replicas | None:
         """Counts the replicas; None if Kafka doesn't answer."""
         try:
             known = self._client.list_topics(timeout=ASK_TIMEOUT_S).topics
             partitions = {topic: known[topic].partitions for topic in self._topics if topic in known}
             for topic in partitions.keys() - self._min.keys():
-                self._min[topic] = int(described(self._client, topic)[IN_SYNC].value)
+                self._min[topic] = int(read_topic_config(self._client, topic)[IN_SYNC].value)
         except KafkaException as silent:
             log.debug("Kafka doesn't tell its replicas: %s", silent)
             return None

@@ -20,10 +20,10 @@ from dlq.alerts.rules import (
     NOT_READY_S_MAX,
     SHARE,
     SLOW_S,
-    Rule,
+    AlertRule,
     Severity,
     Unit,
-    rules,
+    make_rules,
 )
 from dlq.alerts.settings import AlertsSettings
 
@@ -38,7 +38,7 @@ MISSED = 'payhook_sli_events_total{outcome=~"late|failed|unknown"}'
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordingRule:
     """A recording rule, for several rules and the dashboard. Names: level:metric:operation."""
 
     name: str
@@ -47,7 +47,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alerting:
+class AlertingRule:
     """An alerting rule. ``anchor``: its place in the runbook; ``escalates``: it goes to everyone."""
 
     group: str = OTHER_GROUP
@@ -61,7 +61,7 @@ class Alerting:
     comment: str = ""
 
 
-def _share(some: str, every: str, by: str, window: str) -> str:
+def _build_ratio(some: str, every: str, by: str, window: str) -> str:
     """Divides two rates; ``> 0`` leaves out what has no traffic: 0 / 0 is NaN, which no comparison meets and every plot
     breaks at."""
     return f"{by}(rate({some}[{window}])) / ({by}(rate({every}[{window}])) > 0)"
@@ -69,52 +69,56 @@ def _share(some: str, every: str, by: str, window: str) -> str:
 
 RECORDED = (
     *(
-        Recorded(f"stream:payhook_sli_missed:ratio_rate{window}", _share(MISSED, COUNTED, "sum by (stream) ", window))
+        RecordingRule(
+            f"stream:payhook_sli_missed:ratio_rate{window}", _build_ratio(MISSED, COUNTED, "sum by (stream) ", window)
+        )
         for window in ("5m", "30m", "1h", "6h")
     ),
-    Recorded("stream:payhook_sli_counted:increase1h", f"sum by (stream) (increase({COUNTED}[1h]))"),
-    Recorded(
+    RecordingRule("stream:payhook_sli_counted:increase1h", f"sum by (stream) (increase({COUNTED}[1h]))"),
+    RecordingRule(
         "stream:payhook_processing_seconds:p99_rate5m",
         "histogram_quantile(0.99, sum by (stream, le) (rate(payhook_processing_seconds_bucket[5m])))",
     ),
-    Recorded(
+    RecordingRule(
         "stream:payhook_processing_within_5s:ratio_rate5m",
-        _share(
+        _build_ratio(
             'payhook_processing_seconds_bucket{le="5.0"}', "payhook_processing_seconds_count", "sum by (stream) ", "5m"
         ),
     ),
-    Recorded(
+    RecordingRule(
         "stream:payhook_tries:rate5m",
         'sum by (stream) (rate(payhook_decisions_total{decision=~"applied|ignored|unknown|retry|dead"}[5m]))',
     ),
-    Recorded(
+    RecordingRule(
         "stream:payhook_retries:ratio_rate5m",
         'sum by (stream) (rate(payhook_decisions_total{decision="retry"}[5m])) / (stream:payhook_tries:rate5m > 0)',
     ),
-    Recorded(
+    RecordingRule(
         "payhook_redis_slow_claims:ratio_rate5m",
         "1 - "
-        + _share(
+        + _build_ratio(
             f'payhook_redis_claim_seconds_bucket{{le="{SLOW_S:g}"}}', "payhook_redis_claim_seconds_count", "sum", "5m"
         ),
     ),
-    Recorded(
+    RecordingRule(
         "payhook_idempotency_hits:ratio_rate5m",
-        _share('payhook_ingest_events_total{outcome="duplicate"}', "payhook_ingest_events_total", "sum", "5m"),
+        _build_ratio('payhook_ingest_events_total{outcome="duplicate"}', "payhook_ingest_events_total", "sum", "5m"),
     ),
-    Recorded(
+    RecordingRule(
         "provider:payhook_signatures_refused:ratio_rate5m",
-        _share(BAD_SIGNATURE, "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
+        _build_ratio(BAD_SIGNATURE, "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
     ),
-    Recorded("provider:payhook_signatures_refused:increase5m", f"sum by (provider) (increase({BAD_SIGNATURE}[5m]))"),
-    Recorded(
+    RecordingRule(
+        "provider:payhook_signatures_refused:increase5m", f"sum by (provider) (increase({BAD_SIGNATURE}[5m]))"
+    ),
+    RecordingRule(
         "provider:payhook_not_there:ratio_rate5m",
-        _share("payhook_ingest_not_there_total", "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
+        _build_ratio("payhook_ingest_not_there_total", "payhook_ingest_answers_total", "sum by (provider) ", "5m"),
     ),
-    Recorded(
+    RecordingRule(
         "provider:payhook_not_there:increase5m", "sum by (provider) (increase(payhook_ingest_not_there_total[5m]))"
     ),
-    Recorded(
+    RecordingRule(
         "stream:payhook_dlq_depth:max",
         "max by (stream) (payhook_dlq_depth) or max by (stream) (payhook_dlq_open)",
         "The processor's own word while it speaks, else what the alerts' process counts in the journal.",
@@ -128,7 +132,7 @@ _SLOW_SHARE = f"{BURN_SLOW * ALLOWED_SHARE:g}"
 _STREAM = "{{ $labels.stream }}"
 
 ONLY_HERE = (
-    Alerting(
+    AlertingRule(
         group="dlq",
         alert="PayhookDlqDepthUnknown",
         expr="absent(payhook_dlq_depth) and absent(payhook_dlq_open)",
@@ -137,7 +141,7 @@ ONLY_HERE = (
         summary="how many events are dead is not known",
         anchor="dlq_depth_unknown",
     ),
-    Alerting(
+    AlertingRule(
         alert="PayhookDown",
         expr='up{job="payhook"} == 0 or absent(up{job="payhook"})',
         for_s=NOT_READY_S_MAX,
@@ -145,7 +149,7 @@ ONLY_HERE = (
         summary="the management listener does not answer",
         anchor="down",
     ),
-    Alerting(
+    AlertingRule(
         alert="PayhookStreamBlocked",
         expr="max by (stream) (payhook_stream_blocked) == 1",
         for_s=NOT_READY_S_MAX,
@@ -153,7 +157,7 @@ ONLY_HERE = (
         summary=f"the whole stream {_STREAM} is blocked",
         anchor="not_ready",
     ),
-    Alerting(
+    AlertingRule(
         alert="PayhookRedisDown",
         expr="max(payhook_redis_breaker_open) == 1",
         for_s=60,
@@ -161,14 +165,14 @@ ONLY_HERE = (
         summary="Redis is not asked any more; events go on as deferred",
         anchor="redis_down",
     ),
-    Alerting(
+    AlertingRule(
         alert="PayhookAlertsSilent",
         expr="time() - max(payhook_alerts_looked_timestamp_seconds) > 120",
         severity=Severity.WARNING,
         summary="payhook's own alerts have not looked for {{ $value | humanizeDuration }}",
         anchor="alerts_silent",
     ),
-    Alerting(
+    AlertingRule(
         alert="PayhookNoticesUnsent",
         expr="max by (receiver) (payhook_alert_notices_unsent) > 0",
         for_s=900,
@@ -176,7 +180,7 @@ ONLY_HERE = (
         summary="receiver {{ $labels.receiver }} does not take its notices",
         anchor="notices_unsent",
     ),
-    Alerting(
+    AlertingRule(
         group="slo",
         alert="PayhookSloBurnSlow",
         expr=f"stream:payhook_sli_missed:ratio_rate6h > {_SLOW_SHARE}"
@@ -187,7 +191,7 @@ ONLY_HERE = (
         summary=f"{{{{ $value | {SHARE.filter} }}}} of the events of {_STREAM} missed the 5 s in six hours",
         anchor="slo_burn",
     ),
-    Alerting(
+    AlertingRule(
         group="slo",
         alert="PayhookP99",
         expr="stream:payhook_processing_seconds:p99_rate5m > 5",
@@ -196,7 +200,7 @@ ONLY_HERE = (
         summary=f"P99 of {_STREAM} is {{{{ $value | {DURATION.filter} }}}}",
         anchor="p99",
     ),
-    Alerting(
+    AlertingRule(
         group="slo",
         alert="PayhookNothingCompletes",
         expr="max by (stream) (payhook_lag_events) > 0"
@@ -211,57 +215,61 @@ ONLY_HERE = (
 
 
 def file_of(settings: AlertsSettings) -> str:
-    alerts = sorted([*map(alerting, rules(settings).values()), *ONLY_HERE], key=lambda alert: alert.group)
-    lines = ["  - name: payhook-recording", "    rules:", *(line for rule in RECORDED for line in _recorded(rule))]
+    alerts = sorted([*map(build_alerting, make_rules(settings).values()), *ONLY_HERE], key=lambda alert: alert.group)
+    lines = [
+        "  - name: payhook-recording",
+        "    rules:",
+        *(line for rule in RECORDED for line in _write_recorded(rule)),
+    ]
     for group, of_it in groupby(alerts, key=lambda alert: alert.group):
-        lines += ["", f"  - name: payhook-{group}", "    rules:", *_alerts(of_it)]
+        lines += ["", f"  - name: payhook-{group}", "    rules:", *_write_alerts(of_it)]
     return HEAD + "\n".join(lines) + "\n"
 
 
-def alerting(rule: Rule) -> Alerting:
+def build_alerting(rule: AlertRule) -> AlertingRule:
     also = f" and {rule.also}" if rule.also else ""
-    return Alerting(
+    return AlertingRule(
         group=GROUP_OF.get(rule.name, OTHER_GROUP),
         alert=rule.alert,
         expr=f"{rule.expr} > {rule.threshold:g}{also}",
         for_s=rule.for_s,
         severity=rule.severity,
-        summary=_summary(rule.text_there or rule.text, rule.label, rule.unit),
+        summary=_write_summary(rule.text_there or rule.text, rule.label, rule.unit),
         anchor=rule.name,
         escalates=rule.name == "dlq_escalation",
         comment=rule.comment,
     )
 
 
-def _summary(text: str, label: str, unit: Unit) -> str:
+def _write_summary(text: str, label: str, unit: Unit) -> str:
     return text.format(of=f"{{{{ $labels.{label} }}}}", value=f"{{{{ $value | {unit.filter} }}}}")
 
 
-def _recorded(rule: Recorded) -> Iterator[str]:
-    yield from _comment(rule.comment)
+def _write_recorded(rule: RecordingRule) -> Iterator[str]:
+    yield from _write_comment(rule.comment)
     yield f"      - record: {rule.name}"
-    yield f"        expr: {_quoted(rule.expr)}"
+    yield f"        expr: {_quote_yaml(rule.expr)}"
 
 
-def _alerts(some: Iterable[Alerting]) -> Iterator[str]:
+def _write_alerts(some: Iterable[AlertingRule]) -> Iterator[str]:
     for alert in some:
-        yield from _comment(alert.comment)
+        yield from _write_comment(alert.comment)
         yield f"      - alert: {alert.alert}"
-        yield f"        expr: {_quoted(alert.expr)}"
+        yield f"        expr: {_quote_yaml(alert.expr)}"
         if alert.for_s:
             yield f"        for: {alert.for_s / 60:g}m"
         escalation = ', escalation: "true"' if alert.escalates else ""
         yield f"        labels: {{severity: {alert.severity.value}{escalation}}}"
         yield "        annotations:"
-        yield f"          summary: {_quoted(alert.summary)}"
+        yield f"          summary: {_quote_yaml(alert.summary)}"
         yield f"          runbook: docs/runbook.md#alert-{alert.anchor}"
 
 
-def _comment(text: str) -> Iterator[str]:
+def _write_comment(text: str) -> Iterator[str]:
     return (f"      # {line}" for line in textwrap.wrap(text, 110))
 
 
-def _quoted(text: str) -> str:
+def _quote_yaml(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

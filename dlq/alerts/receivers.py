@@ -17,10 +17,10 @@ import httpx2
 
 from core.errors import PayhookError
 from core.files import problem_of
-from dlq.alerts.engine import Notice
+from dlq.alerts.engine import AlertNotice
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from notify.addresses import SystemResolver, UrlRefused, place_of, shown_url
-from notify.delivery import Deliveries, Target
+from notify.delivery import Deliveries, RequestTarget
 from notify.errors import AddressRefused, Unreachable
 
 TIMEOUT_S = 10.0
@@ -37,18 +37,18 @@ class NotDelivered(PayhookError):
         super().__init__(f"receiver {receiver} didn't take the notice: {problem}")
 
 
-class Receiver(Protocol):
+class NoticeReceiver(Protocol):
     @property
     def shown(self) -> str:
         """The receiver's place, for people to read: without secrets."""
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, notice: AlertNotice) -> None:
         """
         :raises NotDelivered: it didn't take the notice, or that isn't known
         """
 
 
-class Webhook:
+class WebhookReceiver:
     """A JSON POST; any answer but 2xx is a refusal. Addresses are checked as those of subscribers are."""
 
     def __init__(self, name: str, settings: ReceiverSettings, deliveries: Deliveries, tls: ssl.SSLContext) -> None:
@@ -61,16 +61,16 @@ class Webhook:
     def shown(self) -> str:
         return shown_url(self._settings.url, path_is_secret=True)
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, notice: AlertNotice) -> None:
         headers = {
             "user-agent": "payhook",
             "content-type": "application/json",
             "accept-encoding": "identity",
             "webhook-id": notice.notice_id,
-            **self._authorization(),
+            **self._read_authorization(),
         }
         try:
-            answer = self._deliveries.post(self._target(), headers, notice.as_json())
+            answer = self._deliveries.post(self._make_target(), headers, notice.as_json())
         except UrlRefused as refused:
             raise NotDelivered(self._name, f"{self.shown}: {refused}") from None
         except AddressRefused as refused:
@@ -79,21 +79,21 @@ class Webhook:
         except Unreachable as silent:
             raise NotDelivered(self._name, silent.problem) from None
         if not 200 <= answer.status < 300:
-            raise NotDelivered(self._name, f"it answered {answer.status} {_printable(answer.said)}".rstrip())
+            raise NotDelivered(self._name, f"it answered {answer.status} {_make_printable(answer.said)}".rstrip())
 
-    def _target(self) -> Target:
+    def _make_target(self) -> RequestTarget:
         settings = self._settings
-        return Target(
+        return RequestTarget(
             name=self._name,
             place=place_of(settings.url, settings),
-            allowed=settings.parsed(),
+            allowed=settings.parse_networks(),
             tls=self._tls,
             connect_timeout_s=TIMEOUT_S,
             read_timeout_s=TIMEOUT_S,
             timeout_s=TIMEOUT_S,
         )
 
-    def _authorization(self) -> Mapping[str, str]:
+    def _read_authorization(self) -> Mapping[str, str]:
         if not self._settings.token_file:
             return {}
         try:
@@ -105,7 +105,7 @@ class Webhook:
         return {"authorization": f"Bearer {token}"}
 
 
-class Command:
+class CommandReceiver:
     """A program that gets the notice as JSON on its input. Exit 0 means taken; past its time it is killed, with all
     that it started.
     """
@@ -118,7 +118,7 @@ class Command:
     def shown(self) -> str:
         return self._settings.command[0]
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, notice: AlertNotice) -> None:
         try:
             code, words = self._run(notice)
         except OSError as failed:
@@ -126,7 +126,7 @@ class Command:
         if code != 0:
             raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
 
-    def _run(self, notice: Notice) -> tuple[int, str]:
+    def _run(self, notice: AlertNotice) -> tuple[int, str]:
         """Runs the command; returns its exit code, and the first of its words.
 
         :raises OSError: it can't be started, or there is no room for its words
@@ -141,9 +141,9 @@ class Command:
             )
             code = self._end_of(process, notice)
             stderr.seek(0)
-            return code, _printable(stderr.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
+            return code, _make_printable(stderr.read(STDERR_BYTES_MAX).decode("utf-8", "replace"))
 
-    def _end_of(self, process: subprocess.Popen[bytes], notice: Notice) -> int:
+    def _end_of(self, process: subprocess.Popen[bytes], notice: AlertNotice) -> int:
         try:
             process.communicate(notice.as_json(), TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -153,10 +153,10 @@ class Command:
         return process.returncode
 
 
-def receivers(settings: AlertsSettings) -> dict[str, Receiver]:
+def make_receivers(settings: AlertsSettings) -> dict[str, NoticeReceiver]:
     deliveries, tls = Deliveries(SystemResolver()), httpx2.create_ssl_context(trust_env=False)
     return {
-        name: Webhook(name, receiver, deliveries, tls) if receiver.url else Command(name, receiver)
+        name: WebhookReceiver(name, receiver, deliveries, tls) if receiver.url else CommandReceiver(name, receiver)
         for name, receiver in settings.receivers.items()
     }
 
@@ -171,5 +171,5 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)[:SAID_CHARS_MAX].strip()

@@ -27,7 +27,7 @@ SHARE_LEFT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class QuietWindow:
     """A window in which too little came. ``since_slot``: its first slot. ``came`` of at least ``expected`` events that
     such a window has."""
 
@@ -49,7 +49,7 @@ class Rhythm:
     """Counts by hour, so that a week is a sum of 168 numbers."""
 
     @classmethod
-    def of(cls, begun: int, counts: Mapping[int, int]) -> Rhythm:
+    def from_counts(cls, begun: int, counts: Mapping[int, int]) -> Rhythm:
         rhythm = cls(begun)
         for slot, count in counts.items():
             rhythm.add(slot, count)
@@ -60,32 +60,32 @@ class Rhythm:
         hour = slot // SLOTS_AN_HOUR
         self._sums[hour] = self._sums.get(hour, 0) + count
 
-    def forget(self, now_slot: int) -> None:
+    def drop_old(self, now_slot: int) -> None:
         oldest = now_slot - (WEEKS_MAX + 1) * WEEK - 2 * SLOTS_AN_HOUR
         self.counts = {slot: count for slot, count in self.counts.items() if slot >= oldest}
         self._sums = {hour: count for hour, count in self._sums.items() if hour >= oldest // SLOTS_AN_HOUR}
         self.begun = max(self.begun, oldest)
 
-    def quiet(self, now_slot: int) -> Quiet | None:
+    def find_quiet(self, now_slot: int) -> QuietWindow | None:
         """Finds the shortest window before ``now_slot`` in which too little came."""
         for window in WINDOWS:
             since = now_slot - window
-            expected = self._expected(since, window)
+            expected = self._find_expected(since, window)
             if expected is None:
                 continue
-            came = self._came(since, window)
+            came = self._count_events(since, window)
             if came <= expected * SHARE_LEFT and _poisson_cdf(came, expected) < QUANTILE:
-                return Quiet(since, came, expected)
+                return QuietWindow(since, came, expected)
         return None
 
-    def _expected(self, since: int, window: int) -> float | None:
+    def _find_expected(self, since: int, window: int) -> float | None:
         """Finds the least that such a window had in earlier weeks; None if fewer than two are known."""
         weeks = [week for week in range(1, WEEKS_MAX + 1) if since - week * WEEK - SLOTS_AN_HOUR >= self.begun]
         if len(weeks) < WEEKS_MIN:
             return None
-        return min(self._came(since - week * WEEK + shift, window) for week in weeks for shift in SHIFTS)
+        return min(self._count_events(since - week * WEEK + shift, window) for week in weeks for shift in SHIFTS)
 
-    def _came(self, since: int, window: int) -> int:
+    def _count_events(self, since: int, window: int) -> int:
         """Sums whole hours by their sums, and what is before and after them by slots."""
         until = since + window
         first, last = -(-since // SLOTS_AN_HOUR), until // SLOTS_AN_HOUR

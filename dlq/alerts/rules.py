@@ -1,6 +1,6 @@
 """The table of conditions: what each is called, when it holds, and what it says, here and in Prometheus.
 
-`rules` are those that payhook looks at by itself; `dlq.alerts.prometheus` writes all of them as Prometheus' rules.
+`make_rules` are those that payhook looks at by itself; `dlq.alerts.prometheus` writes all of them as Prometheus' rules.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ DURATION = Unit(lambda s: f"{s / HOUR_S:,.1f} h" if s >= HOUR_S else f"{s:,.0f} 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class AlertRule:
     """A condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
     It is over once the value has been at most ``clear_share`` of that for a while (`dlq.alerts.engine.CLEAR_S`). While
@@ -124,7 +124,7 @@ class Rule:
     def clear_below(self) -> float:
         return self.threshold * self.clear_share
 
-    def says(self, subject: str, value: float) -> str:
+    def format_text(self, subject: str, value: float) -> str:
         return self.text.format(of=subject, value=self.unit.shown(value))
 
 
@@ -135,7 +135,7 @@ def sum_by_stream(expr: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AlertReading:
     """A rule's value now. ``subject`` is a stream's name, or empty; ``value`` None: it can't be known now. ``note``:
     what a notice adds to the rule's text. ``cause``: why it is so, as far as that was seen."""
 
@@ -146,10 +146,10 @@ class Reading:
     cause: str = ""
 
 
-def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
+def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
     late = BURN_FAST * ALLOWED_SHARE
     every = (
-        Rule(
+        AlertRule(
             name="dlq_depth",
             severity=Severity.WARNING,
             threshold=settings.depth_max,
@@ -161,7 +161,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             comment="Of all shards together: who looks at dead events has as many to look at.",
         ),
         # An age falls by a leap when the old one is gone: it needs no distance between firing and being over.
-        Rule(
+        AlertRule(
             name="dlq_age",
             severity=Severity.WARNING,
             threshold=settings.age_h_max * HOUR_S,
@@ -170,7 +170,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookDlqOldest",
             expr="max by (stream) (payhook_dlq_oldest_seconds)",
         ),
-        Rule(
+        AlertRule(
             name="dlq_escalation",
             severity=Severity.CRITICAL,
             threshold=settings.escalate_h * HOUR_S,
@@ -179,7 +179,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookDlqEscalation",
             expr="max by (stream) (payhook_dlq_oldest_seconds)",
         ),
-        Rule(
+        AlertRule(
             name="dlq_publish",
             severity=Severity.CRITICAL,
             threshold=UNPUBLISHED_S_MAX,
@@ -188,7 +188,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookDlqPublishFailing",
             expr="max by (stream) (payhook_dlq_unpublished_seconds)",
         ),
-        Rule(
+        AlertRule(
             name="not_ready",
             severity=Severity.CRITICAL,
             threshold=0.0,
@@ -199,7 +199,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             label="process",
             text_there="{of} does not answer",
         ),
-        Rule(
+        AlertRule(
             name="refused",
             severity=Severity.CRITICAL,
             threshold=0.0,
@@ -207,7 +207,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookStreamRefused",
             expr="max by (stream) (payhook_stream_refused)",
         ),
-        Rule(
+        AlertRule(
             name="breaker_open",
             severity=Severity.WARNING,
             threshold=DOWN_S_MAX,
@@ -217,7 +217,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             expr="max by (stream, downstream) (payhook_downstream_down_seconds)",
             label="downstream",
         ),
-        Rule(
+        AlertRule(
             name="subscriber_failing",
             severity=Severity.WARNING,
             threshold=FAILING_S_MAX,
@@ -227,7 +227,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             expr='max by (stream, downstream) (payhook_downstream_failing_seconds{downstream=~"subscriber:.+"})',
             label="downstream",
         ),
-        Rule(
+        AlertRule(
             name="lag",
             severity=Severity.WARNING,
             threshold=settings.lag_max,
@@ -242,7 +242,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             ),
             comment="Of all shards together, but for those whose backlog shrinks.",
         ),
-        Rule(
+        AlertRule(
             name="head_of_line",
             severity=Severity.WARNING,
             threshold=0.0,
@@ -251,7 +251,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookHeadOfLine",
             expr="max by (stream) (payhook_head_of_line)",
         ),
-        Rule(
+        AlertRule(
             name="retry_rate",
             severity=Severity.WARNING,
             threshold=settings.retry_share_max,
@@ -262,7 +262,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             expr="stream:payhook_retries:ratio_rate5m",
             also=f"on (stream) stream:payhook_tries:rate5m * {WINDOW_S:g} >= {COUNTED_MIN}",
         ),
-        Rule(
+        AlertRule(
             name="redis_slow",
             severity=Severity.WARNING,
             threshold=SLOW_SHARE_MAX,
@@ -277,7 +277,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             comment="At a few claims a minute too. Twice the window: a burst of slow claims is in the share for 5"
             " minutes, whatever comes after.",
         ),
-        Rule(
+        AlertRule(
             name="slo_burn",
             severity=Severity.CRITICAL,
             threshold=late,
@@ -291,7 +291,7 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             comment="14.4 times what is allowed uses a month's budget up in two days; both windows, so that it ends"
             " when it is over. Of few events one is a large share.",
         ),
-        Rule(
+        AlertRule(
             name="unknown",
             severity=Severity.WARNING,
             threshold=0.0,
@@ -304,8 +304,8 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             label="what",
             comment="What undoes a movement may come some minutes before it.",
         ),
-        *_of_providers(),
-        Rule(
+        *_make_provider_rules(),
+        AlertRule(
             name="backup",
             severity=Severity.WARNING,
             threshold=BACKUP_LATE,
@@ -314,14 +314,14 @@ def rules(settings: AlertsSettings) -> Mapping[str, Rule]:
             alert="PayhookBackupLate",
             expr="max(payhook_backup_age_ratio)",
         ),
-        *_of_the_house(),
+        *_make_machine_rules(),
     )
     return {rule.name: rule for rule in every}
 
 
-def _of_providers() -> tuple[Rule, ...]:
+def _make_provider_rules() -> tuple[AlertRule, ...]:
     return (
-        Rule(
+        AlertRule(
             name="quiet",
             severity=Severity.WARNING,
             threshold=0.0,
@@ -330,7 +330,7 @@ def _of_providers() -> tuple[Rule, ...]:
             expr="max by (endpoint) (payhook_endpoint_quiet)",
             label="endpoint",
         ),
-        Rule(
+        AlertRule(
             name="switched_off",
             severity=Severity.CRITICAL,
             threshold=0.0,
@@ -339,7 +339,7 @@ def _of_providers() -> tuple[Rule, ...]:
             expr="max by (source) (payhook_endpoint_switched_off)",
             label="source",
         ),
-        Rule(
+        AlertRule(
             name="caught_up",
             severity=Severity.WARNING,
             threshold=0.0,
@@ -349,7 +349,7 @@ def _of_providers() -> tuple[Rule, ...]:
             expr="max by (source) (payhook_caught_up_events)",
             label="source",
         ),
-        Rule(
+        AlertRule(
             name="catch_up",
             severity=Severity.WARNING,
             threshold=CATCH_UP_S_MAX,
@@ -362,9 +362,9 @@ def _of_providers() -> tuple[Rule, ...]:
     )
 
 
-def _of_the_house() -> tuple[Rule, ...]:
+def _make_machine_rules() -> tuple[AlertRule, ...]:
     return (
-        Rule(
+        AlertRule(
             name="disk",
             severity=Severity.CRITICAL,
             threshold=DISK_USED_MAX,
@@ -375,7 +375,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             expr="max by (place) (payhook_disk_used_ratio)",
             label="place",
         ),
-        Rule(
+        AlertRule(
             name="memory",
             severity=Severity.WARNING,
             threshold=MEMORY_USED_MAX,
@@ -386,7 +386,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookMemoryFull",
             expr="max(payhook_memory_used_ratio)",
         ),
-        Rule(
+        AlertRule(
             name="verify",
             severity=Severity.CRITICAL,
             threshold=0.0,
@@ -394,7 +394,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookVerifyFailed",
             expr="max by (stream) (payhook_verify_broken)",
         ),
-        Rule(
+        AlertRule(
             name="verification",
             severity=Severity.WARNING,
             threshold=VERIFICATION_LATE,
@@ -403,7 +403,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookVerificationOverdue",
             expr="max(payhook_verification_age_ratio)",
         ),
-        Rule(
+        AlertRule(
             name="maintenance",
             severity=Severity.WARNING,
             threshold=MAINTENANCE_LATE,
@@ -412,7 +412,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookMaintenanceOverdue",
             expr="max(payhook_maintenance_age_ratio)",
         ),
-        Rule(
+        AlertRule(
             name="signatures",
             severity=Severity.WARNING,
             threshold=SIGNATURES_SHARE_MAX,
@@ -424,7 +424,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             also=f"on (provider) provider:payhook_signatures_refused:increase5m >= {SIGNATURES_MIN}",
             label="provider",
         ),
-        Rule(
+        AlertRule(
             name="not_there",
             severity=Severity.WARNING,
             threshold=NOT_THERE_SHARE_MAX,
@@ -436,7 +436,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             also=f"on (provider) provider:payhook_not_there:increase5m >= {SIGNATURES_MIN}",
             label="provider",
         ),
-        Rule(
+        AlertRule(
             name="isr",
             severity=Severity.WARNING,
             threshold=0.0,
@@ -445,7 +445,7 @@ def _of_the_house() -> tuple[Rule, ...]:
             alert="PayhookReplicasOutOfSync",
             expr="max(payhook_kafka_partitions_out_of_sync)",
         ),
-        Rule(
+        AlertRule(
             name="min_isr",
             severity=Severity.CRITICAL,
             threshold=0.0,

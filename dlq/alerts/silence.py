@@ -11,7 +11,7 @@ from typing import Any
 
 from core.files import write_whole
 from core.status_file import read_said
-from dlq.alerts.rhythm import SLOT_S, Quiet, Rhythm
+from dlq.alerts.rhythm import SLOT_S, QuietWindow, Rhythm
 
 SOURCES_MAX = 200
 """More endpoints than that aren't watched."""
@@ -26,14 +26,14 @@ class Silence:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._before: dict[object, float] = {}
-        self._rhythms = _read(file)
+        self._rhythms = _read_rhythms(file)
         self._written_slot = 0
 
     @property
-    def sources(self) -> list[str]:
+    def known_sources(self) -> list[str]:
         return sorted(self._rhythms)
 
-    def look(self, gained: Mapping[str, Mapping[object, float]], now: datetime) -> dict[str, Quiet | None]:
+    def find_quiet(self, gained: Mapping[str, Mapping[object, float]], now: datetime) -> dict[str, QuietWindow | None]:
         """Takes the counters as they are now; returns what each known source lacks, None if nothing is unusual.
 
         :param gained: by source, each receiver's counter
@@ -43,7 +43,7 @@ class Silence:
             self._count(source, counters, slot)
         if slot != self._written_slot:
             self._write(slot)
-        return {source: rhythm.quiet(slot) for source, rhythm in self._rhythms.items()}
+        return {source: rhythm.find_quiet(slot) for source, rhythm in self._rhythms.items()}
 
     def _count(self, source: str, counters: Mapping[object, float], slot: int) -> None:
         if source not in self._rhythms and len(self._rhythms) >= SOURCES_MAX:
@@ -61,21 +61,21 @@ class Silence:
     def _write(self, slot: int) -> None:
         self._written_slot = slot
         for rhythm in self._rhythms.values():
-            rhythm.forget(slot)
+            rhythm.drop_old(slot)
         sources = {name: {"begun": rhythm.begun, "counts": rhythm.counts} for name, rhythm in self._rhythms.items()}
         write_whole(self._file, json.dumps({"slot_s": SLOT_S, "sources": sources}))
 
 
-def _read(file: Path) -> dict[str, Rhythm]:
+def _read_rhythms(file: Path) -> dict[str, Rhythm]:
     """Reads the kept counts; empty if another version wrote them, or they can't be read."""
     tree = read_said(file)
     if tree is None or tree.get("slot_s") != SLOT_S:
         return {}
     try:
-        return {name: _rhythm(kept) for name, kept in tree["sources"].items()}
+        return {name: _read_rhythm(kept) for name, kept in tree["sources"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 
 
-def _rhythm(kept: Mapping[str, Any]) -> Rhythm:
-    return Rhythm.of(int(kept["begun"]), {int(slot): int(count) for slot, count in kept["counts"].items()})
+def _read_rhythm(kept: Mapping[str, Any]) -> Rhythm:
+    return Rhythm.from_counts(int(kept["begun"]), {int(slot): int(count) for slot, count in kept["counts"].items()})

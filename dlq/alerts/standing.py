@@ -9,10 +9,10 @@ from pathlib import Path
 
 from core.clock import Clock
 from dlq.alerts.describe import page_of_alert
-from dlq.alerts.engine import RUNBOOK, State
-from dlq.alerts.rules import Severity, rules
+from dlq.alerts.engine import RUNBOOK, AlertState
+from dlq.alerts.rules import Severity, make_rules
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import Remembered, read_state
+from dlq.alerts.watch import RememberedAlerts, read_state
 
 LOOKS_MISSED_MAX = 4
 """After so many evaluations that are missing, and at least `STALE_S`, the alerts' process isn't running."""
@@ -56,7 +56,7 @@ class AlertsStanding:
 
 def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsStanding:
     """Reads `run/alerts.json`; empty if it isn't there or can't be read."""
-    known, every = read_state(file), rules(settings)
+    known, every = read_state(file), make_rules(settings)
     firing = [
         FiringAlert(
             id=alert.name,
@@ -75,13 +75,13 @@ def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsS
             runbook=f"{RUNBOOK}#{every[alert.rule].anchor}",
         )
         for alert in known.alerts
-        if alert.state is State.FIRING and alert.rule in every
+        if alert.state is AlertState.FIRING and alert.rule in every
     ]
     firing.sort(key=lambda alert: (alert.severity is not Severity.CRITICAL, alert.since))
     return AlertsStanding(is_looking(settings, known, clock), known.at, not settings.every_s, tuple(firing))
 
 
-def is_looking(settings: AlertsSettings, known: Remembered, clock: Clock) -> bool:
+def is_looking(settings: AlertsSettings, known: RememberedAlerts, clock: Clock) -> bool:
     if known.at is None:
         return False
     return (clock.now() - known.at).total_seconds() <= max(STALE_S, LOOKS_MISSED_MAX * settings.every_s)

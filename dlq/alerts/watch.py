@@ -23,11 +23,11 @@ from prometheus_client import CollectorRegistry
 from core.backoff import doubled_s
 from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
 from core.files import write_whole
-from core.metrics import CATALOGUE, Kind, Service, add_process, entries, gauge
-from dlq.alerts.engine import Alert, Engine, Notice, State, known_fields, tree_of
-from dlq.alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Readings, Seen
-from dlq.alerts.receivers import NotDelivered, Receiver
-from dlq.alerts.rules import Reading, rules
+from core.metrics import CATALOGUE, MetricType, Service, add_process, list_entries, make_gauge
+from dlq.alerts.engine import Alert, AlertEngine, AlertNotice, AlertState, known_fields, tree_of
+from dlq.alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Observation, Readings
+from dlq.alerts.receivers import NotDelivered, NoticeReceiver
+from dlq.alerts.rules import AlertReading, make_rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.silence import Silence
 
@@ -41,7 +41,7 @@ RETRY_S_FIRST = 5.0
 RETRY_S_MAX = 300.0
 
 
-class Watch:
+class AlertWatch:
     """The alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
 
     ``under_way``: the delivery to each receiver, or its last one. No look and no other receiver waits for one.
@@ -50,11 +50,11 @@ class Watch:
     def __init__(
         self,
         settings: AlertsSettings,
-        look: Callable[[], Seen],
-        receivers: Mapping[str, Receiver],
+        look: Callable[[], Observation],
+        receivers: Mapping[str, NoticeReceiver],
         file: Path,
         clock: Clock,
-        describe: Callable[[Notice], Notice] = lambda notice: notice,
+        describe: Callable[[AlertNotice], AlertNotice] = lambda notice: notice,
         silence: Silence | None = None,
     ) -> None:
         """
@@ -73,12 +73,12 @@ class Watch:
             downstreams=[alert.subject for alert in known.alerts if alert.rule in BY_DOWNSTREAM],
             silence=silence,
         )
-        self.engine = Engine(rules(settings), known.alerts)
+        self.engine = AlertEngine(make_rules(settings), known.alerts)
         self.queues = {name: Queue(only_critical=settings.receivers[name].only_critical) for name in receivers}
         for name, queue in self.queues.items():
             queue.add(known.waiting.get(name, ()))
-        self.seen = Seen()
-        self.last: list[Reading] = []
+        self.seen = Observation()
+        self.last: list[AlertReading] = []
         self._looked_at: datetime | None = None
         self._pool = ThreadPoolExecutor(max(1, len(receivers)), thread_name_prefix="alerts")
         self._lock = threading.Lock()
@@ -86,23 +86,23 @@ class Watch:
         self._closing = threading.Event()
         self.under_way: dict[str, Future[None]] = {}
 
-    def step(self) -> None:
+    def run_once(self) -> None:
         """Looks once, and begins to deliver the notices that the look asks for. A notice is on disk before it is
         delivered: none is lost, one may come twice, under the same id."""
         now = self._clock.now()
         seen = self._look()
         with self._lock:
             self.seen, self._looked_at = seen, self._clock.now()
-            self.last = self._readings.of(seen, now, self._clock.monotonic())
-            notices = [self._described(notice) for notice in self.engine.look(self.last, now)]
+            self.last = self._readings.make_readings(seen, now, self._clock.monotonic_s())
+            notices = [self._describe_notice(notice) for notice in self.engine.judge_readings(self.last, now)]
             for queue in self.queues.values():
                 queue.add(notices)
-            self._remember()
+            self._save_state()
         for notice in notices:
             log.warning("%s: %s", notice.kind, notice.text)
         self._begin_deliveries()
 
-    def _described(self, notice: Notice) -> Notice:
+    def _describe_notice(self, notice: AlertNotice) -> AlertNotice:
         described = self._describe(notice)
         self.engine.describe(described)
         return described
@@ -126,12 +126,12 @@ class Watch:
     def _deliver(self, name: str) -> None:
         while not self._closing.is_set():
             with self._lock:
-                due = self.queues[name].due(self._clock.monotonic())
+                due = self.queues[name].find_due(self._clock.monotonic_s())
             if not due:
                 return
             self._deliver_one(name, due[0])
 
-    def _deliver_one(self, name: str, notice: Notice) -> None:
+    def _deliver_one(self, name: str, notice: AlertNotice) -> None:
         queue, problem = self.queues[name], None
         try:
             self._receivers[name].deliver(notice)
@@ -140,16 +140,16 @@ class Watch:
             log.error("%s; %d notices wait for it", refused, len(queue.waiting))
         with self._lock:
             if problem is None:
-                queue.taken(notice)
+                queue.on_taken(notice)
             else:
-                queue.refused(problem, self._clock.monotonic())
-            self._remember()
+                queue.on_refused(problem, self._clock.monotonic_s())
+            self._save_state()
 
-    def _remember(self) -> None:
+    def _save_state(self) -> None:
         values: dict[str, dict[str, float | None]] = {}
         for reading in self.last:
             values.setdefault(reading.rule, {})[reading.subject] = reading.value
-        remembered = Remembered(
+        remembered = RememberedAlerts(
             at=self._looked_at,
             alerts=self.engine.alerts,
             waiting={name: list(queue.waiting.values()) for name, queue in self.queues.items()},
@@ -172,12 +172,12 @@ class Queue:
     """
 
     only_critical: bool = False
-    waiting: dict[tuple[str, str], Notice] = field(default_factory=dict)
+    waiting: dict[tuple[str, str], AlertNotice] = field(default_factory=dict)
     failures: int = 0
     next_at: float = 0.0
     problem: str | None = None
 
-    def add(self, notices: Iterable[Notice]) -> None:
+    def add(self, notices: Iterable[AlertNotice]) -> None:
         for notice in notices:
             if notice.is_critical or not self.only_critical:
                 key = (notice.rule, notice.subject)
@@ -186,18 +186,18 @@ class Queue:
                 while len(self.waiting) > QUEUE_MAX:
                     del self.waiting[next(iter(self.waiting))]
 
-    def due(self, now_s: float) -> list[Notice]:
+    def find_due(self, now_s: float) -> list[AlertNotice]:
         """Lists waiting notices, the oldest first; none before ``next_at``."""
         return list(self.waiting.values()) if now_s >= self.next_at else []
 
-    def taken(self, notice: Notice) -> None:
+    def on_taken(self, notice: AlertNotice) -> None:
         """Removes a notice that the receiver has; a newer one that came meanwhile stays."""
         key = (notice.rule, notice.subject)
         if self.waiting.get(key) == notice:
             del self.waiting[key]
         self.failures, self.next_at, self.problem = 0, 0.0, None
 
-    def refused(self, problem: str, now_s: float) -> None:
+    def on_refused(self, problem: str, now_s: float) -> None:
         """Puts off all notices after the receiver didn't take one."""
         self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
         self.failures += 1
@@ -205,40 +205,42 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedAlerts:
     """The alerts' state over a restart. ``at``: when it was written, None where there is nothing. ``problems``: by
-    receiver, why its last try failed. ``done_at``: as `Seen` has it."""
+    receiver, why its last try failed. ``done_at``: as `Observation` has it."""
 
     at: datetime | None = None
     alerts: Sequence[Alert] = ()
-    waiting: Mapping[str, Sequence[Notice]] = field(default_factory=dict)
+    waiting: Mapping[str, Sequence[AlertNotice]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     done_at: Mapping[str, datetime] = field(default_factory=dict)
 
 
-def read_state(file: Path) -> Remembered:
+def read_state(file: Path) -> RememberedAlerts:
     """Reads the remembered state; empty if the file isn't there or can't be read: alerts then begin again."""
     try:
         tree = json.loads(file.read_text("utf-8"))
         if tree["version"] != VERSION:
             raise ValueError(f"version {tree['version']}, {VERSION} is wanted")
-        return Remembered(
+        return RememberedAlerts(
             at=from_rfc3339(tree["at"]),
-            alerts=[_alert(alert) for alert in tree["alerts"]],
-            waiting={name: [Notice.of(notice) for notice in notices] for name, notices in tree["waiting"].items()},
+            alerts=[_parse_alert(alert) for alert in tree["alerts"]],
+            waiting={
+                name: [AlertNotice.from_tree(notice) for notice in notices] for name, notices in tree["waiting"].items()
+            },
             problems={str(name): str(text) for name, text in tree["problems"].items()},
             values=tree["values"],
             done_at={str(rule): from_rfc3339(at) for rule, at in tree.get("done_at", {}).items()},
         )
     except FileNotFoundError:
-        return Remembered()
+        return RememberedAlerts()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as unreadable:
         log.error("%s can't be read (%s): alerts begin again, what still holds is reported once more", file, unreadable)
-        return Remembered()
+        return RememberedAlerts()
 
 
-def write_state(file: Path, remembered: Remembered) -> None:
+def write_state(file: Path, remembered: RememberedAlerts) -> None:
     """
     :raises OSError: nothing was changed
     """
@@ -255,7 +257,7 @@ def write_state(file: Path, remembered: Remembered) -> None:
     write_whole(file, json.dumps(tree, indent=1) + "\n")
 
 
-def _alert(tree: dict[str, Any]) -> Alert:
+def _parse_alert(tree: dict[str, Any]) -> Alert:
     """
     :raises KeyError, ValueError, TypeError: it isn't one
     """
@@ -268,7 +270,7 @@ def _alert(tree: dict[str, Any]) -> Alert:
             **known,
             **times,
             "since": from_rfc3339(known["since"]),
-            "state": State(known["state"]),
+            "state": AlertState(known["state"]),
             "value": float(known["value"]),
             "number": int(known["number"]),
         }
@@ -301,14 +303,17 @@ class AlertMetrics:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.registry = CollectorRegistry()
-        self._gauges = {entry.name: gauge(entry.name, self.registry) for entry in entries(Service.ALERTS, Kind.GAUGE)}
+        self._gauges = {
+            entry.name: make_gauge(entry.name, self.registry)
+            for entry in list_entries(Service.ALERTS, MetricType.GAUGE)
+        }
         for name in OF_RULE.values():
             if not CATALOGUE[name].labels:
                 self._gauges[name].set(math.nan)
         self._fired: set[tuple[str, str]] = set()
         add_process(self.registry)
 
-    def update(self, watch: Watch) -> None:
+    def update(self, watch: AlertWatch) -> None:
         self._gauges["payhook_alerts_looked_timestamp_seconds"].set((self._clock.now() - EPOCH).total_seconds())
         known = {alert.key: alert.value for alert in watch.engine.alerts}
         for reading in watch.last:
@@ -321,11 +326,13 @@ class AlertMetrics:
                 self._gauges["payhook_dlq_open"].remove(stream)
             else:
                 self._gauges["payhook_dlq_open"].labels(stream).set(dead.depth)
-        self._fire({(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is State.FIRING})
+        self._show_firing(
+            {(alert.rule, alert.subject) for alert in watch.engine.alerts if alert.state is AlertState.FIRING}
+        )
         for name, queue in watch.queues.items():
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
 
-    def _fire(self, firing: set[tuple[str, str]]) -> None:
+    def _show_firing(self, firing: set[tuple[str, str]]) -> None:
         """Shows the firing alerts; one that goes on firing is never gone from the page."""
         shown = self._gauges["payhook_alert_firing"]
         for alert in firing:
@@ -334,7 +341,7 @@ class AlertMetrics:
             shown.remove(*alert)
         self._fired = firing
 
-    def _show(self, reading: Reading, value: float) -> None:
+    def _show(self, reading: AlertReading, value: float) -> None:
         name = OF_RULE.get(reading.rule)
         if name is not None:
             of_it = self._gauges[name]

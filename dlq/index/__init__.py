@@ -2,7 +2,7 @@
 
 from dlq.index.dead_letter_index import PAGE_SIZE, DeadLetterIndex
 from dlq.index.file import DeadLetterIndexUnreadable
-from dlq.index.item import OPEN_STATES, Item, ItemState, Mark, Seen
+from dlq.index.item import OPEN_STATES, FrozenItem, Item, ItemState, Mark
 from dlq.index.joined import JoinedIndex, JoinedPage, name_in
 from dlq.index.listing import ITEMS_MAX, PAGE_MAX, Filter, FilterInvalid, Page, Sort
 from dlq.index.payload import OriginUnreadable, Payload, Payloads, kafka_origin
@@ -19,6 +19,7 @@ __all__ = [
     "DeadLetterIndexUnreadable",
     "Filter",
     "FilterInvalid",
+    "FrozenItem",
     "Group",
     "Item",
     "ItemState",
@@ -32,7 +33,6 @@ __all__ = [
     "Page",
     "Payload",
     "Payloads",
-    "Seen",
     "Sort",
     "Stats",
     "kafka_origin",

@@ -12,12 +12,12 @@ from core.location import Location
 from core.money import Money
 from dlq.alerts.settings import AlertsSettings
 from dlq.index.file import IndexFile
-from dlq.index.follow import Followed, Follower
-from dlq.index.item import Seen
-from dlq.index.listing import Filter, Page, Sort, read_page, read_seen
+from dlq.index.follow import Follower, FollowResult
+from dlq.index.item import FrozenItem
+from dlq.index.listing import Filter, Page, Sort, read_frozen_items, read_page
 from dlq.index.payload import Payloads
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_amounts, read_groups, read_rates, read_stats
-from dlq.index.story import Context, ItemStory
+from dlq.index.story import ItemStory, StoryReader
 from dlq.rates import Rate
 
 PAGE_SIZE = 50
@@ -48,14 +48,14 @@ class Prices:
         self._payloads = payloads
         self._amounts = amounts
 
-    def fill(self) -> None:
+    def fill_amounts(self) -> None:
         """Fills in amounts of some items that have none yet.
 
         :raises JournalBroken: the bodies can't be read
         :raises DeadLetterIndexUnreadable: the index's file can't be written
         """
         for _ in range(READS_MAX):
-            with self._file.reading() as connection:
+            with self._file.begin_read() as connection:
                 rows = connection.execute(
                     "SELECT item_seq, provider, event_type, body_sha256 FROM items"
                     " WHERE priced = 0 AND first_dead_at IS NOT NULL ORDER BY item_seq LIMIT ?",
@@ -65,10 +65,10 @@ class Prices:
             if not unpriced:
                 return
             hashes = {item.body_sha256 for item in unpriced if item.body_sha256 is not None}
-            bodies = self._payloads.kept(hashes)
-            self._write([self._priced(item, bodies) for item in unpriced])
+            bodies = self._payloads.fetch_kept(hashes)
+            self._write([self._price_item(item, bodies) for item in unpriced])
 
-    def _priced(self, item: _Unpriced, bodies: Mapping[str, bytes]) -> tuple[int | None, str | None, int]:
+    def _price_item(self, item: _Unpriced, bodies: Mapping[str, bytes]) -> tuple[int | None, str | None, int]:
         body = bodies.get(item.body_sha256 or "")
         money = None
         if body is not None and item.provider is not None and item.event_type is not None:
@@ -76,7 +76,7 @@ class Prices:
         return (None, None, item.item_seq) if money is None else (money.amount_minor, money.currency, item.item_seq)
 
     def _write(self, priced: Sequence[tuple[int | None, str | None, int]]) -> None:
-        with self._file.writing() as connection:
+        with self._file.begin_write() as connection:
             connection.executemany(
                 "UPDATE items SET amount_minor = ?, currency = ?, priced = 1 WHERE item_seq = ? AND priced = 0", priced
             )
@@ -112,9 +112,9 @@ class DeadLetterIndex:
         self.ages = ages or AlertsSettings()
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, payloads, amounts) if amounts is not None else None
-        self._context = Context(Path(journal).name, self._file, str(journal), payloads)
+        self._context = StoryReader(Path(journal).name, self._file, str(journal), payloads)
 
-    def follow(self) -> Followed:
+    def follow(self) -> FollowResult:
         """Takes in what the journal has gained; an index that isn't of this journal's history begins again.
 
         Of one that began again amounts come some thousands a call (`Prices`).
@@ -124,7 +124,7 @@ class DeadLetterIndex:
         """
         followed = self._follower.follow()
         if self._prices is not None:
-            self._prices.fill()
+            self._prices.fill_amounts()
         return followed
 
     def page(self, wanted: Filter, cursor: str | None = None, limit: int = PAGE_SIZE, sort: Sort = Sort.OLDEST) -> Page:
@@ -134,29 +134,29 @@ class DeadLetterIndex:
         """
         return read_page(self._file, wanted, cursor, limit, sort)
 
-    def seen(self, wanted: Filter) -> Iterator[Seen]:
+    def read_frozen_items(self, wanted: Filter) -> Iterator[FrozenItem]:
         """Yields number and last row of every item that matches, as of one moment, for a selection to freeze.
 
         Made for ``executemany`` of another file. Take it to its end, or close it.
         """
-        return read_seen(self._file, wanted)
+        return read_frozen_items(self._file, wanted)
 
     def stats(self, wanted: Filter | None = None) -> Stats:
-        with self._file.reading() as connection:
+        with self._file.begin_read() as connection:
             return read_stats(connection, wanted or Filter(), self._clock.now(), self.ages)
 
-    def rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
+    def read_rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
         """Computes how fast the items come and go now: a small part of `stats`."""
-        with self._file.reading() as connection:
+        with self._file.begin_read() as connection:
             return read_rates(connection, wanted or Filter(), self._clock.now())
 
     def amounts(self) -> dict[str, int]:
         """Sums open items by currency, in minor units, as far as their amounts are known."""
-        with self._file.reading() as connection:
+        with self._file.begin_read() as connection:
             return read_amounts(connection)
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[Group]:
-        with self._file.reading() as connection:
+        with self._file.begin_read() as connection:
             return read_groups(connection, wanted or Filter(), limit)
 
     def item(self, item_seq: int) -> ItemStory:
@@ -166,4 +166,4 @@ class DeadLetterIndex:
         :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
-        return self._context.story(item_seq)
+        return self._context.read_story(item_seq)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.errors import PayhookError
-from dlq.index.item import COLUMNS, Entry
+from dlq.index.item import COLUMNS, ItemEntry
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ CUBE_COLUMNS = (
 )
 """The columns by which items are counted. Empty text and 0 stand for nothing: a NULL is never equal to another."""
 
-_TEXT = frozenset(name for name, kind in Entry.__annotations__.items() if kind.startswith("str"))
+_TEXT = frozenset(name for name, kind in ItemEntry.__annotations__.items() if kind.startswith("str"))
 _ITEMS = ", ".join(
     f"{name} {'INTEGER PRIMARY KEY' if name == 'item_seq' else 'TEXT' if name in _TEXT else 'INTEGER'}"
     for name in COLUMNS
@@ -73,12 +73,12 @@ class IndexFile:
         self.path = folder / "index.sqlite3"
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def begin_read(self) -> Iterator[sqlite3.Connection]:
         """Opens a reading transaction: what others write meanwhile isn't seen.
 
         :raises DeadLetterIndexUnreadable: it can't be read
         """
-        with self._opened() as connection:
+        with self._open_connection() as connection:
             connection.execute("BEGIN")
             try:
                 yield connection
@@ -86,12 +86,12 @@ class IndexFile:
                 connection.rollback()
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def begin_write(self) -> Iterator[sqlite3.Connection]:
         """Opens a writing transaction; others wait.
 
         :raises DeadLetterIndexUnreadable: it can't be written
         """
-        with self._opened() as connection:
+        with self._open_connection() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -101,14 +101,14 @@ class IndexFile:
             connection.commit()
 
     def remove(self) -> None:
-        with self._alone():
+        with self._lock_folder():
             for suffix in ("", "-wal", "-shm", "-journal"):
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _open_connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = self._connect()
+            connection = self._connect_checked()
             try:
                 yield connection
             finally:
@@ -122,10 +122,10 @@ class IndexFile:
                 str(self.path), f"{failed}; see that its disk isn't full and try again"
             ) from failed
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect_checked(self) -> sqlite3.Connection:
         if not self.path.exists():
             self._make()
-        connection = _open(self.path)
+        connection = _open_database(self.path)
         try:
             self._check_layout(connection)
         except BaseException:
@@ -141,23 +141,23 @@ class IndexFile:
         if version < LAYOUT:
             connection.execute("BEGIN IMMEDIATE")
             if _layout_of(connection) < LAYOUT:
-                empty(connection)
+                recreate_tables(connection)
             connection.commit()
 
     def _make(self) -> None:
         """Makes a file without tables. The remains of a deleted one would be taken for its own."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        with self._lock_folder():
             if not self.path.exists():
                 for suffix in ("-wal", "-shm", "-journal"):
                     self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-                connection = _open(self.path)
+                connection = _open_database(self.path)
                 connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.close()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "lock").open("a") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -168,11 +168,13 @@ class DeadLetterIndexDamaged(DeadLetterIndexUnreadable):
     """The file was damaged. It is gone: the next use makes a new one."""
 
 
-def entries(connection: sqlite3.Connection, rest: str = "", values: Sequence[object] = ()) -> Iterator[Entry]:
-    return (Entry(*row) for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
+def select_entries(
+    connection: sqlite3.Connection, rest: str = "", values: Sequence[object] = ()
+) -> Iterator[ItemEntry]:
+    return (ItemEntry(*row) for row in connection.execute(f"SELECT {', '.join(COLUMNS)} FROM items {rest}", values))
 
 
-def empty(connection: sqlite3.Connection) -> None:
+def recreate_tables(connection: sqlite3.Connection) -> None:
     """Drops whatever is there and makes the tables, within the transaction."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     for (name,) in tables.fetchall():
@@ -191,7 +193,7 @@ def is_damage(failed: sqlite3.DatabaseError) -> bool:
     return code is not None and code & 0xFF in _CORRUPT
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

@@ -89,7 +89,7 @@ _SWITCHES_SHARE = 0.27
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ErrorCause:
     """The cause of all errors with one fingerprint. ``shape``: the message with ``<id>`` and the like in it.
 
     ``place``: file and function of the innermost frame that isn't a library's; None where there is no stack.
@@ -102,10 +102,10 @@ class Cause:
     place: str | None
 
 
-def cause_of(error_class: str, error_code: str | None, message: str | None, stack: str | None) -> Cause:
+def cause_of(error_class: str, error_code: str | None, message: str | None, stack: str | None) -> ErrorCause:
     shape = shape_of(message or "", names_code=error_class in CODE_NAMING)
     place = place_of(stack) if stack else None
-    return _cause(error_class, error_code, shape, place)
+    return _make_cause(error_class, error_code, shape, place)
 
 
 def shape_of(message: str, *, names_code: bool = False) -> str:
@@ -136,10 +136,10 @@ def place_of(stack: str) -> str | None:
 
 
 @lru_cache(maxsize=4_096)
-def _cause(error_class: str, error_code: str | None, shape: str, place: str | None) -> Cause:
+def _make_cause(error_class: str, error_code: str | None, shape: str, place: str | None) -> ErrorCause:
     parts = (error_class, error_code or "", shape, place or "")
     digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "replace")).hexdigest()
-    return Cause(digest[:_HEX_CHARS], error_class, error_code, shape, place)
+    return ErrorCause(digest[:_HEX_CHARS], error_class, error_code, shape, place)
 
 
 def _take_names(text: str) -> tuple[str, Iterator[str]]:

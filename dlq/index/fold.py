@@ -10,8 +10,8 @@ from core.decision import Decision
 from core.event import POISON_TYPE
 from core.work import postings_from_json
 from dlq.command import hash_head
-from dlq.index.fingerprint import Cause, cause_of
-from dlq.index.item import COLUMNS, OPEN_STATES, Entry, ItemState, Mark, values
+from dlq.index.fingerprint import ErrorCause, cause_of
+from dlq.index.item import COLUMNS, OPEN_STATES, ItemEntry, ItemState, Mark, values
 from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
 from journal.shards import OfEntity
@@ -25,41 +25,41 @@ ROW_COLUMNS = (
     *("received_at", "decided_at", "body_sha256", "error_class", "error_code", "error_message", "error_stack"),
     *("error_kind", "handler_version", "postings", "row_hash"),
 )
-"""Columns of the journal that are read; a `Row` has them as attributes, times in microseconds."""
+"""Columns of the journal that are read; a `IndexedRow` has them as attributes, times in microseconds."""
 
 _COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.RELEASED, Decision.REVERSED})
 
 
-class Row(OfEntity, Protocol):
+class IndexedRow(OfEntity, Protocol):
     """A journal row with the columns `ROW_COLUMNS`."""
 
     def __getattr__(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedItem:
     """An item after a row. ``cause`` is what the row newly says of an error, for the table of causes."""
 
-    entry: Entry
-    cause: Cause | None = None
+    entry: ItemEntry
+    cause: ErrorCause | None = None
 
 
-def is_command(row: Row) -> bool:
+def is_command(row: IndexedRow) -> bool:
     """Tells whether it is a command's own row: no item."""
     return bool(row.first) and row.decision in _COMMANDS
 
 
-def fold(before: Entry | None, row: Row) -> Folded:
+def fold_row(before: ItemEntry | None, row: IndexedRow) -> FoldedItem:
     """Folds ``row`` into its item; ``before`` is None if nothing is known of it. Rows come in the order of their
     seq."""
-    entry = _begun(row) if before is None else Entry(*values(before))
+    entry = _begin_entry(row) if before is None else ItemEntry(*values(before))
     decision = Decision(row.decision)
     life = life_after(None if before is None else _life_of(before), decision, row.decided_at)
     entry.seen_seq, entry.seen_hash = row.seq, hash_head(row.row_hash)
     entry.decision, entry.last_at = decision.value, row.decided_at
     entry.due_at, entry.cause_seq, entry.actor = row.due_at, row.cause_seq, row.actor
-    _name(entry, row)
-    entry.reason = _cut(row.reason, REASON_CHARS_MAX)
+    _take_identity(entry, row)
+    entry.reason = _cut_text(row.reason, REASON_CHARS_MAX)
     entry.blocking = int(row.blocking)
     entry.attempts = row.attempt + 1 if decision is Decision.DEAD else row.attempt
     cause = None
@@ -68,7 +68,7 @@ def fold(before: Entry | None, row: Row) -> Folded:
     if row.postings:
         _take_amount(entry, row.postings)
     _take_life(entry, life)
-    return Folded(entry, cause)
+    return FoldedItem(entry, cause)
 
 
 _FROM_ROW = (
@@ -78,14 +78,14 @@ _FROM_ROW = (
 _COUNTED = ("attempts", "times_died", "replays", "blocking", "priced")
 
 
-def _begun(row: Row) -> Entry:
+def _begin_entry(row: IndexedRow) -> ItemEntry:
     known: dict[str, Any] = dict.fromkeys(COLUMNS) | dict.fromkeys(_COUNTED, 0)
     known |= {name: getattr(row, name) for name in _FROM_ROW}
     known |= {"seen_seq": row.seq, "seen_hash": hash_head(row.row_hash), "state": ItemState.WAITING}
-    return Entry(**known | {"since_at": row.decided_at, "last_at": row.decided_at})
+    return ItemEntry(**known | {"since_at": row.decided_at, "last_at": row.decided_at})
 
 
-def _name(entry: Entry, row: Row) -> None:
+def _take_identity(entry: ItemEntry, row: IndexedRow) -> None:
     """Takes the row's identity: poison that a mended adapter can read has its real one from then on."""
     entry.event_key, entry.entity_key, entry.event_type = row.event_key, row.entity_key, row.event_type
     entry.account = row.account
@@ -95,10 +95,10 @@ def _name(entry: Entry, row: Row) -> None:
         entry.mark = None
 
 
-def _take_error(entry: Entry, row: Row) -> Cause:
+def _take_error(entry: ItemEntry, row: IndexedRow) -> ErrorCause:
     cause = cause_of(row.error_class, row.error_code, row.error_message, row.error_stack)
     entry.kind, entry.error_class, entry.error_code = row.error_kind, row.error_class, row.error_code
-    entry.message = _cut(row.error_message, MESSAGE_CHARS_MAX)
+    entry.message = _cut_text(row.error_message, MESSAGE_CHARS_MAX)
     entry.fingerprint = cause.fingerprint
     if entry.mark != Mark.POISON:
         is_conflict = row.error_class in CONFLICT_CLASSES and row.handler_version is None
@@ -106,7 +106,7 @@ def _take_error(entry: Entry, row: Row) -> Cause:
     return cause
 
 
-def _take_amount(entry: Entry, postings: str) -> None:
+def _take_amount(entry: ItemEntry, postings: str) -> None:
     """Takes the amount of its booking: each line of one has the same."""
     lines = postings_from_json(postings)
     if lines:
@@ -122,7 +122,7 @@ _CLOSED: Mapping[Decision, ItemState] = {
 _CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
 
 
-def _life_of(entry: Entry) -> Life[int]:
+def _life_of(entry: ItemEntry) -> Life[int]:
     """Makes the life of an entry. Among the causes that closed an item it distinguishes only people's acts."""
     return Life(
         decision=Decision(entry.decision),
@@ -135,7 +135,7 @@ def _life_of(entry: Entry) -> Life[int]:
     )
 
 
-def _take_life(entry: Entry, life: Life[int]) -> None:
+def _take_life(entry: ItemEntry, life: Life[int]) -> None:
     entry.times_died, entry.replays, entry.closed_at = life.deaths, life.replays, life.closed_at
     entry.first_dead_at = life.first_died_at
     entry.since_at = life.first_died_at if life.first_died_at is not None else entry.since_at
@@ -150,5 +150,5 @@ def _state_closed(life: Life[int]) -> ItemState:
     return by_a_person or (ItemState.REPLAYED if life.deaths else ItemState.SETTLED)
 
 
-def _cut(text: str | None, chars_max: int) -> str | None:
+def _cut_text(text: str | None, chars_max: int) -> str | None:
     return text if text is None or len(text) <= chars_max else text[: chars_max - 1] + "…"

@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from core.clock import Clock, to_micros
 from core.decision import Decision
 from core.routing import WHOLE, Shard
-from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, empty, entries
-from dlq.index.fold import ROW_COLUMNS, Row, fold, is_command
-from dlq.index.item import COLUMNS, Entry, ItemState, values
+from dlq.index.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, recreate_tables, select_entries
+from dlq.index.fold import ROW_COLUMNS, IndexedRow, fold_row, is_command
+from dlq.index.item import COLUMNS, ItemEntry, ItemState, values
 from journal.follower import JournalFollower
-from journal.histories import Position
+from journal.histories import ReflectedPosition
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.shards import decides, shard_in
+from journal.shards import is_item_of, shard_in
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
 ROWS_PER_PICK = 20_000
@@ -59,7 +59,7 @@ class _Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowResult:
     """The result of following. ``rows``: how many this call took in; ``seq``: the last row that the index reflects."""
 
     rows: int
@@ -75,7 +75,7 @@ class Follower:
         self._clock = clock
         self._closed = closed
 
-    def follow(self) -> Followed:
+    def follow(self) -> FollowResult:
         """Takes in what the journal has gained; begins again where the index isn't of this journal's history.
 
         :raises JournalBroken: a row is missing, or a file can't be read
@@ -90,26 +90,26 @@ class Follower:
                     raise
         raise AssertionError("at least one try is made")
 
-    def _follow(self) -> Followed:
+    def _follow(self) -> FollowResult:
         # The mark is read first: others may take the index on, and a journal that was opened before would seem to have
         # lost what they took in.
         following = FollowingIndex(self._file)
         if not has_table(self._journal):
-            following.forget()
-            return Followed(0, 0)
+            following.forget_all()
+            return FollowResult(0, 0)
         following.follow_journal(JournalReader(self._journal))
         self._remove_closed()
-        return Followed(following.rows, following.position.seq)
+        return FollowResult(following.rows, following.position.seq)
 
     def _remove_closed(self) -> None:
         """Takes closed items out whose time is over."""
         before = to_micros(self._clock.now() - self._closed)
-        with self._file.reading() as connection:
+        with self._file.begin_read() as connection:
             due = connection.execute("SELECT 1 FROM items WHERE closed_at < ? LIMIT 1", (before,)).fetchone()
         while due is not None:
-            with self._file.writing() as connection:
-                gone = list(entries(connection, "WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)))
-                _change(connection, gone, [])
+            with self._file.begin_write() as connection:
+                gone = list(select_entries(connection, "WHERE closed_at < ? LIMIT ?", (before, CLOSED_PER_ROUND)))
+                _replace_entries(connection, gone, [])
             due = gone or None if len(gone) == CLOSED_PER_ROUND else None
 
 
@@ -120,50 +120,50 @@ class FollowingIndex(JournalFollower):
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
-        with file.reading() as connection:
-            self._mark = _mark(connection)
+        with file.begin_read() as connection:
+            self._mark = _read_mark(connection)
         self.rows = 0
 
     @property
-    def position(self) -> Position:
-        return Position(self._mark.lineage, self._mark.seq, self._mark.row_hash or "")
+    def position(self) -> ReflectedPosition:
+        return ReflectedPosition(self._mark.lineage, self._mark.seq, self._mark.row_hash or "")
 
     def is_of(self, journal: JournalReader) -> bool:
         return self._mark.table_id == journal.table_id and super().is_of(journal)
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """There is no journal: nothing is known."""
         if self._mark.seq:
-            with self._file.writing() as connection:
-                empty(connection)
+            with self._file.begin_write() as connection:
+                recreate_tables(connection)
 
     def begin_again(self, journal: JournalReader) -> None:
-        first = _Mark(journal.table_id, 0, None, journal.lineage, str(_part(journal)))
-        self._move(first, empty)
+        first = _Mark(journal.table_id, 0, None, journal.lineage, str(_read_part(journal)))
+        self._change_and_mark(first, recreate_tables)
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         """Takes in windows until there are no more. Where another process was quicker it goes on from there."""
-        part = _part(journal)
+        part = _read_part(journal)
         if self._mark.part != str(part):
-            self._move(self._mark._replace(part=str(part)), lambda connection: _keep(connection, part))
+            self._change_and_mark(self._mark._replace(part=str(part)), lambda connection: _keep_part(connection, part))
         while self._mark.seq < journal.last_seq and self._mark.table_id == journal.table_id:
             yield from self._take_some(journal)
 
     def _take_some(self, journal: JournalReader) -> Iterator[None]:
         for table in journal.tables_after(self._mark.seq, MARK_COLUMNS):
-            for picked, until in _picks(table):
-                rows = list(records(journal.tables_of(picked, ROW_COLUMNS)))
+            for picked, until in _pick_rows(table):
+                rows = list(unpack_rows(journal.tables_of(picked, ROW_COLUMNS)))
                 before = self._mark
                 change = partial(take_in, rows=rows, part=Shard.read(before.part))
-                if not self._move(_mark_at(table, until, before), change):
+                if not self._change_and_mark(_mark_at(table, until, before), change):
                     return
                 self.rows += until - before.seq
                 yield
 
-    def _move(self, after: _Mark, change: Callable[[sqlite3.Connection], object]) -> bool:
+    def _change_and_mark(self, after: _Mark, change: Callable[[sqlite3.Connection], object]) -> bool:
         """Changes the index and its mark, unless another process took it on since: False, and the mark is theirs."""
-        with self._file.writing() as connection:
-            there = _mark(connection)
+        with self._file.begin_write() as connection:
+            there = _read_mark(connection)
             if there != self._mark:
                 self._mark = there
                 return False
@@ -173,7 +173,7 @@ class FollowingIndex(JournalFollower):
         return True
 
 
-def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
+def _pick_rows(table: pa.Table) -> Iterator[tuple[list[int], int]]:
     """Picks the rows that leave something open or end it, some at a time; says up to which row the index goes with
     them.
 
@@ -189,7 +189,7 @@ def _picks(table: pa.Table) -> Iterator[tuple[list[int], int]]:
         yield [], last
 
 
-def take_in(connection: sqlite3.Connection, rows: Iterable[Row], part: Shard = WHOLE) -> None:
+def take_in(connection: sqlite3.Connection, rows: Iterable[IndexedRow], part: Shard = WHOLE) -> None:
     """Folds rows into their items, within the transaction; those that only a command is about are passed over, and
     items that begin as another journal's.
     """
@@ -199,9 +199,9 @@ def take_in(connection: sqlite3.Connection, rows: Iterable[Row], part: Shard = W
     causes = {}
     for row in wanted:
         known = now.get(row.item_seq)
-        if known is None and not (_begins(row) and decides(part, row)):
+        if known is None and not (_can_begin_item(row) and is_item_of(part, row)):
             continue
-        folded = fold(known, row)
+        folded = fold_row(known, row)
         now[row.item_seq] = folded.entry
         if folded.cause is not None:
             causes[folded.cause.fingerprint] = folded.cause
@@ -212,30 +212,32 @@ def take_in(connection: sqlite3.Connection, rows: Iterable[Row], part: Shard = W
             for cause in causes.values()
         ],
     )
-    _change(connection, list(before.values()), [entry for entry in now.values() if entry.state != ItemState.SETTLED])
+    _replace_entries(
+        connection, list(before.values()), [entry for entry in now.values() if entry.state != ItemState.SETTLED]
+    )
 
 
-def _begins(row: Row) -> bool:
+def _can_begin_item(row: IndexedRow) -> bool:
     return row.first or Decision(row.decision) in _OPENING
 
 
-def _keep(connection: sqlite3.Connection, part: Shard) -> None:
-    _change(connection, [entry for entry in entries(connection) if not decides(part, entry)], [])
+def _keep_part(connection: sqlite3.Connection, part: Shard) -> None:
+    _replace_entries(connection, [entry for entry in select_entries(connection) if not is_item_of(part, entry)], [])
 
 
-def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[Entry]:
+def read_entries(connection: sqlite3.Connection, item_seqs: Iterable[int]) -> Iterator[ItemEntry]:
     seqs = list(item_seqs)
     for begin in range(0, len(seqs), SEQS_PER_QUERY):
         some = seqs[begin : begin + SEQS_PER_QUERY]
         marks = ", ".join("?" * len(some))
-        yield from entries(connection, f"WHERE item_seq IN ({marks})", some)
+        yield from select_entries(connection, f"WHERE item_seq IN ({marks})", some)
 
 
 SEQS_PER_QUERY = 500
 _OPENING = frozenset({Decision.DEAD, Decision.RETRY, Decision.PARKED, Decision.REPLAYED})
 
 
-def cube_place(entry: Entry) -> tuple[Any, ...]:
+def cube_place(entry: ItemEntry) -> tuple[Any, ...]:
     return (
         str(entry.state),
         int(entry.first_dead_at is not None),
@@ -250,7 +252,7 @@ def cube_place(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequence[Entry]) -> None:
+def _replace_entries(connection: sqlite3.Connection, before: Sequence[ItemEntry], after: Sequence[ItemEntry]) -> None:
     kept = {entry.item_seq for entry in after}
     gone = [(entry.item_seq,) for entry in before if entry.item_seq not in kept]
     connection.executemany("DELETE FROM items WHERE item_seq = ?", gone)
@@ -270,17 +272,17 @@ def _change(connection: sqlite3.Connection, before: Sequence[Entry], after: Sequ
     )
 
 
-def records(table: pa.Table) -> Iterator[Row]:
-    columns = [_plain(table[name]) for name in ROW_COLUMNS]
+def unpack_rows(table: pa.Table) -> Iterator[IndexedRow]:
+    columns = [_list_values(table[name]) for name in ROW_COLUMNS]
     return (_Record(*values) for values in zip(*columns, strict=True))
 
 
-def _plain(column: pa.ChunkedArray) -> list[Any]:
+def _list_values(column: pa.ChunkedArray) -> list[Any]:
     listed: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return listed
 
 
-def _mark(connection: sqlite3.Connection) -> _Mark:
+def _read_mark(connection: sqlite3.Connection) -> _Mark:
     row = connection.execute("SELECT table_id, seq, row_hash, lineage, shard FROM mark").fetchone()
     return _Mark(*row) if row is not None else _Mark(None, 0, None)
 
@@ -294,5 +296,5 @@ def _mark_at(table: pa.Table, seq: int, before: _Mark) -> _Mark:
     return before._replace(seq=seq, row_hash=table["row_hash"][place].as_py())
 
 
-def _part(reader: JournalReader) -> Shard:
+def _read_part(reader: JournalReader) -> Shard:
     return shard_in(reader.state().notes)

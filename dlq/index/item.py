@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.clock import from_micros
 from core.decision import Decision, ErrorKind
 from core.money import decimals_of
-from dlq.command import Target
+from dlq.command import ItemTarget
 
 
 class ItemState(StrEnum):
@@ -49,7 +49,7 @@ class Mark(StrEnum):
 
 
 @dataclass(slots=True)
-class Entry:
+class ItemEntry:
     """A row of the table ``items``, column by column; times in microseconds since 1970, UTC."""
 
     item_seq: int
@@ -91,8 +91,8 @@ class Entry:
     priced: int
 
 
-COLUMNS = tuple(field.name for field in fields(Entry))
-values: Callable[[Entry], tuple[Any, ...]] = attrgetter(*COLUMNS)
+COLUMNS = tuple(field.name for field in fields(ItemEntry))
+values: Callable[[ItemEntry], tuple[Any, ...]] = attrgetter(*COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ class Item:
         return str(self.item_seq)
 
     @property
-    def target(self) -> Target:
-        return Target(self.item_seq, self.seen_seq, self.seen_hash)
+    def target(self) -> ItemTarget:
+        return ItemTarget(self.item_seq, self.seen_seq, self.seen_hash)
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +168,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def item_of(entry: Entry) -> Item:
+def item_of(entry: ItemEntry) -> Item:
     values_by_name: dict[str, Any] = {"decimals": None if entry.currency is None else decimals_of(entry.currency)}
     for field in fields(Item):
         if field.name not in values_by_name:
@@ -178,7 +178,7 @@ def item_of(entry: Entry) -> Item:
     return Item(**values_by_name)
 
 
-class Seen(NamedTuple):
+class FrozenItem(NamedTuple):
     """An item as a frozen selection keeps it. The amount is in minor units."""
 
     item_seq: int

@@ -69,7 +69,7 @@ class JoinedIndex:
 
         :raises FilterInvalid: cursor or limit can't be one
         """
-        cursors = self._cursors(cursor)
+        cursors = self._split_cursor(cursor)
         pages = {name: index.page(wanted, cursors[name], limit, sort) for name, index in self._indexes.items()}
         lists = [[(place_of(item, sort), name, item) for item in page.items] for name, page in pages.items()]
         first_items = list(islice(merge(*lists, key=lambda entry: entry[0]), limit))
@@ -77,7 +77,7 @@ class JoinedIndex:
         is_more = any(page.next is not None or len(page.items) > taken[name] for name, page in pages.items())
         after = cursors | {name: cursor_after(item, sort) for _, name, item in first_items}
         return JoinedPage(
-            tuple(_as(JoinedItem, item, name) for _, name, item in first_items),
+            tuple(_copy_as(JoinedItem, item, name) for _, name, item in first_items),
             CURSORS_MARK.join(part or "" for part in after.values()) if is_more else None,
             sum(page.total for page in pages.values()),
             {name: page.seq for name, page in pages.items()},
@@ -87,12 +87,12 @@ class JoinedIndex:
         """Sums the indexes' statistics. ``seq`` is the sum of all; for ``by_*`` each index names its largest."""
         every = [index.stats(wanted) for index in self._indexes.values()]
         sums: dict[str, Any] = {name: sum(getattr(stats, name) for stats in every) for name in _SUMMED}
-        listed: dict[str, Any] = {name: _summed(getattr(stats, name) for stats in every) for name in _LISTED}
+        listed: dict[str, Any] = {name: _sum_counts(getattr(stats, name) for stats in every) for name in _LISTED}
         return Stats(
             at=every[0].at,
-            oldest=_earliest(stats.oldest for stats in every),
-            next_over_24h=_earliest(stats.next_over_24h for stats in every),
-            hours=_hours(every),
+            oldest=_find_earliest(stats.oldest for stats in every),
+            next_over_24h=_find_earliest(stats.next_over_24h for stats in every),
+            hours=_sum_hours(every),
             rates=sum_rates([stats.rates for stats in every], sums["open"]),
             age_h_max=every[0].age_h_max,
             escalate_h=every[0].escalate_h,
@@ -111,11 +111,11 @@ class JoinedIndex:
         groups: dict[str, JoinedGroup] = {}
         for name, index in self._indexes.items():
             for group in index.groups(wanted):
-                joined, key = _as(JoinedGroup, group, name), group.fingerprint or ""
-                groups[key] = joined if key not in groups else _together(groups[key], joined)
+                joined, key = _copy_as(JoinedGroup, group, name), group.fingerprint or ""
+                groups[key] = joined if key not in groups else _join_groups(groups[key], joined)
         return sorted(groups.values(), key=lambda group: (-group.count, group.fingerprint or ""))[:limit]
 
-    def _cursors(self, cursor: str | None) -> dict[str, str | None]:
+    def _split_cursor(self, cursor: str | None) -> dict[str, str | None]:
         if cursor is None:
             return dict.fromkeys(self._indexes)
         parts = cursor.split(CURSORS_MARK)
@@ -133,15 +133,15 @@ CURSORS_MARK = ","
 Named = TypeVar("Named", JoinedItem, JoinedGroup)
 
 
-def _as(kind: type[Named], of: Item | Group, stream: str) -> Named:
+def _copy_as(kind: type[Named], of: Item | Group, stream: str) -> Named:
     return kind(**{field.name: getattr(of, field.name) for field in fields(of)}, stream=stream)
 
 
-def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
+def _find_earliest(moments: Iterable[datetime | None]) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
+def _sum_counts(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
     sums: Counter[str | None] = Counter()
     for counts in lists:
         sums.update({count.value: count.items for count in counts})
@@ -149,7 +149,7 @@ def _summed(lists: Iterable[Sequence[Count]]) -> tuple[Count, ...]:
     return tuple(Count(value, items) for value, items in ordered[:LISTED_MAX])
 
 
-def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
+def _sum_hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
     """Sums the hours of the first index: another one may have begun when the next index was asked."""
     died, closed = Counter[datetime](), Counter[datetime]()
     for hour in (hour for stats in every for hour in stats.hours):
@@ -158,7 +158,7 @@ def _hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
     return tuple(Hour(hour.at, died[hour.at], closed[hour.at]) for hour in every[0].hours)
 
 
-def _together(first: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
+def _join_groups(first: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
     """Joins two groups, with the newest one's sample."""
     newer = max(first, other, key=lambda group: group.newest)
     return replace(

@@ -16,8 +16,8 @@ from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.keys import spellings_of
-from dlq.index.file import IndexFile, entries
-from dlq.index.item import NOT_HELD_STATES, Entry, Item, ItemState, Mark, Seen, item_of
+from dlq.index.file import IndexFile, select_entries
+from dlq.index.item import NOT_HELD_STATES, FrozenItem, Item, ItemEntry, ItemState, Mark, item_of
 
 ITEMS_MAX = 5_000
 TEXT_CHARS_MAX = 200
@@ -91,7 +91,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class SqlCondition:
     sql: str
     values: tuple[Any, ...] = ()
 
@@ -107,7 +107,7 @@ def counted_in(wanted: Filter) -> tuple[str, str]:
     return ("cube", "sum(n)") if in_cube(wanted) else ("items", "count(*)")
 
 
-def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
+def build_condition(wanted: Filter, states: Sequence[ItemState] | None = None) -> SqlCondition:
     """Makes a condition on ``items``, or on ``cube`` if `in_cube`; ``states`` replaces the filter's own."""
     parts = [_one_of("state", wanted.wanted_states if states is None else states)]
     for column, listed in (
@@ -124,34 +124,36 @@ def where(wanted: Filter, states: Sequence[ItemState] | None = None) -> Where:
             parts.append(_one_of(column, listed))
     for column, value in (("entity_key", wanted.entity), ("fingerprint", wanted.fingerprint)):
         if value is not None:
-            parts.append(Where(f"{column} = ?", (value,)))
+            parts.append(SqlCondition(f"{column} = ?", (value,)))
     if wanted.amount_minor is not None:
-        parts.append(Where("amount_minor = ?", (wanted.amount_minor,)))
+        parts.append(SqlCondition("amount_minor = ?", (wanted.amount_minor,)))
     if wanted.since is not None:
-        parts.append(Where("since_at >= ?", (to_micros(wanted.since),)))
+        parts.append(SqlCondition("since_at >= ?", (to_micros(wanted.since),)))
     if wanted.until is not None:
-        parts.append(Where("since_at < ?", (to_micros(wanted.until),)))
+        parts.append(SqlCondition("since_at < ?", (to_micros(wanted.until),)))
     if wanted.receiver is not None:
         # STREAM:RECEIVER:KEY, as `processor.source.feed` names it.
         named = f"{wanted.receiver}:"
-        parts.append(Where("substr(event_key, instr(event_key, ':') + 1, ?) = ?", (len(named), named)))
+        parts.append(SqlCondition("substr(event_key, instr(event_key, ':') + 1, ?) = ?", (len(named), named)))
     if wanted.text:
         parts.append(_with_text(wanted.text))
-    return Where(" AND ".join(part.sql for part in parts), tuple(value for part in parts for value in part.values))
+    return SqlCondition(
+        " AND ".join(part.sql for part in parts), tuple(value for part in parts for value in part.values)
+    )
 
 
-def _one_of(column: str, listed: Sequence[Any]) -> Where:
+def _one_of(column: str, listed: Sequence[Any]) -> SqlCondition:
     texts = tuple(value if isinstance(value, int) else str(value) for value in listed)
     if len(texts) == 1:
-        return Where(f"{column} = ?", texts)
-    return Where(f"{column} IN ({', '.join('?' * len(texts))})", texts)
+        return SqlCondition(f"{column} = ?", texts)
+    return SqlCondition(f"{column} IN ({', '.join('?' * len(texts))})", texts)
 
 
-def _with_text(text: str) -> Where:
+def _with_text(text: str) -> SqlCondition:
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     columns = ("event_key", "entity_key", "error_class", "message")
     sql = " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns)
-    return Where(f"({sql})", (f"%{escaped}%",) * len(columns))
+    return SqlCondition(f"({sql})", (f"%{escaped}%",) * len(columns))
 
 
 PAGE_MAX = 1_000
@@ -172,7 +174,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _SortKey:
     """``key``: the column that comes first, then the number; ``descending``: both."""
 
     key: str
@@ -181,12 +183,12 @@ class _Order:
 
 
 _ORDERS = {
-    Sort.OLDEST: (_Order("since_at", False),),
-    Sort.NEWEST: (_Order("since_at", True),),
+    Sort.OLDEST: (_SortKey("since_at", False),),
+    Sort.NEWEST: (_SortKey("since_at", True),),
     # Items without an amount come after all others, the oldest first: two stretches, each with an index.
     Sort.LARGEST: (
-        _Order("amount_minor", True, "amount_minor IS NOT NULL"),
-        _Order("since_at", False, "amount_minor IS NULL"),
+        _SortKey("amount_minor", True, "amount_minor IS NOT NULL"),
+        _SortKey("since_at", False, "amount_minor IS NULL"),
     ),
 }
 
@@ -198,36 +200,36 @@ def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, s
     """
     if not 1 <= limit <= PAGE_MAX:
         raise FilterInvalid("limit", f"1 to {PAGE_MAX} is wanted")
-    stretch, after = _place(cursor, sort)
-    with file.reading() as connection:
-        page_entries: list[Entry] = []
+    stretch, after = _parse_cursor(cursor, sort)
+    with file.begin_read() as connection:
+        page_entries: list[ItemEntry] = []
         for order in _ORDERS[sort][stretch:]:
-            page_entries += _entries(connection, wanted, order, after, limit + 1 - len(page_entries))
+            page_entries += _select_entries(connection, wanted, order, after, limit + 1 - len(page_entries))
             after = None
             if len(page_entries) > limit:
                 break
-        total, seq = count(connection, wanted), seq_of(connection)
+        total, seq = count_items(connection, wanted), seq_of(connection)
     items = tuple(map(item_of, page_entries[:limit]))
     return Page(items, cursor_after(items[-1], sort) if len(page_entries) > limit else None, total, seq)
 
 
-def read_seen(file: IndexFile, wanted: Filter) -> Iterator[Seen]:
+def read_frozen_items(file: IndexFile, wanted: Filter) -> Iterator[FrozenItem]:
     """Yields all that match, as of one moment, in the order of their numbers; none is held in memory.
 
     Take it to its end or close it: until then it holds on to that moment.
     """
-    condition = where(wanted)
-    columns = ", ".join(Seen._fields)
-    with file.reading() as connection:
+    condition = build_condition(wanted)
+    columns = ", ".join(FrozenItem._fields)
+    with file.begin_read() as connection:
         rows = connection.execute(
             f"SELECT {columns} FROM items WHERE {condition.sql} ORDER BY item_seq", condition.values
         )
         while some := rows.fetchmany(SEEN_PER_READ):
-            yield from map(Seen._make, some)
+            yield from map(FrozenItem._make, some)
 
 
-def count(connection: sqlite3.Connection, wanted: Filter) -> int:
-    condition = where(wanted)
+def count_items(connection: sqlite3.Connection, wanted: Filter) -> int:
+    condition = build_condition(wanted)
     source, counted = counted_in(wanted)
     rows = connection.execute(f"SELECT coalesce({counted}, 0) FROM {source} WHERE {condition.sql}", condition.values)
     return int(rows.fetchone()[0])
@@ -238,34 +240,34 @@ def seq_of(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row is not None else 0
 
 
-def _entries(
-    connection: sqlite3.Connection, wanted: Filter, order: _Order, after: tuple[int, int] | None, limit: int
-) -> list[Entry]:
+def _select_entries(
+    connection: sqlite3.Connection, wanted: Filter, order: _SortKey, after: tuple[int, int] | None, limit: int
+) -> list[ItemEntry]:
     """Merges one list a state, each by an index in its order: an index over several states isn't in that order."""
-    lists = [_of_state(connection, wanted, state, order, after, limit) for state in wanted.wanted_states]
+    lists = [_select_in_state(connection, wanted, state, order, after, limit) for state in wanted.wanted_states]
     merged = merge(*lists, key=attrgetter(order.key, "item_seq"), reverse=order.descending)
     return list(islice(merged, limit))
 
 
-def _of_state(
+def _select_in_state(
     connection: sqlite3.Connection,
     wanted: Filter,
     state: ItemState,
-    order: _Order,
+    order: _SortKey,
     after: tuple[int, int] | None,
     limit: int,
-) -> list[Entry]:
-    parts = [where(wanted, (state,))]
+) -> list[ItemEntry]:
+    parts = [build_condition(wanted, (state,))]
     if order.only:
-        parts.append(Where(order.only))
+        parts.append(SqlCondition(order.only))
     if after is not None:
         sign = "<" if order.descending else ">"
-        parts.append(Where(f"({order.key}, item_seq) {sign} (?, ?)", after))
+        parts.append(SqlCondition(f"({order.key}, item_seq) {sign} (?, ?)", after))
     direction = "DESC" if order.descending else "ASC"
     sql = " AND ".join(part.sql for part in parts)
     values: tuple[Any, ...] = tuple(value for part in parts for value in part.values)
     rest = f"WHERE {sql} ORDER BY {order.key} {direction}, item_seq {direction} LIMIT ?"
-    return list(entries(connection, rest, (*values, limit)))
+    return list(select_entries(connection, rest, (*values, limit)))
 
 
 def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:
@@ -287,7 +289,7 @@ def _stretch_of(item: Item, sort: Sort) -> tuple[int, int]:
     return 0, to_micros(item.since)
 
 
-def _place(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
+def _parse_cursor(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
     if cursor is None:
         return 0, None
     problem = FilterInvalid("cursor", "it isn't one of this list in this order; begin with its first page")

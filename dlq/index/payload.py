@@ -84,15 +84,15 @@ INDENT = 2
 Source: TypeAlias = Literal["bodies", "kafka"]
 
 
-class BodyStatus(Protocol):
-    """The status of a body (`ledger.redactions.BodyStatus`): kept, redacted or dropped; its text says why."""
+class BodyState(Protocol):
+    """The status of a body (`ledger.redactions.StoredBodyStatus`): kept, redacted or dropped; its text says why."""
 
     @property
     def status(self) -> str: ...
     def __str__(self) -> str: ...
 
 
-BodyStatuses: TypeAlias = Callable[[Sequence[JournalRow]], Sequence[BodyStatus]]
+BodyStatuses: TypeAlias = Callable[[Sequence[JournalRow]], Sequence[BodyState]]
 Origin: TypeAlias = Callable[[str, int, int], bytes | None]
 """Reads a record's value by topic, partition and offset; None: Kafka no longer has it."""
 
@@ -114,8 +114,8 @@ class Payload:
 class Payloads:
     """Finds bodies: in the table of bodies, or by reference in Kafka.
 
-    ``statuses`` says which were removed by order (`ledger.redactions.body_statuses`). Those are never read from Kafka,
-    whatever it still has.
+    ``statuses`` says which were removed by order (`ledger.redactions.read_body_statuses`). Those are never read from
+    Kafka, whatever it still has.
     """
 
     def __init__(self, bodies: Location, statuses: BodyStatuses | None = None, origin: Origin | None = None) -> None:
@@ -123,7 +123,7 @@ class Payloads:
         self._statuses = statuses
         self._origin = origin
 
-    def of(self, first: JournalRow) -> Payload:
+    def find_payload(self, first: JournalRow) -> Payload:
         """Finds the bytes of an item; ``first`` is its first row.
 
         :raises JournalBroken: the store of bodies can't be read
@@ -131,10 +131,10 @@ class Payloads:
         sha256 = first.body_sha256
         if sha256 is None:
             return self._from_kafka(first, "it couldn't be read, so no body of it is kept")
-        looked = self._look([sha256])
+        looked = self._search_bodies([sha256])
         kept = looked.bodies.get(sha256)
         if kept is not None:
-            return Payload(kept, pretty(kept), "bodies", f"{len(kept)} bytes")
+            return Payload(kept, indent_json(kept), "bodies", f"{len(kept)} bytes")
         status = next(iter(self._statuses([first])), None) if self._statuses is not None else None
         if status is not None and status.status == "redacted":
             return Payload(None, None, None, str(status))
@@ -142,15 +142,17 @@ class Payloads:
         why = f"missing, and a file of bodies that may hold it can't be read: {lost}" if lost else "no longer kept"
         return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: {why}")
 
-    def kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
+    def fetch_kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
         """Reads the bodies that the table of bodies holds, by their hashes.
 
         :raises JournalBroken: it can't be read
         """
-        return self._look(hashes).bodies
+        return self._search_bodies(hashes).bodies
 
-    def _look(self, hashes: Iterable[str]) -> FoundBodies:
-        return BodyStore(self._bodies, may_create=False).look(hashes) if has_table(self._bodies) else FoundBodies()
+    def _search_bodies(self, hashes: Iterable[str]) -> FoundBodies:
+        return (
+            BodyStore(self._bodies, may_create=False).find_bodies(hashes) if has_table(self._bodies) else FoundBodies()
+        )
 
     def _from_kafka(self, first: JournalRow, why: str) -> Payload:
         where = f"{life_of(first.topic, first.history or FIRST)}[{first.partition}]@{first.offset}"
@@ -161,10 +163,10 @@ class Payloads:
             return Payload(None, None, None, f"{why}; Kafka no longer holds {where}")
         if hashlib.sha256(raw).hexdigest() != record_sha256(first):
             return Payload(None, None, None, f"{why}; what Kafka holds as {where} is another record")
-        return Payload(raw, pretty(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
+        return Payload(raw, indent_json(raw), "kafka", f"{len(raw)} bytes, from Kafka's {where}; {why}")
 
 
-def pretty(raw: bytes) -> str | None:
+def indent_json(raw: bytes) -> str | None:
     """Indents JSON; None if it isn't JSON, or is too long. No number is read and written again: 1.10 stays 1.10."""
     if len(raw) > PRETTY_BYTES_MAX:
         return None
@@ -173,13 +175,13 @@ def pretty(raw: bytes) -> str | None:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return _indented(text)
+    return _indent_text(text)
 
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?P<empty>[{\[]\s*[}\]])|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
-def _indented(text: str) -> str | None:
+def _indent_text(text: str) -> str | None:
     parts: list[str] = []
     depth = size = 0
     for match in _TOKEN.finditer(text):
@@ -188,12 +190,12 @@ def _indented(text: str) -> str | None:
             part = part[0] + part[-1]
         elif part in "{[":
             depth += 1
-            part += _line(depth)
+            part += _new_line(depth)
         elif part in "}]":
             depth -= 1
-            part = _line(depth) + part
+            part = _new_line(depth) + part
         elif part == ",":
-            part += _line(depth)
+            part += _new_line(depth)
         elif part == ":":
             part = ": "
         parts.append(part)
@@ -203,5 +205,5 @@ def _indented(text: str) -> str | None:
     return "".join(parts)
 
 
-def _line(depth: int) -> str:
+def _new_line(depth: int) -> str:
     return "\n" + " " * (INDENT * depth)

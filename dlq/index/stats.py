@@ -11,11 +11,11 @@ from typing import Any
 
 from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
-from dlq.advice import advise
+from dlq.advice import give_advice
 from dlq.alerts.settings import AlertsSettings
 from dlq.index.follow import HOUR_US
 from dlq.index.item import ItemState
-from dlq.index.listing import Filter, Where, count, counted_in, in_cube, seq_of, where
+from dlq.index.listing import Filter, SqlCondition, build_condition, count_items, counted_in, in_cube, seq_of
 from dlq.rates import WINDOWS, Rate
 
 HOURS = 7 * 24
@@ -74,28 +74,28 @@ class Stats:
 
 
 def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ages: AlertsSettings) -> Stats:
-    is_open = where(wanted, (ItemState.OPEN,))
+    is_open = build_condition(wanted, (ItemState.OPEN,))
     counted = _Counted(connection, wanted)
-    of_state = dict(counted.sums("state", (ItemState.OPEN, ItemState.WAITING)))
-    hours = _hours(counted, now)
+    of_state = dict(counted.sum_by_column("state", (ItemState.OPEN, ItemState.WAITING)))
+    hours = _count_hours(counted, now)
     depth = of_state.get(ItemState.OPEN.value, 0)
     age_max, escalated = timedelta(hours=ages.age_h_max), timedelta(hours=ages.escalate_h)
-    following = _first(connection, is_open, now - age_max)
+    following = _find_first(connection, is_open, now - age_max)
     return Stats(
         at=now,
         seq=seq_of(connection),
         open=depth,
         waiting=of_state.get(ItemState.WAITING.value, 0),
-        oldest=_first(connection, is_open),
-        over_24h=_older(connection, is_open, now - age_max),
-        over_48h=_older(connection, is_open, now - escalated),
+        oldest=_find_first(connection, is_open),
+        over_24h=_count_older(connection, is_open, now - age_max),
+        over_48h=_count_older(connection, is_open, now - escalated),
         next_over_24h=None if following is None else following + age_max,
-        by_kind=counted.largest("kind"),
-        by_class=counted.largest("error_class"),
-        by_provider=counted.largest("provider"),
-        by_type=counted.largest("event_type"),
+        by_kind=counted.find_largest("kind"),
+        by_class=counted.find_largest("error_class"),
+        by_provider=counted.find_largest("provider"),
+        by_type=counted.find_largest("event_type"),
         hours=hours,
-        rates=_rates(connection, wanted, hours, now, depth),
+        rates=_compute_rates(connection, wanted, hours, now, depth),
         age_h_max=ages.age_h_max,
         escalate_h=ages.escalate_h,
     )
@@ -103,7 +103,7 @@ def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ag
 
 def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
     """Sums open items by currency, in minor units, as far as their amounts are known; within a transaction."""
-    condition = where(Filter())
+    condition = build_condition(Filter())
     rows = connection.execute(
         f"SELECT currency, sum(amount_minor) FROM items WHERE {condition.sql} AND amount_minor IS NOT NULL"
         " GROUP BY currency ORDER BY currency",
@@ -113,12 +113,12 @@ def read_amounts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) -> tuple[Rate, ...]:
-    depth = count(connection, replace(wanted, states=(ItemState.OPEN,)))
-    hours = _hours(_Counted(connection, wanted), now) if in_cube(wanted) else ()
-    return _rates(connection, wanted, hours, now, depth)
+    depth = count_items(connection, replace(wanted, states=(ItemState.OPEN,)))
+    hours = _count_hours(_Counted(connection, wanted), now) if in_cube(wanted) else ()
+    return _compute_rates(connection, wanted, hours, now, depth)
 
 
-def _rates(
+def _compute_rates(
     connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
 ) -> tuple[Rate, ...]:
     """Computes the rates. If the table of counts made ``hours``, it takes whole hours from there, and what a window has
@@ -131,7 +131,8 @@ def _rates(
     else:
         counts = [_count_since(connection, wanted, column, since) for column in _HELD_AT]
     return tuple(
-        Rate.of(window_s, inflow, outflow, depth) for window_s, inflow, outflow in zip(WINDOWS, *counts, strict=True)
+        Rate.from_counts(window_s, inflow, outflow, depth)
+        for window_s, inflow, outflow in zip(WINDOWS, *counts, strict=True)
     )
 
 
@@ -155,7 +156,7 @@ def _count_since(
     until: datetime | None = None,
 ) -> list[int]:
     """Counts items that had died, from each moment on. ``until``: before that; None: up to now."""
-    condition, moments = where(wanted, _HELD), [to_micros(moment) for moment in since]
+    condition, moments = build_condition(wanted, _HELD), [to_micros(moment) for moment in since]
     sums = ", ".join(f"coalesce(sum({column} >= ?), 0)" for _ in moments)
     before, values = ("", ()) if until is None else (f" AND {column} < ?", (to_micros(until),))
     rows = connection.execute(
@@ -174,10 +175,10 @@ class _Counted:
         self._wanted = wanted
         self._in_cube = in_cube(wanted)
 
-    def sums(
+    def sum_by_column(
         self, column: str, states: Sequence[ItemState], only: str = "", values: Sequence[Any] = ()
     ) -> list[tuple[Any, int]]:
-        condition = where(self._wanted, states)
+        condition = build_condition(self._wanted, states)
         source, counted = counted_in(self._wanted)
         expression = column if self._in_cube else _ON_ITEMS.get(column, column)
         more = f" AND {only if self._in_cube else _on_items(only)}" if only else ""
@@ -187,8 +188,8 @@ class _Counted:
         )
         return [(value, int(n)) for value, n in rows]
 
-    def largest(self, column: str) -> tuple[Count, ...]:
-        sums = self.sums(column, (ItemState.OPEN,))
+    def find_largest(self, column: str) -> tuple[Count, ...]:
+        sums = self.sum_by_column(column, (ItemState.OPEN,))
         ordered = sorted(sums, key=lambda pair: (-pair[1], pair[0] or ""))
         return tuple(Count(value or None, n) for value, n in ordered[:LISTED_MAX])
 
@@ -206,17 +207,19 @@ def _on_items(only: str) -> str:
     return only
 
 
-def _hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
+def _count_hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
     this = to_micros(now) // HOUR_US
     first = this - HOURS + 1
-    died = dict(counted.sums("since_hour", _HELD, "died = 1 AND since_hour >= ?", (first,)))
-    closed = dict(counted.sums("closed_hour", _HELD, "died = 1 AND closed_hour >= ?", (first,)))
+    died = dict(counted.sum_by_column("since_hour", _HELD, "died = 1 AND since_hour >= ?", (first,)))
+    closed = dict(counted.sum_by_column("closed_hour", _HELD, "died = 1 AND closed_hour >= ?", (first,)))
     return tuple(
         Hour(from_micros(hour * HOUR_US), died.get(hour, 0), closed.get(hour, 0)) for hour in range(first, this + 1)
     )
 
 
-def _first(connection: sqlite3.Connection, condition: Where, since: datetime | None = None) -> datetime | None:
+def _find_first(
+    connection: sqlite3.Connection, condition: SqlCondition, since: datetime | None = None
+) -> datetime | None:
     """Reads since when the first item is open; of those from ``since`` on."""
     more, values = ("", ()) if since is None else (" AND since_at >= ?", (to_micros(since),))
     row = connection.execute(
@@ -226,7 +229,7 @@ def _first(connection: sqlite3.Connection, condition: Where, since: datetime | N
     return None if row is None else from_micros(row[0])
 
 
-def _older(connection: sqlite3.Connection, condition: Where, than: datetime) -> int:
+def _count_older(connection: sqlite3.Connection, condition: SqlCondition, than: datetime) -> int:
     rows = connection.execute(
         f"SELECT count(*) FROM items WHERE {condition.sql} AND since_at < ?", (*condition.values, to_micros(than))
     )
@@ -269,10 +272,10 @@ class Group:
 
 def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> list[Group]:
     """Reads the largest groups first, `GROUPS_MAX` at most; of as many, the one with the smaller fingerprint."""
-    counts, kinds, providers = _counted(connection, wanted)
+    counts, kinds, providers = _count_causes(connection, wanted)
     order = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[: min(limit, GROUPS_MAX)]
     return [
-        _group(
+        _make_group(
             connection,
             wanted,
             fingerprint,
@@ -284,10 +287,10 @@ def read_groups(connection: sqlite3.Connection, wanted: Filter, limit: int) -> l
     ]
 
 
-def _counted(
+def _count_causes(
     connection: sqlite3.Connection, wanted: Filter
 ) -> tuple[dict[str, int], dict[str, set[str]], dict[str, set[str]]]:
-    condition = where(wanted)
+    condition = build_condition(wanted)
     source, counted = counted_in(wanted)
     counts: dict[str, int] = defaultdict(int)
     kinds: dict[str, set[str]] = defaultdict(set)
@@ -304,10 +307,10 @@ def _counted(
     return counts, kinds, providers
 
 
-def _group(
+def _make_group(
     connection: sqlite3.Connection, wanted: Filter, cause: str, n: int, kinds: list[str], providers: list[str]
 ) -> Group:
-    ends = [_end(connection, wanted, cause, order) for order in ("ASC", "DESC")]
+    ends = [_find_end(connection, wanted, cause, order) for order in ("ASC", "DESC")]
     cause_row = connection.execute(
         "SELECT error_class, error_code, shape, place FROM causes WHERE fingerprint = ?", (cause,)
     ).fetchone()
@@ -324,16 +327,16 @@ def _group(
         oldest=from_micros(ends[0][0]),
         newest=from_micros(ends[1][0]),
         sample=ends[1][1],
-        advice=advise(error_class, ErrorKind(kinds[0]) if kinds else None),
+        advice=give_advice(error_class, ErrorKind(kinds[0]) if kinds else None),
     )
 
 
-def _end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
+def _find_end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
     """Reads the first or last item of a group that matches: each state has an index in this order."""
-    is_it = Where("fingerprint = ?", (cause,)) if cause else Where("fingerprint IS NULL")
+    is_it = SqlCondition("fingerprint = ?", (cause,)) if cause else SqlCondition("fingerprint IS NULL")
     ends = []
     for state in wanted.wanted_states:
-        condition = where(wanted, (state,))
+        condition = build_condition(wanted, (state,))
         row = connection.execute(
             f"SELECT since_at, item_seq FROM items WHERE {condition.sql} AND {is_it.sql}"
             f" ORDER BY since_at {order}, item_seq {order} LIMIT 1",

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
-from dlq.index.file import IndexFile, entries
-from dlq.index.fold import ROW_COLUMNS, fold
-from dlq.index.follow import records
-from dlq.index.item import Entry, Item, ItemState, item_of
+from dlq.index.file import IndexFile, select_entries
+from dlq.index.fold import ROW_COLUMNS, fold_row
+from dlq.index.follow import unpack_rows
+from dlq.index.item import Item, ItemEntry, ItemState, item_of
 from dlq.index.payload import Payload, Payloads
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
@@ -105,7 +105,7 @@ class ItemStory:
     alike_total: int
 
     @property
-    def first(self) -> JournalRow:
+    def first_row(self) -> JournalRow:
         return self.rows[0]
 
     @property
@@ -114,7 +114,7 @@ class ItemStory:
         return next((attempt for attempt in reversed(self.attempts) if attempt.error_class is not None), None)
 
 
-def _attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
+def _list_attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
     """Picks the rows about a try: it failed, or a handler answered."""
     tried = [row for row in rows if row.error_class is not None or row.handler_version is not None]
     tried = [row for row in tried if row.decision not in ACTED]
@@ -136,7 +136,7 @@ def _attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
     )
 
 
-def _acts(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
+def _list_acts(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
     return tuple(
         Act(row.seq, row.decided_at, row.decision, row.actor, row.reason, row.cause_seq)
         for row in rows
@@ -144,7 +144,7 @@ def _acts(rows: Sequence[JournalRow]) -> tuple[Act, ...]:
     )
 
 
-def _headers(first: JournalRow) -> dict[str, str]:
+def _read_headers(first: JournalRow) -> dict[str, str]:
     headers = json.loads(first.headers) if first.headers else {}
     return {str(name): str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
 
@@ -160,14 +160,14 @@ _NEIGHBOUR_COLUMNS = (
 )
 
 
-class Context:
+class StoryReader:
     def __init__(self, stream: str, file: IndexFile, journal: str, payloads: Payloads) -> None:
         self._stream = stream
         self._file = file
         self._journal = journal
         self._payloads = payloads
 
-    def story(self, item_seq: int) -> ItemStory:
+    def read_story(self, item_seq: int) -> ItemStory:
         """Reads an item's story, whether the index holds it or not.
 
         :raises ItemUnknown: no row has this number, or another journal goes on with the item
@@ -175,21 +175,21 @@ class Context:
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """
         rows = self._rows(item_seq)
-        shown, cut = _bounded(rows)
+        shown, cut = _bound_rows(rows)
         item = self._item(item_seq, rows)
-        before, after = self._neighbours(item_seq, item.entity_key)
-        with self._file.reading() as connection:
-            held, held_total = _held(connection, item, {row.seq for row in rows})
-            alike, alike_total = _alike(connection, item)
+        before, after = self._find_neighbours(item_seq, item.entity_key)
+        with self._file.begin_read() as connection:
+            held, held_total = _find_held(connection, item, {row.seq for row in rows})
+            alike, alike_total = _find_alike(connection, item)
         return ItemStory(
             stream=self._stream,
             item=item,
             rows=tuple(shown),
             rows_cut=cut,
-            attempts=_attempts(shown),
-            acts=_acts(shown),
-            headers=_headers(rows[0]),
-            payload=self._payloads.of(rows[0]),
+            attempts=_list_attempts(shown),
+            acts=_list_acts(shown),
+            headers=_read_headers(rows[0]),
+            payload=self._payloads.find_payload(rows[0]),
             before=before,
             after=after,
             held=held,
@@ -208,19 +208,21 @@ class Context:
 
     def _item(self, item_seq: int, rows: Sequence[JournalRow]) -> Item:
         """Folds the rows, which may be more than the index knows yet; the amount is the index's."""
-        entry: Entry | None = None
-        for record in records(to_arrow(rows).select(ROW_COLUMNS)):
-            entry = fold(entry, record).entry
+        entry: ItemEntry | None = None
+        for record in unpack_rows(to_arrow(rows).select(ROW_COLUMNS)):
+            entry = fold_row(entry, record).entry
         assert entry is not None
         if entry.amount_minor is None:
-            with self._file.reading() as connection:
+            with self._file.begin_read() as connection:
                 row = connection.execute(
                     "SELECT amount_minor, currency FROM items WHERE item_seq = ?", (item_seq,)
                 ).fetchone()
             entry.amount_minor, entry.currency = row if row is not None else (None, None)
         return item_of(entry)
 
-    def _neighbours(self, item_seq: int, entity_key: str | None) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
+    def _find_neighbours(
+        self, item_seq: int, entity_key: str | None
+    ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
         """Finds events of its entity: the last before it and the first after it."""
         if entity_key is None:
             return (), ()
@@ -233,24 +235,24 @@ class Context:
         wanted = is_its & pc.field("item_seq").isin([*before, *after])
         rows = from_arrow(self._read(wanted, _NEIGHBOUR_COLUMNS).sort_by("seq"))
         last = {row.item_seq: row for row in rows}
-        return tuple(_neighbour(last[seq]) for seq in before), tuple(_neighbour(last[seq]) for seq in after)
+        return tuple(_make_neighbour(last[seq]) for seq in before), tuple(_make_neighbour(last[seq]) for seq in after)
 
     def _read(self, wanted: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         return read_rows(open_table(self._journal), wanted, columns)
 
 
-def _bounded(rows: list[JournalRow]) -> tuple[list[JournalRow], bool]:
+def _bound_rows(rows: list[JournalRow]) -> tuple[list[JournalRow], bool]:
     if len(rows) <= ROWS_MAX:
         return rows, False
     half = ROWS_MAX // 2
     return [*rows[:half], *rows[-half:]], True
 
 
-def _neighbour(row: JournalRow) -> Neighbour:
+def _make_neighbour(row: JournalRow) -> Neighbour:
     return Neighbour(**{field.name: getattr(row, field.name) for field in fields(Neighbour)})
 
 
-def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tuple[tuple[Item, ...], int]:
+def _find_held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tuple[tuple[Item, ...], int]:
     """Finds later events of its entity that wait behind it, or that its death took along."""
     if item.entity_key is None or not item.is_open:
         return (), 0
@@ -258,21 +260,21 @@ def _held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tu
     marks = ", ".join("?" * len(causes))
     because = f"(decision = 'parked' AND due_at IS NULL) OR cause_seq IN ({marks})"
     condition = f"entity_key = ? AND item_seq > ? AND state IN ('open', 'waiting') AND ({because})"
-    return _some(connection, condition, (item.entity_key, item.item_seq, *causes), "item_seq")
+    return _select_items(connection, condition, (item.entity_key, item.item_seq, *causes), "item_seq")
 
 
-def _alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...], int]:
+def _find_alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...], int]:
     """Finds earlier items with the same fingerprint that the index still holds, the latest first."""
     if item.fingerprint is None:
         return (), 0
     states = [state.value for state in ItemState if state != ItemState.SETTLED]
     condition = f"state IN ({', '.join('?' * len(states))}) AND fingerprint = ? AND item_seq < ?"
-    return _some(connection, condition, (*states, item.fingerprint, item.item_seq), "item_seq DESC")
+    return _select_items(connection, condition, (*states, item.fingerprint, item.item_seq), "item_seq DESC")
 
 
-def _some(
+def _select_items(
     connection: sqlite3.Connection, condition: str, values: Sequence[object], order: str
 ) -> tuple[tuple[Item, ...], int]:
     total = connection.execute(f"SELECT count(*) FROM items WHERE {condition}", values).fetchone()[0]
-    shown = entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
+    shown = select_entries(connection, f"WHERE {condition} ORDER BY {order} LIMIT ?", (*values, LISTED_MAX))
     return tuple(map(item_of, shown)), int(total)

@@ -2,41 +2,41 @@
 
 from dlq.frozen import Selection, SelectionBroken, SelectionUnknown
 from dlq.run import RunState
-from dlq.selection.dry_run import Asked, DryRun, DryRuns, Forecast, Verdict
+from dlq.selection.dry_run import DryRun, DryRuns, ForecastRequest, ItemForecast, Verdict
 from dlq.selection.facts import FactFinder
 from dlq.selection.journal import RunLog
 from dlq.selection.model import (
     ItemShown,
-    Kept,
-    Progress,
-    Run,
+    KeptSelection,
+    ProgressReport,
     RunItemState,
     RunKept,
     RunRefused,
+    RunRequest,
     SecondPersonWanted,
     SelectionEmpty,
     SelectionsFull,
     SelectionTooLarge,
 )
-from dlq.selection.runs import Runs
+from dlq.selection.runs import RunOrders
 from dlq.selection.selections import Selections
 
 __all__ = [
-    "Asked",
     "DryRun",
     "DryRuns",
     "FactFinder",
-    "Forecast",
+    "ForecastRequest",
+    "ItemForecast",
     "ItemShown",
-    "Kept",
-    "Progress",
-    "Run",
+    "KeptSelection",
+    "ProgressReport",
     "RunItemState",
     "RunKept",
     "RunLog",
+    "RunOrders",
     "RunRefused",
+    "RunRequest",
     "RunState",
-    "Runs",
     "SecondPersonWanted",
     "Selection",
     "SelectionBroken",

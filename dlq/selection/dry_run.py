@@ -14,15 +14,15 @@ import numpy as np
 
 from core.clock import Clock
 from core.decision import WITHOUT_EFFECT
-from dlq.acceptance import Judged, Meanwhile, dead_head_of, judge_replay
-from dlq.command import ReplayMode, Target
-from dlq.frozen import Frozen, SelectionFiles, Turns
+from dlq.acceptance import ChangesSoFar, JudgedTarget, dead_head_of, judge_replay
+from dlq.command import ItemTarget, ReplayMode
+from dlq.frozen import FrozenSelection, ItemOrder, SelectionFiles
 from dlq.index import DeadLetterIndex
-from dlq.index.item import Entry, Mark
-from dlq.refusals import Ground, Refusal
+from dlq.index.item import ItemEntry, Mark
+from dlq.refusals import ItemRefusal, RefusalReason
 from dlq.selection.facts import FactFinder, Facts
 from dlq.selection.model import check_lineage
-from dlq.selection.rehearsal import ASK_S_MAX, Answer, Expected, OpenRehearsal, ask_events
+from dlq.selection.rehearsal import ASK_S_MAX, Expected, ExpectedAnswer, OpenRehearsal, ask_events
 from journal.open_item import OpenItem, is_conflict, is_other_content
 
 ITEMS_PER_LOOK = 100_000
@@ -63,14 +63,14 @@ class Verdict(StrEnum):
 
 RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
 _REFUSED = {
-    Ground.NOT_OPEN: Verdict.DONE,
-    Ground.MOVED: Verdict.MOVED,
-    Ground.RESTORED: Verdict.MOVED,
-    Ground.NOT_DEAD: Verdict.REFUSED,
-    Ground.NO_BODY: Verdict.NO_BODY,
-    Ground.KEY_HELD: Verdict.CONFLICT,
-    Ground.WORN_OUT: Verdict.LOOP,
-    Ground.NOT_WHOLE: Verdict.REFUSED,
+    RefusalReason.NOT_OPEN: Verdict.DONE,
+    RefusalReason.MOVED: Verdict.MOVED,
+    RefusalReason.RESTORED: Verdict.MOVED,
+    RefusalReason.NOT_DEAD: Verdict.REFUSED,
+    RefusalReason.NO_BODY: Verdict.NO_BODY,
+    RefusalReason.KEY_HELD: Verdict.CONFLICT,
+    RefusalReason.WORN_OUT: Verdict.LOOP,
+    RefusalReason.NOT_WHOLE: Verdict.REFUSED,
 }
 _VERDICTS = tuple(Verdict)
 _EXPECTED = {
@@ -83,7 +83,7 @@ IN_PLACE_TEXT = "before every later event of its entity"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ForecastRequest:
     """The replay that a dry run predicts. ``dead_head``: what followers of a dead event do in this stream, `continue`
     or `wait`. ``replays_max``: of the loop guard."""
 
@@ -94,61 +94,67 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class ItemForecast:
     """The forecast for an item. ``followers`` run after it by themselves."""
 
-    target: Target
+    target: ItemTarget
     verdict: Verdict
     why: str
     followers: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    targets: Sequence[Target]
+class _ForecastOrder:
+    targets: Sequence[ItemTarget]
     mode: ReplayMode
     force: bool
 
 
-def forecast(targets: Sequence[Target], facts: Facts, asked: Asked, meanwhile: Meanwhile) -> list[Forecast]:
+def forecast_items(
+    targets: Sequence[ItemTarget], facts: Facts, asked: ForecastRequest, meanwhile: ChangesSoFar
+) -> list[ItemForecast]:
     """Predicts the processor's decision on each item, in their order, if this were one command.
 
     ``meanwhile``: what commands before it would have been accepted for; takes in what this one would be.
     """
-    order = _Order(targets, asked.mode, asked.force)
+    order = _ForecastOrder(targets, asked.mode, asked.force)
     judged = {
         judgement.target: judgement
         for judgement in judge_replay(order, facts.known, asked.replays_max, meanwhile, facts.ignored)
     }
-    return [_forecast(judged[target], facts, asked, meanwhile) for target in targets]
+    return [_forecast_item(judged[target], facts, asked, meanwhile) for target in targets]
 
 
-def _forecast(judgement: Judged, facts: Facts, asked: Asked, meanwhile: Meanwhile) -> Forecast:
+def _forecast_item(
+    judgement: JudgedTarget, facts: Facts, asked: ForecastRequest, meanwhile: ChangesSoFar
+) -> ItemForecast:
     entry = facts.entries.get(judgement.target.item_seq)
     if judgement.item is not None and judgement.item.row.decision in WITHOUT_EFFECT:
-        return Forecast(judgement.target, *_ignored(judgement, facts), 0)
+        return ItemForecast(judgement.target, *_explain_ignored(judgement, facts), 0)
     if judgement.refusal is not None or judgement.item is None or entry is None:
-        return Forecast(judgement.target, *_refused(judgement, entry), 0)
-    verdict, why = _accepted(judgement, judgement.item, entry, facts, asked, meanwhile)
-    return Forecast(judgement.target, verdict, why, facts.known.followers(judgement.item) if verdict in RUNS else 0)
+        return ItemForecast(judgement.target, *_explain_refused(judgement, entry), 0)
+    verdict, why = _explain_accepted(judgement, judgement.item, entry, facts, asked, meanwhile)
+    return ItemForecast(
+        judgement.target, verdict, why, facts.known.count_followers(judgement.item) if verdict in RUNS else 0
+    )
 
 
-def _refused(judgement: Judged, entry: Entry | None) -> tuple[Verdict, str]:
+def _explain_refused(judgement: JudgedTarget, entry: ItemEntry | None) -> tuple[Verdict, str]:
     """Gives the processor's words; for an item that moved on, where it moved."""
-    refusal = judgement.refusal or Refusal(Ground.NOT_OPEN, judgement.target.item_seq)
+    refusal = judgement.refusal or ItemRefusal(RefusalReason.NOT_OPEN, judgement.target.item_seq)
     if entry is None:
         return Verdict.DONE, "it isn't open any more"
-    if refusal.ground is Ground.NOT_OPEN:
+    if refusal.ground is RefusalReason.NOT_OPEN:
         return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
-    if refusal.ground is Ground.MOVED:
+    if refusal.ground is RefusalReason.MOVED:
         seen = judgement.target.seen_seq
         return Verdict.MOVED, f"{entry.decision} in row {entry.seen_seq}, frozen at row {seen}: select again"
-    return _REFUSED[refusal.ground], refusal.why
+    return _REFUSED[refusal.ground], refusal.why_refused
 
 
-def _ignored(judgement: Judged, facts: Facts) -> tuple[Verdict, str]:
+def _explain_ignored(judgement: JudgedTarget, facts: Facts) -> tuple[Verdict, str]:
     if judgement.refusal is not None:
-        return _REFUSED[judgement.refusal.ground], judgement.refusal.why
+        return _REFUSED[judgement.refusal.ground], judgement.refusal.why_refused
     if judgement.in_place or judgement.item is None:
         return Verdict.IN_PLACE, IN_PLACE_TEXT
     return (
@@ -157,8 +163,13 @@ def _ignored(judgement: Judged, facts: Facts) -> tuple[Verdict, str]:
     )
 
 
-def _accepted(
-    judgement: Judged, item: OpenItem, entry: Entry, facts: Facts, asked: Asked, meanwhile: Meanwhile
+def _explain_accepted(
+    judgement: JudgedTarget,
+    item: OpenItem,
+    entry: ItemEntry,
+    facts: Facts,
+    asked: ForecastRequest,
+    meanwhile: ChangesSoFar,
 ) -> tuple[Verdict, str]:
     if not facts.has_body(entry):
         return Verdict.NO_BODY, f"body {entry.body_sha256} is gone: put it back from a backup, or resolve or discard it"
@@ -192,38 +203,38 @@ class DryRun:
     limits: str = ""
 
     @property
-    def runs(self) -> int:
+    def runnable_count(self) -> int:
         """The number of items that would run, and don't die as far as is known."""
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
 
     @property
     def unasked(self) -> int:
-        return self.runs - self.applied
+        return self.runnable_count - self.applied
 
 
 @dataclass(slots=True)
 class _Reported:
     """The forecasts of a selection's items, each by its item's place."""
 
-    frozen: Frozen
+    frozen: FrozenSelection
     verdicts: np.ndarray
     followers: array[int]
     whys: list[str]
     texts: dict[str, str] = field(default_factory=dict)
     made: DryRun | None = None
 
-    def take(self, place: int, item_forecast: Forecast) -> None:
+    def take_forecast(self, place: int, item_forecast: ItemForecast) -> None:
         self.verdicts[place] = _VERDICTS.index(item_forecast.verdict)
         self.followers[place] = item_forecast.followers
         self.whys[place] = self.texts.setdefault(item_forecast.why, item_forecast.why)
 
-    def runs(self) -> list[int]:
+    def find_runnable(self) -> list[int]:
         places: list[int] = np.flatnonzero(
             np.isin(self.verdicts, [_VERDICTS.index(verdict) for verdict in RUNS])
         ).tolist()
         return places
 
-    def hear(self, place: int, answer: Answer) -> None:
+    def take_answer(self, place: int, answer: ExpectedAnswer) -> None:
         """Takes in what the handler says of an item that would run."""
         if answer.expected is Expected.APPLIED:
             why = f"{self.whys[place]}; {answer.why or 'it would be applied'}"
@@ -232,10 +243,10 @@ class _Reported:
             why = answer.why
         self.whys[place] = self.texts.setdefault(why, why)
 
-    def at(self, places: Sequence[int]) -> list[Forecast]:
+    def list_forecasts(self, places: Sequence[int]) -> list[ItemForecast]:
         return [
-            Forecast(target, _VERDICTS[self.verdicts[place]], self.whys[place], self.followers[place])
-            for place, target in zip(places, self.frozen.targets(places), strict=True)
+            ItemForecast(target, _VERDICTS[self.verdicts[place]], self.whys[place], self.followers[place])
+            for place, target in zip(places, self.frozen.pick_targets(places), strict=True)
         ]
 
 
@@ -257,7 +268,7 @@ class DryRuns:
         self._rehearsal = rehearsal
         self._kept: OrderedDict[int, _Reported] = OrderedDict()
 
-    def make(self, number: int, asked: Asked) -> DryRun:
+    def make(self, number: int, asked: ForecastRequest) -> DryRun:
         """Looks at every item as it is now; nothing is sent.
 
         :raises SelectionUnknown: it isn't there
@@ -265,16 +276,16 @@ class DryRuns:
         """
         selection = self._files.get(number)
         check_lineage(selection, self._finder.lineage())
-        frozen, upto, meanwhile = self._files.read(selection.digest), self._index.follow().seq, Meanwhile()
+        frozen, upto, meanwhile = self._files.read(selection.digest), self._index.follow().seq, ChangesSoFar()
         count = selection.count
         reported = _Reported(frozen, np.zeros(count, "u1"), array("l", bytes(8 * count)), [""] * count)
-        turns, begin = Turns(frozen, asked.mode), 0
+        turns, begin = ItemOrder(frozen, asked.mode), 0
         while begin < count:
             end = turns.end(begin, ITEMS_PER_LOOK)
-            targets = turns.targets(begin, end)
-            looked = forecast(targets, self._finder.facts(targets), asked, meanwhile)
+            targets = turns.pick_targets(begin, end)
+            looked = forecast_items(targets, self._finder.gather_facts(targets), asked, meanwhile)
             for place, item_forecast in zip(turns.places[begin:end].tolist(), looked, strict=True):
-                reported.take(place, item_forecast)
+                reported.take_forecast(place, item_forecast)
             begin = end
         applied, limits = self._ask(reported)
         counts = {_VERDICTS[verdict]: n for verdict, n in sorted(Counter(reported.verdicts.tolist()).items())}
@@ -287,17 +298,19 @@ class DryRuns:
 
     def _ask(self, reported: _Reported) -> tuple[int, str]:
         """Asks how many of the items that would run would be applied; says why others weren't asked about."""
-        places = reported.runs()
+        places = reported.find_runnable()
         if self._rehearsal is None or not places:
             return 0, ""
-        by_seq = {target.seen_seq: place for place, target in zip(places, reported.frozen.targets(places), strict=True)}
+        by_seq = {
+            target.seen_seq: place for place, target in zip(places, reported.frozen.pick_targets(places), strict=True)
+        }
         asked = ask_events(self._rehearsal, self._finder.events, list(by_seq), ASK_S_MAX)
         for seq, answer in asked.answers.items():
-            reported.hear(by_seq[seq], answer)
+            reported.take_answer(by_seq[seq], answer)
         applied = sum(answer.expected is Expected.APPLIED for answer in asked.answers.values())
         return applied, "; ".join(text for text in (asked.left_out, asked.problem) if text)
 
-    def kept(self, number: int) -> DryRun | None:
+    def find_latest(self, number: int) -> DryRun | None:
         """Returns the latest dry run; None: none is remembered.
 
         :raises SelectionUnknown: there is no such selection
@@ -308,7 +321,7 @@ class DryRuns:
 
     def page(
         self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
-    ) -> list[Forecast]:
+    ) -> list[ItemForecast]:
         """Lists items behind ``after_seq``, in item order, as the latest dry run has them."""
         reported = self._kept.get(number)
         if reported is None:
@@ -316,9 +329,9 @@ class DryRuns:
         wanted = [_VERDICTS.index(verdict) for verdict in (_VERDICTS if verdicts is None else verdicts)]
         begin = int(np.searchsorted(reported.frozen.item_seqs, after_seq, "right"))
         places = begin + np.flatnonzero(np.isin(reported.verdicts[begin:], wanted))[:limit]
-        return reported.at(places.tolist())
+        return reported.list_forecasts(places.tolist())
 
-    def each(self, number: int) -> Iterator[Forecast]:
+    def iterate_forecasts(self, number: int) -> Iterator[ItemForecast]:
         after = 0
         while page := self.page(number, after_seq=after, limit=1_000):
             yield from page

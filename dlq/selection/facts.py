@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
 from core.location import Location
 from dlq.acceptance import NONE_IGNORED, IgnoredEvents
-from dlq.command import Target
+from dlq.command import ItemTarget
 from dlq.index.file import IndexFile
 from dlq.index.follow import read_entries
-from dlq.index.item import OPEN_STATES, Entry, Mark
+from dlq.index.item import OPEN_STATES, ItemEntry, Mark
 from journal.bodies import BodyStore
 from journal.index import KnownEvent
-from journal.index_changes import EMPTY_SHA256, Line
-from journal.index_layout import content8
+from journal.index_changes import EMPTY_SHA256, EntityLine
+from journal.index_layout import shorten_content_hash
 from journal.lake import has_table
 from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, releases_key, takes_key
 from journal.reader import JournalReader, lineage_of, rows_where
@@ -34,7 +34,7 @@ from journal.schema import JournalRow
 ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Standing(NamedTuple):
+class OpenItemFacts(NamedTuple):
     """The columns of an open item by which an order is judged."""
 
     item_seq: int
@@ -84,18 +84,18 @@ class _Entity:
     waiting: list[int] = field(default_factory=list)
 
 
-class Known:
+class KnownOpenItems:
     """Answers what `dlq.acceptance.Lookup` asks.
 
     :param standing: every open item of the entities that are asked for, in item order
     :param applied: by entity, its latest applied event
-    :param holders: who holds an event key, by key (`holders`)
+    :param holders: who holds an event key, by key (`find_holders`)
     :param last_rows: of ignored items, their last row's seq
     """
 
     def __init__(
         self,
-        standing: Iterable[Standing],
+        standing: Iterable[OpenItemFacts],
         applied: Mapping[str, int],
         holders: Mapping[str, KnownEvent],
         last_rows: Mapping[int, int] | None = None,
@@ -123,9 +123,9 @@ class Known:
     def of_entity(self, entity_key: str) -> Iterator[int]:
         return iter(self._entity(entity_key).every)
 
-    def line(self, entity_key: str) -> Line:
+    def line(self, entity_key: str) -> EntityLine:
         entity = self._entity(entity_key)
-        return Line(len(entity.every) - len(entity.queue), self._applied.get(entity_key, 0))
+        return EntityLine(len(entity.every) - len(entity.queue), self._applied.get(entity_key, 0))
 
     def known_event(self, event_key: str) -> KnownEvent | None:
         return self._holders.get(event_key)
@@ -133,7 +133,7 @@ class Known:
     def reopened_at(self, item_seq: int) -> int | None:
         return self._last_rows.get(item_seq)
 
-    def followers(self, item: OpenItem) -> int:
+    def count_followers(self, item: OpenItem) -> int:
         if not item.row.blocking:
             return 0
         waiting = self._entity(item.row.entity_key or "").waiting
@@ -143,7 +143,7 @@ class Known:
         return self._entities.get(entity_key) or _Entity()
 
 
-def holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
+def find_holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
     """Finds who holds each event key after all of its rows, which come in their order."""
     held: dict[str, KnownEvent] = {}
     last: dict[int, JournalRow] = {}
@@ -151,19 +151,19 @@ def holders(rows: Iterable[JournalRow]) -> dict[str, KnownEvent]:
         key, before = row.event_key or "", last.get(row.item_seq)
         was = held.get(key)
         if holds_key(row):
-            held[key] = _holder(row)
+            held[key] = _make_holder(row)
         elif before is not None and frees_key(row, before):
-            held[key] = _holder(row, purged=True)
+            held[key] = _make_holder(row, purged=True)
         elif before is not None and releases_key(row, before):
             held.pop(key, None)
         elif before is not None and takes_key(row, before) and was is not None and was.purged:
-            held[key] = _holder(row)
+            held[key] = _make_holder(row)
         last[row.item_seq] = row
     return held
 
 
-def _holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
-    return KnownEvent(content8(row.content_sha256 or ""), row.content_version or 0, purged)
+def _make_holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
+    return KnownEvent(shorten_content_hash(row.content_sha256 or ""), row.content_version or 0, purged)
 
 
 HELD = b"kept"
@@ -184,12 +184,12 @@ class Facts:
     a body that is kept.
     """
 
-    entries: Mapping[int, Entry]
-    known: Known
+    entries: Mapping[int, ItemEntry]
+    known: KnownOpenItems
     bodies: Collection[str]
     ignored: IgnoredEvents = NONE_IGNORED
 
-    def has_body(self, entry: Entry) -> bool:
+    def has_body(self, entry: ItemEntry) -> bool:
         return entry.body_sha256 is None or entry.body_sha256 in self.bodies
 
 
@@ -207,17 +207,17 @@ class FactFinder:
     def lineage(self) -> str:
         return lineage_of(self._journal)
 
-    def facts(self, targets: Sequence[Target]) -> Facts:
-        with self._index.reading() as connection:
+    def gather_facts(self, targets: Sequence[ItemTarget]) -> Facts:
+        with self._index.begin_read() as connection:
             entries = {entry.item_seq: entry for entry in read_entries(connection, [t.item_seq for t in targets])}
             keys = sorted({entry.entity_key for entry in entries.values() if entry.entity_key is not None})
-            standing = sorted([*_standing(connection, keys), *_alone(entries.values())])
+            standing = sorted([*_select_open_items(connection, keys), *_find_without_entity(entries.values())])
         after = min(target.item_seq for target in targets)
         others = [target for target in targets if target.item_seq not in entries]
-        ignored, last_rows = self._ignored(others, after)
-        holders = self._holders(item for item in standing if item.item_seq in entries)
-        known = Known(standing, self._applied(keys, after), holders, last_rows)
-        return Facts(entries, known, self._held(entry.body_sha256 for entry in entries.values()), ignored)
+        ignored, last_rows = self._find_ignored(others, after)
+        holders = self._find_key_holders(item for item in standing if item.item_seq in entries)
+        known = KnownOpenItems(standing, self._find_applied(keys, after), holders, last_rows)
+        return Facts(entries, known, self._find_kept_bodies(entry.body_sha256 for entry in entries.values()), ignored)
 
     def events(self, seqs: Sequence[int]) -> dict[int, tuple[JournalRow, bytes]]:
         """Reads the rows with these seqs, each with its first row's headers and its body; a row without a body is left
@@ -234,7 +234,7 @@ class FactFinder:
             if row.body_sha256 in bodies
         }
 
-    def _ignored(self, targets: Sequence[Target], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
+    def _find_ignored(self, targets: Sequence[ItemTarget], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
         """Finds the targets that were ignored or unknown when they were seen, and the seqs of their items' last
         rows."""
         seqs = pa.array([target.seen_seq for target in targets], pa.int64())
@@ -242,44 +242,46 @@ class FactFinder:
         rows = rows_where(self._journal, wanted) if targets else []
         if not rows:
             return NONE_IGNORED, {}
-        held = self._held(row.body_sha256 for row in rows)
+        held = self._find_kept_bodies(row.body_sha256 for row in rows)
         by_row = {row.seq: OpenItem(row, HELD if row.body_sha256 in held else b"", row.seq) for row in rows}
         items = pa.array([row.item_seq for row in rows], pa.int64())
         last_rows = {
             row.item_seq: row.seq for row in rows_where(self._journal, pc.field("item_seq").isin(items), _PLACE)
         }
         entities = sorted({row.entity_key for row in rows if row.entity_key is not None})
-        return IgnoredEvents(by_row, self._applied(entities, after)), last_rows
+        return IgnoredEvents(by_row, self._find_applied(entities, after)), last_rows
 
-    def _applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
+    def _find_applied(self, keys: Sequence[str], after: int) -> Mapping[str, int]:
         if not has_table(self._journal):
             return {}
         return JournalReader(self._journal).applied_upto(dict.fromkeys(keys, after))
 
-    def _holders(self, standing: Iterable[Standing]) -> Mapping[str, KnownEvent]:
+    def _find_key_holders(self, standing: Iterable[OpenItemFacts]) -> Mapping[str, KnownEvent]:
         """Finds the holders of the keys of other content: they may be long closed, so the journal is asked."""
         others = (item for item in standing if item.mark == Mark.CONFLICT and is_other_content(item.item.row))
         keys = sorted({item.event_key for item in others if item.event_key is not None})
         wanted = pc.field("event_key").isin(pa.array(keys, pa.string()))
-        return holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
+        return find_holders(rows_where(self._journal, wanted, HOLDER_COLUMNS)) if keys else {}
 
-    def _held(self, hashes_of: Iterable[str | None]) -> Set[str]:
+    def _find_kept_bodies(self, hashes_of: Iterable[str | None]) -> Set[str]:
         hashes = {sha256 for sha256 in hashes_of if sha256 is not None}
-        held = BodyStore(self._bodies, may_create=False).held(hashes) if hashes and has_table(self._bodies) else set()
+        held = (
+            BodyStore(self._bodies, may_create=False).find_kept(hashes) if hashes and has_table(self._bodies) else set()
+        )
         return held | {EMPTY_SHA256}
 
 
-def _standing(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[Standing]:
+def _select_open_items(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[OpenItemFacts]:
     rows = connection.execute(
-        f"SELECT {', '.join(Standing._fields)}"  # noqa: S608 - names of our own
+        f"SELECT {', '.join(OpenItemFacts._fields)}"  # noqa: S608 - names of our own
         " FROM items WHERE state IN ('open', 'waiting') AND entity_key IN (SELECT value FROM json_each(?))",
         (json.dumps(keys),),
     )
-    return map(Standing._make, rows)
+    return map(OpenItemFacts._make, rows)
 
 
-def _alone(entries: Iterable[Entry]) -> Iterator[Standing]:
+def _find_without_entity(entries: Iterable[ItemEntry]) -> Iterator[OpenItemFacts]:
     """Yields the items without an entity: no event can wait behind them."""
     for entry in entries:
         if entry.entity_key is None and entry.state in OPEN_STATES:
-            yield Standing(*(getattr(entry, name) for name in Standing._fields))
+            yield OpenItemFacts(*(getattr(entry, name) for name in OpenItemFacts._fields))

@@ -17,10 +17,10 @@ from core.routing import JOURNAL_TOPIC
 from dlq.command import hash_head
 from dlq.index import Filter, FilterInvalid
 from dlq.index.dead_letter_index import Amounts
-from dlq.index.item import Seen
+from dlq.index.item import FrozenItem
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
-from journal.shards import decides, shard_at
+from journal.shards import is_item_of, shard_at
 
 IGNORED_MAX = 100_000
 """Most events of one selection: the body of each is read, for its amount."""
@@ -56,7 +56,7 @@ class IgnoredEventFinder:
         self._bodies = bodies
         self._amounts = amounts
 
-    def find(self, wanted: Filter) -> Iterator[Seen]:
+    def find(self, wanted: Filter) -> Iterator[FrozenItem]:
         """Finds the events that match, in item order, one more than `IGNORED_MAX` at most. ``wanted`` has one state:
         ignored, or unknown.
 
@@ -69,13 +69,13 @@ class IgnoredEventFinder:
         for begin in range(0, len(rows), BODIES_AT_ONCE):
             some = rows[begin : begin + BODIES_AT_ONCE]
             bodies = self._bodies({row.body_sha256 for row in some if row.body_sha256 is not None})
-            yield from (self._seen(row, bodies.get(row.body_sha256 or "")) for row in some)
+            yield from (self._make_frozen_item(row, bodies.get(row.body_sha256 or "")) for row in some)
 
     def _rows(self, wanted: Filter) -> list[_Row]:
         if not has_table(self._journal):
             return []
         table, shard = open_table(self._journal), shard_at(self._journal)
-        matching = read_rows(table, _condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
+        matching = read_rows(table, _build_condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
         seqs, items = matching["seq"].to_numpy(), matching["item_seq"].to_numpy()
         # Of an item that was taken up again, what it came to its last row tells.
         later = read_rows(table, ~pc.field("first"), ["seq", "item_seq"])
@@ -87,17 +87,17 @@ class IgnoredEventFinder:
         kept = [seq for item_seq, seq in zip(items.tolist(), seqs.tolist(), strict=True) if last[item_seq] == seq]
         wanted_seqs = pc.field("seq").isin(pa.array(kept[: IGNORED_MAX + 1], pa.int64()))
         rows = [_Row(**row) for row in read_rows(table, wanted_seqs, _COLUMNS).sort_by("item_seq").to_pylist()]
-        return [row for row in rows if decides(shard, row)]
+        return [row for row in rows if is_item_of(shard, row)]
 
-    def _seen(self, row: _Row, body: bytes | None) -> Seen:
+    def _make_frozen_item(self, row: _Row, body: bytes | None) -> FrozenItem:
         money = None
         if body is not None and self._amounts is not None:
             money = self._amounts(row.provider, row.event_type, body)
         amount, currency = (None, None) if money is None else (money.amount_minor, money.currency)
-        return Seen(row.item_seq, row.seq, hash_head(row.row_hash), amount, currency, row.entity_key)
+        return FrozenItem(row.item_seq, row.seq, hash_head(row.row_hash), amount, currency, row.entity_key)
 
 
-def _condition(wanted: Filter) -> pc.Expression:
+def _build_condition(wanted: Filter) -> pc.Expression:
     """Makes the condition on a row that ended a provider's event in the wanted state, which has its decision's name."""
     parts = [
         pc.field("decision") == wanted.states[0].value,

@@ -18,15 +18,15 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
-from core.status_file import fresh, moment_of, read_said
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, Target
+from core.status_file import fresh_status, moment_of, read_said
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, ItemTarget
 from dlq.done_alone import given_since
-from dlq.frozen import Frozen, Selection
-from dlq.refusals import Refusal
-from dlq.run import Ended, PortionResult, RunState, command_of_row, run_entity
-from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, Run, RunItemState, RunKept
+from dlq.frozen import FrozenSelection, Selection
+from dlq.refusals import ItemRefusal
+from dlq.run import PortionResult, RunEnding, RunState, command_of_row, run_entity
+from dlq.selection.model import ENDED, ON_THEIR_WAY, STATE_OF, Approval, ItemShown, RunItemState, RunKept, RunRequest
 from journal.follower import JournalFollower
-from journal.histories import Position
+from journal.histories import ReflectedPosition
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
@@ -38,8 +38,8 @@ SPEED_S = 10.0
 """The latest seconds, over which the items that ended are counted."""
 
 _WHY_ENDED = {
-    Ended.RESTORED: "the journal was restored since it began: freeze again what you then see",
-    Ended.BROKEN: "its selection isn't there any more, or was changed: select again",
+    RunEnding.RESTORED: "the journal was restored since it began: freeze again what you then see",
+    RunEnding.BROKEN: "its selection isn't there any more, or was changed: select again",
 }
 _COLUMNS = ("item_seq", "first", "decision", "cause_seq", "decided_at")
 _STATES = tuple(RunItemState)
@@ -58,13 +58,13 @@ class RunProgress:
     state: RunState = RunState.PROPOSED
     first_seq: int = 0
     portions: set[int] = field(default_factory=set)
-    refused: dict[int, tuple[int, Refusal]] = field(default_factory=dict)
-    ended: Ended | None = None
+    refused: dict[int, tuple[int, ItemRefusal]] = field(default_factory=dict)
+    ended: RunEnding | None = None
     changed_by: str | None = None
     finished_at: datetime | None = None
     given: dict[str, JournalRow] = field(default_factory=dict)
 
-    def take(self, row: JournalRow) -> None:
+    def take_row(self, row: JournalRow) -> None:
         if row.decision is Decision.PORTION:
             self._advance(row, PortionResult.of_headers(row.headers))
             return
@@ -93,7 +93,7 @@ class RunProgress:
         if reported.over:
             self.finished_at = row.decided_at
 
-    def kept(self, number: int) -> RunKept | None:
+    def describe_run(self, number: int) -> RunKept | None:
         """Describes the run as people see it; None: nothing was begun."""
         first = self.proposed or self.begun
         if first is None:
@@ -118,8 +118,8 @@ CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN:
 """How a run stands after each command that changes it."""
 
 
-def run_of(command: Command) -> Run:
-    return Run(
+def run_of(command: Command) -> RunRequest:
+    return RunRequest(
         command.act,
         command.reason,
         command.mode,
@@ -140,7 +140,7 @@ class RunLog(JournalFollower):
         self._path = str(journal)
         self._control_topic = control_topic
         self._lock = threading.Lock()
-        self._position = Position("", 0, "")
+        self._position = ReflectedPosition("", 0, "")
         self._runs: dict[str, RunProgress] = {}
         self.ordered: dict[str, RunKept] = {}
 
@@ -157,30 +157,30 @@ class RunLog(JournalFollower):
         return journal
 
     @property
-    def position(self) -> Position:
+    def position(self) -> ReflectedPosition:
         return self._position
 
     def begin_again(self, journal: JournalReader) -> None:  # noqa: ARG002 - its position names no lineage
-        self._runs, self._position = {}, Position("", 0, "")
+        self._runs, self._position = {}, ReflectedPosition("", 0, "")
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         """All at once: commands about runs are few, and statistics find their rows."""
         last = journal.last_seq
         if last > self._position.seq:
             for row in self._rows(journal.version, self._position.seq):
-                self._runs.setdefault(row.entity_key or "", RunProgress()).take(row)
-            self._position = Position("", last, journal.row_hash_at(last) or "")
+                self._runs.setdefault(row.entity_key or "", RunProgress()).take_row(row)
+            self._position = ReflectedPosition("", last, journal.row_hash_at(last) or "")
             yield
 
-    def of(self, digest: str) -> RunProgress:
+    def find_progress(self, digest: str) -> RunProgress:
         """Returns a selection's run, as far as the journal was followed."""
         with self._lock:
             return self._runs.get(run_entity(digest)) or RunProgress()
 
-    def kept(self, selection: Selection) -> RunKept | None:
+    def find_run(self, selection: Selection) -> RunKept | None:
         """Returns the run as the journal has it; before it is decided, as it was ordered here. None: nothing was
         begun."""
-        kept = self.of(selection.digest).kept(selection.number)
+        kept = self.find_progress(selection.digest).describe_run(selection.number)
         if kept is not None:
             self.ordered.pop(selection.digest, None)
         return kept or self.ordered.get(selection.digest)
@@ -199,7 +199,7 @@ class RunItems:
     """The states of a run's items. An item begins by a portion of this run, and moves on until it ends; what comes
     after that doesn't count."""
 
-    def __init__(self, frozen: Frozen, reported: RunProgress) -> None:
+    def __init__(self, frozen: FrozenSelection, reported: RunProgress) -> None:
         self.reported = reported
         self._frozen = frozen
         self._seqs = frozen.item_seqs
@@ -217,24 +217,24 @@ class RunItems:
             self._upto = table["seq"][-1].as_py()
             later = table.filter(pc.invert(table["first"]))
             seqs = later["item_seq"].to_numpy()
-            places = self._places(seqs)
+            places = self._locate_items(seqs)
             mine = self._seqs[places] == seqs
             later = later.filter(pa.array(mine))
             seqs, words, causes = (later[name].to_pylist() for name in ("seq", "decision", "cause_seq"))
             at = later["decided_at"].cast(pa.int64()).to_pylist()
             for row in zip(places[mine].tolist(), seqs, words, causes, at, strict=True):
-                self._take(*row)
+                self._take_row(*row)
         fresh = list(self.reported.refused.items())[self._refused :]
         for item_seq, (seq, _) in fresh:
-            place = int(self._places(np.array([item_seq]))[0])
+            place = int(self._locate_items(np.array([item_seq]))[0])
             self._states[place], self._rows[place] = _NUMBER[RunItemState.REFUSED], seq
         self._refused += len(fresh)
 
-    def _places(self, seqs: np.ndarray) -> np.ndarray:
+    def _locate_items(self, seqs: np.ndarray) -> np.ndarray:
         places: np.ndarray = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
         return places
 
-    def _take(self, place: int, seq: int, word: str, cause_seq: int | None, decided_at: int) -> None:
+    def _take_row(self, place: int, seq: int, word: str, cause_seq: int | None, decided_at: int) -> None:
         decision = Decision(word)
         state = STATE_OF.get(decision)
         is_mine = cause_seq in self.reported.portions and decision in _TAKEN
@@ -244,7 +244,7 @@ class RunItems:
         if state in ENDED:
             self._ended_at.append(decided_at)
 
-    def counts(self) -> dict[RunItemState, int]:
+    def count_states(self) -> dict[RunItemState, int]:
         counted = Counter(dict(enumerate(np.bincount(self._states, minlength=len(_STATES)).tolist())))
         return {_STATES[number]: count for number, count in sorted(counted.items()) if count}
 
@@ -255,20 +255,20 @@ class RunItems:
             self._ended_at.popleft()
         return len(self._ended_at) / SPEED_S if self._ended_at else None
 
-    def shown(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
+    def show_items(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
         """Describes the items at these places, each with the reason that its row gives."""
         seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.reported.portions)
         reasons = {} if reader is None else {row.seq: row.reason for row in reader.rows_of(seqs)}
-        targets = self._frozen.targets(places)
-        return [self._shown(place, target, reasons) for place, target in zip(places, targets, strict=True)]
+        targets = self._frozen.pick_targets(places)
+        return [self._show_item(place, target, reasons) for place, target in zip(places, targets, strict=True)]
 
-    def _shown(self, place: int, target: Target, reasons: Mapping[int, str | None]) -> ItemShown:
+    def _show_item(self, place: int, target: ItemTarget, reasons: Mapping[int, str | None]) -> ItemShown:
         state, seq = _STATES[self._states[place]], int(self._rows[place]) or None
         refused = state is RunItemState.REFUSED
-        reason = self.reported.refused[target.item_seq][1].why if refused else reasons.get(seq or 0)
+        reason = self.reported.refused[target.item_seq][1].why_refused if refused else reasons.get(seq or 0)
         return ItemShown(place, target, state, seq, reason)
 
-    def places(self, states: Sequence[RunItemState]) -> np.ndarray:
+    def find_in_states(self, states: Sequence[RunItemState]) -> np.ndarray:
         places: np.ndarray = np.flatnonzero(np.isin(self._states, [_NUMBER[state] for state in states]))
         return places
 
@@ -278,7 +278,7 @@ def why_slow(status: Path, now: datetime) -> str | None:
     reported = read_said(status)
     if reported is None or moment_of(reported, "at") is None:
         return "waits: the processor isn't running"
-    if fresh(reported, now) is None:
+    if fresh_status(reported, now) is None:
         return f"waits: the processor's last status is of {reported['at']}"
     if reported.get("blocked"):
         return f"waits: the stream is blocked: {reported['blocked']}"

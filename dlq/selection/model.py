@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from core.decision import Decision
 from core.errors import PayhookError
-from dlq.command import ReplayMode, Target
+from dlq.command import ItemTarget, ReplayMode
 from dlq.frozen import Selection
 from dlq.run import RunState
 
@@ -44,7 +44,7 @@ STATE_OF: Mapping[Decision, RunItemState] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRequest:
     """A run's request: replay, purge, resolve or release.
 
     Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: also what the loop
@@ -59,7 +59,7 @@ class Run:
     propose: bool = False
 
     @property
-    def said(self) -> str:
+    def options_text(self) -> str:
         """The options that aren't the usual ones, for people: ``, with_followers, 50 a second``."""
         how = [
             *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
@@ -86,7 +86,7 @@ class RunKept:
     """
 
     number: int
-    run: Run
+    run: RunRequest
     actor: str
     started_at: datetime
     state: RunState
@@ -97,7 +97,7 @@ class RunKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedRun:
     """The result of starting a run. ``again``: this very run was begun before; nothing was added to it."""
 
     run: RunKept
@@ -105,13 +105,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSelection:
     selection: Selection
     run: RunKept | None
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReport:
     """A run as it stands. ``counts``: items by state. ``eta_s``: until every item has ended, None where that isn't
     known. ``per_s``: items that ended in a second, of late.
     """
@@ -142,7 +142,7 @@ class ItemShown:
     """An item of a selection. ``place`` counts from 0 in the frozen order; ``row_seq`` is the row that says so."""
 
     place: int
-    target: Target
+    target: ItemTarget
     state: RunItemState
     row_seq: int | None
     reason: str | None

@@ -23,7 +23,7 @@ class Expected(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExpectedAnswer:
     """The answer of an event's adapter and handler now. ``why``: of what isn't applied, the error or the reason."""
 
     expected: Expected
@@ -38,7 +38,7 @@ class Rehearsal(Protocol):
 
     @property
     def left_out(self) -> str: ...
-    def answer(self, row: JournalRow, body: bytes) -> Answer | None:
+    def answer(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
         """Asks about an event; None: nobody may be asked about it."""
 
 
@@ -48,17 +48,17 @@ ReadEvents: TypeAlias = Callable[[Sequence[int]], Mapping[int, tuple[JournalRow,
 
 
 @dataclass(slots=True)
-class Asked:
+class RehearsalResult:
     """The answers of a rehearsal, by the seq of the row. ``problem``: why it ended before all were asked."""
 
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, ExpectedAnswer] = field(default_factory=dict)
     left_out: str = ""
     problem: str = ""
 
 
-def ask_events(open_rehearsal: OpenRehearsal, read: ReadEvents, seqs: Sequence[int], seconds: float) -> Asked:
+def ask_events(open_rehearsal: OpenRehearsal, read: ReadEvents, seqs: Sequence[int], seconds: float) -> RehearsalResult:
     """Asks about one event after the other, in a thread of its own: a call that hangs is left behind."""
-    asked, stop = Asked(), threading.Event()
+    asked, stop = RehearsalResult(), threading.Event()
 
     def ask() -> None:
         try:
@@ -78,4 +78,4 @@ def ask_events(open_rehearsal: OpenRehearsal, read: ReadEvents, seqs: Sequence[i
     thread.join(seconds)
     stop.set()
     late = f"the time of {seconds:g} s was over" if thread.is_alive() else ""
-    return Asked(asked.answers.copy(), asked.left_out, asked.problem or late)
+    return RehearsalResult(asked.answers.copy(), asked.left_out, asked.problem or late)

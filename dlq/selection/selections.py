@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from core.clock import Clock, to_rfc3339
 from core.layout import StreamLayout
-from dlq.command import Target
-from dlq.frozen import NEWEST, SCHEMA, Frozen, Selection, SelectionFiles, each_line
-from dlq.index import DeadLetterIndex, Filter, ItemState, Seen
+from dlq.command import ItemTarget
+from dlq.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line
+from dlq.index import DeadLetterIndex, Filter, FrozenItem, ItemState
 from dlq.index.listing import ITEMS_MAX as NAMED_MAX
 from dlq.recorder import Recorder
 from dlq.run import RunState
@@ -26,8 +26,8 @@ from dlq.selection.ignored import IGNORED_MAX, IgnoredEventFinder
 from dlq.selection.journal import RunItems, RunLog, why_slow
 from dlq.selection.model import (
     ItemShown,
-    Kept,
-    Progress,
+    KeptSelection,
+    ProgressReport,
     RunItemState,
     RunKept,
     RunRefused,
@@ -68,7 +68,7 @@ class Selections:
         self.log = log
         self.files = SelectionFiles(places.selections)
 
-    def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[Target] = ()) -> Selection:
+    def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[ItemTarget] = ()) -> Selection:
         """Freezes what is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from
         here on nothing changes it.
 
@@ -81,17 +81,19 @@ class Selections:
         is_ignored = wanted.states in ((ItemState.IGNORED,), (ItemState.UNKNOWN,))
         wanted = wanted if is_ignored else replace(wanted, states=(ItemState.OPEN,))
         text = filter_text(wanted)
-        with self._recorder.refusals(actor, "select", f"{self.stream} {text}", note):
+        with self._recorder.record_refusals(actor, "select", f"{self.stream} {text}", note):
             lineage, upto = self.log.lineage(), self._index.follow().seq
             matching, items_max = (
-                (self._ignored.find(wanted), IGNORED_MAX) if is_ignored else (self._index.seen(wanted), ITEMS_MAX)
+                (self._ignored.find(wanted), IGNORED_MAX)
+                if is_ignored
+                else (self._index.read_frozen_items(wanted), ITEMS_MAX)
             )
-            table, amounts, unknown = gather(matching, items_max, {target.item_seq: target for target in seen})
+            table, amounts, unknown = gather_items(matching, items_max, {target.item_seq: target for target in seen})
             count, now = table.num_rows, self._clock.now()
-            leaving = self._leaving(count)
+            leaving = self._find_leaving(count)
             state = wanted.states[0].value
             selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown, state)
-            made = self.files.put(Frozen(selection, table))
+            made = self.files.put(FrozenSelection(selection, table))
             for old_selection in leaving:
                 self.files.drop(old_selection)
             after = f"{made.count} items, {text}, digest {made.digest}"
@@ -110,13 +112,13 @@ class Selections:
                 frozen.append(self.freeze(some, actor, note))
         return frozen
 
-    def _leaving(self, coming: int) -> list[Selection]:
+    def _find_leaving(self, coming: int) -> list[Selection]:
         """Finds the oldest selections that nothing is under way of, as many as make room for another one of so many
         items.
 
         :raises SelectionsFull: every one that is kept is still under way
         """
-        kept = self.kept(limit=KEPT_MAX + 1)
+        kept = self.list_kept(limit=KEPT_MAX + 1)
         over = [entry.selection for entry in kept if entry.run is None or entry.run.finished_at is not None]
         items = sum(entry.selection.count for entry in kept)
         leaving: list[Selection] = []
@@ -127,27 +129,29 @@ class Selections:
             items -= leaving[-1].count
         return leaving
 
-    def kept(self, before: int = NEWEST, limit: int = 100) -> list[Kept]:
+    def list_kept(self, before: int = NEWEST, limit: int = 100) -> list[KeptSelection]:
         """Lists the newest with smaller numbers than ``before``."""
-        selections = self.files.newest(before, limit)
+        selections = self.files.list_newest(before, limit)
         if selections:
             self.log.follow()
-        return [Kept(selection, self.log.kept(selection)) for selection in selections]
+        return [KeptSelection(selection, self.log.find_run(selection)) for selection in selections]
 
-    def proposals(self) -> list[Kept]:
+    def proposals(self) -> list[KeptSelection]:
         """Lists proposals that wait for a second person, oldest first."""
-        waiting = [entry for entry in self.kept(limit=KEPT_MAX) if entry.run and entry.run.state is RunState.PROPOSED]
+        waiting = [
+            entry for entry in self.list_kept(limit=KEPT_MAX) if entry.run and entry.run.state is RunState.PROPOSED
+        ]
         return waiting[::-1]
 
-    def get(self, number: int) -> Kept:
+    def get(self, number: int) -> KeptSelection:
         """
         :raises SelectionUnknown: it isn't there
         """
         selection = self.files.get(number)
         self.log.follow()
-        return Kept(selection, self.log.kept(selection))
+        return KeptSelection(selection, self.log.find_run(selection))
 
-    def begun(self, number: int) -> tuple[Selection, RunKept]:
+    def find_begun(self, number: int) -> tuple[Selection, RunKept]:
         """
         :raises SelectionUnknown: it isn't there
         :raises RunRefused: it has no run
@@ -168,19 +172,19 @@ class Selections:
         """
         items, reader = self._follow(self.files.get(number))
         with self._lock:
-            places = items.places(list(RunItemState if states is None else states))
-            return items.shown(places[places > after_place][:limit].tolist(), reader)
+            places = items.find_in_states(list(RunItemState if states is None else states))
+            return items.show_items(places[places > after_place][:limit].tolist(), reader)
 
-    def progress(self, number: int) -> Progress:
+    def progress(self, number: int) -> ProgressReport:
         """Reads the run as it stands.
 
         :raises SelectionUnknown, RunRefused: there is no such run
         """
-        selection, run = self.begun(number)
+        selection, run = self.find_begun(number)
         (items, _), now = self._follow(selection), self._clock.now()
-        run = items.reported.kept(number) or run
+        run = items.reported.describe_run(number) or run
         with self._lock:
-            progress = Progress(selection, run, items.counts(), items.per_s(now), None)
+            progress = ProgressReport(selection, run, items.count_states(), items.per_s(now), None)
         if progress.finished or run.state not in (RunState.RUNNING, RunState.SENT):
             return progress
         speed = progress.per_s or run.run.per_s
@@ -189,7 +193,7 @@ class Selections:
 
     def _follow(self, selection: Selection) -> tuple[RunItems, JournalReader | None]:
         reader = self.log.follow()
-        reported = self.log.of(selection.digest)
+        reported = self.log.find_progress(selection.digest)
         with self._lock:
             items = self._followed.pop(selection.digest, None)
             if items is None or items.reported is not reported:
@@ -201,8 +205,8 @@ class Selections:
             return items, reader
 
 
-def gather(
-    seen: Iterable[Seen], items_max: int, as_seen: Mapping[int, Target]
+def gather_items(
+    seen: Iterable[FrozenItem], items_max: int, as_seen: Mapping[int, ItemTarget]
 ) -> tuple[pa.Table, Mapping[str, int], int]:
     """Makes the table of a selection's file of what a filter matched, each item with its last row. Also sums the
     amounts, in minor units by currency, and counts the items that have none.
@@ -237,8 +241,8 @@ def gather(
 
 def filter_text(wanted: Filter) -> str:
     reported = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
-    return json.dumps(reported, default=_plain, sort_keys=True)
+    return json.dumps(reported, default=_to_plain, sort_keys=True)
 
 
-def _plain(value: Any) -> str:
+def _to_plain(value: Any) -> str:
     return to_rfc3339(value) if isinstance(value, datetime) else str(value)

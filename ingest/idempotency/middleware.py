@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ingest.claims import OWNER_BYTES, ClaimState, ClaimsUnavailable
 from ingest.idempotency import request as problems
 from ingest.idempotency.request import ClientGone, KeyMalformed, Problem, read_key, read_whole
-from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RequestKey, Run
+from ingest.idempotency.store import AnswerStore, IdempotentRun, KeptAnswer, KeyClaim, RequestKey
 
 Settle = Callable[[KeptAnswer], Awaitable[None]]
 
@@ -29,7 +29,7 @@ KEPT_HEADERS = frozenset(
 """What of an answer's header is repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
 
 
-class Recording:
+class AnswerRecorder:
     """The ``receive`` and ``send`` that the application gets.
 
     An answer is held back until it is whole and ``settle`` has kept it: what a client has seen can be repeated. One
@@ -50,11 +50,11 @@ class Recording:
         self._gone = False
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """The answer came to its end; nothing is left to do but to release what it held."""
         return self._whole
 
-    def client_gone(self) -> None:
+    def mark_client_gone(self) -> None:
         """The client has left: the answer is recorded, not sent."""
         self._gone = True
 
@@ -93,7 +93,7 @@ class Recording:
         await self._pass_on(start, more)
 
     async def _settle_as(self, start: Message, body: bytes | None) -> None:
-        await self._settle(KeptAnswer(start["status"], self._selected(start), body, self._size))
+        await self._settle(KeptAnswer(start["status"], self._select_headers(start), body, self._size))
         self._whole = True
 
     async def _pass_on(self, start: Message, more: bool) -> None:
@@ -112,7 +112,7 @@ class Recording:
         except OSError:
             self._gone = True
 
-    def _selected(self, start: Message) -> tuple[tuple[bytes, bytes], ...]:
+    def _select_headers(self, start: Message) -> tuple[tuple[bytes, bytes], ...]:
         named = ((bytes(name).lower(), bytes(value)) for name, value in start.get("headers", ()))
         return tuple((name, value) for name, value in named if name in KEPT_HEADERS)
 
@@ -169,13 +169,13 @@ class IdempotencyKey:
             await self._app(scope, receive, send)
             return
         try:
-            await self._guarded(scope, receive, send)
+            await self._answer_once(scope, receive, send)
         except Problem as problem:
             await problem.send(send, self._docs_url)
         except ClientGone:
             return
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_once(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             key = read_key(scope["headers"])
         except KeyMalformed as malformed:
@@ -189,12 +189,12 @@ class IdempotencyKey:
         if claimed.answer is not None:
             await _replay(claimed.answer, send)
             return
-        run = Run(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
-        held = _Held(self._store, request, owner, run)
-        recording = Recording(body, receive, send, held.settle)
-        await self._shielded(self._run(held, with_run(scope, run), recording), recording)
+        run = IdempotentRun(key, request.request_id, claimed.state is not ClaimState.CLAIMED)
+        held = _HeldKey(self._store, request, owner, run)
+        recording = AnswerRecorder(body, receive, send, held.settle)
+        await self._run_shielded(self._run(held, with_run(scope, run), recording), recording)
 
-    async def _claim(self, request: RequestKey, owner: bytes) -> Claimed:
+    async def _claim(self, request: RequestKey, owner: bytes) -> KeyClaim:
         """
         :raises Problem: not now, or not with this key
         """
@@ -204,7 +204,7 @@ class IdempotencyKey:
             log.warning("idempotency keys can't be looked up: %s", unavailable)
             # It may have been claimed all the same, and would be blocked until the lease is over.
             with contextlib.suppress(ClaimsUnavailable):
-                await self._store.lapse(request, owner)
+                await self._store.end_lease(request, owner)
             raise problems.store_unavailable(UNAVAILABLE_RETRY_S) from None
         if claimed.state is ClaimState.IN_FLIGHT:
             raise problems.key_in_use(KEY_IN_USE_RETRY_S)
@@ -214,21 +214,21 @@ class IdempotencyKey:
             raise problems.answer_not_kept(claimed.answer.status, claimed.answer.body_bytes)
         return claimed
 
-    async def _run(self, held: _Held, scope: Scope, recording: Recording) -> None:
+    async def _run(self, held: _HeldKey, scope: Scope, recording: AnswerRecorder) -> None:
         renewing = asyncio.create_task(held.renew())
         try:
             await self._app(scope, recording.receive, recording.send)
             await recording.end()
         except Exception:
-            if not recording.settled:
-                await held.lapse()
+            if not recording.is_settled:
+                await held.end_lease()
             raise
         finally:
             renewing.cancel()
-        if not recording.settled:
-            await held.lapse()
+        if not recording.is_settled:
+            await held.end_lease()
 
-    async def _shielded(self, run: Coroutine[None, None, None], recording: Recording) -> None:
+    async def _run_shielded(self, run: Coroutine[None, None, None], recording: AnswerRecorder) -> None:
         """A server that cancels a request because its client left doesn't cancel the work."""
         task = asyncio.create_task(run)
         self._running.add(task)
@@ -236,15 +236,15 @@ class IdempotencyKey:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            recording.client_gone()
+            recording.mark_client_gone()
             task.add_done_callback(_log_failure)
             raise
 
 
-class _Held:
+class _HeldKey:
     """A key while its run lasts."""
 
-    def __init__(self, store: AnswerStore, request: RequestKey, owner: bytes, run: Run) -> None:
+    def __init__(self, store: AnswerStore, request: RequestKey, owner: bytes, run: IdempotentRun) -> None:
         self._store = store
         self._request = request
         self._owner = owner
@@ -257,7 +257,7 @@ class _Held:
             if not self._run.began and not self._run.repeated:
                 await self._store.release(self._request, self._owner)
             elif again or not self._run.began:
-                await self._store.lapse(self._request, self._owner)
+                await self._store.end_lease(self._request, self._owner)
             elif not await self._store.confirm(self._request, self._owner, answer):
                 log.warning(
                     "the run %s was taken over while it was paused; its answer isn't kept", self._run.request_id
@@ -265,9 +265,9 @@ class _Held:
         except ClaimsUnavailable as unavailable:
             log.warning("the answer of the run %s isn't kept: %s", self._run.request_id, unavailable)
 
-    async def lapse(self) -> None:
+    async def end_lease(self) -> None:
         with contextlib.suppress(ClaimsUnavailable):
-            await self._store.lapse(self._request, self._owner)
+            await self._store.end_lease(self._request, self._owner)
 
     async def renew(self) -> None:
         """Renews the lease until cancelled, or until another run has the key."""
@@ -282,10 +282,12 @@ def request_key(caller: str, key: str, scope: Scope, body: bytes) -> RequestKey:
     """The key in its caller's scope, and the fingerprint: method, path, query, content type, body."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     content_type = b",".join(value for name, value in scope["headers"] if name == b"content-type")
-    return RequestKey.of(caller, key, scope["method"].encode(), path, scope["query_string"], content_type, body)
+    return RequestKey.for_request(
+        caller, key, scope["method"].encode(), path, scope["query_string"], content_type, body
+    )
 
 
-def with_run(scope: Scope, run: Run) -> Scope:
+def with_run(scope: Scope, run: IdempotentRun) -> Scope:
     """The application's own scope. Extensions that send answers in other ways than by their bytes aren't offered."""
     offered = scope.get("extensions") or {}
     extensions = {name: value for name, value in offered.items() if not name.startswith("http.response.")}

@@ -183,12 +183,12 @@ async def read_whole(
             raise too_large(bytes_max)
     try:
         async with asyncio.timeout(seconds_max):
-            return await _read(receive, bytes_max)
+            return await _read_body(receive, bytes_max)
     except TimeoutError:
         raise too_slow(seconds_max) from None
 
 
-async def _read(receive: Receive, bytes_max: int) -> bytes:
+async def _read_body(receive: Receive, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

@@ -30,7 +30,7 @@ class RequestKey:
     fingerprint32: bytes
 
     @classmethod
-    def of(cls, caller: str, key: str, *request: bytes) -> RequestKey:
+    def for_request(cls, caller: str, key: str, *request: bytes) -> RequestKey:
         """``request``: the parts that make a request the same one, in a fixed order."""
         scope = hashlib.sha256(caller.encode("utf-8", "surrogatepass")).digest()
         fingerprint = hashlib.sha256()
@@ -45,7 +45,7 @@ class RequestKey:
 
 
 @dataclass(slots=True)
-class Run:
+class IdempotentRun:
     """The run as the application finds it at ``scope["state"]["idempotency"]`` (``request.state.idempotency``).
 
     ``request_id`` is what makes the application's own work idempotent. ``repeated``: an earlier run of the same
@@ -88,7 +88,7 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class KeyClaim:
     """The result of a claim. ``answer`` comes with `ClaimState.DUPLICATE`, and only then.
 
     Unlike with webhooks, another fingerprint is a conflict while the first request is pending too, even when its owner
@@ -109,7 +109,7 @@ class AnswerStore(Protocol):
     def lease_s(self) -> float:
         """How long a claim holds without being renewed."""
 
-    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+    async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         """Decides atomically who runs."""
 
     async def renew(self, key: RequestKey, owner: bytes) -> bool:
@@ -118,7 +118,7 @@ class AnswerStore(Protocol):
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
         """Keeps the answer; False: another run has taken the key over, and its answer counts."""
 
-    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+    async def end_lease(self, key: RequestKey, owner: bytes) -> None:
         """Ends the own lease now: the next copy of the same request reclaims the key, and knows of this run."""
 
     async def release(self, key: RequestKey, owner: bytes) -> None:
@@ -193,9 +193,9 @@ class RedisAnswers:
         self._kept_ms = int(DAY_S * 1000)
         self._redis = redis
 
-    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+    async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         state, *answer = await self._ask(CLAIM, key, owner, key.fingerprint32, self._lease_ms, self._kept_ms)
-        return Claimed(ClaimState(state.decode()), KeptAnswer.decode(answer[0]) if answer else None)
+        return KeyClaim(ClaimState(state.decode()), KeptAnswer.decode(answer[0]) if answer else None)
 
     async def renew(self, key: RequestKey, owner: bytes) -> bool:
         return bool(await self._ask(RENEW, key, owner, self._lease_ms, self._kept_ms))
@@ -203,7 +203,7 @@ class RedisAnswers:
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
         return bool(await self._ask(CONFIRM, key, owner, key.fingerprint32, answer.encode(), self._kept_ms))
 
-    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+    async def end_lease(self, key: RequestKey, owner: bytes) -> None:
         await self._ask(RENEW, key, owner, 0, self._kept_ms)
 
     async def release(self, key: RequestKey, owner: bytes) -> None:
@@ -213,4 +213,4 @@ class RedisAnswers:
         """
         :raises ClaimsUnavailable: what it did on Redis isn't known
         """
-        return await self._gate.through(lambda: script.run(self._redis, PREFIX + key.key32, *arguments))
+        return await self._gate.run_step(lambda: script.run(self._redis, PREFIX + key.key32, *arguments))

@@ -1,18 +1,18 @@
 """`payhook ledger maintain`: small files into large ones, checkpoints, old files off the disk; beside the writer."""
 
-from ledger.maintain.compact import Session
-from ledger.maintain.job import Job, Report, TableReport, maintain
-from ledger.maintain.tables import LakeTable, MaintenanceRunning, StreamTables, other_tables, sole_maintenance
+from ledger.maintain.compact import LazySparkSession
+from ledger.maintain.job import MaintenanceJob, MaintenanceReport, TableReport, maintain
+from ledger.maintain.tables import LakeTable, MaintenanceRunning, StreamTables, hold_maintenance_lock, list_other_tables
 
 __all__ = [
-    "Job",
     "LakeTable",
+    "LazySparkSession",
+    "MaintenanceJob",
+    "MaintenanceReport",
     "MaintenanceRunning",
-    "Report",
-    "Session",
     "StreamTables",
     "TableReport",
+    "hold_maintenance_lock",
+    "list_other_tables",
     "maintain",
-    "other_tables",
-    "sole_maintenance",
 ]

@@ -28,7 +28,7 @@ MS_A_DAY = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompactionLimits:
     """How large a file is made: one half as large in either is left as it is.
 
     Fewer small files than ``files_min``, that don't make a large one yet, cost readers less than a rewrite costs.
@@ -42,25 +42,25 @@ class Limits:
         return file.rows * 2 < self.rows_max and file.size * 2 < self.bytes_max
 
 
-def plan(files: Iterable[DataFile], limits: Limits, *, by_day: bool = False) -> list[list[DataFile]]:
+def plan_groups(files: Iterable[DataFile], limits: CompactionLimits, *, by_day: bool = False) -> list[list[DataFile]]:
     """Groups small files that follow one another, by their range where they have one, else by age.
 
     No other file's range lies between two of a group: so files stay apart in the order that readers read in.
 
     :param by_day: a group's files are all of one day (UTC), so that what came together leaves together
     """
-    groups = [_Group(limits, by_day)]
+    groups = [_FileGroup(limits, by_day)]
     for file in sorted(files, key=lambda file: (file.first or 0, file.modified_ms, file.name)):
         if not limits.is_small(file):
-            groups.append(_Group(limits, by_day))
-        elif not groups[-1].takes(file):
-            groups.append(_Group(limits, by_day))
-            groups[-1].takes(file)
+            groups.append(_FileGroup(limits, by_day))
+        elif not groups[-1].add_if_fits(file):
+            groups.append(_FileGroup(limits, by_day))
+            groups[-1].add_if_fits(file)
     return [group.files for group in groups if group.is_worth_it]
 
 
-class _Group:
-    def __init__(self, limits: Limits, by_day: bool) -> None:
+class _FileGroup:
+    def __init__(self, limits: CompactionLimits, by_day: bool) -> None:
         self.files: list[DataFile] = []
         self._limits = limits
         self._by_day = by_day
@@ -71,15 +71,15 @@ class _Group:
     def is_worth_it(self) -> bool:
         return len(self.files) >= (2 if self._is_full else self._limits.files_min)
 
-    def takes(self, file: DataFile) -> bool:
+    def add_if_fits(self, file: DataFile) -> bool:
         rows, size = self._rows + file.rows, self._bytes + file.size
-        if self.files and not self._fits(file, rows, size):
+        if self.files and not self._has_room_for(file, rows, size):
             return False
         self.files.append(file)
         self._rows, self._bytes = rows, size
         return True
 
-    def _fits(self, file: DataFile, rows: int, size: int) -> bool:
+    def _has_room_for(self, file: DataFile, rows: int, size: int) -> bool:
         if self._by_day and file.modified_ms // MS_A_DAY != self.files[-1].modified_ms // MS_A_DAY:
             return False
         self._is_full = len(self.files) == FILES_MAX or rows > self._limits.rows_max or size > self._limits.bytes_max
@@ -97,21 +97,21 @@ CONF = {
 }
 
 
-class Session:
+class LazySparkSession:
     """A session for as long as a ``with`` lasts; `get_session` opens it."""
 
     def __init__(self, open_session: Callable[[], SparkSession]) -> None:
         self._open = open_session
         self._session: SparkSession | None = None
 
-    def get(self) -> SparkSession:
+    def get_session(self) -> SparkSession:
         if self._session is None:
             self._session = self._open()
             for name, value in CONF.items():
                 self._session.conf.set(name, value)
         return self._session
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> LazySparkSession:
         return self
 
     def __exit__(
@@ -142,21 +142,21 @@ class RowsDiffer(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewriteResult:
     """``files`` are staged; none where no row was kept."""
 
     files: list[Path]
     rows: int
 
 
-def rewrite(
+def rewrite_files(
     session: SparkSession,
     before: Snapshot,
     old: Sequence[DataFile],
     sorted_by: Sequence[str],
     staging: Path,
     keep: Callable[[DataFrame], DataFrame] | None = None,
-) -> Rewritten:
+) -> RewriteResult:
     """Writes one file into ``staging`` with the rows of ``old``, or with those that ``keep`` leaves.
 
     What was written is read again: the number of rows and a checksum over all columns are those of what was read.
@@ -166,30 +166,30 @@ def rewrite(
     staged = staging / "rows"
     shutil.rmtree(staged, ignore_errors=True)
     observed = Observation()
-    rows = read(session, before, old) if keep is None else keep(read(session, before, old))
-    sorted_rows = rows.observe(observed, *_checked(rows)).coalesce(1).sortWithinPartitions(*sorted_by)
+    rows = read_files(session, before, old) if keep is None else keep(read_files(session, before, old))
+    sorted_rows = rows.observe(observed, *_build_checksums(rows)).coalesce(1).sortWithinPartitions(*sorted_by)
     writer = sorted_rows.write.option("compression", "zstd").option("parquet.block.size", ROW_GROUP_BYTES)
     writer.parquet(str(staged))
     written = sorted(staged.glob("part-*.parquet"))
     written_rows = session.read.schema(rows.schema).parquet(*map(str, written)) if written else rows.limit(0)
-    _compare(before.path, observed.get, written_rows, None if keep is not None else sum(file.rows for file in old))
+    _compare_rows(before.path, observed.get, written_rows, None if keep is not None else sum(file.rows for file in old))
     count = int(observed.get["rows"])
-    return Rewritten(written if count else [], count)
+    return RewriteResult(written if count else [], count)
 
 
-def read(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> DataFrame:
+def read_files(session: SparkSession, before: Snapshot, files: Sequence[DataFile]) -> DataFrame:
     schema = StructType.fromJson(json.loads(before.schema_json))
     reader = session.read.schema(schema).option("recursiveFileLookup", "true")
     return reader.parquet(*(str(before.path / file.name) for file in files))
 
 
-def _checked(rows: DataFrame) -> tuple[Column, Column]:
+def _build_checksums(rows: DataFrame) -> tuple[Column, Column]:
     a_row = fn.xxhash64(*rows.columns).cast("decimal(20,0)")
     return fn.count(fn.lit(1)).alias("rows"), fn.sum(a_row).alias("sum")
 
 
-def _compare(path: Location, expected: dict[str, object], written_rows: DataFrame, rows: int | None) -> None:
-    sums = written_rows.agg(*_checked(written_rows)).collect()[0].asDict()
+def _compare_rows(path: Location, expected: dict[str, object], written_rows: DataFrame, rows: int | None) -> None:
+    sums = written_rows.agg(*_build_checksums(written_rows)).collect()[0].asDict()
     if any(sums[name] != expected[name] for name in CHECKED):
         raise RowsDiffer(path, expected, sums)
     if rows is not None and sums["rows"] != rows:

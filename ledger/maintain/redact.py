@@ -24,14 +24,14 @@ from dlq.limits import account_of
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
 from journal.reader import rows_where
-from journal.rewrite import Rewriter, snapshot
+from journal.rewrite import Rewriter, take_snapshot
 from journal.schema import JournalRow
 from journal.shards import own_items
 from journal.storage import file_system, open_storage
-from ledger.maintain.retention import data_files
+from ledger.maintain.retention import list_data_files
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.spark import MAINTAIN, staging
+from ledger.spark import MAINTAIN, open_staging
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX
@@ -72,7 +72,7 @@ class AnotherPersonRedacts(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RedactionOrder:
     """An order to remove an event's body: its actor and reason are kept.
 
     :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
@@ -88,7 +88,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Redacted:
+class RedactionResult:
     """The orders that hold for an event's bodies. ``earlier``: of bodies that had been removed before."""
 
     done: tuple[Redaction, ...]
@@ -99,9 +99,9 @@ class Redacted:
     """Files of the bodies that are gone: what they held isn't known."""
 
 
-def redact(
-    streams: Sequence[StreamTables], redactions: Redactions, order: Order, clock: Clock, alone_max: int
-) -> Redacted:
+def redact_bodies(
+    streams: Sequence[StreamTables], redactions: Redactions, order: RedactionOrder, clock: Clock, alone_max: int
+) -> RedactionResult:
     """Removes every body that rows of an event refer to, beside each journal; that is written down before they go.
 
     Of each journal whose rows refer to one, by whatever event: the same bytes may have come to two endpoints, or were
@@ -113,13 +113,13 @@ def redact(
     :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
-    hashes = {sha256 for stream in streams for sha256 in _bodies_of(stream, order.event_key)}
+    hashes = {sha256 for stream in streams for sha256 in _find_bodies(stream, order.event_key)}
     if not hashes:
         raise EventUnknown(order.event_key)
-    first_seqs_of = [(stream, _first_seqs(stream, hashes, order.event_key)) for stream in streams]
+    first_seqs_of = [(stream, _find_first_seqs(stream, hashes, order.event_key)) for stream in streams]
     for stream in streams:
         check_closed(stream.journal, order.event_key, hashes)
-    earlier = [act for stream, first_seqs in first_seqs_of for act in _removed(stream, redactions, first_seqs)]
+    earlier = [act for stream, first_seqs in first_seqs_of for act in _find_removed(stream, redactions, first_seqs)]
     removed, now = {(act.stream, act.body_sha256) for act in earlier}, clock.now()
     acts = [
         Redaction(0, ORDERED, stream.stream, order.event_key, seq, sha256, order.actor, order.reason, now)
@@ -129,27 +129,29 @@ def redact(
     ]
     asked, before = (
         len({act.body_sha256 for act in acts}),
-        _ordered_within_a_day(streams, redactions, order.actor, now),
+        _count_orders_of_day(streams, redactions, order.actor, now),
     )
     if acts and asked + before > alone_max:
         raise AnotherPersonRedacts(order.actor, asked, before, alone_max)
-    redactions.add(acts)
+    redactions.add_acts(acts)
     for stream in streams:
-        finish(stream, redactions, clock)
-    unfinished = {(act.stream, act.body_sha256) for stream in streams for act in redactions.unfinished(stream.stream)}
+        finish_redactions(stream, redactions, clock)
+    unfinished = {
+        (act.stream, act.body_sha256) for stream in streams for act in redactions.find_unfinished(stream.stream)
+    }
     left = tuple(act for act in acts if (act.stream, act.body_sha256) in unfinished)
-    lost = tuple(name for stream in streams for name in sorted(_lost(stream.bodies)))
-    return Redacted(tuple(act for act in acts if act not in left), left, tuple(earlier), lost)
+    lost = tuple(name for stream in streams for name in sorted(_find_lost_files(stream.bodies)))
+    return RedactionResult(tuple(act for act in acts if act not in left), left, tuple(earlier), lost)
 
 
-def _lost(bodies: Location) -> frozenset[str]:
+def _find_lost_files(bodies: Location) -> frozenset[str]:
     """Finds files that the table names and that are gone."""
     if not DeltaTable.is_deltatable(str(bodies)):
         return frozenset()
-    return snapshot(bodies).names - {file.name for file in data_files(bodies)}
+    return take_snapshot(bodies).names - {file.name for file in list_data_files(bodies)}
 
 
-def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
+def _find_bodies(stream: StreamTables, event_key: str) -> set[str]:
     """Finds the bodies that rows of an event refer to. A journal that began as a copy of another one has those of that
     one too.
     """
@@ -157,43 +159,43 @@ def _bodies_of(stream: StreamTables, event_key: str) -> set[str]:
     return {row.body_sha256 for row in rows if row.body_sha256 is not None}
 
 
-def _first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
+def _find_first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
     """Finds the first row that refers to each body: the event's, or where it has none in this journal, another's."""
-    rows = _referring(stream.journal, hashes)
+    rows = _read_referring_rows(stream.journal, hashes)
     last = sorted(rows, key=lambda row: (row.event_key == event_key, -row.seq))
     return {row.body_sha256: row.seq for row in last if row.body_sha256 is not None}
 
 
-def _ordered_within_a_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
+def _count_orders_of_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
     """Counts bodies that a person ordered away; one that several journals have counts once an order."""
-    recent = [act for stream in streams for act, _ in redactions.orders(stream.stream) if act.at >= now - DAY]
+    recent = [act for stream in streams for act, _ in redactions.list_orders(stream.stream) if act.at >= now - DAY]
     return len({(act.at, act.body_sha256) for act in recent if account_of(act.actor) == account_of(actor)})
 
 
-def _removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
-    last = {act.body_sha256: (act, done) for act, done in redactions.orders(stream.stream)}
+def _find_removed(stream: StreamTables, redactions: Redactions, hashes: Collection[str]) -> tuple[Redaction, ...]:
+    last = {act.body_sha256: (act, done) for act, done in redactions.list_orders(stream.stream)}
     removed = [act for act, done in last.values() if done is not None and act.body_sha256 in hashes]
-    again = BodyStore(str(stream.bodies)).held(act.body_sha256 for act in removed) if removed else set()
+    again = BodyStore(str(stream.bodies)).find_kept(act.body_sha256 for act in removed) if removed else set()
     return tuple(act for act in removed if act.body_sha256 not in again)
 
 
-def finish(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
+def finish_redactions(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
     """Does what was ordered and isn't done; returns how many bodies that were.
 
     :raises CommitFailed: another process rewrites the bodies
     """
-    acts = redactions.unfinished(stream.stream)
+    acts = redactions.find_unfinished(stream.stream)
     if not acts:
         return 0
     hashes = {act.body_sha256 for act in acts}
-    if DeltaTable.is_deltatable(str(stream.bodies)) and not purge(stream.bodies, hashes, clock):
+    if DeltaTable.is_deltatable(str(stream.bodies)) and not purge_bodies(stream.bodies, hashes, clock):
         return 0
     now = clock.now()
-    redactions.add([replace(act, act=DONE, at=now) for act in acts])
+    redactions.add_acts([replace(act, act=DONE, at=now) for act in acts])
     return len(acts)
 
 
-def purge(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
+def purge_bodies(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
     """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
 
     A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
@@ -202,38 +204,42 @@ def purge(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
     Returns whether all is done: a file that the table doesn't name and that is only minutes old may be about to be
     committed, and is left to the next run.
     """
-    before, storage = snapshot(bodies), open_storage(bodies)
+    before, storage = take_snapshot(bodies), open_storage(bodies)
     rewriter, files = Rewriter(before), file_system(bodies)
-    lost = _lost(bodies)
-    replaced = [file for file in before.files if file.name not in lost and _holds(files, file.name, hashes)]
+    lost = _find_lost_files(bodies)
+    replaced = [file for file in before.files if file.name not in lost and _has_bodies(files, file.name, hashes)]
     for file in replaced:
-        with staging(bodies, MAINTAIN) as folder:
-            others = _without(files, file.name, hashes, folder)
-            rewriter.replace([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
+        with open_staging(bodies, MAINTAIN) as folder:
+            others = _write_other_bodies(files, file.name, hashes, folder)
+            rewriter.replace_files([file], others, to_micros(clock.now()) // 1_000, drops_rows=True)
     storage.delete([file.name for file in replaced])
-    named = snapshot(bodies).names
-    left = [file for file in data_files(bodies) if file.name not in named and _held(files, file.name, hashes)]
+    named = take_snapshot(bodies).names
+    left = [
+        file
+        for file in list_data_files(bodies)
+        if file.name not in named and _may_hold_bodies(files, file.name, hashes)
+    ]
     old = [file for file in left if (clock.now() - file.at).total_seconds() > IN_FLIGHT_S_MAX]
     storage.delete([unnamed.name for unnamed in old])
     return len(old) == len(left)
 
 
-def _held(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
+def _may_hold_bodies(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     """Checks a file that the table doesn't name. A file that can't be read was left half written, or is being written
     now.
     """
     try:
-        return _holds(files, name, hashes)
+        return _has_bodies(files, name, hashes)
     except (OSError, pa.ArrowException):
         return False
 
 
-def _holds(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
+def _has_bodies(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
     condition = pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string()))
     return bool(ds.dataset(name, filesystem=files, format="parquet").count_rows(filter=condition))
 
 
-def _without(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
+def _write_other_bodies(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
     """Stages a file with the other bodies of one; returns none where there is no other."""
     staged, removed = folder / name, pa.array(sorted(hashes), pa.string())
     rows = 0
@@ -256,7 +262,7 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
         journal goes on with is that one's to say
     """
     is_own = own_items(journal)
-    items = pa.array(sorted({row.item_seq for row in _referring(journal, hashes)}), pa.int64())
+    items = pa.array(sorted({row.item_seq for row in _read_referring_rows(journal, hashes)}), pa.int64())
     last: dict[int, JournalRow] = {}
     for row in rows_where(journal, pc.field("item_seq").isin(items)):
         last[row.item_seq] = row
@@ -266,5 +272,5 @@ def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> 
             raise EventOpen(event_key, item_seq, row.decision.value)
 
 
-def _referring(journal: Location, hashes: Collection[str]) -> Sequence[JournalRow]:
+def _read_referring_rows(journal: Location, hashes: Collection[str]) -> Sequence[JournalRow]:
     return rows_where(journal, pc.field("body_sha256").isin(pa.array(sorted(hashes), pa.string())))

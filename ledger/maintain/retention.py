@@ -15,16 +15,16 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.location import Location
 from journal.reader import JournalReader
-from journal.rewrite import DataFile, Rewriter, Snapshot, snapshot
+from journal.rewrite import DataFile, Rewriter, Snapshot, take_snapshot
 from journal.shards import shard_in
 from journal.state import JournalState
 from journal.storage import StoredFile, open_storage
-from ledger.maintain.compact import FILES_MAX, Rewritten, Session, read, rewrite
+from ledger.maintain.compact import FILES_MAX, LazySparkSession, RewriteResult, read_files, rewrite_files
 from ledger.maintain.tables import SORTED_BY, StreamTables
-from ledger.redactions import Retained
-from ledger.spark import MAINTAIN, staging
-from ledger.verify.spark_engine import Spark
-from ledger.verify.views import journal_sql
+from ledger.redactions import RetentionState
+from ledger.spark import MAINTAIN, open_staging
+from ledger.verify.spark_engine import SparkEngine
+from ledger.verify.views import build_journal_sql
 
 BEHIND_MAX = timedelta(days=7)
 """For a reading stream that is further behind no file is kept: it may never come back, and then begins by seq."""
@@ -33,7 +33,7 @@ MARGIN = timedelta(hours=1)
 """Between a row's decision and its file there are seconds; clocks may differ."""
 
 
-def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
+def find_keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
     """Returns the time since which replaced files stay: for readers that began before, and for streams that are
     ``behind``.
     """
@@ -43,28 +43,28 @@ def keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> 
     return since
 
 
-def expired(path: Location, now: datetime, since: datetime) -> dict[str, int]:
+def find_expired_files(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """Finds files that were replaced before ``since``, and files that no version names and that are older, with their
     sizes. delta-rs finds them, from the log and a listing; nothing is changed.
     """
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
-    return {file.name: file.size for file in data_files(path) if file.name in names}
+    return {file.name: file.size for file in list_data_files(path) if file.name in names}
 
 
-def vacuum(path: Location, now: datetime, since: datetime) -> dict[str, int]:
+def vacuum_table(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """Deletes what `find_expired_files` finds, and returns it, with the sizes.
 
     By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
     replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).
     """
-    sizes = expired(path, now, since)
+    sizes = find_expired_files(path, now, since)
     if sizes:
         open_storage(path).delete(sorted(sizes))
     return sizes
 
 
-def data_files(path: Location) -> Iterator[StoredFile]:
+def list_data_files(path: Location) -> Iterator[StoredFile]:
     """Lists a table's data files, whether it names them or not."""
     for file in open_storage(path).files():
         if file.name.endswith(".parquet") and not file.name.startswith(("_", ".")):
@@ -72,13 +72,13 @@ def data_files(path: Location) -> Iterator[StoredFile]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredBodies:
     """Files of a bodies table that lose bodies. ``needed``: the hashes that stay; ``kept_of``: how many, by file.
     ``retained``: what is gone afterwards.
     """
 
     bodies: Snapshot
-    retained: Retained
+    retained: RetentionState
     files: tuple[DataFile, ...]
     kept_of: dict[str, int]
     needed: DataFrame | None
@@ -88,36 +88,36 @@ class Expired:
         return sum(file.rows - self.kept_of.get(file.name, 0) for file in self.files)
 
 
-def find_expired(session: Session, stream: StreamTables, now: datetime, days: int) -> Expired:
+def find_expired_bodies(session: LazySparkSession, stream: StreamTables, now: datetime, days: int) -> ExpiredBodies:
     """Finds the bodies that aren't needed, in files that were written ``days`` days ago.
 
     A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
     is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
     journal then: what is being decided now has its body in a younger file.
     """
-    before, bodies = now - timedelta(days=days), snapshot(stream.bodies)
+    before, bodies = now - timedelta(days=days), take_snapshot(stream.bodies)
     state = JournalReader(str(stream.journal)).state()
-    earlier = Retained.of(DeltaTable(str(stream.bodies)))
-    retained = Retained(before, days, state.published_upto).with_earlier(earlier)
+    earlier = RetentionState.read(DeltaTable(str(stream.bodies)))
+    retained = RetentionState(before, days, state.published_upto).with_earlier(earlier)
     old = [file for file in bodies.files if file.modified_ms < to_micros(before) // 1_000]
     if not old:
-        return Expired(bodies, retained, (), {}, None)
-    spark = session.get()
-    needed = _needed(spark, stream, state, before)
-    named = read(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
+        return ExpiredBodies(bodies, retained, (), {}, None)
+    spark = session.get_session()
+    needed = _select_needed(spark, stream, state, before)
+    named = read_files(spark, bodies, old).select("body_sha256", fn.col("_metadata.file_name").alias("name"))
     counted = named.join(needed, "body_sha256", "left_semi").groupBy("name").count().collect()
     kept_of = {row["name"]: int(row["count"]) for row in counted}
     less = tuple(file for file in old if kept_of.get(file.name, 0) < file.rows)
-    return Expired(bodies, retained, less, kept_of, needed)
+    return ExpiredBodies(bodies, retained, less, kept_of, needed)
 
 
-def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_max: int) -> int:
+def drop_bodies(session: LazySparkSession, expired: ExpiredBodies, now_ms: Callable[[], int], bytes_max: int) -> int:
     """Drops them, file by file; returns how many. They leave the disk with the files that held them.
 
     :raises CommitFailed: another process rewrites the table
     """
-    rewriter, marks = Rewriter(expired.bodies), expired.retained.transactions()
-    needed, dropped, nothing = expired.needed, 0, Rewritten([], 0)
+    rewriter, marks = Rewriter(expired.bodies), expired.retained.build_transactions()
+    needed, dropped, nothing = expired.needed, 0, RewriteResult([], 0)
     if needed is None:
         return 0
 
@@ -125,22 +125,22 @@ def drop(session: Session, expired: Expired, now_ms: Callable[[], int], bytes_ma
         return rows.join(needed, "body_sha256", "left_semi")
 
     try:
-        for group in _groups(expired.files, bytes_max):
+        for group in _group_files(expired.files, bytes_max):
             with_kept = [file for file in group if expired.kept_of.get(file.name)]
-            with staging(expired.bodies.path, MAINTAIN) as folder:
+            with open_staging(expired.bodies.path, MAINTAIN) as folder:
                 kept = (
-                    rewrite(session.get(), expired.bodies, with_kept, SORTED_BY["bodies"], folder, keep)
+                    rewrite_files(session.get_session(), expired.bodies, with_kept, SORTED_BY["bodies"], folder, keep)
                     if with_kept
                     else nothing
                 )
-                rewriter.replace(group, kept.files, now_ms(), drops_rows=True, marks=marks)
+                rewriter.replace_files(group, kept.files, now_ms(), drops_rows=True, marks=marks)
             dropped += sum(file.rows for file in group) - kept.rows
     finally:
         needed.unpersist()
     return dropped
 
 
-def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
+def _group_files(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
     groups: list[list[DataFile]] = []
     size = 0
     for file in sorted(files, key=lambda file: (file.modified_ms, file.name)):
@@ -152,11 +152,11 @@ def _groups(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFile]]:
     return groups
 
 
-def _needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
+def _select_needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
     """Selects the hashes of the bodies that must stay, held in memory or on Spark's own disk."""
-    engine = Spark(spark)
+    engine = SparkEngine(spark)
     columns = engine.add_delta("retained_rows", stream.journal, state.version)
-    rows = spark.sql(journal_sql("retained_rows", columns, shard_in(state.notes)))
+    rows = spark.sql(build_journal_sql("retained_rows", columns, shard_in(state.notes)))
     last = (
         rows.where("mine AND (NOT first OR waits)").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
     )

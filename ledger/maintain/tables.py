@@ -82,7 +82,7 @@ class StreamTables:
     readers: tuple[Location, ...] = ()
     redactions: Location | None = None
 
-    def tables(self) -> Iterator[LakeTable]:
+    def list_tables(self) -> Iterator[LakeTable]:
         """Lists the tables that exist."""
         named: tuple[tuple[Kind, Location | None], ...] = (
             ("journal", self.journal),
@@ -94,21 +94,21 @@ class StreamTables:
                 yield LakeTable(self.stream, kind, path)
 
 
-def other_tables(places: Iterable[tuple[Kind, Location]]) -> Iterator[LakeTable]:
+def list_other_tables(places: Iterable[tuple[Kind, Location]]) -> Iterator[LakeTable]:
     """Lists the existing tables that are no work stream's."""
     for kind, path in places:
         if DeltaTable.is_deltatable(str(path)):
             yield LakeTable("", kind, path)
 
 
-def behind_since(stream: StreamTables) -> datetime | None:
+def find_behind_since(stream: StreamTables) -> datetime | None:
     """When the first row was decided that a stream derived from this journal hasn't taken; None: all have everything.
 
     A reading stream that runs takes the rows from the files that they were committed in, so those must stay for it; at
     its start it reads rows by seq, whatever files hold them.
     """
     reader = JournalReader(str(stream.journal))
-    marks = [_until(journal, stream.stream) for journal in stream.readers]
+    marks = [_find_first_unread(journal, stream.stream) for journal in stream.readers]
     if stream.postings is not None and DeltaTable.is_deltatable(str(stream.postings)):
         marks.append(mark_of(DeltaTable(str(stream.postings))) + 1)
     following = min((mark for mark in marks if mark is not None), default=None)
@@ -117,7 +117,7 @@ def behind_since(stream: StreamTables) -> datetime | None:
     return reader.rows_of([following])[0].decided_at
 
 
-def _until(journal: Location, read: str) -> int | None:
+def _find_first_unread(journal: Location, read: str) -> int | None:
     """Finds the first seq that the slowest receiver of a reading stream hasn't got."""
     if not DeltaTable.is_deltatable(str(journal)):
         return None
@@ -139,7 +139,7 @@ class MaintenanceRunning(PayhookError):
 
 
 @contextlib.contextmanager
-def sole_maintenance(run_dir: Path, now: datetime) -> Iterator[None]:
+def hold_maintenance_lock(run_dir: Path, now: datetime) -> Iterator[None]:
     """Holds the data folder's lock for this process; its file, which stays, names its last holder.
 
     :raises MaintenanceRunning: a living process holds it
@@ -149,14 +149,14 @@ def sole_maintenance(run_dir: Path, now: datetime) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise MaintenanceRunning(run_dir, _holder(run_dir / LOCK)) from None
+            raise MaintenanceRunning(run_dir, _describe_lock_holder(run_dir / LOCK)) from None
         lock.truncate(0)
         lock.write(json.dumps({"pid": os.getpid(), "since": to_rfc3339(now)}))
         lock.flush()
         yield
 
 
-def _holder(lock: Path) -> str:
+def _describe_lock_holder(lock: Path) -> str:
     try:
         holder = json.loads(lock.read_text("utf-8"))
         return f"process {holder['pid']}, since {holder['since']}"

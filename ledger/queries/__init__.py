@@ -3,40 +3,40 @@
 They need the tables' paths and nothing else, so the command line, web pages and tests ask alike.
 """
 
-from ledger.queries.amounts import AmountInvalid, decimal_text, minor_units
+from ledger.queries.amounts import AmountInvalid, format_decimal, parse_minor_units
 from ledger.queries.balances import (
     AccountOverTime,
     AsOf,
     Balance,
     BalancesOverTime,
-    Owed,
+    OwedAmount,
     Total,
-    balances,
-    balances_over_time,
-    owed,
-    owed_parts,
-    totals,
+    list_owed_parts,
+    read_balances_over_time,
+    sum_balances,
+    sum_owed,
+    sum_totals,
 )
 from ledger.queries.cursor import CursorInvalid
-from ledger.queries.export import Exported, Form, NothingBooked, OutExists, OutUnwritable, Source, export
-from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowUnreadable
+from ledger.queries.export import ExportResult, Form, NothingBooked, OutExists, OutUnwritable, Source, export_table
+from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowNameInvalid
 from ledger.queries.lake import LedgerUnreadable
 from ledger.queries.payments import Payment, Payments, find_payments
-from ledger.queries.postings import POSTINGS_MAX, PostingLine, PostingsPage, postings
-from ledger.queries.search import LIMIT_MAX, Hit, Wanted, search
+from ledger.queries.postings import POSTINGS_MAX, PostingLine, PostingsPage, read_postings_page
+from ledger.queries.search import LIMIT_MAX, DecisionFilter, Hit, search_decisions
 from ledger.queries.story import (
     RECEIPTS_MAX,
-    Cause,
     Delivery,
     EntityEvent,
     EntityStory,
     EventStory,
     Receipt,
+    RowCause,
     RunningLine,
-    entity_story,
-    event_story,
+    read_entity_story,
+    read_event_story,
 )
-from ledger.queries.unknown import ClosedUnknown, UnknownEvents, closed_unknown, unknown_events
+from ledger.queries.unknown import ClosedUnknown, UnknownEvents, find_closed_unknown, find_unknown_events
 
 __all__ = [
     "LIMIT_MAX",
@@ -47,14 +47,14 @@ __all__ = [
     "AsOf",
     "Balance",
     "BalancesOverTime",
-    "Cause",
     "ClosedUnknown",
     "CursorInvalid",
+    "DecisionFilter",
     "Delivery",
     "EntityEvent",
     "EntityStory",
     "EventStory",
-    "Exported",
+    "ExportResult",
     "Form",
     "Hit",
     "LedgerJournals",
@@ -62,32 +62,32 @@ __all__ = [
     "NothingBooked",
     "OutExists",
     "OutUnwritable",
-    "Owed",
+    "OwedAmount",
     "Payment",
     "Payments",
     "PostingLine",
     "PostingsPage",
     "Receipt",
     "RowAmbiguous",
-    "RowUnreadable",
+    "RowCause",
+    "RowNameInvalid",
     "RunningLine",
     "Source",
     "Total",
     "UnknownEvents",
-    "Wanted",
-    "balances",
-    "balances_over_time",
-    "closed_unknown",
-    "decimal_text",
-    "entity_story",
-    "event_story",
-    "export",
+    "export_table",
+    "find_closed_unknown",
     "find_payments",
-    "minor_units",
-    "owed",
-    "owed_parts",
-    "postings",
-    "search",
-    "totals",
-    "unknown_events",
+    "find_unknown_events",
+    "format_decimal",
+    "list_owed_parts",
+    "parse_minor_units",
+    "read_balances_over_time",
+    "read_entity_story",
+    "read_event_story",
+    "read_postings_page",
+    "search_decisions",
+    "sum_balances",
+    "sum_owed",
+    "sum_totals",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import Decision
-from ledger.queries.lake import Lake, Tables, all_of, decided, tables_of, text
+from ledger.queries.lake import PinnedTables, Tables, join_conditions, list_tables, match_decided_within, quote_literal
 
 ATTEMPT_MAX = 5
 """Tries of this attempt and later ones are counted together."""
@@ -34,37 +34,37 @@ class Activity:
     p99_s: float | None = None
 
 
-def activity(journal: Tables, since: datetime, until: datetime, step_s: int) -> list[Activity]:
+def read_activity(journal: Tables, since: datetime, until: datetime, step_s: int) -> list[Activity]:
     """Steps in which anything was decided, oldest first. Of several journals the slowest one's delays count.
 
     :raises LedgerUnreadable: a journal is damaged
     """
     assert step_s > 0
     by_time: dict[datetime, Activity] = {}
-    for rows in tables_of(journal):
-        for step in _of_journal(Lake(journal=[rows]), rows.after, since, until, step_s):
-            by_time[step.at] = step if step.at not in by_time else _together(by_time[step.at], step)
+    for rows in list_tables(journal):
+        for step in _read_journal(PinnedTables(journal=[rows]), rows.after, since, until, step_s):
+            by_time[step.at] = step if step.at not in by_time else _merge_activity(by_time[step.at], step)
     return [by_time[at] for at in sorted(by_time)]
 
 
-def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s: int) -> list[Activity]:
+def _read_journal(lake: PinnedTables, after: int, since: datetime, until: datetime, step_s: int) -> list[Activity]:
     if "journal" not in lake:
         return []
     begin = f"date_bin(INTERVAL '{step_s} seconds', decided_at)"
     # Commands of people have no provider: they are no events.
-    where = all_of([*decided(since, until), f"seq > {after}", "provider IS NOT NULL"])
+    where = join_conditions([*match_decided_within(since, until), f"seq > {after}", "provider IS NOT NULL"])
     delay = "(arrow_cast(decided_at, 'Int64') - arrow_cast(received_at, 'Int64')) / 1e6"
     is_first = "first AND received_at IS NOT NULL"
     steps = lake.ask(
         f"SELECT {begin} AS at, sum(CASE WHEN first THEN 1 ELSE 0 END) AS events, "
-        f"sum(CASE WHEN decision = {text(Decision.DEAD.value)} THEN 1 ELSE 0 END) AS dead, "
+        f"sum(CASE WHEN decision = {quote_literal(Decision.DEAD.value)} THEN 1 ELSE 0 END) AS dead, "
         f"approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p50_s, "
         f"approx_percentile_cont(0.99) WITHIN GROUP (ORDER BY CASE WHEN {is_first} THEN {delay} END) AS p99_s "
         f"FROM journal {where} GROUP BY 1"
     ).to_pylist()
-    tried = ", ".join(text(decision.value) for decision in _TRIED)
+    tried = ", ".join(quote_literal(decision.value) for decision in _TRIED)
     # A row's attempt counts the failures that another try followed.
-    number = f"CASE WHEN decision = {text(Decision.RETRY.value)} THEN attempt ELSE attempt + 1 END"
+    number = f"CASE WHEN decision = {quote_literal(Decision.RETRY.value)} THEN attempt ELSE attempt + 1 END"
     tries = lake.ask(
         f"SELECT {begin} AS at, least({number}, {ATTEMPT_MAX}) AS attempt, count(*) AS tries "
         f"FROM journal {where} AND decision IN ({tried}) GROUP BY 1, 2"
@@ -82,7 +82,7 @@ def _of_journal(lake: Lake, after: int, since: datetime, until: datetime, step_s
     ]
 
 
-def _together(first: Activity, other: Activity) -> Activity:
+def _merge_activity(first: Activity, other: Activity) -> Activity:
     attempts = sorted(first.retries.keys() | other.retries.keys())
     return Activity(
         at=first.at,
@@ -90,10 +90,10 @@ def _together(first: Activity, other: Activity) -> Activity:
         first_tries=first.first_tries + other.first_tries,
         retries={attempt: first.retries.get(attempt, 0) + other.retries.get(attempt, 0) for attempt in attempts},
         dead=first.dead + other.dead,
-        p50_s=_slower(first.p50_s, other.p50_s),
-        p99_s=_slower(first.p99_s, other.p99_s),
+        p50_s=_pick_slower(first.p50_s, other.p50_s),
+        p99_s=_pick_slower(first.p99_s, other.p99_s),
     )
 
 
-def _slower(first: float | None, other: float | None) -> float | None:
+def _pick_slower(first: float | None, other: float | None) -> float | None:
     return max((value for value in (first, other) if value is not None), default=None)

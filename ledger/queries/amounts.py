@@ -22,7 +22,7 @@ class AmountInvalid(PayhookError):
         super().__init__(f"{text!r} isn't an amount in {currency}: {problem}")
 
 
-def decimal_text(amount_minor: int, currency: str) -> str:
+def format_decimal(amount_minor: int, currency: str) -> str:
     """Formats an amount: ``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
     decimals = decimals_of(currency)
     units, rest = divmod(abs(amount_minor), 10**decimals)
@@ -31,7 +31,7 @@ def decimal_text(amount_minor: int, currency: str) -> str:
     return f"{sign}{units:,}{fraction}"
 
 
-def minor_units(text: str, currency: str) -> int:
+def parse_minor_units(text: str, currency: str) -> int:
     """Parses an amount: 1250 of ``12.50`` EUR.
 
     :raises AmountInvalid: no number, or finer or greater than what is booked
@@ -48,7 +48,7 @@ def minor_units(text: str, currency: str) -> int:
     return int(amount)
 
 
-def decimal_texts(amounts_minor: pa.ChunkedArray, currencies: pa.ChunkedArray) -> pa.ChunkedArray:
+def format_decimals(amounts_minor: pa.ChunkedArray, currencies: pa.ChunkedArray) -> pa.ChunkedArray:
     """Formats a column of amounts for machines: ``1234.50`` of 123450 EUR."""
     by_code = {code: decimals_of(code) for code in pc.unique(currencies).to_pylist() if code is not None}
     texts = amounts_minor.cast(pa.string())

@@ -10,8 +10,16 @@ from typing import Self, TypeAlias
 from core.clock import from_micros, to_micros
 from core.keys import decode_name, key_part
 from core.money import decimals_of
-from ledger.accounts import Role, merchant_of
-from ledger.queries.lake import Lake, Tables, all_of, decided, moment, one_of, text
+from ledger.accounts import AccountRole, merchant_of
+from ledger.queries.lake import (
+    PinnedTables,
+    Tables,
+    format_time,
+    join_conditions,
+    match_any,
+    match_decided_within,
+    quote_literal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Balance:
     decimals: int
 
     @classmethod
-    def of(cls, account: str, currency: str, debit_minor: int, credit_minor: int) -> Self:
+    def build(cls, account: str, currency: str, debit_minor: int, credit_minor: int) -> Self:
         return cls(account, currency, debit_minor, credit_minor, debit_minor - credit_minor, decimals_of(currency))
 
 
@@ -44,7 +52,7 @@ class Total:
     balanced: bool
 
     @classmethod
-    def of(cls, currency: str, debit_minor: int, credit_minor: int) -> Self:
+    def build(cls, currency: str, debit_minor: int, credit_minor: int) -> Self:
         return cls(currency, debit_minor, credit_minor, decimals_of(currency), debit_minor == credit_minor)
 
 
@@ -62,7 +70,7 @@ class AsOf:
     at: datetime | None = None
 
 
-def balances(
+def sum_balances(
     postings: Tables, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
 ) -> list[Balance]:
     """Sums balances by account and currency; empty while there is no postings table.
@@ -73,28 +81,28 @@ def balances(
     :param merchant: as it is named in the merchant directory, or as its accounts spell it
     :raises LedgerUnreadable: the table is damaged
     """
-    lake = Lake(postings=postings)
+    lake = PinnedTables(postings=postings)
     if "postings" not in lake:
         return []
-    conditions = wanted(merchant, currency, as_of or AsOf())
+    conditions = build_conditions(merchant, currency, as_of or AsOf())
     sums = lake.ask(
         "SELECT account, currency, side, sum(CAST(amount_minor AS DECIMAL(38, 0))) AS total "
-        f"FROM postings {all_of(conditions)} GROUP BY account, currency, side"
+        f"FROM postings {join_conditions(conditions)} GROUP BY account, currency, side"
     )
     sides: dict[tuple[str, str], dict[str, int]] = {}
     for row in sums.to_pylist():
         sides.setdefault((row["account"], row["currency"]), {})[row["side"]] = int(row["total"])
     return [
-        Balance.of(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
+        Balance.build(account, code, by_side.get("debit", 0), by_side.get("credit", 0))
         for (account, code), by_side in sorted(sides.items())
     ]
 
 
-def totals(balances: Sequence[Balance]) -> list[Total]:
+def sum_totals(balances: Sequence[Balance]) -> list[Total]:
     """Sums balances by currency: in double entry a currency's debits are its credits."""
     codes = sorted({balance.currency for balance in balances})
     return [
-        Total.of(
+        Total.build(
             code,
             sum(balance.debit_minor for balance in balances if balance.currency == code),
             sum(balance.credit_minor for balance in balances if balance.currency == code),
@@ -104,7 +112,7 @@ def totals(balances: Sequence[Balance]) -> list[Total]:
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class OwedAmount:
     """The debt to a merchant in one currency, in minor units: credits minus debits over all of its accounts.
 
     ``parts``: the same by account (``payable``, ``refunds``, …). Below zero the merchant owes it.
@@ -117,7 +125,7 @@ class Owed:
     decimals: int
 
 
-def owed(balances: Sequence[Balance]) -> list[Owed]:
+def sum_owed(balances: Sequence[Balance]) -> list[OwedAmount]:
     parts: dict[tuple[str, str], dict[str, int]] = {}
     for balance in balances:
         if (merchant := merchant_of(balance.account)) is not None:
@@ -125,35 +133,39 @@ def owed(balances: Sequence[Balance]) -> list[Owed]:
             name = balance.account.split(":", 2)[-1]
             of_merchant[name] = of_merchant.get(name, 0) - balance.balance_minor
     return [
-        Owed(merchant, currency, of_merchant, sum(of_merchant.values()), decimals_of(currency))
+        OwedAmount(merchant, currency, of_merchant, sum(of_merchant.values()), decimals_of(currency))
         for (merchant, currency), of_merchant in sorted(parts.items())
     ]
 
 
-def owed_parts(owed: Sequence[Owed]) -> list[str]:
+def list_owed_parts(owed: Sequence[OwedAmount]) -> list[str]:
     """Lists the accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
     names = {name for debt in owed for name in debt.parts}
-    in_chart = [role.value for role in Role if role.value in names]
+    in_chart = [role.value for role in AccountRole if role.value in names]
     return in_chart + sorted(names - set(in_chart))
 
 
-def wanted(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
+def build_conditions(merchant: str | None, currency: str | None, as_of: AsOf) -> list[str]:
     conditions = []
     if merchant is not None:
-        conditions.append(one_of("merchant", sorted({merchant, key_part(merchant)})))
+        conditions.append(match_any("merchant", sorted({merchant, key_part(merchant)})))
     if currency is not None:
-        conditions.append(f"currency = {text(currency)}")
-    conditions += decided(None, as_of.before)
+        conditions.append(f"currency = {quote_literal(currency)}")
+    conditions += match_decided_within(None, as_of.before)
     if as_of.seq is not None:
-        conditions.append(_up_to(as_of.seq, as_of.stream, as_of.at))
+        conditions.append(_limit_to_seq(as_of.seq, as_of.stream, as_of.at))
     return conditions
 
 
-def _up_to(seq: int, stream: str | None, at: datetime | None) -> str:
+def _limit_to_seq(seq: int, stream: str | None, at: datetime | None) -> str:
     if stream is None:
         return f"seq <= {seq}"
-    in_stream = f"stream = {text(stream)} AND seq <= {seq}"
-    return in_stream if at is None else f"({in_stream}) OR (stream <> {text(stream)} AND decided_at <= {moment(at)})"
+    in_stream = f"stream = {quote_literal(stream)} AND seq <= {seq}"
+    return (
+        in_stream
+        if at is None
+        else f"({in_stream}) OR (stream <> {quote_literal(stream)} AND decided_at <= {format_time(at)})"
+    )
 
 
 STRETCHES_MAX = 200
@@ -188,7 +200,7 @@ class BalancesOverTime:
     left_out: int
 
 
-def balances_over_time(
+def read_balances_over_time(
     postings: Tables, currency: str, *, merchant: str | None = None, until: datetime | None = None
 ) -> BalancesOverTime:
     """Returns the balances as they changed, by the lines that were decided before ``until``.
@@ -196,40 +208,44 @@ def balances_over_time(
     :param postings: the path of the postings table, or those of several journals
     :raises LedgerUnreadable: the table is damaged
     """
-    lake = Lake(postings=postings)
+    lake = PinnedTables(postings=postings)
     nothing = BalancesOverTime(currency, (), 0)
     if "postings" not in lake:
         return nothing
-    conditions = wanted(merchant, currency, AsOf(before=until))
-    span = lake.ask(f"SELECT min(decided_at) AS low, max(decided_at) AS high FROM postings {all_of(conditions)}")
+    conditions = build_conditions(merchant, currency, AsOf(before=until))
+    span = lake.ask(
+        f"SELECT min(decided_at) AS low, max(decided_at) AS high FROM postings {join_conditions(conditions)}"
+    )
     if span["low"][0].as_py() is None:
         return nothing
     low, high = (from_micros(span[name].cast("int64")[0].as_py()) for name in ("low", "high"))
-    stretch = _stretch(high - low)
-    accounts, left_out = _greatest(lake, conditions)
-    changes = _changes(lake, [*conditions, one_of("account", accounts)], low, stretch)
-    over_time = tuple(_over_time(account, low, changes[account]) for account in accounts)
+    stretch = _choose_stretch(high - low)
+    accounts, left_out = _find_greatest(lake, conditions)
+    changes = _read_changes(lake, [*conditions, match_any("account", accounts)], low, stretch)
+    over_time = tuple(_sum_changes(account, low, changes[account]) for account in accounts)
     return BalancesOverTime(currency, over_time, left_out)
 
 
-def _stretch(span: timedelta) -> timedelta:
+def _choose_stretch(span: timedelta) -> timedelta:
     """Chooses the shortest stretch of which the plot holds enough."""
     return next((stretch for stretch in _STRETCHES if span <= stretch * (STRETCHES_MAX - 1)), _STRETCHES[-1])
 
 
-def _greatest(lake: Lake, conditions: Sequence[str]) -> tuple[list[str], int]:
-    by_account = f"SELECT account, {SIGNED} AS balance FROM postings {all_of(conditions)} GROUP BY account"
+def _find_greatest(lake: PinnedTables, conditions: Sequence[str]) -> tuple[list[str], int]:
+    by_account = f"SELECT account, {SIGNED} AS balance FROM postings {join_conditions(conditions)} GROUP BY account"
     greatest = f"ORDER BY abs(balance) DESC, account LIMIT {ACCOUNTS_MAX}"
     rows = lake.ask(f"SELECT account, count(*) OVER () AS of FROM ({by_account}) {greatest}").to_pylist()
     return [row["account"] for row in rows], rows[0]["of"] - len(rows)
 
 
-def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: timedelta) -> dict[str, list[Change]]:
+def _read_changes(
+    lake: PinnedTables, conditions: Sequence[str], low: datetime, stretch: timedelta
+) -> dict[str, list[Change]]:
     """Returns for each account the end of each stretch with a booking, and by how much the balance changed in it."""
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
     rows = lake.ask(
         f"SELECT account, {place} AS place, {SIGNED} AS change FROM postings "
-        f"{all_of(conditions)} GROUP BY account, {place} ORDER BY account, place"
+        f"{join_conditions(conditions)} GROUP BY account, {place} ORDER BY account, place"
     )
     changes: dict[str, list[Change]] = {}
     for row in rows.to_pylist():
@@ -237,7 +253,7 @@ def _changes(lake: Lake, conditions: Sequence[str], low: datetime, stretch: time
     return changes
 
 
-def _over_time(account: str, low: datetime, changes: Sequence[Change]) -> AccountOverTime:
+def _sum_changes(account: str, low: datetime, changes: Sequence[Change]) -> AccountOverTime:
     points = [(low, 0)]
     for at, change in changes:
         points.append((at, points[-1][1] + change))

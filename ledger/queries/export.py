@@ -20,14 +20,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from core.errors import PayhookError
-from ledger.queries.amounts import decimal_texts
-from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, tables_of
+from ledger.queries.amounts import format_decimals
+from ledger.queries.lake import PinnedTables, TableRows, Tables, join_conditions, list_tables, match_decided_within
 
 _MARK = "'"
 _MARKED = r"\A[=+\-@\t\r\n']"
 
 
-def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
+def format_cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
     """Formats a table as cells that no spreadsheet calculates and every reader takes back as they were.
 
     Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236) begins with an apostrophe,
@@ -35,13 +35,13 @@ def cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
     columns of numbers, which stay as they are.
     """
     columns = [
-        column if name in numbers else _cell(column)
+        column if name in numbers else _format_column(column)
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.table(columns, names=table.column_names)
 
 
-def _cell(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _format_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
     if not pa.types.is_string(column.type):
@@ -82,7 +82,7 @@ class OutUnwritable(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """The content of an exported file: ``rows`` of a table at a Delta version; of several tables one version each."""
 
     path: Path
@@ -90,7 +90,7 @@ class Exported:
     versions: tuple[int, ...]
 
 
-def export(
+def export_table(
     table: Tables,
     source: Source,
     out: Path,
@@ -101,7 +101,7 @@ def export(
     overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, rows: None,
     record: Callable[[], None] = lambda: None,
-) -> Exported:
+) -> ExportResult:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
     ``table`` is the path of the table, or the tables of several journals. ``progress`` gets how many rows of how
@@ -117,24 +117,26 @@ def export(
         raise OutUnwritable(out, "it isn't a file")
     if out.exists() and not overwrite:
         raise OutExists(out)
-    lakes = [(rows, lake) for rows in tables_of(table) if source in (lake := Lake(**{source: [rows]}))]
+    lakes = [(rows, lake) for rows in list_tables(table) if source in (lake := PinnedTables(**{source: [rows]}))]
     if not lakes:
-        raise NothingBooked(tables_of(table)[0].path)
+        raise NothingBooked(list_tables(table)[0].path)
     staged = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
-        rows = _write(lakes, source, staged, form, decided(since, until), progress, named=len(tables_of(table)) > 1)
+        rows = _write_tables(
+            lakes, source, staged, form, match_decided_within(since, until), progress, named=len(list_tables(table)) > 1
+        )
         record()
-        _publish(staged, out, overwrite=overwrite)
+        _publish_file(staged, out, overwrite=overwrite)
     except OSError as failed:
         raise OutUnwritable(out, failed.strerror or str(failed)) from failed
     finally:
         with contextlib.suppress(OSError):
             staged.unlink()
-    return Exported(out, rows, tuple(lake.table(source).version() for _, lake in lakes))
+    return ExportResult(out, rows, tuple(lake.table(source).version() for _, lake in lakes))
 
 
-def _write(
-    lakes: Sequence[tuple[Rows, Lake]],
+def _write_tables(
+    lakes: Sequence[tuple[TableRows, PinnedTables]],
     source: Source,
     staged: Path,
     form: Form,
@@ -144,7 +146,7 @@ def _write(
     named: bool,
 ) -> int:
     tables = [
-        _Table(
+        _ExportedTable(
             lake,
             source,
             form,
@@ -153,12 +155,12 @@ def _write(
         )
         for rows, lake in lakes
     ]
-    spans = [table.span() for table in tables]
+    spans = [table.find_span() for table in tables]
     of, done = sum(rows for rows, *_ in spans), 0
     with staged.open("xb") as file:
-        writer = _writer(file, form, tables[0].schema())
+        writer = _open_writer(file, form, tables[0].read_schema())
         for table, (count, least, last) in zip(tables, spans, strict=True):
-            for rows in table.windows(least, last) if count else ():
+            for rows in table.read_windows(least, last) if count else ():
                 writer.write(rows)
                 done += rows.num_rows
                 progress(done, of)
@@ -169,46 +171,49 @@ def _write(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ExportedTable:
     """The part of an export that comes from one table; ``stream`` is a column of it, unless it is empty."""
 
-    lake: Lake
+    lake: PinnedTables
     source: Source
     form: Form
     wanted: list[str]
     stream: str
 
-    def span(self) -> tuple[int, int, int]:
+    def find_span(self) -> tuple[int, int, int]:
         [span] = self.lake.ask(
-            f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} {all_of(self.wanted)}"
+            f"SELECT count(*) AS rows, min(seq) AS least, max(seq) AS last FROM {self.source} "
+            f"{join_conditions(self.wanted)}"
         ).to_pylist()
         return span["rows"], span["least"] or 0, span["last"] or 0
 
-    def schema(self) -> pa.Schema:
+    def read_schema(self) -> pa.Schema:
         return self._as_written(self.lake.ask(f"SELECT * FROM {self.source} LIMIT 0")).schema
 
-    def windows(self, least: int, last: int) -> Iterator[pa.Table]:
+    def read_windows(self, least: int, last: int) -> Iterator[pa.Table]:
         for begin in range(least, last + 1, SEQS_PER_WINDOW):
             within = [*self.wanted, f"seq >= {begin}", f"seq < {begin + SEQS_PER_WINDOW}"]
-            rows = self.lake.ask(f"SELECT * FROM {self.source} {all_of(within)} ORDER BY {_ORDER[self.source]}")
+            rows = self.lake.ask(
+                f"SELECT * FROM {self.source} {join_conditions(within)} ORDER BY {_ORDER[self.source]}"
+            )
             yield self._as_written(rows)
 
     def _as_written(self, rows: pa.Table) -> pa.Table:
         if self.stream:
             rows = rows.add_column(0, STREAM, pa.repeat(self.stream, rows.num_rows))
         if AMOUNT_MINOR in rows.column_names:
-            texts = decimal_texts(rows[AMOUNT_MINOR], rows[CURRENCY])
+            texts = format_decimals(rows[AMOUNT_MINOR], rows[CURRENCY])
             rows = rows.add_column(rows.column_names.index(AMOUNT_MINOR) + 1, AMOUNT, texts)
-        return cells(rows, numbers=frozenset({AMOUNT})) if self.form == "csv" else rows
+        return format_cells(rows, numbers=frozenset({AMOUNT})) if self.form == "csv" else rows
 
 
-def _writer(file: object, form: Form, schema: pa.Schema) -> pq.ParquetWriter | pa_csv.CSVWriter:
+def _open_writer(file: object, form: Form, schema: pa.Schema) -> pq.ParquetWriter | pa_csv.CSVWriter:
     if form == "parquet":
         return pq.ParquetWriter(file, schema, compression="zstd")
     return pa_csv.CSVWriter(file, schema, write_options=pa_csv.WriteOptions(eol="\r\n", quoting_style="needed"))
 
 
-def _publish(staged: Path, out: Path, *, overwrite: bool) -> None:
+def _publish_file(staged: Path, out: Path, *, overwrite: bool) -> None:
     """Puts the file in its place; one that came there meanwhile is left, unless it is to be replaced."""
     if overwrite:
         staged.replace(out)

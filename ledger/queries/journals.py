@@ -23,9 +23,9 @@ from journal.schema import JournalRow, from_arrow
 from journal.shards import check_count
 from ledger.queries.balances import AsOf
 from ledger.queries.export import Source
-from ledger.queries.lake import Lake, LedgerUnreadable, Rows, text
-from ledger.queries.story import EVENTS_MAX, EntityStory, EventStory, entity_story, event_story
-from ledger.redactions import BodyStatus, body_statuses
+from ledger.queries.lake import LedgerUnreadable, PinnedTables, TableRows, quote_literal
+from ledger.queries.story import EVENTS_MAX, EntityStory, EventStory, read_entity_story, read_event_story
+from ledger.redactions import StoredBodyStatus, read_body_statuses
 
 _ROW = re.compile(r"(?:([a-z0-9.-]+):)?(\d{1,18})", re.ASCII)
 _BY_SEQ = "seq:"
@@ -42,7 +42,7 @@ class RowAmbiguous(PayhookError):
         super().__init__(f"the first shard has no row {seq}; say which shard's it is: {names}")
 
 
-class RowUnreadable(PayhookError):
+class RowNameInvalid(PayhookError):
     def __init__(self, named: str) -> None:
         self.named = named
         super().__init__(f"{named!r} names no row: 123 is wanted, or ledger.1:123 for another shard's")
@@ -53,7 +53,7 @@ class LedgerJournals(Journals):
     """A mode's ledger: its journals, and the tables beside them."""
 
     @classmethod
-    def of(cls, places: Sequence[StreamLayout]) -> LedgerJournals:
+    def open(cls, places: Sequence[StreamLayout]) -> LedgerJournals:
         """Opens the journals that the settings name, and compares their number with what each journal says. With
         another number sums would lack rows, or have them twice.
 
@@ -68,44 +68,44 @@ class LedgerJournals(Journals):
                 raise LedgerUnreadable(str(place.journal), str(broken)) from broken
         return ledger
 
-    def postings(self) -> list[Rows]:
+    def list_postings(self) -> list[TableRows]:
         """Returns the tables over which bookings are summed."""
-        return [Rows(str(place.postings), place.stream) for place in self.places]
+        return [TableRows(str(place.postings), place.stream) for place in self.places]
 
-    def journals(self) -> list[Rows]:
+    def list_journals(self) -> list[TableRows]:
         """Returns the tables over which decisions are summed."""
-        return [Rows(str(place.journal), place.stream, self.own_after(place)) for place in self.places]
+        return [TableRows(str(place.journal), place.stream, self.own_after(place)) for place in self.places]
 
-    def tables(self, source: Source) -> list[Rows]:
-        return self.postings() if source == "postings" else self.journals()
+    def list_tables(self, source: Source) -> list[TableRows]:
+        return self.list_postings() if source == "postings" else self.list_journals()
 
-    def after_row(self, named: str) -> AsOf:
+    def find_as_of(self, named: str) -> AsOf:
         """Returns the moment after a row, which is named as `parse_row_name` reads it; after the last one where the
         journal ends before.
 
         :raises RowUnreadable, StreamUnknown: it names none
         :raises LedgerUnreadable: a journal is damaged
         """
-        places, seq = self.row(named)
+        places, seq = self.parse_row_name(named)
         if not self.is_divided:
             return AsOf(seq=seq)
-        last = self._last_row(places, seq)
+        last = self._find_last_row(places, seq)
         if last is None:
             return AsOf(seq=0, stream=places.stream)
-        origin = self._wrote(places, last)
+        origin = self._find_origin(places, last)
         return AsOf(seq=last.seq, stream=origin.stream, at=last.decided_at)
 
-    def row(self, named: str) -> tuple[StreamLayout, int]:
+    def parse_row_name(self, named: str) -> tuple[StreamLayout, int]:
         """Parses a row's name into its journal and number: ``5`` is the first journal's row, ``ledger.1:5`` that one's.
 
         :raises RowUnreadable, StreamUnknown: it names none
         """
         parts = _ROW.fullmatch(named)
         if parts is None:
-            raise RowUnreadable(named)
-        return self.first if parts[1] is None else self.named(parts[1]), int(parts[2])
+            raise RowNameInvalid(named)
+        return self.first_place if parts[1] is None else self.find_place(parts[1]), int(parts[2])
 
-    def of_event(self, key: str) -> tuple[StreamLayout, str, tuple[str, ...]]:
+    def find_event(self, key: str) -> tuple[StreamLayout, str, tuple[str, ...]]:
         """Finds the journal whose rows a key names (an event's, a fact's, ``seq:N``), and the key there. The last part
         names the rows by which other journals decided it too, because its copies named different entities.
 
@@ -116,91 +116,95 @@ class LedgerJournals(Journals):
         :raises LedgerUnreadable: a journal is damaged
         """
         if not self.is_divided:
-            return self.first, key, ()
+            return self.first_place, key, ()
         if key.startswith(_BY_SEQ) and _ROW.fullmatch(key.removeprefix(_BY_SEQ)):
-            return *self._of_row(*self.row(key.removeprefix(_BY_SEQ))), ()
+            return *self._find_row(*self.parse_row_name(key.removeprefix(_BY_SEQ))), ()
         for name in ("event_key", "fact_key"):
-            if holding := self._holding(f"{name} = {text(key)}"):
+            if holding := self._find_holding(f"{name} = {quote_literal(key)}"):
                 decided_at = [
-                    (place, row.seq) for place, rows in holding if (row := self._first_row(place, rows)) is not None
+                    (place, row.seq)
+                    for place, rows in holding
+                    if (row := self._find_first_row(place, rows)) is not None
                 ]
                 (at, _), *others = decided_at or [(holding[0][0], 0)]
                 return at, key, tuple(row_name(place.stream, seq) for place, seq in others)
-        return self.first, key, ()
+        return self.first_place, key, ()
 
-    def by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
+    def group_by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
         """Groups keys of events by the journal that has their rows.
 
         :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`
         """
         keys_by_place: dict[StreamLayout, list[str]] = {}
         for key in keys:
-            at, _, _ = self.of_event(key)
+            at, _, _ = self.find_event(key)
             keys_by_place.setdefault(at, []).append(key)
         return keys_by_place
 
-    def story(self, key: str) -> tuple[EventStory, list[BodyStatus]]:
+    def read_story(self, key: str) -> tuple[EventStory, list[StoredBodyStatus]]:
         """Reads the whole story of an event, and what became of its bodies.
 
         :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and `read_event_story`
         """
-        at, named, others = self.of_event(key)
-        receipts = str(self.shared("receipts"))
-        story = event_story(str(at.journal), str(at.postings), named, str(at.bodies), receipts, at.stream)
-        return replace(story, others=others), body_statuses(at.stream, at.bodies, self.shared("redactions"), story.rows)
+        at, named, others = self.find_event(key)
+        receipts = str(self.locate_shared("receipts"))
+        story = read_event_story(str(at.journal), str(at.postings), named, str(at.bodies_table), receipts, at.stream)
+        return replace(story, others=others), read_body_statuses(
+            at.stream, at.bodies_table, self.locate_shared("redactions"), story.rows
+        )
 
-    def entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
+    def read_entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
         """Reads the first ``limit`` events of an entity.
 
         :raises LedgerUnreadable: its journal is damaged
         """
         at = self.of_entity(entity_key)
-        return entity_story(str(at.journal), entity_key, limit, at.stream)
+        return read_entity_story(str(at.journal), entity_key, limit, at.stream)
 
-    def _of_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
+    def _find_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
         """Finds the journal that decides a row's entity now: this one may have the row in the copy that it began as."""
-        holding = {place.stream: rows[0] for place, rows in self._holding(f"seq = {seq}")}
+        holding = {place.stream: rows[0] for place, rows in self._find_holding(f"seq = {seq}")}
         row = holding.get(at.stream)
         if row is None:
-            if at == self.first and holding:
+            if at == self.first_place and holding:
                 raise RowAmbiguous(seq, list(holding))
             return at, f"{_BY_SEQ}{seq}"
         same = [
             place for place in self.places if place.stream in holding and holding[place.stream].row_hash == row.row_hash
         ]
-        return next((place for place in same if self._decided(place, row)), at), f"{_BY_SEQ}{seq}"
+        return next((place for place in same if self._has_decided(place, row)), at), f"{_BY_SEQ}{seq}"
 
-    def _last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
+    def _find_last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
         """Reads a journal's last row up to ``seq``; None where there is none."""
-        lake = Lake(journal=str(places.journal))
+        lake = PinnedTables(journal=str(places.journal))
         if "journal" not in lake:
             return None
         last = f"SELECT max(seq) FROM journal WHERE seq <= {seq}"
         return next(iter(from_arrow(lake.ask(f"SELECT {_SEEN} FROM journal WHERE seq = ({last})"))), None)
 
-    def _wrote(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
+    def _find_origin(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
         """Finds the journal that first had the row; copies name their origin."""
         if row.seq > self.own_after(places):
             return places
-        holding = [(place, rows[0]) for place, rows in self._holding(f"seq = {row.seq}")]
+        holding = [(place, rows[0]) for place, rows in self._find_holding(f"seq = {row.seq}")]
         same = (place for place, held_row in holding if held_row.row_hash == row.row_hash)
-        return next((place for place in same if row.seq > self.own_after(place)), self.first)
+        return next((place for place in same if row.seq > self.own_after(place)), self.first_place)
 
-    def _holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
+    def _find_holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
         """Finds the journals that have such rows, with the columns that tell whose they are."""
         holding = []
         for place in self.places:
-            lake = Lake(journal=str(place.journal))
+            lake = PinnedTables(journal=str(place.journal))
             if "journal" in lake and (rows := lake.ask(f"SELECT {_SEEN} FROM journal WHERE {condition}")).num_rows:
                 holding.append((place, from_arrow(rows)))
         return holding
 
-    def _first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
-        own_rows = (row for row in rows if self._decided(places, row))
+    def _find_first_row(self, places: StreamLayout, rows: Sequence[JournalRow]) -> JournalRow | None:
+        own_rows = (row for row in rows if self._has_decided(places, row))
         return min(own_rows, key=lambda row: row.seq, default=None)
 
-    def _decided(self, places: StreamLayout, row: JournalRow) -> bool:
+    def _has_decided(self, places: StreamLayout, row: JournalRow) -> bool:
         """Whether a row was decided in a journal. Each has every command's row; the one that it is for acts on it."""
         if is_command_entity(row.entity_key):
             return row.decision is not Decision.IGNORED
-        return self.decides(places, row)
+        return self.is_decided_in(places, row)

@@ -38,7 +38,7 @@ class LedgerUnreadable(PayhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """The rows of a stream's table that count: those after ``after``."""
 
     path: str
@@ -46,15 +46,15 @@ class Rows:
     after: int = 0
 
 
-Tables: TypeAlias = str | Sequence[Rows]
+Tables: TypeAlias = str | Sequence[TableRows]
 """A table by its path, or the tables of several journals, which together are one."""
 
 
-def tables_of(tables: Tables) -> Sequence[Rows]:
-    return [Rows(tables)] if isinstance(tables, str) else tables
+def list_tables(tables: Tables) -> Sequence[TableRows]:
+    return [TableRows(tables)] if isinstance(tables, str) else tables
 
 
-class Lake:
+class PinnedTables:
     """Some tables, each at the version that it has when this is made: two questions see the same rows.
 
     ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it. A table of several journals
@@ -64,12 +64,12 @@ class Lake:
     """
 
     def __init__(self, **tables: Tables) -> None:
-        self._what = ", ".join(rows.path for several in tables.values() for rows in tables_of(several))
+        self._what = ", ".join(rows.path for several in tables.values() for rows in list_tables(several))
         self._tables: dict[str, DeltaTable] = {}
         self._together: dict[str, str] = {}
         try:
             for name, several in tables.items():
-                self._add(name, tables_of(several))
+                self._add_table(name, list_tables(several))
         except (DeltaError, OSError) as broken:
             raise LedgerUnreadable(self._what, str(broken)) from broken
 
@@ -85,19 +85,19 @@ class Lake:
         :raises LedgerUnreadable: a file is missing or damaged
         """
         together = ", ".join(f"{name} AS ({parts})" for name, parts in self._together.items())
-        return pa.Table.from_batches(*self._batches(f"WITH {together} {sql}" if together else sql))
+        return pa.Table.from_batches(*self._read_batches(f"WITH {together} {sql}" if together else sql))
 
-    def _add(self, name: str, several: Sequence[Rows]) -> None:
+    def _add_table(self, name: str, several: Sequence[TableRows]) -> None:
         parts = []
         for number, rows in enumerate(several):
             if DeltaTable.is_deltatable(rows.path):
                 alone = name if len(several) == 1 else f"{name}_{number}"
                 self._tables[alone] = DeltaTable(rows.path)
-                parts.append(f"SELECT *, {text(rows.stream)} AS stream FROM {alone} WHERE seq > {rows.after}")
+                parts.append(f"SELECT *, {quote_literal(rows.stream)} AS stream FROM {alone} WHERE seq > {rows.after}")
         if len(several) > 1 and parts:
             self._together[name] = " UNION ALL ".join(parts)
 
-    def _batches(self, sql: str) -> tuple[list[pa.RecordBatch], pa.Schema]:
+    def _read_batches(self, sql: str) -> tuple[list[pa.RecordBatch], pa.Schema]:
         query = QueryBuilder(_SESSION)
         for name, table in self._tables.items():
             query.register(name, table)
@@ -109,27 +109,27 @@ class Lake:
             raise LedgerUnreadable(self._what, str(broken)) from broken
 
 
-def text(value: str) -> str:
+def quote_literal(value: str) -> str:
     """Quotes a text as an SQL literal, whatever it holds."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     return f"arrow_cast({to_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def one_of(column: str, values: Collection[str] | Collection[int]) -> str:
+def match_any(column: str, values: Collection[str] | Collection[int]) -> str:
     """Returns ``column IN (…)``; without values a condition that is never true."""
-    listed = ", ".join(text(value) if isinstance(value, str) else str(value) for value in values)
+    listed = ", ".join(quote_literal(value) if isinstance(value, str) else str(value) for value in values)
     return f"{column} IN ({listed})" if listed else "false"
 
 
-def decided(since: datetime | None, until: datetime | None) -> list[str]:
+def match_decided_within(since: datetime | None, until: datetime | None) -> list[str]:
     """Returns the conditions on a row that was decided from ``since`` on and before ``until``; None: no bound."""
-    return [f"decided_at {sign} {moment(at)}" for at, sign in ((since, ">="), (until, "<")) if at is not None]
+    return [f"decided_at {sign} {format_time(at)}" for at, sign in ((since, ">="), (until, "<")) if at is not None]
 
 
-def all_of(conditions: Iterator[str] | Collection[str]) -> str:
+def join_conditions(conditions: Iterator[str] | Collection[str]) -> str:
     """Joins conditions into a WHERE clause; empty where there are none."""
     joined = " AND ".join(f"({condition})" for condition in conditions)
     return f"WHERE {joined}" if joined else ""

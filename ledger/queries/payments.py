@@ -23,7 +23,7 @@ from core.keys import key_part
 from core.layout import StreamLayout
 from core.money import AMOUNT_MINOR_MAX, CURRENCIES_BY_DECIMALS, decimals_of
 from ledger.queries.journals import LedgerJournals
-from ledger.queries.lake import Lake, all_of, one_of, text
+from ledger.queries.lake import PinnedTables, join_conditions, match_any, quote_literal
 
 FOUND_MAX = 50
 SEARCH_S_MAX = 15.0
@@ -75,49 +75,49 @@ class Payments:
 
 
 @dataclass(frozen=True, slots=True)
-class AmountWanted:
+class AmountQuery:
     """An amount as a person types it, in any currency where none is named."""
 
     amount: Decimal
     currency: str | None
 
-    def condition(self) -> str:
+    def build_condition(self) -> str:
         """Returns the SQL condition on a posting of it; ``12.50`` is 1250 minor units of EUR and 12500 of KWD."""
         if self.currency is not None:
-            minor = self._minor(decimals_of(self.currency))
-            return "false" if minor is None else f"currency = {text(self.currency)} AND amount_minor = {minor}"
+            minor = self._scale_amount(decimals_of(self.currency))
+            return "false" if minor is None else f"currency = {quote_literal(self.currency)} AND amount_minor = {minor}"
         special = sorted(currency for currencies in CURRENCIES_BY_DECIMALS.values() for currency in currencies)
         parts = [
-            f"{one_of('currency', sorted(currencies))} AND amount_minor = {minor}"
+            f"{match_any('currency', sorted(currencies))} AND amount_minor = {minor}"
             for decimals, currencies in CURRENCIES_BY_DECIMALS.items()
-            if (minor := self._minor(decimals)) is not None
+            if (minor := self._scale_amount(decimals)) is not None
         ]
-        if (minor := self._minor(2)) is not None:
-            parts.append(f"NOT ({one_of('currency', special)}) AND amount_minor = {minor}")
+        if (minor := self._scale_amount(2)) is not None:
+            parts.append(f"NOT ({match_any('currency', special)}) AND amount_minor = {minor}")
         return " OR ".join(f"({part})" for part in parts) or "false"
 
-    def minors(self) -> set[int]:
+    def list_minors(self) -> set[int]:
         """Returns the amount in minor units, for each number of decimals that its currency may have."""
         decimals = {2, *CURRENCIES_BY_DECIMALS} if self.currency is None else {decimals_of(self.currency)}
-        return {minor for places in decimals if (minor := self._minor(places)) is not None}
+        return {minor for places in decimals if (minor := self._scale_amount(places)) is not None}
 
     def is_of(self, amount_minor: int | None, currency: str | None) -> bool:
         if amount_minor is None or currency is None or self.currency not in (None, currency):
             return False
-        return self._minor(decimals_of(currency)) == amount_minor
+        return self._scale_amount(decimals_of(currency)) == amount_minor
 
-    def _minor(self, decimals: int) -> int | None:
+    def _scale_amount(self, decimals: int) -> int | None:
         scaled = self.amount.scaleb(decimals)
         return int(scaled) if scaled == scaled.to_integral_value() and scaled <= AMOUNT_MINOR_MAX else None
 
 
-def read_amount(words: str) -> AmountWanted | None:
+def read_amount(words: str) -> AmountQuery | None:
     """Parses ``12.50``, ``12.50 EUR`` or ``EUR 1,250``; None: it is no amount."""
     match = _AMOUNT.fullmatch(words)
     if match is None or (match[1] and match[4]):
         return None
     currency = match[1] or match[4]
-    return AmountWanted(Decimal(match[2].replace(",", "") + (match[3] or "")), currency.upper() if currency else None)
+    return AmountQuery(Decimal(match[2].replace(",", "") + (match[3] or "")), currency.upper() if currency else None)
 
 
 def find_payments(
@@ -143,37 +143,43 @@ def find_payments(
         return Payments(())
     # One after the other: each looks through the journal, or through the bodies, and mostly the first one finds it.
     widest = Payments(())
-    for conditions_of in (_exactly, _partly, functools.partial(_of_orders, ledger, order_field)):
+    for conditions_of in (_match_whole_keys, _match_parts, functools.partial(_match_order_id, ledger, order_field)):
         if conditions := conditions_of(words):
-            payments = _found(ledger, conditions, limit, only, deadline)
+            payments = _find_matching(ledger, conditions, limit, only, deadline)
             if payments.found:
                 return payments
             widest = max(widest, payments, key=lambda answer: answer.more)
     return widest
 
 
-def _exactly(words: str) -> list[str]:
+def _match_whole_keys(words: str) -> list[str]:
     """Matches rows that have the text as a key; every key has a provider before a colon."""
-    return [f"{name} = {text(words)}" for name in ("event_key", "entity_key", "fact_key")] if ":" in words else []
+    return (
+        [f"{name} = {quote_literal(words)}" for name in ("event_key", "entity_key", "fact_key")] if ":" in words else []
+    )
 
 
-def _partly(words: str) -> list[str]:
+def _match_parts(words: str) -> list[str]:
     """Matches rows that have the text in any of these places."""
     texts, amount = sorted({words, key_part(words)}), read_amount(words)
     if amount is not None and (amount.currency is not None or "." in words or "," in words):
-        return [f"seq IN (SELECT seq FROM postings WHERE {amount.condition()})"]
-    keys = [f"strpos({name}, {text(given)}) > 0" for name in ("event_key", "fact_key", "entity_key") for given in texts]
-    booked = [one_of("merchant", texts), f"account = {text(words)}"]
+        return [f"seq IN (SELECT seq FROM postings WHERE {amount.build_condition()})"]
+    keys = [
+        f"strpos({name}, {quote_literal(given)}) > 0"
+        for name in ("event_key", "fact_key", "entity_key")
+        for given in texts
+    ]
+    booked = [match_any("merchant", texts), f"account = {quote_literal(words)}"]
     if amount is not None:
-        booked.append(amount.condition())
+        booked.append(amount.build_condition())
     of_bookings = " OR ".join(f"({condition})" for condition in booked)
-    return [*keys, one_of("account", texts), f"seq IN (SELECT seq FROM postings WHERE {of_bookings})"]
+    return [*keys, match_any("account", texts), f"seq IN (SELECT seq FROM postings WHERE {of_bookings})"]
 
 
-def _found(
+def _find_matching(
     ledger: LedgerJournals, conditions: Sequence[str], limit: int, only: Collection[Decision], deadline: Deadline
 ) -> Payments:
-    parts = [_of_journal(ledger, at, conditions, limit, only, deadline) for at in ledger.places]
+    parts = [_find_in_journal(ledger, at, conditions, limit, only, deadline) for at in ledger.places]
     # Of a payment that moved to another shard, the newest row says where it stands.
     newest = {
         payment.key: payment
@@ -185,7 +191,7 @@ def _found(
     return Payments(tuple(payments[:limit]), is_more, since)
 
 
-def _of_journal(
+def _find_in_journal(
     ledger: LedgerJournals,
     at: StreamLayout,
     conditions: Sequence[str],
@@ -193,31 +199,33 @@ def _of_journal(
     only: Collection[Decision],
     deadline: Deadline,
 ) -> Payments:
-    lake = Lake(journal=str(at.journal), postings=str(at.postings))
+    lake = PinnedTables(journal=str(at.journal), postings=str(at.postings))
     if "journal" not in lake:
         return Payments(())
     if "postings" not in lake:
         conditions = [condition for condition in conditions if "FROM postings" not in condition]
     every = [" OR ".join(f"({condition})" for condition in conditions), "provider IS NOT NULL"]
     if only:
-        decided = one_of("decision", sorted(decision.value for decision in only))
+        decided = match_any("decision", sorted(decision.value for decision in only))
         every.append(f"{_KEY} IN (SELECT {_KEY} FROM journal WHERE {decided})")
     # First which, then what: only of those few are the other columns read.
-    newest, since = _newest(lake, all_of([*every, f"{_KEY} IS NOT NULL"]), ledger.own_after(at), limit, deadline)
+    newest, since = _read_newest(
+        lake, join_conditions([*every, f"{_KEY} IS NOT NULL"]), ledger.own_after(at), limit, deadline
+    )
     last: dict[str, int] = {}
     for row in newest:
         last.setdefault(row["key"], row["seq"])
     listed = dict(itertools.islice(last.items(), limit))
     columns = f"SELECT {_KEY} AS key, entity_key, decision, event_type, decided_at FROM journal"
-    rows = lake.ask(f"{columns} WHERE {one_of('seq', listed.values())} ORDER BY seq DESC").to_pylist()
-    payments = [_payment(row, at.stream) for row in rows]
-    with_amounts = _with_amounts(lake, payments) if "postings" in lake else payments
+    rows = lake.ask(f"{columns} WHERE {match_any('seq', listed.values())} ORDER BY seq DESC").to_pylist()
+    payments = [_parse_payment(row, at.stream) for row in rows]
+    with_amounts = _add_amounts(lake, payments) if "postings" in lake else payments
     is_more = len(last) > limit or len(newest) == ROWS_PER_PAYMENT * limit or since is not None
     return Payments(tuple(with_amounts), is_more, since)
 
 
-def _newest(
-    lake: Lake, where: str, after: int, limit: int, deadline: Deadline
+def _read_newest(
+    lake: PinnedTables, where: str, after: int, limit: int, deadline: Deadline
 ) -> tuple[list[dict[str, Any]], datetime | None]:
     """Reads the newest rows after ``after`` that match, by their seq and key. Where the time wasn't enough for all, it
     also returns since when rows were looked at.
@@ -240,7 +248,7 @@ def _newest(
     return rows_found, oldest[0] if oldest else None
 
 
-def _payment(row: Mapping[str, Any], stream: str) -> Payment:
+def _parse_payment(row: Mapping[str, Any], stream: str) -> Payment:
     return Payment(
         key=row["key"],
         is_entity=row["entity_key"] is not None,
@@ -251,12 +259,13 @@ def _payment(row: Mapping[str, Any], stream: str) -> Payment:
     )
 
 
-def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
+def _add_amounts(lake: PinnedTables, payments: Sequence[Payment]) -> list[Payment]:
     """Adds what each payment came to. All lines of a booking have one amount, so one of the first has it."""
     keys = [payment.key for payment in payments]
     lines = lake.ask(
         f"SELECT {_KEY} AS key, seq, merchant, currency, amount_minor FROM postings "
-        f"WHERE side = 'debit' AND ({one_of('entity_key', keys)} OR {one_of('event_key', keys)}) ORDER BY seq, line"
+        f"WHERE side = 'debit' AND ({match_any('entity_key', keys)} OR {match_any('event_key', keys)}) ORDER BY "
+        "seq, line"
     ).to_pylist()
     first: dict[str, Mapping[str, Any]] = {}
     for row in lines:
@@ -269,34 +278,34 @@ def _with_amounts(lake: Lake, payments: Sequence[Payment]) -> list[Payment]:
     ]
 
 
-def _of_orders(ledger: LedgerJournals, order_field: str, words: str) -> list[str]:
+def _match_order_id(ledger: LedgerJournals, order_field: str, words: str) -> list[str]:
     hashes: list[str] = []
     for at in ledger.places if order_field else ():
-        lake = Lake(bodies=str(at.bodies))
+        lake = PinnedTables(bodies=str(at.bodies_table))
         if "bodies" not in lake:
             continue
         path = tuple(order_field.split("."))
         body = "TRY_CAST(body AS varchar)"
         written = [words, quote(words, safe=""), quote_plus(words)]
-        holds = " OR ".join(f"strpos({body}, {text(spelling)}) > 0" for spelling in dict.fromkeys(written))
+        holds = " OR ".join(f"strpos({body}, {quote_literal(spelling)}) > 0" for spelling in dict.fromkeys(written))
         rows = lake.ask(
-            f"SELECT body_sha256, body FROM bodies WHERE strpos({body}, {text(path[-1])}) > 0 AND ({holds}) "
+            f"SELECT body_sha256, body FROM bodies WHERE strpos({body}, {quote_literal(path[-1])}) > 0 AND ({holds}) "
             f"LIMIT {BODIES_MAX}"
         ).to_pylist()
-        hashes += [row["body_sha256"] for row in rows if words in _values_in(row["body"], path)]
-    return [one_of("body_sha256", sorted(hashes))] if hashes else []
+        hashes += [row["body_sha256"] for row in rows if words in _find_values_in_body(row["body"], path)]
+    return [match_any("body_sha256", sorted(hashes))] if hashes else []
 
 
-def _values_in(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
+def _find_values_in_body(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
     """Finds the texts that stand at the path in a body: JSON, or a form."""
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return _values_of_form(body, path)
-    return _values(tree, path)
+        return _find_values_in_form(body, path)
+    return _find_values(tree, path)
 
 
-def _values_of_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
+def _find_values_in_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
     """Finds the values of fields whose names end in the path: ``metadata[order_id]``, or ``metadata.order_id``."""
     try:
         fields = parse_qsl(body.decode("utf-8"), max_num_fields=FORM_FIELDS_MAX)
@@ -308,7 +317,7 @@ def _values_of_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
             yield value
 
 
-def _values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str]:
+def _find_values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str]:
     """Finds the texts that stand at the path, wherever in the tree it begins."""
     if depth > DEPTH_MAX:
         return
@@ -319,4 +328,4 @@ def _values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str
         if isinstance(value, str | int) and not isinstance(value, bool):
             yield str(value)
     for child in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _values(child, path, depth + 1)
+        yield from _find_values(child, path, depth + 1)

@@ -9,9 +9,9 @@ from typing import Any
 
 from core.money import decimals_of
 from core.routing import row_name
-from ledger.queries.balances import SIGNED, AsOf, wanted
+from ledger.queries.balances import SIGNED, AsOf, build_conditions
 from ledger.queries.cursor import Cursor
-from ledger.queries.lake import Lake, Tables, all_of, moment, tables_of, text
+from ledger.queries.lake import PinnedTables, Tables, format_time, join_conditions, list_tables, quote_literal
 
 POSTINGS_MAX = 1_000
 """Of one page."""
@@ -71,14 +71,14 @@ class PostingsPage:
     next: str | None
 
 
-def _older(begin: Cursor) -> str:
+def _match_older(begin: Cursor) -> str:
     """Returns the condition on postings that come after a page, in their order."""
-    (seq, line), at, stream = begin.numbers, moment(begin.at), text(begin.stream)
+    (seq, line), at, stream = begin.numbers, format_time(begin.at), quote_literal(begin.stream)
     in_stream = f"stream = {stream} AND (seq < {seq} OR (seq = {seq} AND line < {line}))"
     return f"decided_at < {at} OR (decided_at = {at} AND (stream < {stream} OR ({in_stream})))"
 
 
-def postings(
+def read_postings_page(
     tables: Tables,
     account: str,
     currency: str | None = None,
@@ -97,22 +97,26 @@ def postings(
     """
     assert 1 <= limit <= POSTINGS_MAX
     begin = None if cursor is None else Cursor.read(cursor, numbers=2)
-    lake = Lake(postings=tables)
+    lake = PinnedTables(postings=tables)
     if "postings" not in lake:
         return PostingsPage((), 0, None)
-    single = tables_of(tables)[0].stream
-    source = "postings" if len(tables_of(tables)) > 1 else f"(SELECT *, {text(single)} AS stream FROM postings)"
-    conditions = [f"account = {text(account)}", *wanted(merchant, currency, as_of or AsOf())]
-    [counted] = lake.ask(f"SELECT count(*) AS lines FROM {source} {all_of(conditions)}").to_pylist()
-    older = [*conditions, *([] if begin is None else [_older(begin)])]
-    rows = lake.ask(f"SELECT {_COLUMNS} FROM {source} {all_of(older)} {_NEWEST_FIRST} LIMIT {limit + 1}").to_pylist()
-    sums = lake.ask(f"SELECT currency, {SIGNED} AS balance FROM {source} {all_of(older)} GROUP BY currency")
+    single = list_tables(tables)[0].stream
+    source = (
+        "postings" if len(list_tables(tables)) > 1 else f"(SELECT *, {quote_literal(single)} AS stream FROM postings)"
+    )
+    conditions = [f"account = {quote_literal(account)}", *build_conditions(merchant, currency, as_of or AsOf())]
+    [counted] = lake.ask(f"SELECT count(*) AS lines FROM {source} {join_conditions(conditions)}").to_pylist()
+    older = [*conditions, *([] if begin is None else [_match_older(begin)])]
+    rows = lake.ask(
+        f"SELECT {_COLUMNS} FROM {source} {join_conditions(older)} {_NEWEST_FIRST} LIMIT {limit + 1}"
+    ).to_pylist()
+    sums = lake.ask(f"SELECT currency, {SIGNED} AS balance FROM {source} {join_conditions(older)} GROUP BY currency")
     page, more = rows[:limit], len(rows) > limit
-    lines = _with_balances(page, {row["currency"]: int(row["balance"]) for row in sums.to_pylist()})
+    lines = _add_balances(page, {row["currency"]: int(row["balance"]) for row in sums.to_pylist()})
     return PostingsPage(lines, counted["lines"], lines[-1].cursor if more else None)
 
 
-def _with_balances(rows: Sequence[Mapping[str, Any]], balances: dict[str, int]) -> tuple[PostingLine, ...]:
+def _add_balances(rows: Sequence[Mapping[str, Any]], balances: dict[str, int]) -> tuple[PostingLine, ...]:
     """Adds to each row the balance after it. ``balances``: by currency, after the newest of the rows."""
     lines = []
     for row in rows:

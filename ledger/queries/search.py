@@ -11,9 +11,19 @@ from core.decision import Decision
 from core.keys import key_part, spellings_of
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
-from ledger.postings import flat
+from ledger.postings import flatten_postings
 from ledger.queries.cursor import Cursor, CursorInvalid
-from ledger.queries.lake import Lake, Rows, Tables, all_of, decided, moment, one_of, tables_of, text
+from ledger.queries.lake import (
+    PinnedTables,
+    TableRows,
+    Tables,
+    format_time,
+    join_conditions,
+    list_tables,
+    match_any,
+    match_decided_within,
+    quote_literal,
+)
 
 LIMIT_MAX = 10_000
 _COLUMNS = (
@@ -24,7 +34,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DecisionFilter:
     """A filter of decisions; None matches everything. ``since`` counts, ``until`` doesn't.
 
     Merchant, amount and currency are those of what was booked: a decision that books nothing has none.
@@ -66,7 +76,9 @@ class Hit:
         return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
 
-def search(journal: Tables, postings: Tables, filters: Wanted, limit: int = 50, cursor: str | None = None) -> list[Hit]:
+def search_decisions(
+    journal: Tables, postings: Tables, filters: DecisionFilter, limit: int = 50, cursor: str | None = None
+) -> list[Hit]:
     """Finds the newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
 
     Tables of several journals come in their order, both alike.
@@ -77,17 +89,17 @@ def search(journal: Tables, postings: Tables, filters: Wanted, limit: int = 50, 
     """
     assert 1 <= limit <= LIMIT_MAX
     begin = None if cursor is None else Cursor.read(cursor, numbers=1)
-    journals = tables_of(journal)
+    journals = list_tables(journal)
     by_journal = [
-        _newest(rows, lines, filters, limit, _older(begin, rows, journals))
-        for rows, lines in zip(journals, tables_of(postings), strict=True)
+        _read_newest(rows, lines, filters, limit, _match_older(begin, rows, journals))
+        for rows, lines in zip(journals, list_tables(postings), strict=True)
     ]
     if len(by_journal) == 1:
         return by_journal[0]
     return sorted(itertools.chain(*by_journal), key=lambda hit: (hit.row.decided_at, hit.row.seq), reverse=True)[:limit]
 
 
-def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[str]:
+def _match_older(begin: Cursor | None, rows: TableRows, journals: Sequence[TableRows]) -> list[str]:
     """Returns the conditions on a journal's rows that come after a page. At the same moment rows of earlier journals
     come first.
     """
@@ -100,55 +112,57 @@ def _older(begin: Cursor | None, rows: Rows, journals: Sequence[Rows]) -> list[s
     if begin.stream not in streams:
         raise CursorInvalid(begin.text)
     sign = "<=" if streams.index(rows.stream) > streams.index(begin.stream) else "<"
-    at = moment(begin.at)
+    at = format_time(begin.at)
     return [f"decided_at < {at} OR (decided_at = {at} AND seq {sign} {seq})"]
 
 
-def _newest(journal: Rows, postings: Rows, filters: Wanted, limit: int, older: Sequence[str]) -> list[Hit]:
-    lake = Lake(journal=[journal], postings=[postings])
-    booked = _of_bookings(filters)
+def _read_newest(
+    journal: TableRows, postings: TableRows, filters: DecisionFilter, limit: int, older: Sequence[str]
+) -> list[Hit]:
+    lake = PinnedTables(journal=[journal], postings=[postings])
+    booked = _match_bookings(filters)
     if "journal" not in lake or (booked and "postings" not in lake):
         return []
-    conditions = [*_of_rows(filters), *older]
+    conditions = [*_match_rows(filters), *older]
     if journal.after:
         conditions.append(f"seq > {journal.after}")
     if booked:
-        conditions.append(f"seq IN (SELECT seq FROM postings {all_of(booked)})")
+        conditions.append(f"seq IN (SELECT seq FROM postings {join_conditions(booked)})")
     # First which, then what: only of those few are the wide columns read.
-    newest = lake.ask(f"SELECT seq FROM journal {all_of(conditions)} ORDER BY seq DESC LIMIT {limit}")
+    newest = lake.ask(f"SELECT seq FROM journal {join_conditions(conditions)} ORDER BY seq DESC LIMIT {limit}")
     seqs = newest["seq"].to_pylist()
     listed = ", ".join(f'"{name}"' for name in _COLUMNS)
-    rows = from_arrow(lake.ask(f"SELECT {listed} FROM journal WHERE {one_of('seq', seqs)} ORDER BY seq DESC"))
-    return [_hit(row, journal.stream) for row in rows]
+    rows = from_arrow(lake.ask(f"SELECT {listed} FROM journal WHERE {match_any('seq', seqs)} ORDER BY seq DESC"))
+    return [_build_hit(row, journal.stream) for row in rows]
 
 
-def _of_rows(filters: Wanted) -> list[str]:
+def _match_rows(filters: DecisionFilter) -> list[str]:
     conditions = []
     if filters.event_type is not None:
-        conditions.append(one_of("event_type", spellings_of([filters.event_type])))
+        conditions.append(match_any("event_type", spellings_of([filters.event_type])))
     if filters.provider is not None:
-        conditions.append(f"provider = {text(filters.provider)}")
+        conditions.append(f"provider = {quote_literal(filters.provider)}")
     if filters.decision is not None:
-        conditions.append(f"decision = {text(filters.decision.value)}")
+        conditions.append(f"decision = {quote_literal(filters.decision.value)}")
     if filters.in_keys is not None:
         keys = ("event_key", "fact_key", "entity_key")
-        conditions.append(" OR ".join(f"strpos({key}, {text(filters.in_keys)}) > 0" for key in keys))
-    return conditions + decided(filters.since, filters.until)
+        conditions.append(" OR ".join(f"strpos({key}, {quote_literal(filters.in_keys)}) > 0" for key in keys))
+    return conditions + match_decided_within(filters.since, filters.until)
 
 
-def _of_bookings(filters: Wanted) -> list[str]:
+def _match_bookings(filters: DecisionFilter) -> list[str]:
     conditions = []
     if filters.merchant is not None:
-        conditions.append(one_of("merchant", sorted({filters.merchant, key_part(filters.merchant)})))
+        conditions.append(match_any("merchant", sorted({filters.merchant, key_part(filters.merchant)})))
     if filters.amount_minor is not None:
         conditions.append(f"amount_minor = {filters.amount_minor}")
     if filters.currency is not None:
-        conditions.append(f"currency = {text(filters.currency)}")
-    return conditions + decided(filters.since, filters.until) if conditions else []
+        conditions.append(f"currency = {quote_literal(filters.currency)}")
+    return conditions + match_decided_within(filters.since, filters.until) if conditions else []
 
 
-def _hit(row: JournalRow, stream: str) -> Hit:
-    line = next(iter(flat([row]).to_pylist()), None)
+def _build_hit(row: JournalRow, stream: str) -> Hit:
+    line = next(iter(flatten_postings([row]).to_pylist()), None)
     if line is None:
         return Hit(row, None, None, None, stream)
     return Hit(row, line["merchant"], line["amount_minor"], line["currency"], stream)

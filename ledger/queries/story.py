@@ -20,8 +20,8 @@ from journal.histories import NOWHERE
 from journal.lake import has_table
 from journal.schema import JournalRow, from_arrow
 from journal.state import Commit, commits_of
-from ledger.postings import flat, mark_of
-from ledger.queries.lake import Lake, one_of, text
+from ledger.postings import flatten_postings, mark_of
+from ledger.queries.lake import PinnedTables, match_any, quote_literal
 
 RECEIPTS_MAX = 1_000
 """Of one event, the first ones."""
@@ -43,7 +43,7 @@ class Receipt:
     line: int
 
 
-def receipts_of(lake: Lake, event_keys: Collection[str]) -> list[Receipt]:
+def read_receipts(lake: PinnedTables, event_keys: Collection[str]) -> list[Receipt]:
     """Reads the answers to deliveries of these events, oldest first; one more than `RECEIPTS_MAX` at most.
 
     :raises LedgerUnreadable: the table ``receipts`` of ``lake`` is damaged
@@ -52,7 +52,7 @@ def receipts_of(lake: Lake, event_keys: Collection[str]) -> list[Receipt]:
         return []
     rows = lake.ask(
         'SELECT at, outcome, status, content_sha256, "partition", "offset", line FROM receipts '
-        f"WHERE {one_of('event_key', sorted(event_keys))} "
+        f"WHERE {match_any('event_key', sorted(event_keys))} "
         f'ORDER BY at, "partition", "offset", line LIMIT {RECEIPTS_MAX + 1}'
     )
     return [Receipt(**row) for row in rows.to_pylist()]
@@ -65,7 +65,7 @@ _SEQ = re.compile(r"seq:(\d{1,18})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RowCause:
     """The row that a ``cause_seq`` names: a command's, or the first copy of a duplicate."""
 
     seq: int
@@ -87,7 +87,7 @@ class Delivery:
     body_kept: bool | None
 
     @property
-    def location(self) -> str:
+    def kafka_location(self) -> str:
         row = self.first
         if row.offset == NOWHERE:
             return "nowhere: it was accepted as lost"
@@ -96,7 +96,7 @@ class Delivery:
         return f"{row.topic}, partition {row.partition}, offset {row.offset}{several}{history}"
 
     @property
-    def replays(self) -> int:
+    def replay_count(self) -> int:
         return sum(row.decision is Decision.REPLAYED for row in self.rows)
 
 
@@ -115,7 +115,7 @@ class EventStory:
     postings: list[dict[str, Any]]
     deliveries: list[Delivery]
     commits: dict[int, Commit]
-    causes: dict[int, Cause]
+    causes: dict[int, RowCause]
     reflected: int
     cut: bool
     receipts: list[Receipt] | None = None
@@ -123,7 +123,7 @@ class EventStory:
     others: tuple[str, ...] = ()
 
 
-def event_story(
+def read_event_story(
     journal: str, postings: str, key: str, bodies: str | None = None, receipts: str | None = None, stream: str = ""
 ) -> EventStory:
     """Reads the story of an event key, else of a fact key; by ``seq:N`` that of a row's event.
@@ -135,64 +135,73 @@ def event_story(
     :raises JournalBroken: the journal's log is
     """
     places = {"journal": journal, "postings": postings, "receipts": receipts}
-    lake = Lake(**{name: path for name, path in places.items() if path is not None})
-    rows = rows_of(lake, key) if "journal" in lake else []
+    lake = PinnedTables(**{name: path for name, path in places.items() if path is not None})
+    rows = find_rows_named(lake, key) if "journal" in lake else []
     cut = len(rows) > ROWS_MAX
     rows = rows[:ROWS_MAX]
     return EventStory(
         rows=rows,
-        postings=flat(rows).to_pylist(),
-        deliveries=_deliveries(rows, _kept(bodies, rows) if bodies is not None and has_table(bodies) else None),
+        postings=flatten_postings(rows).to_pylist(),
+        deliveries=_build_deliveries(
+            rows, _find_kept_bodies(bodies, rows) if bodies is not None and has_table(bodies) else None
+        ),
         commits=commits_of(journal, {row.batch_seq for row in rows}) if rows else {},
-        causes=_causes(lake, rows),
+        causes=_read_causes(lake, rows),
         reflected=mark_of(lake.table("postings")) if "postings" in lake else 0,
         cut=cut,
-        receipts=receipts_of(lake, {row.event_key for row in rows if row.event_key} or {key})
+        receipts=read_receipts(lake, {row.event_key for row in rows if row.event_key} or {key})
         if "receipts" in lake
         else None,
         stream=stream,
     )
 
 
-def rows_of(lake: Lake, key: str) -> list[JournalRow]:
+def find_rows_named(lake: PinnedTables, key: str) -> list[JournalRow]:
     """Finds the rows that a key names, whole, in seq order; one more than `ROWS_MAX` at most."""
     by_seq = _SEQ.fullmatch(key)
     if by_seq is None:
         # One after the other: looking through one column of a long journal takes half as long as through both.
-        return _rows(lake, f"event_key = {text(key)}") or _rows(lake, f"fact_key = {text(key)}")
-    named = _whole(lake, [int(by_seq[1])])
+        return _find_rows(lake, f"event_key = {quote_literal(key)}") or _find_rows(
+            lake, f"fact_key = {quote_literal(key)}"
+        )
+    named = _read_rows(lake, [int(by_seq[1])])
     if not named:
         return []
     of_item = f"item_seq = {named[0].item_seq}"
-    return _rows(lake, of_item if named[0].event_key is None else f"event_key = {text(named[0].event_key)}")
+    return _find_rows(
+        lake, of_item if named[0].event_key is None else f"event_key = {quote_literal(named[0].event_key)}"
+    )
 
 
-def _rows(lake: Lake, condition: str) -> list[JournalRow]:
+def _find_rows(lake: PinnedTables, condition: str) -> list[JournalRow]:
     """Finds the seqs first, and then reads whole rows: files say which seqs they hold, so only those few are read."""
     rows = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
-    return _whole(lake, sorted(rows["seq"].to_pylist())[: ROWS_MAX + 1])
+    return _read_rows(lake, sorted(rows["seq"].to_pylist())[: ROWS_MAX + 1])
 
 
-def _whole(lake: Lake, seqs: Sequence[int]) -> list[JournalRow]:
+def _read_rows(lake: PinnedTables, seqs: Sequence[int]) -> list[JournalRow]:
     if not seqs:
         return []
-    return sorted(from_arrow(lake.ask(f"SELECT * FROM journal WHERE {one_of('seq', seqs)}")), key=lambda row: row.seq)
+    return sorted(
+        from_arrow(lake.ask(f"SELECT * FROM journal WHERE {match_any('seq', seqs)}")), key=lambda row: row.seq
+    )
 
 
-def _deliveries(rows: Sequence[JournalRow], kept: Set[str] | None) -> list[Delivery]:
+def _build_deliveries(rows: Sequence[JournalRow], kept: Set[str] | None) -> list[Delivery]:
     return [
-        Delivery(of_item[0], of_item, _source(of_item[0]), _is_kept(of_item[0], kept)) for of_item in _by_item(rows)
+        Delivery(of_item[0], of_item, _read_source(of_item[0]), _is_kept(of_item[0], kept))
+        for of_item in _group_by_item(rows)
     ]
 
 
-def _by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
+def _group_by_item(rows: Iterable[JournalRow]) -> list[tuple[JournalRow, ...]]:
     by_item: dict[int, list[JournalRow]] = {}
     for row in rows:
         by_item.setdefault(row.item_seq, []).append(row)
     return [tuple(of_item) for _, of_item in sorted(by_item.items())]
 
 
-def _source(first: JournalRow) -> str | None:
+def _read_source(first: JournalRow) -> str | None:
     headers = orjson.loads(first.headers) if first.headers else {}
     source = headers.get("ce_source") if isinstance(headers, dict) else None
     return source if isinstance(source, str) else None
@@ -202,18 +211,20 @@ def _is_kept(first: JournalRow, kept: Set[str] | None) -> bool | None:
     return None if kept is None or first.body_sha256 is None else first.body_sha256 in kept
 
 
-def _kept(bodies: str, rows: Sequence[JournalRow]) -> Set[str]:
+def _find_kept_bodies(bodies: str, rows: Sequence[JournalRow]) -> Set[str]:
     hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
-    return BodyStore(bodies, may_create=False).held(hashes)
+    return BodyStore(bodies, may_create=False).find_kept(hashes)
 
 
-def _causes(lake: Lake, rows: Sequence[JournalRow]) -> dict[int, Cause]:
-    causes_here = {row.seq: Cause(row.seq, row.decision.value, row.event_key, row.actor) for row in rows}
+def _read_causes(lake: PinnedTables, rows: Sequence[JournalRow]) -> dict[int, RowCause]:
+    causes_here = {row.seq: RowCause(row.seq, row.decision.value, row.event_key, row.actor) for row in rows}
     seqs = {row.cause_seq for row in rows if row.cause_seq is not None}
     causes = {seq: causes_here[seq] for seq in seqs & causes_here.keys()}
     if elsewhere := sorted(seqs - causes_here.keys()):
-        rows_there = lake.ask(f"SELECT seq, decision, event_key, actor FROM journal WHERE {one_of('seq', elsewhere)}")
-        causes |= {row["seq"]: Cause(**row) for row in rows_there.to_pylist()}
+        rows_there = lake.ask(
+            f"SELECT seq, decision, event_key, actor FROM journal WHERE {match_any('seq', elsewhere)}"
+        )
+        causes |= {row["seq"]: RowCause(**row) for row in rows_there.to_pylist()}
     return causes
 
 
@@ -262,12 +273,12 @@ class EntityStory:
     events: tuple[EntityEvent, ...]
     stream: str = ""
 
-    def balances(self) -> Mapping[tuple[str, str], int]:
+    def last_balances(self) -> Mapping[tuple[str, str], int]:
         """Returns the balance by account and currency, after the events that are here."""
         return {(line.account, line.currency): line.balance_minor for event in self.events for line in event.lines}
 
 
-def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream: str = "") -> EntityStory:
+def read_entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream: str = "") -> EntityStory:
     """Reads the first ``limit`` events of an entity; none of one that nothing is known of.
 
     A running balance is that in Kafka's order. Where an event was applied late, after later ones (``out_of_order``),
@@ -275,33 +286,33 @@ def entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream:
 
     :raises LedgerUnreadable: the journal is damaged
     """
-    lake = Lake(journal=journal)
+    lake = PinnedTables(journal=journal)
     if "journal" not in lake:
         return EntityStory(entity_key, 0, (), stream)
-    is_its = f"entity_key = {text(entity_key)}"
+    is_its = f"entity_key = {quote_literal(entity_key)}"
     its_items = lake.ask(f"SELECT item_seq FROM journal WHERE {is_its} GROUP BY item_seq ORDER BY item_seq")
     items = its_items["item_seq"].to_pylist()
     rows: list[JournalRow] = []
     if shown := items[:limit]:
         between = f"item_seq BETWEEN {shown[0]} AND {shown[-1]}"
         rows = from_arrow(
-            lake.ask(f"SELECT {_listed()} FROM journal WHERE {is_its} AND {between} ORDER BY item_seq, seq")
+            lake.ask(f"SELECT {_list_columns()} FROM journal WHERE {is_its} AND {between} ORDER BY item_seq, seq")
         )
-    return EntityStory(entity_key, len(items), tuple(_events(rows)), stream)
+    return EntityStory(entity_key, len(items), tuple(_build_events(rows)), stream)
 
 
-def _listed() -> str:
+def _list_columns() -> str:
     return ", ".join(f'"{name}"' for name in _COLUMNS)
 
 
-def _events(rows: Sequence[JournalRow]) -> list[EntityEvent]:
+def _build_events(rows: Sequence[JournalRow]) -> list[EntityEvent]:
     balances: dict[tuple[str, str], int] = {}
-    return [EntityEvent(of_item, _lines(of_item, balances)) for of_item in _by_item(rows)]
+    return [EntityEvent(of_item, _build_lines(of_item, balances)) for of_item in _group_by_item(rows)]
 
 
-def _lines(rows: Sequence[JournalRow], balances: dict[tuple[str, str], int]) -> tuple[RunningLine, ...]:
+def _build_lines(rows: Sequence[JournalRow], balances: dict[tuple[str, str], int]) -> tuple[RunningLine, ...]:
     lines = []
-    for line in flat(rows).to_pylist():
+    for line in flatten_postings(rows).to_pylist():
         account, currency = line["account"], line["currency"]
         signed = line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
         balances[account, currency] = balance = balances.get((account, currency), 0) + signed

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from core.decision import NO_STEP_DECISIONS, Decision
 from dlq.command import BOOK_ENTRY
-from ledger.queries.lake import Lake, Rows, Tables, tables_of, text
+from ledger.queries.lake import PinnedTables, TableRows, Tables, list_tables, quote_literal
 
 GROUPS_MAX = 1_000
 TYPE, UNDO = "type", "undo"
@@ -70,7 +70,7 @@ class ClosedUnknown:
     at: datetime
 
 
-def unknown_events(journal: Tables) -> list[UnknownEvents]:
+def find_unknown_events(journal: Tables) -> list[UnknownEvents]:
     """Finds events that are still unknown, the most frequent first. Events that were replayed since are left out, and
     undos whose movement came later.
 
@@ -80,22 +80,22 @@ def unknown_events(journal: Tables) -> list[UnknownEvents]:
     :raises LedgerUnreadable: a journal is damaged
     """
     by_reason: dict[tuple[str, str, str], UnknownEvents] = {}
-    for rows in tables_of(journal):
-        for unknown in _of_journal(rows):
+    for rows in list_tables(journal):
+        for unknown in _read_journal(rows):
             key = (unknown.provider, unknown.event_type, unknown.code)
-            by_reason[key] = unknown if key not in by_reason else _joined(by_reason[key], unknown)
+            by_reason[key] = unknown if key not in by_reason else _merge_events(by_reason[key], unknown)
     return sorted(by_reason.values(), key=lambda unknown: (-unknown.events, unknown.provider, unknown.what))
 
 
-def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
-    lake = Lake(journal=[rows])
+def _read_journal(rows: TableRows) -> Sequence[UnknownEvents]:
+    lake = PinnedTables(journal=[rows])
     if "journal" not in lake:
         return []
     # A journal of an earlier version has no pairs.
     has_pairs = "pair" in {column.name for column in lake.table("journal").schema().fields}
     pair = "pair" if has_pairs else "CAST(NULL AS varchar)"
-    no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
-    unknown = text(Decision.UNKNOWN.value)
+    no_steps = ", ".join(quote_literal(decision.value) for decision in NO_STEP_DECISIONS)
+    unknown = quote_literal(Decision.UNKNOWN.value)
     # All unknown undos of a pair have their number in it, also those that were taken up again: the engine counts so.
     groups = lake.ask(
         f"""
@@ -135,21 +135,21 @@ def _of_journal(rows: Rows) -> Sequence[UnknownEvents]:
     ]
 
 
-def closed_unknown(journal: Tables) -> list[ClosedUnknown]:
+def find_closed_unknown(journal: Tables) -> list[ClosedUnknown]:
     """Finds events that were unknown until a person closed them, the newest `GROUPS_MAX` first.
 
     :raises LedgerUnreadable: a journal is damaged
     """
-    closed = [unknown for rows in tables_of(journal) for unknown in _closed_of_journal(rows)]
+    closed = [unknown for rows in list_tables(journal) for unknown in _read_closed(rows)]
     return sorted(closed, key=lambda unknown: unknown.at, reverse=True)[:GROUPS_MAX]
 
 
-def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
-    lake = Lake(journal=[rows])
+def _read_closed(rows: TableRows) -> Sequence[ClosedUnknown]:
+    lake = PinnedTables(journal=[rows])
     if "journal" not in lake:
         return []
-    no_steps = ", ".join(text(decision.value) for decision in NO_STEP_DECISIONS)
-    closed = ", ".join(text(decision.value) for decision in (Decision.PURGED, Decision.RESOLVED))
+    no_steps = ", ".join(quote_literal(decision.value) for decision in NO_STEP_DECISIONS)
+    closed = ", ".join(quote_literal(decision.value) for decision in (Decision.PURGED, Decision.RESOLVED))
     rows_closed = lake.ask(
         f"""
         SELECT provider, event_type, was_code AS code, event_key, decision, actor, reason, decided_at AS at
@@ -157,9 +157,9 @@ def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
                      lag(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS was,
                      lag(error_code) OVER (PARTITION BY item_seq ORDER BY seq) AS was_code
               FROM journal WHERE decision NOT IN ({no_steps})
-                    AND item_seq IN (SELECT item_seq FROM journal WHERE decision = {text(Decision.UNKNOWN.value)}))
-        WHERE seq > {rows.after} AND NOT first AND decision IN ({closed}) AND was = {text(Decision.UNKNOWN.value)}
-        ORDER BY seq DESC LIMIT {GROUPS_MAX}
+                    AND item_seq IN (SELECT item_seq FROM journal WHERE decision =
+                    {quote_literal(Decision.UNKNOWN.value)})) WHERE seq > {rows.after} AND NOT first AND decision IN
+                    ({closed}) AND was = {quote_literal(Decision.UNKNOWN.value)} ORDER BY seq DESC LIMIT {GROUPS_MAX}
         """
     ).to_pylist()
     return [
@@ -171,7 +171,7 @@ def _closed_of_journal(rows: Rows) -> Sequence[ClosedUnknown]:
     ]
 
 
-def _joined(first: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
+def _merge_events(first: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
     newest = max(first, other, key=lambda each: each.last_at)
     currencies = first.amounts.keys() | other.amounts.keys()
     return UnknownEvents(

@@ -5,21 +5,29 @@ What it finds is kept, and read again, by `ledger.reconciliations`.
 
 from __future__ import annotations
 
-from ledger.reconcile.job import Books, Period, ReconcileImpossible, Wanted, reconcile, run
-from ledger.reconcile.repair import AccountInDoubt, LeftOut, Made, NotAcknowledged, Repair, plan, send
+from ledger.reconcile.job import Books, Period, ReconcileImpossible, ReportRequest, reconcile, run
+from ledger.reconcile.repair import (
+    AccountInDoubt,
+    NotAcknowledged,
+    Repair,
+    RepairEvent,
+    SkippedDifference,
+    plan_repair,
+    send_events,
+)
 
 __all__ = [
     "AccountInDoubt",
     "Books",
-    "LeftOut",
-    "Made",
     "NotAcknowledged",
     "Period",
     "ReconcileImpossible",
     "Repair",
-    "Wanted",
-    "plan",
+    "RepairEvent",
+    "ReportRequest",
+    "SkippedDifference",
+    "plan_repair",
     "reconcile",
     "run",
-    "send",
+    "send_events",
 ]

@@ -22,7 +22,7 @@ from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ComparisonScope:
     """The facts that are compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such
     report lists.
 
@@ -38,24 +38,24 @@ class Scope:
     always: Collection[str]
 
     @property
-    def prefix(self) -> str:
+    def key_prefix(self) -> str:
         """The beginning of the keys of the provider's entities."""
         return of_tenant(self.tenant, self.provider) + ":"
 
-    def literals(self) -> dict[str, str]:
+    def build_literals(self) -> dict[str, str]:
         """Returns the SQL literals by their names in the views. They aren't parameters: Spark 4.2 left one beside a
         generator unbound.
         """
         return {
-            "provider": _text(self.provider),
-            "prefix": _text(self.prefix),
-            "account": "NULL" if self.account is None else _text(key_part(self.account)),
-            "since": _moment(self.since),
-            "until": _moment(self.until),
+            "provider": _quote_literal(self.provider),
+            "prefix": _quote_literal(self.key_prefix),
+            "account": "NULL" if self.account is None else _quote_literal(key_part(self.account)),
+            "since": _format_time(self.since),
+            "until": _format_time(self.until),
             "to_excluded": str(self.to_excluded).lower(),
-            "always": ", ".join(map(_text, self.always)),
-            "booking": ", ".join(map(_text, sorted(BOOKING_DECISIONS))),
-            "postings": _text(POSTINGS_TYPE),
+            "always": ", ".join(map(_quote_literal, self.always)),
+            "booking": ", ".join(map(_quote_literal, sorted(BOOKING_DECISIONS))),
+            "postings": _quote_literal(POSTINGS_TYPE),
         }
 
 
@@ -63,7 +63,7 @@ KEPT = frozenset({"facts", "lines", "reported", "unmatched"})
 """Views that several queries look at."""
 
 
-def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
+def register_views(session: SparkSession, scope: ComparisonScope) -> list[DataFrame]:
     """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
     ``journal``, whose ``reflected`` says which rows the postings have.
 
@@ -71,7 +71,7 @@ def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
     ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns those that are kept at hand:
     unpersist them when the queries are done.
     """
-    literals, kept = scope.literals(), []
+    literals, kept = scope.build_literals(), []
     for name, sql in _VIEWS.items():
         view = session.sql(sql.format(**literals))
         if name in KEPT:
@@ -80,28 +80,28 @@ def register(session: SparkSession, scope: Scope) -> list[DataFrame]:
     return kept
 
 
-def differences(session: SparkSession) -> DataFrame:
+def find_differences(session: SparkSession) -> DataFrame:
     """Finds every difference, one row each, in the columns of `ledger.reconciliations` but the run's."""
     return session.sql(_DIFFERENCES)
 
 
-def figures(session: SparkSession) -> dict[str, int]:
+def count_figures(session: SparkSession) -> dict[str, int]:
     """Counts the report's facts that were compared, and what of either side couldn't be."""
     [row] = session.sql(_FIGURES).toArrow().to_pylist()
     return {name: int(count) for name, count in row.items()}
 
 
-def totals(session: SparkSession) -> list[dict[str, Any]]:
+def sum_kind_totals(session: SparkSession) -> list[dict[str, Any]]:
     sums: list[dict[str, Any]] = session.sql(_TOTALS).toArrow().to_pylist()
     return sums
 
 
-def _text(value: str) -> str:
+def _quote_literal(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _moment(value: datetime | None) -> str:
+def _format_time(value: datetime | None) -> str:
     return "CAST(NULL AS TIMESTAMP)" if value is None else f"timestamp_micros({to_micros(value)})"
 
 

@@ -30,17 +30,17 @@ from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
 from journal.shards import own_after
-from ledger.accounts import BOOKINGS, Role
+from ledger.accounts import BOOKINGS, AccountRole
 from ledger.postings import POSTINGS_SCHEMA, mark_of
-from ledger.reconcile.compare import Scope, differences, figures, register, totals
+from ledger.reconcile.compare import ComparisonScope, count_figures, find_differences, register_views, sum_kind_totals
 from ledger.reconciliations import (
     DIFFERENCES_SCHEMA,
     KINDS,
     KINDS_OF_MONEY,
     KindTotal,
+    ReconciledJournal,
     Reconciliation,
     Reconciliations,
-    Seen,
 )
 from ledger.settings import LedgerSettings
 from ledger.spark import read_session, read_table
@@ -74,7 +74,7 @@ LINES_SCHEMA = pa.schema(
 
 
 @dataclass(slots=True)
-class Staged:
+class StagedReport:
     """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates,
     ``accounts`` those of its movements. ``fee_lines`` and ``fees_minor``: what the provider kept, by currency.
     """
@@ -90,19 +90,19 @@ class Staged:
     fees_minor: Counter[str] = field(default_factory=Counter)
 
 
-def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) -> Staged:
+def stage_report(report: Path, reader: SettlementReport, tenant: str | None, to: Path) -> StagedReport:
     """Reads the report into the Parquet file ``to``, a group of lines at a time.
 
     :raises ReportUnreadable: it isn't that report
     :raises RowUnreadable: a line can't be read
     """
     digest = hashlib.sha256()
-    staged = Staged(to)
+    staged = StagedReport(to)
     lines = read_report(report, reader, digest)
     with pq.ParquetWriter(to, LINES_SCHEMA) as writer:
         while chunk := list(islice(lines, LINES_PER_GROUP)):
             staged.lines += len(chunk)
-            columns = list(zip(*_kept(chunk, staged, tenant), strict=True)) or [()] * len(LINES_SCHEMA)
+            columns = list(zip(*_select_lines(chunk, staged, tenant), strict=True)) or [()] * len(LINES_SCHEMA)
             arrays = [
                 pa.array(values, column_field.type) for values, column_field in zip(columns, LINES_SCHEMA, strict=True)
             ]
@@ -111,18 +111,18 @@ def stage(report: Path, reader: SettlementReport, tenant: str | None, to: Path) 
     return staged
 
 
-def role_of(movement: Movement) -> Role:
+def role_of(movement: Movement) -> AccountRole:
     """Returns the account of a movement's booking that isn't the provider's clearing account."""
     debit, credit = BOOKINGS[movement]
-    return credit if debit is Role.CLEARING else debit
+    return credit if debit is AccountRole.CLEARING else debit
 
 
 def direction_of(movement: Movement) -> int:
     """Returns 1 for money that comes to us, -1 for money that is taken."""
-    return 1 if BOOKINGS[movement][0] is Role.CLEARING else -1
+    return 1 if BOOKINGS[movement][0] is AccountRole.CLEARING else -1
 
 
-def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterator[tuple[object, ...]]:
+def _select_lines(chunk: list[ReportLine], staged: StagedReport, tenant: str | None) -> Iterator[tuple[object, ...]]:
     for line in chunk:
         if line.fee is not None:
             staged.fee_lines[line.fee.currency] += 1
@@ -135,10 +135,10 @@ def _kept(chunk: list[ReportLine], staged: Staged, tenant: str | None) -> Iterat
             staged.first_at = min(staged.first_at or line.occurred_at, line.occurred_at)
             staged.last_at = max(staged.last_at or line.occurred_at, line.occurred_at)
             staged.accounts.add(line.fact.account)
-            yield _columns(line, tenant)
+            yield _build_columns(line, tenant)
 
 
-def _columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
+def _build_columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
     """Returns a line's values in the order of `LINES_SCHEMA`."""
     fact = line.fact
     return (
@@ -194,7 +194,7 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportRequest:
     """A report to compare, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
 
     report: Path
@@ -205,7 +205,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pinned:
+class _PinnedJournal:
     """The tables of one journal. Of its journal the rows after ``own_after`` count."""
 
     at: Location
@@ -216,9 +216,9 @@ class _Pinned:
     postings: DeltaTable | None
 
     @property
-    def seen(self) -> Seen:
+    def seen_versions(self) -> ReconciledJournal:
         postings = None if self.postings is None else self.postings.version()
-        return Seen(self.at.name, self.journal.version, self.seq, postings)
+        return ReconciledJournal(self.at.name, self.journal.version, self.seq, postings)
 
     def rows(self, session: SparkSession) -> DataFrame:
         mark = 0 if self.postings is None else mark_of(self.postings)
@@ -233,7 +233,7 @@ class _Pinned:
 
 def run(
     books: Books,
-    request: Wanted,
+    request: ReportRequest,
     jars: Sequence[Path],
     work_dir: Path,
     settings: LedgerSettings,
@@ -243,40 +243,44 @@ def run(
     work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
-        staged = stage(request.report, request.reader, request.tenant, Path(scratch) / "lines.parquet")
-        rows = sum(journal.seq for journal in _pin(books)) + staged.lines
+        staged = stage_report(request.report, request.reader, request.tenant, Path(scratch) / "lines.parquet")
+        rows = sum(journal.seq for journal in _pin_journals(books)) + staged.lines
         name, memory = "payhook reconcile", settings.driver_memory
         with read_session(name, settings.master, memory, jars, work_dir, rows) as session:
-            return _compare(session, books, request, staged, Path(scratch), clock)
+            return _compare_report(session, books, request, staged, Path(scratch), clock)
 
 
-def reconcile(session: SparkSession, books: Books, request: Wanted, scratch: Path, clock: Clock) -> Reconciliation:
+def reconcile(
+    session: SparkSession, books: Books, request: ReportRequest, scratch: Path, clock: Clock
+) -> Reconciliation:
     """Compares in a session that is passed in; ``scratch`` is a folder for the report's lines and what is found.
 
     :raises ReportUnreadable, RowUnreadable: the report is wrong; nothing is written
     :raises ReconcileImpossible: there is no journal, or there is no period to compare
     """
-    staged = stage(request.report, request.reader, request.tenant, scratch / "lines.parquet")
-    return _compare(session, books, request, staged, scratch, clock)
+    staged = stage_report(request.report, request.reader, request.tenant, scratch / "lines.parquet")
+    return _compare_report(session, books, request, staged, scratch, clock)
 
 
-def _compare(
-    session: SparkSession, books: Books, request: Wanted, staged: Staged, scratch: Path, clock: Clock
+def _compare_report(
+    session: SparkSession, books: Books, request: ReportRequest, staged: StagedReport, scratch: Path, clock: Clock
 ) -> Reconciliation:
-    started, at = clock.monotonic(), clock.now()
-    scope, pinned = _scope(request, staged), _pin(books)
-    _views(session, staged, pinned)
-    views = register(session, scope)
+    started, at = clock.monotonic_s(), clock.now()
+    scope, pinned = _build_scope(request, staged), _pin_journals(books)
+    _register_tables(session, staged, pinned)
+    views = register_views(session, scope)
     try:
         run_id = f"{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-        books.found.make()
-        found_files = _write(session, _stamped(differences(session), run_id, at, request, staged), scratch / run_id)
-        books.found.append(found_files)
-        counted, sums = figures(session), _totals(totals(session), staged)
+        books.found.make_tables()
+        found_files = _write_differences(
+            session, _stamp_rows(find_differences(session), run_id, at, request, staged), scratch / run_id
+        )
+        books.found.append_differences(found_files)
+        counted, sums = count_figures(session), _build_totals(sum_kind_totals(session), staged)
     finally:
         for view in views:
             view.unpersist()
-    counts, (first, *others) = books.found.counts(run_id), [journal.seen for journal in pinned]
+    counts, (first, *others) = books.found.count_differences(run_id), [journal.seen_versions for journal in pinned]
     run = Reconciliation(
         run_id=run_id,
         at=at,
@@ -290,27 +294,27 @@ def _compare(
         compared=counted["compared"],
         agreed=counted["compared"] - sum(counts[kind] for kind in KINDS if kind not in ("missing_there", "twice")),
         counts=counts,
-        not_compared=_not_compared(staged, counted),
+        not_compared=_count_not_compared(staged, counted),
         journal_version=first.journal_version,
         journal_seq=first.journal_seq,
         postings_version=first.postings_version,
-        seconds=round(clock.monotonic() - started, 3),
+        seconds=round(clock.monotonic_s() - started, 3),
         other_shards=others,
-        account=_account(request, staged),
+        account=_name_accounts(request, staged),
         totals=sums,
     )
-    books.found.add(run)
+    books.found.add_run(run)
     return run
 
 
-def _totals(rows: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal]:
+def _build_totals(rows: Sequence[Mapping[str, Any]], staged: StagedReport) -> list[KindTotal]:
     """Returns the sums by kind, then by currency. Fees of the report aren't among its movements."""
     sums = {(row["role"], row["currency"]): [int(row[name]) for name in _SUMS] for row in rows}
     for currency, lines in staged.fee_lines.items():
-        _, _, *booked = sums.get((Role.FEES.value, currency), [0] * len(_SUMS))
-        sums[Role.FEES.value, currency] = [lines, -staged.fees_minor[currency], *booked]
+        _, _, *booked = sums.get((AccountRole.FEES.value, currency), [0] * len(_SUMS))
+        sums[AccountRole.FEES.value, currency] = [lines, -staged.fees_minor[currency], *booked]
     return [
-        KindTotal.of(kind, currency, *sums[role, currency])
+        KindTotal.build(kind, currency, *sums[role, currency])
         for role, kind in KINDS_OF_MONEY.items()
         for currency in sorted(code for of_role, code in sums if of_role == role)
     ]
@@ -319,14 +323,14 @@ def _totals(rows: Sequence[Mapping[str, Any]], staged: Staged) -> list[KindTotal
 _SUMS = ("reported", "reported_minor", "booked", "booked_minor")
 
 
-def _scope(request: Wanted, staged: Staged) -> Scope:
+def _build_scope(request: ReportRequest, staged: StagedReport) -> ComparisonScope:
     period = request.period
     if staged.first_at is None and (period.since is None or period.until is None):
         raise ReconcileImpossible(
             f"no line of {request.report.name} is of a movement that is booked, so it has no period: give --from and "
             "--to"
         )
-    return Scope(
+    return ComparisonScope(
         provider=request.reader.provider,
         tenant=request.tenant,
         account=None if request.reader.names_account else request.account,
@@ -337,26 +341,26 @@ def _scope(request: Wanted, staged: Staged) -> Scope:
     )
 
 
-def _account(request: Wanted, staged: Staged) -> str | None:
+def _name_accounts(request: ReportRequest, staged: StagedReport) -> str | None:
     named = sorted(staged.accounts) if request.reader.names_account else []
     return request.account or ",".join(named) or None
 
 
-def _pin(books: Books) -> list[_Pinned]:
+def _pin_journals(books: Books) -> list[_PinnedJournal]:
     """Pins the postings first, so that the journal has whatever they reflect; leaves out unbegun journals."""
-    pinned = [_pinned(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
+    pinned = [_pin_journal(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
     if not pinned:
         raise ReconcileImpossible(f"there is no journal at {books.tables[0][0]}: nothing has been decided yet")
     return pinned
 
 
-def _pinned(journal: Location, postings: Location) -> _Pinned:
+def _pin_journal(journal: Location, postings: Location) -> _PinnedJournal:
     table = open_table(str(postings)) if has_table(str(postings)) else None
     reader = JournalReader(str(journal))
-    return _Pinned(journal, reader, reader.last_seq, own_after(reader.state().notes), postings, table)
+    return _PinnedJournal(journal, reader, reader.last_seq, own_after(reader.state().notes), postings, table)
 
 
-def _views(session: SparkSession, staged: Staged, pinned: Sequence[_Pinned]) -> None:
+def _register_tables(session: SparkSession, staged: StagedReport, pinned: Sequence[_PinnedJournal]) -> None:
     session.read.parquet(str(staged.path)).createOrReplaceTempView("staged")
     for name, parts in (
         ("journal", [journal.rows(session) for journal in pinned]),
@@ -365,7 +369,9 @@ def _views(session: SparkSession, staged: Staged, pinned: Sequence[_Pinned]) -> 
         functools.reduce(DataFrame.unionByName, parts).createOrReplaceTempView(name)
 
 
-def _stamped(differences: DataFrame, run_id: str, at: datetime, request: Wanted, staged: Staged) -> DataFrame:
+def _stamp_rows(
+    differences: DataFrame, run_id: str, at: datetime, request: ReportRequest, staged: StagedReport
+) -> DataFrame:
     of_run = {
         "run_id": fn.lit(run_id),
         "at": fn.lit(at),
@@ -377,7 +383,7 @@ def _stamped(differences: DataFrame, run_id: str, at: datetime, request: Wanted,
     return differences.withColumns(of_run).select(*DIFFERENCES_SCHEMA.names)
 
 
-def _write(session: SparkSession, differences: DataFrame, folder: Path) -> list[Path]:
+def _write_differences(session: SparkSession, differences: DataFrame, folder: Path) -> list[Path]:
     """Writes the differences by Spark, because with an empty ledger every line of the report is one. Spark doesn't
     commit them: its commit may replace another one's (docs/decisions/0021).
     """
@@ -387,6 +393,6 @@ def _write(session: SparkSession, differences: DataFrame, folder: Path) -> list[
     return [part for part in sorted(folder.glob("part-*.parquet")) if pq.read_metadata(part).num_rows]
 
 
-def _not_compared(staged: Staged, counted: Mapping[str, int]) -> dict[str, int]:
+def _count_not_compared(staged: StagedReport, counted: Mapping[str, int]) -> dict[str, int]:
     of_ledger = {UNLISTED: counted["unlisted"], ADDS_TO_NONE: counted["adding_to_none"]}
     return {**staged.not_compared, **{name: count for name, count in of_ledger.items() if count}}

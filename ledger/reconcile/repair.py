@@ -14,7 +14,7 @@ from core.routing import TENANT_MARK, topics_of
 from ledger.accounts import PAYOUTS
 from ledger.reconcile.job import direction_of
 from ledger.reconciliations import Difference, Reconciliation
-from providers.reconciled import Origin, reconciled_event, reconciled_headers
+from providers.reconciled import Origin, build_reconciled_event, build_reconciled_headers
 
 OUTSTANDING_MAX = 1_000
 """Events on their way to Kafka at a time."""
@@ -46,7 +46,7 @@ class NotAcknowledged(Unconfirmed):
         )
 
 
-class Producer(Protocol):
+class EventProducer(Protocol):
     def produce(self, topic: str, value: bytes, **more: Any) -> None: ...
     def poll(self, timeout: float) -> int: ...
     def flush(self, timeout: float) -> int: ...
@@ -63,18 +63,20 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RepairEvent:
     event: Event
     origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedDifference:
     difference: Difference
     why: str
 
 
-def plan(repair: Repair, differences: Iterable[Difference], wanted_of_report: str) -> Iterator[Made | LeftOut]:
+def plan_repair(
+    repair: Repair, differences: Iterable[Difference], wanted_of_report: str
+) -> Iterator[RepairEvent | SkippedDifference]:
     """Plans what to send of a run's `missing_here`: only facts of which the journal holds nothing.
 
     :param wanted_of_report: what a report must hold for events to be made of it (`SettlementReport.wanted_to_repair`)
@@ -85,11 +87,11 @@ def plan(repair: Repair, differences: Iterable[Difference], wanted_of_report: st
         raise AccountInDoubt(doubted)
     for difference in differences:
         if difference.kind == "missing_here":
-            why = _why_not(difference, wanted_of_report)
-            yield LeftOut(difference, why) if why else _made(repair, difference)
+            why = _explain_omission(difference, wanted_of_report)
+            yield SkippedDifference(difference, why) if why else _build_event(repair, difference)
 
 
-def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime) -> int:
+def send_events(producer: EventProducer, planned: Iterable[RepairEvent], mode: Mode, now: datetime) -> int:
     """Publishes as the receiver does and waits until Kafka has acknowledged each; returns how many that were.
 
     :raises NotAcknowledged: some it hasn't
@@ -106,7 +108,7 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
 
     topic = topics_of(mode).events
     for made in planned:
-        headers = reconciled_headers(made.event, made.origin, now)
+        headers = build_reconciled_headers(made.event, made.origin, now)
         key = made.event.entity_key.encode()
         producer.produce(topic, made.event.body, key=key, headers=headers, on_delivery=delivered)
         produced += 1
@@ -119,40 +121,40 @@ def send(producer: Producer, planned: Iterable[Made], mode: Mode, now: datetime)
     return acknowledged
 
 
-def _why_not(difference: Difference, wanted_of_report: str) -> str:
+def _explain_omission(difference: Difference, wanted_of_report: str) -> str:
     """Explains why a difference's event can't be made; empty where it can."""
     if not difference.absent:
         return f"the journal knows it: {difference.decision} ({difference.event_name})"
     if difference.entity_key is None:
         return f"the report doesn't hold enough: {wanted_of_report}"
-    if _amount_minor(difference) < 0 and Movement(difference.movement or "") not in PAYOUTS:
+    if _webhook_amount_minor(difference) < 0 and Movement(difference.movement or "") not in PAYOUTS:
         return "it goes against its movement's own way: ask the provider what was meant"
     return ""
 
 
-def _made(repair: Repair, difference: Difference) -> Made:
+def _build_event(repair: Repair, difference: Difference) -> RepairEvent:
     run = repair.run
     origin = Origin(run.run_id, run.report_name, run.report_sha256, difference.line or 0, repair.actor, repair.reason)
     fact = MoneyFact(
-        fact_key=_unscoped(difference.fact_key, run.tenant),
+        fact_key=_remove_tenant(difference.fact_key, run.tenant),
         movement=Movement(difference.movement or ""),
         account=difference.account or "",
         payment=difference.payment,
-        money=Money(_amount_minor(difference), difference.reported_currency or ""),
-        pair=None if difference.pair is None else _unscoped(difference.pair, run.tenant),
+        money=Money(_webhook_amount_minor(difference), difference.reported_currency or ""),
+        pair=None if difference.pair is None else _remove_tenant(difference.pair, run.tenant),
     )
     assert difference.occurred_at is not None
     assert difference.entity_key is not None
-    event = reconciled_event(
+    event = build_reconciled_event(
         run.provider, fact, difference.entity_key, difference.occurred_at, origin, repair.mode, run.tenant
     )
-    return Made(event, origin)
+    return RepairEvent(event, origin)
 
 
-def _amount_minor(difference: Difference) -> int:
+def _webhook_amount_minor(difference: Difference) -> int:
     """Returns the amount as a webhook gives it: above zero when it goes the movement's own way."""
     return direction_of(Movement(difference.movement or "")) * (difference.reported_minor or 0)
 
 
-def _unscoped(fact_key: str, tenant: str | None) -> str:
+def _remove_tenant(fact_key: str, tenant: str | None) -> str:
     return fact_key if tenant is None else fact_key.removeprefix(f"{tenant}{TENANT_MARK}")

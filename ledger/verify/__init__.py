@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ledger.verify.evidence import Lake
     from ledger.verify.gather import Options, VerifyImpossible
-    from ledger.verify.job import Watch, run, verify
+    from ledger.verify.job import VerifyProgress, run, verify
     from ledger.verify.report import Finding, Invariant, Report
 
-__all__ = ["Finding", "Invariant", "Lake", "Options", "Report", "VerifyImpossible", "Watch", "run", "verify"]
+__all__ = ["Finding", "Invariant", "Lake", "Options", "Report", "VerifyImpossible", "VerifyProgress", "run", "verify"]
 
 _MODULES = {
     "Finding": "report",

@@ -14,9 +14,9 @@ from journal.anchors import Anchor, AnchorInvalid, anchored_before
 from journal.histories import is_given_up
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
-from journal.schema import extend
+from journal.schema import extend_chain
 from ledger.verify.evidence import Evidence
-from ledger.verify.kafka import anchor_records
+from ledger.verify.kafka import read_anchor_records
 from ledger.verify.report import Finding, Invariant
 
 BEYOND = (sys.maxsize, None)
@@ -30,16 +30,16 @@ class AnchorsHold(Invariant):
     def check(self, evidence: Evidence) -> Finding:
         # Earlier anchors stand under the name of the stream that this journal began as a copy of.
         newest = [evidence.own_after, 0]
-        offenders = list(islice(self._offenders(evidence, newest), evidence.sample_max))
+        offenders = list(islice(self._find_offenders(evidence, newest), evidence.sample_max))
         anchored, count = newest
         figures = {"anchors": count, "anchored_seq": anchored, "behind": max(0, evidence.seq - anchored)}
-        unknown = evidence.in_part("anchors of earlier rows")
-        return self.finding(evidence, offenders, figures, unknown)
+        unknown = evidence.explain_part("anchors of earlier rows")
+        return self.build_finding(evidence, offenders, figures, unknown)
 
-    def _offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
-        heads = _heads(evidence)
+    def _find_offenders(self, evidence: Evidence, newest: list[int]) -> Iterator[dict[str, Any]]:
+        heads = _read_heads(evidence)
         at, head = next(heads)
-        for offset, record in anchor_records(evidence.kafka, evidence.lake.stream, evidence.anchor_ends):
+        for offset, record in read_anchor_records(evidence.kafka, evidence.lake.stream, evidence.anchor_ends):
             try:
                 anchor = evidence.anchor_keys.decode(record)
             except AnchorInvalid as invalid:
@@ -52,11 +52,11 @@ class AnchorsHold(Invariant):
                 continue
             while at < anchor.seq:
                 at, head = next(heads, BEYOND)
-            if (problem := _problem(anchor, at, head, evidence)) is not None:
+            if (problem := _find_problem(anchor, at, head, evidence)) is not None:
                 yield {"problem": problem, "seq": anchor.seq, "epoch": anchor.epoch, "anchored_at": anchor.at}
-        yield from self._missing(evidence, newest[0])
+        yield from self._find_missing(evidence, newest[0])
 
-    def _missing(self, evidence: Evidence, anchored: int) -> Iterator[dict[str, Any]]:
+    def _find_missing(self, evidence: Evidence, anchored: int) -> Iterator[dict[str, Any]]:
         remembered = anchored_before(evidence.state.notes)
         if anchored < remembered:
             yield {"problem": "anchors that Kafka acknowledged are gone", "anchored": anchored, "known": remembered}
@@ -66,16 +66,16 @@ class AnchorsHold(Invariant):
             yield {"problem": "the journal's end isn't anchored", "anchored": anchored, "age_s": round(age, 3)}
 
 
-def _heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
+def _read_heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
     """Yields the last seq of each commit, and the chain's head after it."""
     head = evidence.base.chain
     yield evidence.base.seq, head
-    for commit in evidence.commits():
-        head = None if head is None else extend(head, commit.digest)
+    for commit in evidence.read_commits():
+        head = None if head is None else extend_chain(head, commit.digest)
         yield commit.last_seq, head
 
 
-def _problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence) -> str | None:
+def _find_problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence) -> str | None:
     if anchor.seq > evidence.seq:
         return f"the journal ends with {evidence.seq}, before its anchor: its end was cut off, or an older copy is here"
     if anchor.seq != at:
@@ -91,33 +91,33 @@ class AuditLogWhole(Invariant):
 
     def check(self, evidence: Evidence) -> Finding:
         # The anchors first: the record may only be ahead of them.
-        anchors = list(_anchors(evidence))
+        anchors = list(_read_anchors(evidence))
         walk = ChainWalk(anchor.seq for _, anchor in anchors if isinstance(anchor, Anchor))
-        offenders = chain(walk.offenders(_rows(evidence.lake.audit_log)), _held_against(anchors, walk))
+        offenders = chain(walk.find_offenders(_read_rows(evidence.lake.audit_log)), _compare_anchors(anchors, walk))
         sample = tuple(islice(offenders, evidence.sample_max))
         anchored = max((anchor.seq for _, anchor in anchors if isinstance(anchor, Anchor)), default=0)
-        return self.finding(evidence, sample, {"entries": walk.number, "anchored": anchored})
+        return self.build_finding(evidence, sample, {"entries": walk.number, "anchored": anchored})
 
 
-def _rows(path: Location | None) -> Iterator[dict[str, Any]]:
+def _read_rows(path: Location | None) -> Iterator[dict[str, Any]]:
     if path is None or not has_table(str(path)):
         return
     for batch in read_rows(open_table(str(path))).sort_by("number").to_batches():
         yield from batch.to_pylist()
 
 
-def _anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]:
+def _read_anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]:
     """Reads offset and anchor of every record that names the audit log; there is one for live and test traffic."""
     topic = topics_of("live").anchors
-    ends = evidence.kafka.ends([topic]).get(topic, {})
-    for offset, record in anchor_records(evidence.kafka, STREAM, ends):
+    ends = evidence.kafka.find_ends([topic]).get(topic, {})
+    for offset, record in read_anchor_records(evidence.kafka, STREAM, ends):
         try:
             yield offset, evidence.anchor_keys.decode(record)
         except AnchorInvalid as invalid:
             yield offset, invalid
 
 
-def _held_against(anchors: list[tuple[int, Anchor | AnchorInvalid]], walk: ChainWalk) -> Iterator[dict[str, Any]]:
+def _compare_anchors(anchors: list[tuple[int, Anchor | AnchorInvalid]], walk: ChainWalk) -> Iterator[dict[str, Any]]:
     for offset, anchor in anchors:
         if isinstance(anchor, AnchorInvalid):
             yield {

@@ -17,7 +17,7 @@ from journal.index_changes import EMPTY_SHA256
 from journal.lake import has_table, open_table
 from journal.schema import TIMESTAMP
 from ledger.handler import handler_version
-from ledger.redactions import Redactions, Retained
+from ledger.redactions import Redactions, RetentionState
 from ledger.verify.body_facts import COLUMNS, FACTS, read_bodies
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, Invariant
@@ -37,25 +37,25 @@ class BodiesWhole(Invariant):
     def check(self, evidence: Evidence) -> Finding:
         if not has_table(str(self.bodies)):
             nowhere = ({"problem": f"there is no table of bodies at {self.bodies}"},) if evidence.seq else ()
-            return self.finding(evidence, nowhere, {"bodies": 0})
+            return self.build_finding(evidence, nowhere, {"bodies": 0})
         if lost := BodyStore(str(self.bodies), may_create=False).lost_files():
             # The engine would name the first one alone, in words of its own.
             offenders = ({"problem": "a file of bodies can't be read", "file": file} for file in lost)
-            return self.finding(evidence, offenders, {"lost_files": len(lost)})
-        self._register(evidence)
-        return self.finding(evidence, self._offenders(evidence), self._figures(evidence))
+            return self.build_finding(evidence, offenders, {"lost_files": len(lost)})
+        self._register_views(evidence)
+        return self.build_finding(evidence, self._find_offenders(evidence), self._count_figures(evidence))
 
-    def _offenders(self, evidence: Evidence) -> list[dict[str, Any]]:
-        offenders = evidence.sample(
+    def _find_offenders(self, evidence: Evidence) -> list[dict[str, Any]]:
+        offenders = evidence.ask_sample(
             """
             SELECT 'a body isn''t what its hash says' AS problem, body_sha256, sha2(body, 256) AS computed
             FROM bodies WHERE sha2(body, 256) <> body_sha256
             """
         )
-        offenders += evidence.sample(
+        offenders += evidence.ask_sample(
             "SELECT 'a body is nowhere' AS problem, seq, body_sha256, decided_at FROM bodiless WHERE status = 'gone'"
         )
-        offenders += evidence.sample(
+        offenders += evidence.ask_sample(
             """
             WITH brought AS (
                 SELECT body_sha256, max(decided_at) AS last_at FROM whole
@@ -70,7 +70,7 @@ class BodiesWhole(Invariant):
         )
         return offenders
 
-    def _register(self, evidence: Evidence) -> None:
+    def _register_views(self, evidence: Evidence) -> None:
         """The journal is pinned already, so every body that it refers to is there, or went by order or by time.
 
         What is missing is named ``bodiless``, and kept for the queries that read it.
@@ -87,10 +87,10 @@ class BodiesWhole(Invariant):
                 "own": order.stream == stream,
                 "done": done is not None,
             }
-            for order, done in Redactions(self.redactions).last_orders(stream).values()
+            for order, done in Redactions(self.redactions).list_last_orders(stream).values()
         ]
         evidence.add_rows("redacted", _REDACTED, orders)
-        retained = Retained.of(table)
+        retained = RetentionState.read(table)
         engine.add_result(
             "bodiless",
             f"""
@@ -103,7 +103,7 @@ class BodiesWhole(Invariant):
             referring AS (
                 SELECT whole.seq AS seq, whole.body_sha256 AS body_sha256, whole.decided_at AS decided_at, brought,
                        CASE WHEN mine AND waits THEN 1 ELSE 0 END AS open,
-                       CASE WHEN {_unpublished(retained)} THEN 1 ELSE 0 END AS unpublished,
+                       CASE WHEN {_build_unpublished_sql(retained)} THEN 1 ELSE 0 END AS unpublished,
                        coalesce(lag(CASE WHEN mine AND waits THEN 1 ELSE 0 END)
                                 OVER (PARTITION BY item_seq ORDER BY whole.seq), 0) AS was_open
                 FROM whole JOIN missing ON missing.body_sha256 = whole.body_sha256),
@@ -114,7 +114,7 @@ class BodiesWhole(Invariant):
                        lead(decided_at) OVER by_seq AS next_at
                 FROM referring WINDOW by_seq AS (PARTITION BY body_sha256 ORDER BY seq)),
             had_its_time AS (
-                SELECT DISTINCT body_sha256 FROM spans WHERE {_had_its_time(retained)})
+                SELECT DISTINCT body_sha256 FROM spans WHERE {_build_time_over_sql(retained)})
             SELECT missing.*, CASE WHEN redacted.body_sha256 IS NOT NULL THEN 'redacted'
                                    WHEN had_its_time.body_sha256 IS NOT NULL THEN 'dropped' ELSE 'gone' END AS status
             FROM missing LEFT JOIN redacted
@@ -123,7 +123,7 @@ class BodiesWhole(Invariant):
             """,  # noqa: S608 - a moment, a number and words of our own making
         )
 
-    def _figures(self, evidence: Evidence) -> dict[str, Any]:
+    def _count_figures(self, evidence: Evidence) -> dict[str, Any]:
         [totals] = evidence.rows(
             "SELECT count(*) AS bodies, CAST(coalesce(sum(octet_length(body)), 0) AS bigint) AS bytes FROM bodies"
         )
@@ -132,7 +132,7 @@ class BodiesWhole(Invariant):
         return {**totals, "redacted": counts.get("redacted", 0), "dropped": counts.get("dropped", 0)}
 
 
-def _unpublished(retained: Retained | None) -> str:
+def _build_unpublished_sql(retained: RetentionState | None) -> str:
     """Returns the SQL condition that a row is of a dead letter that wasn't on its topic when retention dropped bodies:
     it kept the body.
 
@@ -143,7 +143,7 @@ def _unpublished(retained: Retained | None) -> str:
     return f"decision = '{Decision.DEAD.value}' AND whole.seq > {retained.published_upto}"
 
 
-def _had_its_time(retained: Retained | None) -> str:
+def _build_time_over_sql(retained: RetentionState | None) -> str:
     """Returns the SQL condition that retention could drop a body after a row that refers to it and before the next one.
     That one may have come when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body
     again.
@@ -168,13 +168,13 @@ class BodyFacts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_there: bool = False
 
-    def register(self, evidence: Evidence) -> None:
+    def register_once(self, evidence: Evidence) -> None:
         with self._lock:
             if not self._is_there:
-                self._register(evidence)
+                self._register_view(evidence)
                 self._is_there = True
 
-    def _register(self, evidence: Evidence) -> None:
+    def _register_view(self, evidence: Evidence) -> None:
         applied = (
             f"SELECT {', '.join(COLUMNS[:-1])}, body_sha256 FROM journal "  # noqa: S608 - names of our own
             "WHERE decision = 'applied' AND fact_sha256 IS NOT NULL AND handler_version LIKE 'ledger-%.%'"
@@ -220,8 +220,8 @@ class BookingsAreInBodies(Invariant):
     )
 
     def check(self, evidence: Evidence) -> Finding:
-        self.facts.register(evidence)
-        offenders = evidence.sample(
+        self.facts.register_once(evidence)
+        offenders = evidence.ask_sample(
             """
             SELECT problem, journal.seq AS seq, journal.event_key AS event_key, event_type, reads, fact_key, postings,
                    handler_version
@@ -239,4 +239,4 @@ class BookingsAreInBodies(Invariant):
         figures = {**counts, "read_by": handler_version(self.facts.providers)}
         without_body = counts["without_body"]
         unknown = f"{without_body} bookings whose bodies were redacted or dropped" if without_body else None
-        return self.finding(evidence, offenders, figures, unknown)
+        return self.build_finding(evidence, offenders, figures, unknown)

@@ -14,9 +14,9 @@ from core.money import MoneyFact
 from core.routing import of_tenant
 from core.work import postings_to_json
 from journal.schema import pair_of
-from ledger.accounts import book, holder_of
+from ledger.accounts import book_fact, holder_of
 from providers.port import Adapter
-from providers.reconciled import reader_of
+from providers.reconciled import choose_reader
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 
@@ -47,7 +47,7 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
     adapters = build_adapters(settings)
     for batch in batches:
         rows = batch.to_pylist()
-        facts = [body_fact(row, adapters) if row["body"] is not None else BodyFact(None) for row in rows]
+        facts = [read_body_fact(row, adapters) if row["body"] is not None else BodyFact(None) for row in rows]
         columns: list[list[Any]] = [
             *([row[name] for row in rows] for name in ("seq", "event_key", "entity_key")),
             [row["body"] is not None for row in rows],
@@ -59,13 +59,13 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
         yield pa.RecordBatch.from_arrays(arrays, [field.split()[0] for field in FACTS.split(", ")])
 
 
-def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFact:
+def read_body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFact:
     """Reads the body of an applied row, and checks that the row booked just that."""
     adapter = adapters.get(row["provider"])
     if adapter is None:
         return BodyFact(None, problem=f"there is no adapter for {row['provider']} any more")
     try:
-        fact = reader_of(adapter, row["event_type"]).money(row["body"], row["event_type"])
+        fact = choose_reader(adapter, row["event_type"]).money(row["body"], row["event_type"])
     except PayhookError as refused:
         return BodyFact(None, problem=UNREADABLE, reads=str(refused)[:TEXT_CHARS_MAX])
     except Exception as bug:
@@ -74,40 +74,38 @@ def body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFa
     if fact is None:
         return BodyFact(None, problem="its adapter reads no money in the body that was booked")
     payment = None if fact.payment is None else key_part(fact.payment)
-    problem = _problem(row, fact)
-    return BodyFact(payment, problem, None if problem is None else _text_of(fact))
+    problem = _find_problem(row, fact)
+    return BodyFact(payment, problem, None if problem is None else _describe_fact(fact))
 
 
-def _problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
+def _find_problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
     if of_tenant(row["tenant"], fact.fact_key) != row["fact_key"] or fact.sha256 != row["fact_sha256"]:
         return "its adapter reads another fact in the body than was reported"
     pair = None
     if fact.pair_key is not None:
-        pair = pair_of(of_tenant(row["tenant"], fact.pair_key), undoes=fact.undoes)
+        pair = pair_of(of_tenant(row["tenant"], fact.pair_key), undoes=fact.is_pair_end)
     if row["pair"] is not None and row["pair"] != pair:
         return "its adapter reads another pair in the body than was reported"
     if row["postings"] is None:
         # Whether it may be so is said by the promise about undos.
         return None if row["pair"] is not None else "what the body reports was applied and isn't booked"
     provider, account = fact.holder or (row["provider"], fact.account)
-    booking = book(fact, holder_of(provider, account, row["tenant"]), _MERCHANT, row["tenant"])
-    expected = _shapes(orjson.loads(postings_to_json(booking) or "[]"))
-    booked = _shapes(orjson.loads(row["postings"]))
+    booking = book_fact(fact, holder_of(provider, account, row["tenant"]), _MERCHANT, row["tenant"])
+    expected = _strip_merchants(orjson.loads(postings_to_json(booking) or "[]"))
+    booked = _strip_merchants(orjson.loads(row["postings"]))
     return None if booked == expected else "the booking isn't what the body reports"
 
 
-def _shapes(lines: list[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
+def _strip_merchants(lines: list[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
     """Returns the lines without the merchant, which the directory named and no body does."""
-    return [
-        (_without_merchant(line["account"]), line["side"], line["amount_minor"], line["currency"]) for line in lines
-    ]
+    return [(_strip_merchant(line["account"]), line["side"], line["amount_minor"], line["currency"]) for line in lines]
 
 
-def _without_merchant(account: str) -> str:
+def _strip_merchant(account: str) -> str:
     kind, _, rest = account.partition(":")
     return f"merchant:{rest.rpartition(':')[2]}" if kind == "merchant" else account
 
 
-def _text_of(fact: MoneyFact) -> str:
+def _describe_fact(fact: MoneyFact) -> str:
     money = fact.money
     return f"{fact.fact_key}: {fact.movement.value} of {money.amount_minor} {money.currency}, account {fact.account!r}"

@@ -23,14 +23,14 @@ class Balanced(PromiseInvariant):
 class ReversalsMirrorBookings(PromiseInvariant):
     name = "reversals_mirror_bookings"
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return evidence.rows("SELECT count(*) AS reversals FROM journal WHERE decision = 'reversed' AND NOT first")[0]
 
 
 class ReprocessedWereIgnored(PromiseInvariant):
     name = "reprocessed_were_ignored"
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return evidence.rows(
             """
             SELECT count(DISTINCT item_seq) AS reprocessed FROM (

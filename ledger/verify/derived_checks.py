@@ -14,9 +14,9 @@ import pyarrow as pa
 from core.clock import from_rfc3339
 from dlq.record import DECIDED_HEADER, KIP_1191, SEQ_HEADER
 from journal import index_layout as layout
-from journal.histories import cuts
+from journal.histories import find_cuts
 from journal.index import Index
-from journal.schema import TIMESTAMP, Record
+from journal.schema import TIMESTAMP, TopicRecord
 from ledger.verify.evidence import Evidence
 from ledger.verify.promises import read_promise
 from ledger.verify.report import Finding, PromiseInvariant
@@ -30,32 +30,32 @@ class PostingsEqualJournal(PromiseInvariant):
         mark = evidence.postings_mark
         if mark is None:
             missing = "there is no table of postings; the processor makes it when it starts"
-            return self.finding(evidence, (), {"mark": None}, not_checked=missing)
-        offenders = list(islice(_other_lines(evidence, mark), evidence.sample_max))
+            return self.build_finding(evidence, (), {"mark": None}, not_checked=missing)
+        offenders = list(islice(_find_other_lines(evidence, mark), evidence.sample_max))
         if mark > evidence.seq:
             offenders = [
                 {"problem": "postings are ahead of the journal", "mark": mark, "seq": evidence.seq},
                 *offenders,
             ]
         figures = {"mark": mark, "behind": max(0, evidence.seq - mark)}
-        return self.finding(evidence, offenders, figures, evidence.in_part("lines of earlier rows"))
+        return self.build_finding(evidence, offenders, figures, evidence.explain_part("lines of earlier rows"))
 
 
 _PORTION = pa.schema([("after_seq", pa.int64()), ("until_seq", pa.int64())])
 
 
-def _other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
+def _find_other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
     """Finds lines that only one side has; the last portion has no end, for lines beyond the journal."""
     rows_max = evidence.engine.portion_rows
     for after in range(evidence.base.seq, max(mark, evidence.base.seq + 1), rows_max):
         until = after + rows_max if after + rows_max < mark else sys.maxsize
         evidence.add_rows("portion", _PORTION, [{"after_seq": after, "until_seq": until}])
-        yield from evidence.search(PostingsEqualJournal.name)
+        yield from evidence.search_offenders(PostingsEqualJournal.name)
 
 
 class IndexEqualsJournal(PromiseInvariant):
-    """A processor that opens the index forgets open items that another shard goes on with (`Index.keep`). The index has
-    none of them, or all where none has opened it since the journal was divided.
+    """A processor that opens the index forgets open items that another shard goes on with (`Index.keep_part`). The
+    index has none of them, or all where none has opened it since the journal was divided.
     """
 
     name = "index_equals_journal"
@@ -64,22 +64,22 @@ class IndexEqualsJournal(PromiseInvariant):
         index = evidence.index
         if index is None:
             missing = evidence.no_index or "there is no key index here; a start of the processor makes it"
-            return self.finding(evidence, (), {"seq": None}, not_checked=missing)
+            return self.build_finding(evidence, (), {"seq": None}, not_checked=missing)
         figures: dict[str, Any] = {"seq": index.seq, "behind": evidence.seq - index.seq}
         if index.seq > evidence.seq:
             ahead = {"problem": "the index is ahead of the journal", "index_seq": index.seq, "seq": evidence.seq}
-            return self.finding(evidence, (ahead,), figures)
-        evidence.engine.add_table("index_keys", index_keys(index), _KEYS)
+            return self.build_finding(evidence, (ahead,), figures)
+        evidence.engine.add_table("index_keys", read_index_keys(index), _KEYS)
         evidence.engine.add_result("indexed_items", OPEN_ITEMS.format(rows="indexed"))
         offenders = [
-            *islice(_other_keys(evidence, index), evidence.sample_max),
-            *islice(_other_items(evidence, index), evidence.sample_max),
+            *islice(_find_other_keys(evidence, index), evidence.sample_max),
+            *islice(_find_other_items(evidence, index), evidence.sample_max),
         ]
         if not evidence.is_whole:
-            return self.finding(evidence, offenders, figures, NOT_LOOKED_AT)
-        counts, other_counts = _counts(evidence, index)
-        offenders += [*_other_pairs(evidence, index), *other_counts]
-        return self.finding(evidence, offenders, figures | counts)
+            return self.build_finding(evidence, offenders, figures, NOT_LOOKED_AT)
+        counts, other_counts = _compare_counts(evidence, index)
+        offenders += [*_find_other_pairs(evidence, index), *other_counts]
+        return self.build_finding(evidence, offenders, figures | counts)
 
 
 NOT_LOOKED_AT = "keys of earlier rows, keys without a row, and counts of pairs"
@@ -97,7 +97,7 @@ _VALUE_BYTES = layout.CONTENT_BYTES + 1
 _SIGN = np.uint64(1 << 63)
 
 
-def index_keys(index: Index) -> Iterator[pa.RecordBatch]:
+def read_index_keys(index: Index) -> Iterator[pa.RecordBatch]:
     """Reads the event keys and facts of the index: the hash of each key, and of its content, as numbers."""
     for kind, prefix, entries in (
         ("event", layout.EVENT, index.event_entries()),
@@ -105,38 +105,38 @@ def index_keys(index: Index) -> Iterator[pa.RecordBatch]:
     ):
         for keys, values in entries:
             if keys:
-                yield _numbers(kind, len(prefix), keys, values)
+                yield _build_key_batch(kind, len(prefix), keys, values)
 
 
-def _numbers(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> pa.RecordBatch:
-    key = _key_numbers(keys, prefix)
-    content = _fixed(values, _VALUE_BYTES)
+def _build_key_batch(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> pa.RecordBatch:
+    key = _parse_key_numbers(keys, prefix)
+    content = _pad_texts(values, _VALUE_BYTES)
     columns = [
         pa.repeat(kind, len(keys)),
         pa.array(key[:, 0]),
         pa.array(key[:, 1]),
-        pa.array(_signed(content[:, : layout.CONTENT_BYTES].tobytes())),
+        pa.array(_to_signed_numbers(content[:, : layout.CONTENT_BYTES].tobytes())),
         pa.array(content[:, layout.CONTENT_BYTES].astype("i4")),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_KEYS)
 
 
-def pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
+def read_pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
     """Reads the pairs of the index: the hash of each, as numbers, and its movements less its undos."""
     for keys, values in index.pair_entries():
         if keys:
-            key = _key_numbers(keys, len(layout.PAIR))
-            counts = np.frombuffer(_fixed(values, layout.COUNT.size).tobytes(), ">i8").astype("i8")
+            key = _parse_key_numbers(keys, len(layout.PAIR))
+            counts = np.frombuffer(_pad_texts(values, layout.COUNT.size).tobytes(), ">i8").astype("i8")
             yield pa.RecordBatch.from_arrays(
                 [pa.array(key[:, 0]), pa.array(key[:, 1]), pa.array(counts)], schema=_PAIR_COUNTS
             )
 
 
-def _key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
-    return _signed(_fixed(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
+def _parse_key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
+    return _to_signed_numbers(_pad_texts(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
 
 
-def _fixed(texts: list[bytes], size: int) -> np.ndarray:
+def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
     """Returns the first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
     padded = np.zeros((len(texts), size), "u1")
     if len(sizes := set(map(len, texts))) > 1:
@@ -146,12 +146,12 @@ def _fixed(texts: list[bytes], size: int) -> np.ndarray:
     return padded
 
 
-def _signed(raw: bytes) -> np.ndarray:
+def _to_signed_numbers(raw: bytes) -> np.ndarray:
     """Reads each eight bytes as a number in their order, as ``hash_number`` of the engines' preludes reads hex."""
     return (np.frombuffer(raw, ">u8").astype("u8") ^ _SIGN).view("i8")
 
 
-def _other_keys(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
+def _find_other_keys(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
     for row in evidence.rows(read_promise(IndexEqualsJournal.name).sql):
         # Purged, a key may be another content's by now; the index keeps the first one's as that of a conflict.
         if row["kind"] == "event" and row["is_known"] and index.known_conflict(row["name"], row["content"] or ""):
@@ -159,7 +159,7 @@ def _other_keys(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
         yield {"problem": row["problem"], row["kind"]: row["name"]}
 
 
-def _other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
+def _find_other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
     for item in evidence.rows("SELECT item_seq, last_seq, decision FROM indexed_items WHERE mine ORDER BY item_seq"):
         kind, item_there = "dead" if item["decision"] == "dead" else "open", index.open_item(item["item_seq"])
         if item_there is None:
@@ -190,16 +190,16 @@ _REOPENED = """
 """
 
 
-def _other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
+def _find_other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
     """Compares the counts by which an undo is booked or unknown. A count of zero is as good as none."""
-    evidence.engine.add_table("index_pairs", pair_counts(index), _PAIR_COUNTS)
-    for row in evidence.sample(_OTHER_PAIRS):
-        name = f"hash {_hex(row['key_1'])}{_hex(row['key_2'])}" if row["name"] is None else row["name"]
+    evidence.engine.add_table("index_pairs", read_pair_counts(index), _PAIR_COUNTS)
+    for row in evidence.ask_sample(_OTHER_PAIRS):
+        name = f"hash {_format_hex(row['key_1'])}{_format_hex(row['key_2'])}" if row["name"] is None else row["name"]
         problem = "the index has another count of a pair's movements less its undos"
         yield {"problem": problem, "pair": name, "index": row["in_index"], "journal": row["in_journal"]}
 
 
-def _hex(number: int) -> str:
+def _format_hex(number: int) -> str:
     """Formats half a hash as it was before ``hash_number`` or `_to_signed_numbers` read it."""
     return f"{number + int(_SIGN):016x}"
 
@@ -219,7 +219,7 @@ _OTHER_PAIRS = """
 """
 
 
-def _counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict[str, Any]]]:
+def _compare_counts(evidence: Evidence, index: Index) -> tuple[dict[str, int], list[dict[str, Any]]]:
     [keys] = evidence.rows(
         """
         SELECT count(*) FILTER (WHERE holds AND event_key IS NOT NULL) - count(*) FILTER (WHERE releases) AS event,
@@ -263,18 +263,18 @@ class DlqEqualsOpenDead(PromiseInvariant):
     looked_past = "dead letters of earlier rows"
 
     def check(self, evidence: Evidence) -> Finding:
-        evidence.engine.add_table("letters", _letters(evidence), _LETTERS)
-        evidence.add_rows("letters_held", _HELD, list(_held(evidence)))
+        evidence.engine.add_table("letters", _read_letters(evidence), _LETTERS)
+        evidence.add_rows("letters_held", _HELD, list(_read_held_since(evidence)))
         return super().check(evidence)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return {"published_upto": evidence.state.published_upto}
 
 
-def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
+def _read_letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
     if not any(high > low for low, high in evidence.dlq_ends.values()):
         return
-    given_up = list(cuts(evidence.state.notes))
+    given_up = list(find_cuts(evidence.state.notes))
     letters = (
         {
             "seq": seq,
@@ -282,7 +282,7 @@ def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
             "record_sha256": None if record.value is None else hashlib.sha256(record.value).hexdigest(),
         }
         for partition, record in evidence.kafka.records(evidence.lake.dlq_topic)
-        for seq, decided_at in [_seq_and_time(record)]
+        for seq, decided_at in [_parse_seq_and_time(record)]
         # Of rows that the journal gave up when it went on from an older copy.
         if not any(seq > after and decided_at is not None and decided_at < at for after, at in given_up)
     )
@@ -290,7 +290,7 @@ def _letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(batch, _LETTERS)
 
 
-def _seq_and_time(record: Record) -> tuple[int, Any]:
+def _parse_seq_and_time(record: TopicRecord) -> tuple[int, Any]:
     """Reads both of a dead letter. A letter without a copy of the record has them behind the prefix of KIP-1191's
     headers.
     """
@@ -306,7 +306,7 @@ def _seq_and_time(record: Record) -> tuple[int, Any]:
     return seq, decided_at
 
 
-def _held(evidence: Evidence) -> Iterable[dict[str, Any]]:
+def _read_held_since(evidence: Evidence) -> Iterable[dict[str, Any]]:
     """Returns for each partition that lost records by age since when it holds them."""
     for partition, (low, high) in evidence.dlq_ends.items():
         if low > 0:

@@ -13,8 +13,8 @@ from journal.histories import FIRST, History
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.state import JournalState
-from ledger.verify.engine import Engine
-from ledger.verify.views import journal_sql
+from ledger.verify.engine import SqlEngine
+from ledger.verify.views import build_journal_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ _SPANS = pa.schema(
 )
 
 
-def add_division(engine: Engine, places: StreamLayout, division: Division) -> str | None:
+def add_division(engine: SqlEngine, places: StreamLayout, division: Division) -> str | None:
     """Names ``divided_rows`` and ``divided_spans``; returns why there is nothing to compare, if there isn't."""
     journals = {
         stream: [StreamLayout(places.root, places.lake, name) for name in names]
@@ -43,25 +43,27 @@ def add_division(engine: Engine, places: StreamLayout, division: Division) -> st
     if not all(readers.values()):
         return f"{', '.join(sorted(stream for stream, of_it in readers.items() if not of_it))} hasn't begun"
     states = {stream: [reader.state() for reader in of_it] for stream, of_it in readers.items()}
-    if len({_history(state, division.topic) for of_it in states.values() for state in of_it}) > 1:
+    if len({_identify_history(state, division.topic) for of_it in states.values() for state in of_it}) > 1:
         return f"the streams know {division.topic} by different histories"
     views = [
         _add_rows(engine, f"divided_{number}", reader, division.topic)
         for number, reader in enumerate(reader for of_it in readers.values() for reader in of_it)
     ]
     engine.add_view("divided_rows", " UNION ALL ".join(views))
-    engine.add_table("divided_spans", pa.Table.from_pylist(_spans(states, division.topic), _SPANS).to_batches(), _SPANS)
+    engine.add_table(
+        "divided_spans", pa.Table.from_pylist(_build_spans(states, division.topic), _SPANS).to_batches(), _SPANS
+    )
     return None
 
 
-def _history(state: JournalState, topic: str) -> tuple[int, str]:
+def _identify_history(state: JournalState, topic: str) -> tuple[int, str]:
     history = state.history(topic)
     return history.number, history.topic_id
 
 
-def _add_rows(engine: Engine, name: str, reader: JournalReader, topic: str) -> str:
+def _add_rows(engine: SqlEngine, name: str, reader: JournalReader, topic: str) -> str:
     columns = engine.add_delta(f"{name}_rows", reader.path, reader.version)
-    engine.add_view(name, journal_sql(f"{name}_rows", columns))
+    engine.add_view(name, build_journal_sql(f"{name}_rows", columns))
     number = reader.state().histories.get(topic, History()).number
     return f"""
         SELECT partition, kafka_offset, offset_until FROM {name}
@@ -70,10 +72,10 @@ def _add_rows(engine: Engine, name: str, reader: JournalReader, topic: str) -> s
     """  # noqa: S608 - words of our own
 
 
-def _spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dict[str, object]]:
+def _build_spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dict[str, object]]:
     """Returns the offsets of each partition that every stream has passed, whichever of its journals reads it."""
-    marks = [_merged([state.marks.get(topic, {}) for state in of_it]) for of_it in states.values()]
-    starts = [_merged([state.start.get(topic, {}) for state in of_it]) for of_it in states.values()]
+    marks = [_merge_marks([state.marks.get(topic, {}) for state in of_it]) for of_it in states.values()]
+    starts = [_merge_marks([state.start.get(topic, {}) for state in of_it]) for of_it in states.values()]
     spans = []
     for partition in sorted(set.intersection(*(set(offsets) for offsets in marks))):
         low = max(start.get(partition, mark[partition]) for start, mark in zip(starts, marks, strict=True))
@@ -83,5 +85,5 @@ def _spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dic
     return spans
 
 
-def _merged(of_shards: Sequence[Mapping[int, int]]) -> dict[int, int]:
+def _merge_marks(of_shards: Sequence[Mapping[int, int]]) -> dict[int, int]:
     return {partition: offset for offsets in of_shards for partition, offset in offsets.items()}

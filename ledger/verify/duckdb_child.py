@@ -21,7 +21,7 @@ from duckdb.func import PythonUDFType
 from core.location import is_url
 from journal.lake import open_table
 from journal.reader import dataset_of
-from ledger.verify.engine import prelude
+from ledger.verify.engine import read_prelude
 
 TOLD_EVERY_S = 1.0
 ROWS_PER_BATCH = 10_000
@@ -45,7 +45,7 @@ class Database:
         # The files of one version never change; each question would read all their footers.
         self.connection.execute("SET parquet_metadata_cache = true")
         self.connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
-        for statement in prelude("duckdb"):
+        for statement in read_prelude("duckdb"):
             self.connection.execute(statement)
         self.connection.create_function("crc32_of", _crc32_of, ["VARCHAR"], "BIGINT", type=PythonUDFType.ARROW)
         self.connection.create_function("sha256_of", _sha256_of, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
@@ -142,13 +142,13 @@ class Reporter:
         self._database = database
         self._lock = threading.Lock()
         self._parent = os.getppid()
-        threading.Thread(target=self._tell, daemon=True).start()
+        threading.Thread(target=self._report_progress, daemon=True).start()
 
     def send(self, kind: str, what: Any) -> None:
         with self._lock:
             self._connection.send((kind, what))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         while True:
             time.sleep(TOLD_EVERY_S)
             if os.getppid() != self._parent:

@@ -87,7 +87,7 @@ class DuckDb:
         self._connection = self._child = None
 
     def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
-        columns: list[str] = self._make(name, "add_delta", name, str(location), version)
+        columns: list[str] = self._call_and_record(name, "add_delta", name, str(location), version)
         return columns
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -96,25 +96,25 @@ class DuckDb:
         with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        self._make(name, "add_file", name, path)
+        self._call_and_record(name, "add_file", name, path)
 
     def add_view(self, name: str, sql: str) -> None:
-        self._make(name, "add_view", name, sql)
+        self._call_and_record(name, "add_view", name, sql)
 
     def add_result(self, name: str, sql: str) -> None:
-        self._make(name, "add_result", name, sql)
+        self._call_and_record(name, "add_result", name, sql)
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
         """Does what `SqlEngine.add_read` says, in this process."""
         source = self._new_file()
-        self._do("write", source, sql)
+        self._call_child("write", source, sql)
         with pq.ParquetFile(source) as rows:
-            facts = pa.Table.from_batches(list(read(rows.iter_batches(ROWS_PER_BATCH))), schema_of(columns))
+            facts = pa.Table.from_batches(list(read(rows.iter_batches(ROWS_PER_BATCH))), parse_schema(columns))
         Path(source).unlink()
         self.add_table(name, facts.to_batches(), facts.schema)
 
     def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
-        table: pa.Table = self._do("ask", sql, rows_max)
+        table: pa.Table = self._call_child("ask", sql, rows_max)
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
 
@@ -122,20 +122,20 @@ class DuckDb:
         self._files += 1
         return str(self._folder / f"{self._files}.parquet")
 
-    def _make(self, name: str, method: str, *arguments: Any) -> Any:
-        answer = self._do(method, *arguments)
+    def _call_and_record(self, name: str, method: str, *arguments: Any) -> Any:
+        answer = self._call_child(method, *arguments)
         self._made.pop(name, None)
         self._made[name] = (method, arguments)
         return answer
 
-    def _do(self, method: str, *arguments: Any) -> Any:
+    def _call_child(self, method: str, *arguments: Any) -> Any:
         if self._child is None:
-            self._start()
+            self._start_child()
             for method_made, of_it in list(self._made.values()):
-                self._asked(method_made, of_it)
-        return self._asked(method, arguments)
+                self._send_call(method_made, of_it)
+        return self._send_call(method, arguments)
 
-    def _start(self) -> None:
+    def _start_child(self) -> None:
         parent_end, child_end = Pipe()
         command = [sys.executable, "-m", "ledger.verify.duckdb_child", str(child_end.fileno()), str(self._folder)]
         threads = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
@@ -148,7 +148,7 @@ class DuckDb:
         child_end.close()
         self._connection = parent_end
 
-    def _asked(self, method: str, arguments: tuple[Any, ...]) -> Any:
+    def _send_call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """
         :raises EngineFailed: there is no answer
         """
@@ -168,21 +168,21 @@ class DuckDb:
                     if percent != before or used_s > used_before_s + MOVED_CPU_S:
                         moved_at, before, used_before_s = time.monotonic(), percent, used_s
                 if time.monotonic() - moved_at > self._still_s_max:
-                    raise EngineStoodStill(self._kill(moved_at))
+                    raise EngineStoodStill(self._kill_child(moved_at))
         except (EOFError, OSError) as ended:
-            self._kill(moved_at)
+            self._kill_child(moved_at)
             raise EngineFailed(
                 f"its process ended while it was asked ({type(ended).__name__}); is memory short?"
             ) from ended
 
-    def _kill(self, since: float) -> float:
+    def _kill_child(self, since: float) -> float:
         if self._child is not None:
             self._child.kill()
         self.close()
         return time.monotonic() - since
 
 
-def schema_of(columns: str) -> pa.Schema:
+def parse_schema(columns: str) -> pa.Schema:
     types = {"bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(", "))])
 

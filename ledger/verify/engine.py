@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 Read = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-class Engine(Protocol):
+class SqlEngine(Protocol):
     """Tables and views by name, and the answers to SQL that both engines understand.
 
     A column ``offset`` is called ``kafka_offset``: one engine takes ``"offset"`` for a text, the other one wants it so.
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """Returns a query's rows, or its first ones."""
 
 
-def prelude(engine: str) -> list[str]:
+def read_prelude(engine: str) -> list[str]:
     text = (HERE / "preludes" / f"{engine}.sql").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [statement for statement in "\n".join(lines).split(";") if statement.strip()]

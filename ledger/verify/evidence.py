@@ -17,17 +17,17 @@ from core.routing import Shard, base_of, dlq_topic, mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
 from journal.index import Index
-from journal.schema import GENESIS, extend
+from journal.schema import GENESIS, extend_chain
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
-from ledger.verify.engine import Engine
+from ledger.verify.engine import SqlEngine
 from ledger.verify.kafka import Ends, Kafka
 from ledger.verify.promises import read_promise
 from ledger.verify.views import COMMITS, Base
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """Offsets of one partition that one history decided: from ``start`` to before ``until``."""
 
     topic: str
@@ -37,7 +37,7 @@ class Span:
     until: int
 
     @property
-    def life(self) -> str:
+    def history_name(self) -> str:
         """Topic and history in one word (`journal.histories.life_of`)."""
         return life_of(self.topic, self.history)
 
@@ -53,7 +53,9 @@ class Lake:
     dead_letters: str = ""
 
     @classmethod
-    def under(cls, data_dir: Path, stream: str = LEDGER, lake: Location | None = None, dead_letters: str = "") -> Lake:
+    def from_data_dir(
+        cls, data_dir: Path, stream: str = LEDGER, lake: Location | None = None, dead_letters: str = ""
+    ) -> Lake:
         """Finds the tables of a data folder, which are in its ``lake`` unless that is elsewhere."""
         return cls(StreamLayout(data_dir, lake or data_dir / "lake", stream), dead_letters)
 
@@ -79,8 +81,8 @@ class Lake:
         return self.places.journal
 
     @property
-    def bodies(self) -> Location:
-        return self.places.bodies
+    def bodies_table(self) -> Location:
+        return self.places.bodies_table
 
     @property
     def postings(self) -> Location:
@@ -93,12 +95,12 @@ class Lake:
     @property
     def receipts(self) -> Location:
         """The receipts of all shards."""
-        return self.places.shared("receipts")
+        return self.places.shared_table("receipts")
 
     @property
-    def redactions(self) -> Location:
+    def redactions_table(self) -> Location:
         """The record of who had which bodies removed, of all streams and shards of the mode."""
-        return self.places.shared("redactions")
+        return self.places.shared_table("redactions")
 
     @property
     def audit_log(self) -> Location:
@@ -106,12 +108,12 @@ class Lake:
         return self.places.lake / "acts"
 
 
-def reads(lake: Lake, shard: Shard, topic: str, partition: int) -> bool:
-    return topic != topics_of(lake.mode).events or shard.reads(partition)
+def is_partition_read(lake: Lake, shard: Shard, topic: str, partition: int) -> bool:
+    return topic != topics_of(lake.mode).events or shard.has_partition(partition)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VerifyLimits:
     """The ages above which something is an offence, and how many offenders are named."""
 
     sample_max: int = 10
@@ -159,7 +161,7 @@ class Evidence:
     verification asks.
     """
 
-    engine: Engine
+    engine: SqlEngine
     lake: Lake
     state: JournalState
     kafka: Kafka
@@ -171,7 +173,7 @@ class Evidence:
     has_receipts: bool
     index: Index | None
     now: datetime
-    limits: Limits
+    limits: VerifyLimits
     base: Base
     postings_mark: int | None
     """None: there is no table of postings."""
@@ -224,24 +226,24 @@ class Evidence:
 
     def is_mine(self, topic: str, partition: int) -> bool:
         """Whether the stream reads a partition: of the events only those of its shard."""
-        return reads(self.lake, self.shard, topic, partition)
+        return is_partition_read(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Returns a query's result; only for results that are small by construction."""
         return self.engine.ask(sql)
 
-    def sample(self, sql: str) -> list[dict[str, Any]]:
+    def ask_sample(self, sql: str) -> list[dict[str, Any]]:
         """Returns at most ``sample_max`` rows of a query's result."""
         return self.engine.ask(sql, self.sample_max)
 
-    def search(self, promise: str) -> list[dict[str, Any]]:
-        return self.sample(read_promise(promise).sql)
+    def search_offenders(self, promise: str) -> list[dict[str, Any]]:
+        return self.ask_sample(read_promise(promise).sql)
 
     def add_rows(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
         """Names a few rows of Python's."""
         self.engine.add_table(name, pa.Table.from_pylist(list(rows), schema).to_batches(), schema)
 
-    def commits(self) -> Sequence[CommitDigest]:
+    def read_commits(self) -> Sequence[CommitDigest]:
         """Reads every commit in order; ``commits`` and ``chain_heads`` are named then."""
         if self._commits is None:
             self.engine.add_result("commits", COMMITS.format(joined=self.engine.joined))
@@ -251,20 +253,20 @@ class Evidence:
             head = self.base.chain
             if head is not None:
                 for commit in self._commits:
-                    head = extend(head, commit.digest)
+                    head = extend_chain(head, commit.digest)
             heads = [] if head is None else [{"computed": head, "recorded": self.state.chain or GENESIS}]
             self.add_rows("chain_heads", pa.schema([("computed", pa.string()), ("recorded", pa.string())]), heads)
         return self._commits
 
-    def taken_back(self) -> int:
+    def count_taken_back(self) -> int:
         """Counts lines of other movements than captures and payouts, among the rows that are looked at."""
-        return self._count(_TAKEN_BACK)
+        return self._count_once(_TAKEN_BACK)
 
-    def nameless(self) -> int:
+    def count_nameless(self) -> int:
         """Counts bookings whose entity is a merchant account as a whole."""
-        return self._count(_NAMELESS)
+        return self._count_once(_NAMELESS)
 
-    def _count(self, sql: str) -> int:
+    def _count_once(self, sql: str) -> int:
         if sql not in self._counts:
             [row] = self.rows(sql)
             self._counts[sql] = int(row["count"])
@@ -272,11 +274,11 @@ class Evidence:
 
     def last_row_age_s(self) -> float:
         """Returns the time since the journal's last row was decided; 0 for an empty one."""
-        commits = self.commits()
+        commits = self.read_commits()
         return (self.now - commits[-1].decided_at).total_seconds() if commits else 0.0
 
     @property
-    def since(self) -> int:
+    def first_seq(self) -> int:
         """The first row that is looked at; 1 where all are."""
         return self.base.seq + 1
 
@@ -284,7 +286,7 @@ class Evidence:
     def is_whole(self) -> bool:
         return self.base.seq == 0
 
-    def in_part(self, not_looked_at: str) -> str | None:
+    def explain_part(self, not_looked_at: str) -> str | None:
         """Says what wasn't looked at, where only the newest rows were."""
         return None if self.is_whole else not_looked_at
 
@@ -297,18 +299,22 @@ class Evidence:
             for number, until in sorted(untils.items()):
                 start = self.state.start.get(topic, {}).get(number, until)
                 if not self.is_whole:
-                    start = self._lowest(life_of(topic, self.state.history(topic).number), number, until)
+                    start = self._find_lowest(life_of(topic, self.state.history(topic).number), number, until)
                 yield topic, number, start, until
 
-    def spans(self) -> Iterator[Span]:
+    def spans(self) -> Iterator[OffsetSpan]:
         """Yields the spans of every history, as `partitions` does of the last ones."""
         for topic, history in sorted(self.state.histories.items()):
             for ended in history.ended:
                 for number, until in sorted(ended.end.items()):
-                    span = Span(topic, ended.number, number, ended.start.get(number, until), until)
-                    yield span if self.is_whole else replace(span, start=self._lowest(span.life, number, until))
+                    span = OffsetSpan(topic, ended.number, number, ended.start.get(number, until), until)
+                    yield (
+                        span
+                        if self.is_whole
+                        else replace(span, start=self._find_lowest(span.history_name, number, until))
+                    )
         for topic, number, start, until in self.partitions():
-            yield Span(topic, self.state.history(topic).number, number, start, until)
+            yield OffsetSpan(topic, self.state.history(topic).number, number, start, until)
 
-    def _lowest(self, life: str, number: int, until: int) -> int:
+    def _find_lowest(self, life: str, number: int, until: int) -> int:
         return self.lowest.get((life, number), until)

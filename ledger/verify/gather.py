@@ -24,10 +24,10 @@ from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.postings import mark_of
 from ledger.verify.divided import Division, add_division
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Evidence, Lake, Limits, reads
-from ledger.verify.kafka import Ends, Kafka, anchor_records
-from ledger.verify.views import BOOKED_LINES, base_before, journal_sql, mine_sql
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import Evidence, Lake, VerifyLimits, is_partition_read
+from ledger.verify.kafka import Ends, Kafka, read_anchor_records
+from ledger.verify.views import BOOKED_LINES, build_journal_sql, build_mine_sql, find_base
 from providers.settings import ProvidersSettings
 
 
@@ -48,34 +48,36 @@ class Options:
     division: Division | None = None
 
 
-def gather(
-    engine: Engine,
+def gather_evidence(
+    engine: SqlEngine,
     lake: Lake,
     kafka: Kafka,
     anchor_keys: AnchorKeys,
-    limits: Limits,
+    limits: VerifyLimits,
     clock: Clock,
     index: Index | None,
     options: Options,
 ) -> Evidence:
     """Opens derived things first, then the journal, then Kafka: so each may only be behind the next one."""
-    postings = _postings(lake)
+    postings = _open_postings(lake)
     has_receipts = lake.is_ledger and _add_receipts(engine, lake, kafka)
     anchors = topics_of(lake.mode).anchors
-    anchor_ends = kafka.ends([anchors]).get(anchors, {})
+    anchor_ends = kafka.find_ends([anchors]).get(anchors, {})
     state = JournalReader(str(lake.journal)).state()
     shard, copied = shard_in(state.notes), own_after(state.notes)
-    others = _others(lake, shard)
-    sources, ends = _sources(engine, lake, [topic for topic in state.marks if is_sparse(topic)])
-    every_end = kafka.ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
+    others = _find_other_shards(lake, shard)
+    sources, ends = _add_sources(engine, lake, [topic for topic in state.marks if is_sparse(topic)])
+    every_end = kafka.find_ends([topic for topic in (*state.marks, lake.dlq_topic) if not is_sparse(topic)])
     ends |= {
-        topic: {number: bounds for number, bounds in partitions.items() if reads(lake, shard, topic, number)}
+        topic: {
+            number: bounds for number, bounds in partitions.items() if is_partition_read(lake, shard, topic, number)
+        }
         for topic, partitions in every_end.items()
     }
     columns = engine.add_delta("whole_rows", lake.journal, state.version)
-    engine.add_view("whole", journal_sql("whole_rows", columns, shard))
+    engine.add_view("whole", build_journal_sql("whole_rows", columns, shard))
     _add_every(engine, lake, state, postings, others, shard, options.since)
-    base = base_before(engine, state, options.since, anchor_records(kafka, lake.stream, anchor_ends), anchor_keys)
+    base = find_base(engine, state, options.since, read_anchor_records(kafka, lake.stream, anchor_ends), anchor_keys)
     engine.add_view("journal", f"SELECT * FROM whole WHERE seq > {base.seq}")  # noqa: S608 - a number
     engine.add_view("own_lines", BOOKED_LINES.format(rows="journal"))
     index_seq = index.seq if index is not None else 0
@@ -94,8 +96,8 @@ def gather(
         limits=limits,
         base=base,
         postings_mark=None if postings is None else mark_of(postings),
-        lowest=_lowest(engine) if base.seq else {},
-        every_mark=_every_mark([state, *(other.state for other in others)]),
+        lowest=_read_lowest(engine) if base.seq else {},
+        every_mark=_merge_marks([state, *(other.state for other in others)]),
         every_end=every_end,
         sources=sources,
     )
@@ -107,7 +109,7 @@ def gather(
     return evidence
 
 
-def _lowest(engine: Engine) -> dict[tuple[str, int], int]:
+def _read_lowest(engine: SqlEngine) -> dict[tuple[str, int], int]:
     rows = engine.ask(
         "SELECT life, partition, min(kafka_offset) AS low FROM journal WHERE first GROUP BY life, partition"
     )
@@ -162,7 +164,7 @@ def _add_partitions(evidence: Evidence) -> None:
     spans = [
         {
             "topic": span.topic,
-            "life": span.life,
+            "life": span.history_name,
             "partition": span.partition,
             "start_offset": span.start,
             "until_offset": span.until,
@@ -188,18 +190,18 @@ class OtherShard:
     postings: DeltaTable | None
 
 
-def _others(lake: Lake, shard: Shard) -> list[OtherShard]:
+def _find_other_shards(lake: Lake, shard: Shard) -> list[OtherShard]:
     lakes = [Lake(lake.places.of_shard(number)) for number in range(shard.count) if number != shard.number]
     begun = [other for other in lakes if has_table(str(other.journal))]
-    return [OtherShard(other, JournalReader(str(other.journal)).state(), _postings(other)) for other in begun]
+    return [OtherShard(other, JournalReader(str(other.journal)).state(), _open_postings(other)) for other in begun]
 
 
-def _postings(lake: Lake) -> DeltaTable | None:
+def _open_postings(lake: Lake) -> DeltaTable | None:
     is_there = lake.is_ledger and has_table(str(lake.postings))
     return open_table(str(lake.postings)) if is_there else None
 
 
-def _every_mark(states: Sequence[JournalState]) -> Marks:
+def _merge_marks(states: Sequence[JournalState]) -> Marks:
     marks: Marks = {}
     for state in states:
         for topic, partitions in state.marks.items():
@@ -208,7 +210,7 @@ def _every_mark(states: Sequence[JournalState]) -> Marks:
 
 
 def _add_every(
-    engine: Engine,
+    engine: SqlEngine,
     lake: Lake,
     state: JournalState,
     postings: DeltaTable | None,
@@ -229,7 +231,7 @@ def _add_every(
     tables = [("postings", lake, postings)]
     for number, other in enumerate(others):
         columns = engine.add_delta(f"other_{number}_rows", other.lake.journal, other.state.version)
-        engine.add_view(f"other_{number}", journal_sql(f"other_{number}_rows", columns, shard))
+        engine.add_view(f"other_{number}", build_journal_sql(f"other_{number}_rows", columns, shard))
         journals.append((f"other_{number}", own_after(other.state.notes), other.lake.stream))
         tables.append((f"other_{number}_postings", other.lake, other.postings))
     every_row = (
@@ -255,7 +257,7 @@ def _add_every(
         "decided_at",
     )
     every_line = (
-        f"SELECT {', '.join(columns)}, {mine_sql(shard)} AS mine FROM {name}"  # noqa: S608 - names of our own
+        f"SELECT {', '.join(columns)}, {build_mine_sql(shard)} AS mine FROM {name}"  # noqa: S608 - names of our own
         for name, _, _ in tables
     )
     engine.add_view("every_line", " UNION ALL ".join(every_line))
@@ -265,26 +267,26 @@ _RECEIPTS = pa.schema([("at", TIMESTAMP), ("event_key", pa.string()), ("outcome"
 RECORDS_PER_BATCH = 10_000
 
 
-def _add_receipts(engine: Engine, lake: Lake, kafka: Kafka) -> bool:
+def _add_receipts(engine: SqlEngine, lake: Lake, kafka: Kafka) -> bool:
     """Names the view ``receipts``: those that were collected; where none were yet, those on their topic."""
     if has_table(str(lake.receipts)):
         engine.add_delta("receipts", lake.receipts, open_table(str(lake.receipts)).version())
         return True
     topic = topics_of(lake.mode).receipts
-    if not any(high > low for low, high in kafka.ends([topic]).get(topic, {}).values()):
+    if not any(high > low for low, high in kafka.find_ends([topic]).get(topic, {}).values()):
         return False
-    engine.add_table("receipts", _receipts(kafka, topic), _RECEIPTS)
+    engine.add_table("receipts", _read_receipts(kafka, topic), _RECEIPTS)
     return True
 
 
-def _receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
+def _read_receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
     lines = (line for _, record in kafka.records(topic) for line in (record.value or b"").split(b"\n"))
-    receipts = (receipt for line in lines if (receipt := _receipt(line)) is not None)
+    receipts = (receipt for line in lines if (receipt := _parse_receipt(line)) is not None)
     while batch := list(islice(receipts, RECORDS_PER_BATCH)):
         yield pa.RecordBatch.from_pylist(batch, _RECEIPTS)
 
 
-def _receipt(line: bytes) -> dict[str, Any] | None:
+def _parse_receipt(line: bytes) -> dict[str, Any] | None:
     """Returns the columns of a receipt; None where the line isn't one."""
     try:
         fields = orjson.loads(line)
@@ -293,7 +295,7 @@ def _receipt(line: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _sources(engine: Engine, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, str], Ends]:
+def _add_sources(engine: SqlEngine, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, str], Ends]:
     """Names the journals that are read, and returns what each topic holds; those that aren't there are left out."""
     sources: dict[str, str] = {}
     ends: Ends = {}
@@ -302,13 +304,13 @@ def _sources(engine: Engine, lake: Lake, topics: Sequence[str]) -> tuple[dict[st
         if has_table(str(path)):
             reader = JournalReader(str(path))
             columns = engine.add_delta(f"source_{number}_rows", path, reader.version)
-            engine.add_view(f"source_{number}", journal_sql(f"source_{number}_rows", columns))
+            engine.add_view(f"source_{number}", build_journal_sql(f"source_{number}_rows", columns))
             sources[name] = f"source_{number}"
             ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
     return sources, ends
 
 
-def last_seq(lake: Lake) -> int:
+def read_last_seq(lake: Lake) -> int:
     if not has_table(str(lake.journal)):
         raise VerifyImpossible(f"there is no journal at {lake.journal}")
     return JournalReader(str(lake.journal)).state().next_seq - 1

@@ -29,9 +29,9 @@ from ledger.verify.booking_checks import (
 )
 from ledger.verify.derived_checks import DlqEqualsOpenDead, IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Evidence, Lake, Limits
-from ledger.verify.gather import Options, gather, last_seq
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import Evidence, Lake, VerifyLimits
+from ledger.verify.gather import Options, gather_evidence, read_last_seq
 from ledger.verify.journal_checks import (
     ChainWhole,
     ItemsCloseOnce,
@@ -51,7 +51,7 @@ from ledger.verify.payment_checks import (
     UndosFollowMovements,
     UndosHaveMovements,
 )
-from ledger.verify.promises import promise_names, read_promise
+from ledger.verify.promises import list_promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
 from ledger.verify.report_checks import ReportsAgree
@@ -122,16 +122,16 @@ OF_DEEP_ALONE: tuple[type[Invariant], ...] = (BodiesWhole, BookingsAreInBodies)
 ERROR_CHARS_MAX = 500
 
 
-class Watch:
+class VerifyProgress:
     """Shows how far a verification is; this one shows nothing."""
 
-    def begins(self, invariants: int) -> None:
+    def show_start(self, invariants: int) -> None:
         """Takes how many invariants will be checked."""
 
-    def gets_on(self, percent: float) -> None:
+    def show_percent(self, percent: float) -> None:
         """Takes how far the query is that is under way."""
 
-    def found(self, finding: Finding) -> None:
+    def show_finding(self, finding: Finding) -> None:
         """Takes the answer of an invariant."""
 
 
@@ -145,7 +145,7 @@ def run(
     stream: str,
     dead_letters: str,
     options: Options,
-    watch: Watch,
+    watch: VerifyProgress,
     lake: Location,
 ) -> Report:
     """Verifies one stream, while everything may go on running. DuckDB does it in a process of its own, or Spark where
@@ -159,62 +159,62 @@ def run(
     :raises KafkaUnreachable: Kafka doesn't answer
     """
     clock = SystemClock()
-    started = clock.monotonic()
-    places = Lake.under(data_dir, stream, lake, dead_letters)
-    rows, anchor_keys = last_seq(places), AnchorKeys.read(anchor_key_file)
-    limits = Limits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
+    started = clock.monotonic_s()
+    places = Lake.from_data_dir(data_dir, stream, lake, dead_letters)
+    rows, anchor_keys = read_last_seq(places), AnchorKeys.read(anchor_key_file)
+    limits = VerifyLimits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
     with open_engine(settings, data_dir, jars, rows, watch) as engine:
         report = verify(engine, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
-        return replace(report, seconds=clock.monotonic() - started)
+        return replace(report, seconds=clock.monotonic_s() - started)
 
 
 @contextmanager
 def open_engine(
-    settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: Watch
-) -> Iterator[Engine]:
+    settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: VerifyProgress
+) -> Iterator[SqlEngine]:
     if settings.is_local:
         with duckdb_engine(data_dir, settings.verify.memory) as engine:
-            engine.progress = watch.gets_on
+            engine.progress = watch.show_percent
             yield engine
         return
     # Spark's modules take a second to load.
     from ledger.spark import read_session
-    from ledger.verify.spark_engine import Spark
+    from ledger.verify.spark_engine import SparkEngine
 
     name = "payhook verify"
     with read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
-        yield Spark(session)
+        yield SparkEngine(session)
 
 
 def verify(
-    engine: Engine,
+    engine: SqlEngine,
     lake: Lake,
     kafka: Kafka,
     anchor_keys: AnchorKeys,
-    limits: Limits,
+    limits: VerifyLimits,
     clock: Clock,
     options: Options | None = None,
-    watch: Watch | None = None,
+    watch: VerifyProgress | None = None,
     names: Collection[str] = (),
 ) -> Report:
     """Does what `run` does, with an engine and a Kafka that are passed in.
 
     :param names: the invariants to check; empty: all
     """
-    started, options = clock.monotonic(), options or Options()
-    last_seq(lake)
-    index, no_index = _index(lake)
+    started, options = clock.monotonic_s(), options or Options()
+    read_last_seq(lake)
+    index, no_index = _open_index(lake)
     try:
-        evidence = gather(engine, lake, kafka, anchor_keys, limits, clock, index, options)
+        evidence = gather_evidence(engine, lake, kafka, anchor_keys, limits, clock, index, options)
         evidence.no_index = no_index
-        watch = watch or Watch()
-        deep = _deep_ones(lake, options)
+        watch = watch or VerifyProgress()
+        deep = _build_deep_checks(lake, options)
         instead = {check.name for check in deep}
-        left_out = instead | _left_out(evidence)
+        left_out = instead | _find_left_out(evidence)
         checks = [*(check for check in INVARIANTS if check.name not in left_out), *deep]
         asked = [check for check in checks if not names or check.name in names]
-        watch.begins(len(asked))
-        findings = [_check(invariant, evidence, watch) for invariant in asked]
+        watch.show_start(len(asked))
+        findings = [_check_invariant(invariant, evidence, watch) for invariant in asked]
     finally:
         if index is not None:
             index.close()
@@ -223,9 +223,9 @@ def verify(
         evidence.state.version,
         evidence.seq,
         evidence.now,
-        clock.monotonic() - started,
+        clock.monotonic_s() - started,
         tuple(findings),
-        evidence.since,
+        evidence.first_seq,
     )
 
 
@@ -234,21 +234,21 @@ def explain(name: str) -> str:
 
     :raises KeyError: no invariant has this name
     """
-    if name in promise_names():
+    if name in list_promise_names():
         return read_promise(name).text
-    invariant = invariant_types()[name]
+    invariant = list_invariant_types()[name]
     return (
         f"-- {invariant.sentence}\n-- No query proves this by itself: see {invariant.__module__.replace('.', '/')}.py\n"
     )
 
 
-def invariant_types() -> dict[str, type[Invariant]]:
+def list_invariant_types() -> dict[str, type[Invariant]]:
     """Lists all invariants by name, in the order in which they are checked; those of ``--deep`` alone are the last."""
     of_every_look: dict[str, type[Invariant]] = {check.name: type(check) for check in INVARIANTS}
     return of_every_look | {check.name: check for check in OF_DEEP_ALONE}
 
 
-def _left_out(evidence: Evidence) -> frozenset[str]:
+def _find_left_out(evidence: Evidence) -> frozenset[str]:
     shard = evidence.shard
     of_others = frozenset() if shard.number == 0 else OF_THE_FIRST_SHARD
     alone = frozenset({OneEffectInAllShards.name}) if shard.count == 1 else frozenset()
@@ -256,7 +256,7 @@ def _left_out(evidence: Evidence) -> frozenset[str]:
     return of_others | alone | undivided | (frozenset() if evidence.lake.is_ledger else OF_THE_LEDGER)
 
 
-def _index(lake: Lake) -> tuple[Index | None, str]:
+def _open_index(lake: Lake) -> tuple[Index | None, str]:
     """Opens the key index beside its writer; where it can't be opened, it returns why."""
     if not any(lake.index.glob("epoch-*")):
         return None, f"there is no key index in {lake.index}; verify where the processor runs, or start it there"
@@ -266,22 +266,22 @@ def _index(lake: Lake) -> tuple[Index | None, str]:
         return None, str(unreadable)
 
 
-def _deep_ones(lake: Lake, options: Options) -> list[Invariant]:
+def _build_deep_checks(lake: Lake, options: Options) -> list[Invariant]:
     if not options.deep:
         return []
     of_all: list[Invariant] = [
-        BodiesWhole(lake.bodies, lake.redactions),
+        BodiesWhole(lake.bodies_table, lake.redactions_table),
         RecordsAreThoseDecided(every=True),
         ElsewhereIsOthers(OF_A_DEEP_LOOK),
     ]
     if not lake.is_ledger:
         return of_all
-    facts = BodyFacts(lake.bodies, options.providers)
+    facts = BodyFacts(lake.bodies_table, options.providers)
     by_body: list[Invariant] = [RefundsHaveCaptures(facts), UndosHaveMovements(facts), OneMerchantAPayment(facts)]
     return [*of_all, BookingsAreInBodies(facts), *by_body]
 
 
-def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:
+def _check_invariant(invariant: Invariant, evidence: Evidence, watch: VerifyProgress) -> Finding:
     """Checks an invariant. A check that can't be run has not been passed: what stopped it is its offender, or why it
     isn't made now.
     """
@@ -292,5 +292,5 @@ def _check(invariant: Invariant, evidence: Evidence, watch: Watch) -> Finding:
         finding = Finding(invariant.name, invariant.sentence, (problem,))
         if isinstance(failed, PayhookError) and getattr(failed, "kind", None) is ErrorKind.SBE:
             finding = Finding(invariant.name, invariant.sentence, not_checked=str(failed)[:ERROR_CHARS_MAX])
-    watch.found(finding)
+    watch.show_finding(finding)
     return finding

@@ -5,25 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from ledger.verify.evidence import Evidence
-from ledger.verify.report import Finding, PromiseInvariant, without_nulls
+from ledger.verify.report import Finding, PromiseInvariant, drop_nulls
 
 
 class ChainWhole(PromiseInvariant):
     name = "chain_whole"
 
     def check(self, evidence: Evidence) -> Finding:
-        commits = evidence.commits()
+        commits = evidence.read_commits()
         unknown = None if evidence.base.chain is not None else "the chain: no anchor has its head before these rows"
-        offenders = map(without_nulls, evidence.search(self.name))
-        return self.finding(evidence, offenders, {"commits": len(commits)}, unknown)
+        offenders = map(drop_nulls, evidence.search_offenders(self.name))
+        return self.build_finding(evidence, offenders, {"commits": len(commits)}, unknown)
 
 
 class SeqWithoutGaps(PromiseInvariant):
     name = "seq_without_gaps"
 
     def check(self, evidence: Evidence) -> Finding:
-        evidence.commits()
-        return self.finding(evidence, map(without_nulls, evidence.search(self.name)), {"last_seq": evidence.seq})
+        evidence.read_commits()
+        return self.build_finding(
+            evidence, map(drop_nulls, evidence.search_offenders(self.name)), {"last_seq": evidence.seq}
+        )
 
 
 class OneEffectPerEventKey(PromiseInvariant):
@@ -44,17 +46,17 @@ class OneEffectInAllShards(PromiseInvariant):
     name = "one_effect_in_all_shards"
     looked_past = "what took effect in both of them earlier"
 
-    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
-        return without_nulls(row)
+    def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+        return drop_nulls(row)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return {"shards": evidence.shard.count}
 
 
 class OneMode(PromiseInvariant):
     name = "one_mode"
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return {"mode": evidence.lake.mode}
 
 
@@ -71,10 +73,10 @@ class OrderKept(PromiseInvariant):
     name = "order_kept"
     looked_past = "what took effect earlier"
 
-    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
-        return without_nulls(row)
+    def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+        return drop_nulls(row)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         [late] = evidence.rows(
             "SELECT count(*) AS late FROM journal WHERE decision = 'applied' AND NOT first AND NOT out_of_order"
         )

@@ -14,7 +14,7 @@ from core.errors import PayhookError
 from core.routing import mode_of, topics_of
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent, Point, TopicMissing
-from journal.schema import Record
+from journal.schema import TopicRecord
 
 T = TypeVar("T")
 Ends = dict[str, dict[int, tuple[int, int]]]
@@ -33,7 +33,7 @@ class KafkaUnreachable(PayhookError):
 
 
 class Kafka(Protocol):
-    def ends(self, topics: Sequence[str]) -> Ends:
+    def find_ends(self, topics: Sequence[str]) -> Ends:
         """Returns the ends of each topic; a topic that doesn't exist is left out."""
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
@@ -42,7 +42,7 @@ class Kafka(Protocol):
         :raises KafkaUnreachable: it doesn't answer
         """
 
-    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+    def records(self, topic: str) -> Iterator[tuple[int, TopicRecord]]:
         """Yields all records that a topic holds now, with the partition of each.
 
         :raises KafkaUnreachable: it doesn't answer
@@ -51,7 +51,7 @@ class Kafka(Protocol):
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Returns Kafka's own id of each topic; one that doesn't exist is left out."""
 
-    def records_at(self, points: Collection[Point]) -> Mapping[Point, Record]:
+    def records_at(self, points: Collection[Point]) -> Mapping[Point, TopicRecord]:
         """Returns the record at each offset; a point that Kafka holds no record for is left out.
 
         :raises KafkaUnreachable: it doesn't answer
@@ -67,39 +67,39 @@ class RealKafka:
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
 
-    def ends(self, topics: Sequence[str]) -> Ends:
-        return self._of_each(topics, KafkaLog.held)
+    def find_ends(self, topics: Sequence[str]) -> Ends:
+        return self._ask_each(topics, KafkaLog.read_held_offsets)
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
-        with self._log() as log:
-            low, _ = log.held([topic])[topic][partition]
+        with self._open_log() as log:
+            low, _ = log.read_held_offsets([topic])[topic][partition]
             first = log.first_records([(topic, partition, max(low, offset))])
         return next((record.at for record in first.values()), None)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        return self._of_each(topics, KafkaLog.topic_ids)
+        return self._ask_each(topics, KafkaLog.topic_ids)
 
-    def records_at(self, points: Collection[Point]) -> dict[Point, Record]:
-        with self._log() as log:
+    def records_at(self, points: Collection[Point]) -> dict[Point, TopicRecord]:
+        with self._open_log() as log:
             return log.records_at(points)
 
-    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
-        with self._log() as log:
-            for partition, (low, high) in log.held([topic])[topic].items():
+    def records(self, topic: str) -> Iterator[tuple[int, TopicRecord]]:
+        with self._open_log() as log:
+            for partition, (low, high) in log.read_held_offsets([topic])[topic].items():
                 for record in log.records(topic, partition, low, high):
                     yield partition, record
 
-    def _of_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
+    def _ask_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
         """Asks for each topic; a topic that isn't there is left out."""
         answers: dict[str, T] = {}
-        with self._log() as log:
+        with self._open_log() as log:
             for topic in topics:
                 with contextlib.suppress(TopicMissing):
                     answers |= ask(log, [topic])
         return answers
 
     @contextlib.contextmanager
-    def _log(self) -> Iterator[KafkaLog]:
+    def _open_log(self) -> Iterator[KafkaLog]:
         with contextlib.closing(KafkaLog(self._kafka)) as log:
             try:
                 yield log
@@ -107,7 +107,7 @@ class RealKafka:
                 raise KafkaUnreachable(self._kafka.bootstrap_servers, silent.problem) from silent
 
 
-def anchor_records(kafka: Kafka, stream: str, ends: dict[int, tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+def read_anchor_records(kafka: Kafka, stream: str, ends: dict[int, tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
     """Reads offset and bytes of a stream's anchors on their topic below ``ends``, by seq."""
     if not any(high > low for low, high in ends.values()):
         return

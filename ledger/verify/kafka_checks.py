@@ -22,13 +22,15 @@ class OffsetsAccounted(PromiseInvariant):
 
     def check(self, evidence: Evidence) -> Finding:
         offenders = [
-            offender for row in evidence.search(self.name) for offender in islice(_told(row), evidence.sample_max)
+            offender
+            for row in evidence.search_offenders(self.name)
+            for offender in islice(_describe_row(row), evidence.sample_max)
         ]
         accounted = sum(span.until - span.start for span in evidence.spans())
-        unknown = evidence.in_part(self.looked_past)
-        return self.finding(evidence, offenders, {"offsets": accounted, **self._lost(evidence)}, unknown)
+        unknown = evidence.explain_part(self.looked_past)
+        return self.build_finding(evidence, offenders, {"offsets": accounted, **self._count_lost(evidence)}, unknown)
 
-    def _lost(self, evidence: Evidence) -> dict[str, Any]:
+    def _count_lost(self, evidence: Evidence) -> dict[str, Any]:
         if all(not history.ended for history in evidence.state.histories.values()):
             return {}
         [figures] = evidence.rows(
@@ -44,7 +46,7 @@ class OffsetsAccounted(PromiseInvariant):
         return figures
 
 
-def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _describe_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Describes the problem of a promise's row; once for each offset of a gap."""
     about = {name: row[name] for name in ("problem", "topic", "partition")}
     bounds = None if row["high"] is None else [row["low"], row["high"]]
@@ -78,13 +80,13 @@ class InFlight(PromiseInvariant):
                 "at_offset": offset,
                 "written_at": evidence.kafka.timestamp(topic, partition, offset),
             }
-            for topic, partition, offset, _ in _undecided(evidence)
+            for topic, partition, offset, _ in _find_undecided(evidence)
         ]
         evidence.add_rows("undecided", _UNDECIDED, undecided)
         evidence.engine.add_result("open_items", OPEN_ITEMS.format(rows="journal"))
         return super().check(evidence)
 
-    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
+    def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         if row["item_seq"] is not None:
             about = {"item_seq": row["item_seq"]}
         else:
@@ -94,7 +96,7 @@ class InFlight(PromiseInvariant):
             about["offset"] = row["at_offset"]
         return {"problem": row["problem"], **about, "age_s": _age_s(row["since"], evidence)}
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         [waiting] = evidence.rows(
             """
             SELECT count(*) FILTER (WHERE decision <> 'dead') AS waiting,
@@ -104,14 +106,14 @@ class InFlight(PromiseInvariant):
             """
         )
         return {
-            "undecided": sum(count for *_, count in _undecided(evidence)),
+            "undecided": sum(count for *_, count in _find_undecided(evidence)),
             "waiting": waiting["waiting"],
             "dead": waiting["dead"],
             "oldest_waiting_s": _age_s(waiting["oldest"], evidence),
         }
 
 
-def _undecided(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
+def _find_undecided(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
     """Yields topic, partition, next offset, and how many offsets wait behind it."""
     for topic in evidence.state.marks:
         if is_sparse(topic):
@@ -134,11 +136,11 @@ class ReceiptsHaveDecisions(PromiseInvariant):
     def check(self, evidence: Evidence) -> Finding:
         if not evidence.has_receipts:
             none = "no receipts were collected, and their topic holds none" if evidence.seq else None
-            return self.finding(evidence, (), {"receipts": None}, not_checked=none)
-        evidence.add_rows("settled", pa.schema([("before", TIMESTAMP)]), [{"before": settled_before(evidence)}])
+            return self.build_finding(evidence, (), {"receipts": None}, not_checked=none)
+        evidence.add_rows("settled", pa.schema([("before", TIMESTAMP)]), [{"before": find_settled_before(evidence)}])
         return super().check(evidence)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return evidence.rows("SELECT count(*) AS receipts, max(receipts.at) AS newest FROM receipts")[0]
 
 
@@ -146,7 +148,7 @@ SLACK = timedelta(seconds=60)
 """Between a record's time and its receipt's: a request takes seconds, and clocks differ by less than that."""
 
 
-def settled_before(evidence: Evidence) -> datetime:
+def find_settled_before(evidence: Evidence) -> datetime:
     """Returns the moment before which all that was answered is decided: the oldest undecided record is younger."""
     topic = topics_of(evidence.lake.mode).events
     marks = evidence.every_mark.get(topic, {})

@@ -10,8 +10,8 @@ from journal.lake import has_table, open_table
 from journal.schema import TIMESTAMP
 from ledger.catch_ups import TABLE
 from ledger.verify.evidence import Evidence
-from ledger.verify.kafka_checks import settled_before
-from ledger.verify.report import Finding, PromiseInvariant, without_nulls
+from ledger.verify.kafka_checks import find_settled_before
+from ledger.verify.report import Finding, PromiseInvariant, drop_nulls
 
 
 class ListedAreDecided(PromiseInvariant):
@@ -20,18 +20,18 @@ class ListedAreDecided(PromiseInvariant):
     name = "listed_are_decided"
 
     def check(self, evidence: Evidence) -> Finding:
-        path = str(evidence.lake.places.shared(TABLE))
+        path = str(evidence.lake.places.shared_table(TABLE))
         if not has_table(path):
-            return self.finding(evidence, (), {"spans": None})
+            return self.build_finding(evidence, (), {"spans": None})
         evidence.engine.add_delta("catch_ups", path, open_table(path).version())
-        settled = [{"before": settled_before(evidence)}]
+        settled = [{"before": find_settled_before(evidence)}]
         evidence.add_rows("settled", pa.schema([("before", TIMESTAMP)]), settled)
         return super().check(evidence)
 
-    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
-        return without_nulls(row)
+    def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+        return drop_nulls(row)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         return evidence.rows(
             """
             SELECT count(*) FILTER (WHERE event_key IS NULL) AS spans, CAST(sum(listed) AS bigint) AS listed,

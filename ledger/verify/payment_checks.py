@@ -11,7 +11,7 @@ from ledger.verify.views import MOVED, NAMED
 MOVED_VIEW, NAMED_VIEW = "moved", "named_lines"
 
 
-class _OfPayments(PromiseInvariant):
+class _PaymentInvariant(PromiseInvariant):
     """An invariant of payments. ``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
 
     def __init__(self, bodies: BodyFacts | None = None) -> None:
@@ -19,44 +19,44 @@ class _OfPayments(PromiseInvariant):
 
     def _is_asked(self, evidence: Evidence) -> bool:
         """Whether there is something to judge: of a part of the rows only what was taken back in it."""
-        return evidence.is_whole or evidence.taken_back() > 0
+        return evidence.is_whole or evidence.count_taken_back() > 0
 
     def _add_view(self, evidence: Evidence) -> None:
         lines = "every_line"
-        if self.bodies is not None and evidence.is_whole and evidence.nameless() > 0:
-            self.bodies.register(evidence)
+        if self.bodies is not None and evidence.is_whole and evidence.count_nameless() > 0:
+            self.bodies.register_once(evidence)
             evidence.engine.add_view(NAMED_VIEW, NAMED)
             lines = NAMED_VIEW
         evidence.engine.add_view(MOVED_VIEW, MOVED.format(lines=lines))
 
-    def _unknown(self, evidence: Evidence) -> str | None:
+    def _explain_unknown(self, evidence: Evidence) -> str | None:
         since = "" if self._is_asked(evidence) else "payments of which nothing was taken back since"
         by_body = "--deep reads it in the bodies" if self.bodies is None else "bodies that are kept name it"
-        count = evidence.nameless()
+        count = evidence.count_nameless()
         nameless = f"payments by themselves: {count} bookings name a merchant account as a whole; {by_body}"
         return "; ".join([part for part in (since, nameless if count else "") if part]) or None
 
 
-class _Awaited(_OfPayments):
+class _AwaitingInvariant(_PaymentInvariant):
     """An event that is under way may still put an offender right: only after a while it is an offence."""
 
     def check(self, evidence: Evidence) -> Finding:
-        unknown = self._unknown(evidence)
+        unknown = self._explain_unknown(evidence)
         if not self._is_asked(evidence):
-            return self.finding(evidence, (), {"awaiting": 0}, unknown)
+            return self.build_finding(evidence, (), {"awaiting": 0}, unknown)
         self._add_view(evidence)
         evidence.engine.add_result("found", read_promise(self.name).sql)
         offenders, waiting = (
-            evidence.sample(f"SELECT * FROM found WHERE {which} ORDER BY seq")  # noqa: S608 - one of two words
+            evidence.ask_sample(f"SELECT * FROM found WHERE {which} ORDER BY seq")  # noqa: S608 - one of two words
             for which in ("NOT awaits", "awaits")
         )
         [counts] = evidence.rows("SELECT count(*) AS awaiting, min(since) AS oldest FROM found WHERE awaits")
         figures = {**counts, **({"payments": [row["entity_key"] for row in waiting]} if waiting else {})}
         described = ({name: value for name, value in row.items() if name != "awaits"} for row in offenders)
-        return self.finding(evidence, described, figures, unknown)
+        return self.build_finding(evidence, described, figures, unknown)
 
 
-class RefundsHaveCaptures(_Awaited):
+class RefundsHaveCaptures(_AwaitingInvariant):
     name = "refunds_have_captures"
 
 
@@ -64,16 +64,16 @@ class UndosFollowMovements(PromiseInvariant):
     name = "undos_follow_movements"
 
 
-class UndosHaveMovements(_Awaited):
+class UndosHaveMovements(_AwaitingInvariant):
     name = "undos_have_movements"
 
 
-class OneMerchantAPayment(_OfPayments):
+class OneMerchantAPayment(_PaymentInvariant):
     name = "one_merchant_a_payment"
 
     def check(self, evidence: Evidence) -> Finding:
-        unknown = self._unknown(evidence)
+        unknown = self._explain_unknown(evidence)
         if not self._is_asked(evidence):
-            return self.finding(evidence, unknown=unknown)
+            return self.build_finding(evidence, unknown=unknown)
         self._add_view(evidence)
-        return self.finding(evidence, evidence.search(self.name), unknown=unknown)
+        return self.build_finding(evidence, evidence.search_offenders(self.name), unknown=unknown)

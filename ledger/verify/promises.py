@@ -23,7 +23,7 @@ class Promise:
     sql: str
 
 
-def promise_names() -> list[str]:
+def list_promise_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.sql"))
 
 

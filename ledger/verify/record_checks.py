@@ -16,8 +16,8 @@ from core.clock import from_rfc3339
 from core.routing import is_sparse, source_of
 from journal.histories import FIRST
 from journal.kafka_log import Point
-from journal.schema import TIMESTAMP, JournalRow, Record, same_record
-from ledger.verify.evidence import Evidence, Span
+from journal.schema import TIMESTAMP, JournalRow, TopicRecord, same_record
+from ledger.verify.evidence import Evidence, OffsetSpan
 from ledger.verify.report import Finding, Invariant
 
 BY_CHANCE = 1_000
@@ -61,7 +61,7 @@ _OTHER_ROWS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class HeldOffsets:
     """Offsets of one partition that Kafka holds and that one history decided: from ``low`` to before ``high``."""
 
     topic: str
@@ -84,7 +84,7 @@ class RecordsAreThoseDecided(Invariant):
     sentence = "What Kafka still holds of the decided offsets are the very records that the journal decided."
 
     def check(self, evidence: Evidence) -> Finding:
-        every = list(_stretches(evidence))
+        every = list(_find_held_offsets(evidence))
         stretches = [stretch for stretch in every if not is_sparse(stretch.topic)]
         held = sum(stretch.high - stretch.low for stretch in stretches)
         decided = sum(
@@ -93,26 +93,26 @@ class RecordsAreThoseDecided(Invariant):
             if not is_sparse(span.topic) and evidence.is_mine(span.topic, span.partition)
         )
         figures: dict[str, Any] = {"held": held, "no_longer_held": decided - held}
-        offenders = [*_other_topics(evidence), *_other_rows(evidence, every)]
+        offenders = [*_find_other_topics(evidence), *_find_other_rows(evidence, every)]
         if self.every:
-            offenders += _search(evidence, stretches)
+            offenders += _search_all(evidence, stretches)
             figures["compared"] = held
         else:
-            rows = _rows(evidence, _points(stretches, evidence.state.version))
-            offenders += islice(_differing(evidence, rows), evidence.sample_max)
+            rows = _read_rows(evidence, _choose_points(stretches, evidence.state.version))
+            offenders += islice(_find_differing(evidence, rows), evidence.sample_max)
             figures |= {"compared": len(rows), "seed": evidence.state.version}
-        unknown = evidence.in_part("records of earlier rows")
-        return self.finding(evidence, offenders, figures, unknown)
+        unknown = evidence.explain_part("records of earlier rows")
+        return self.build_finding(evidence, offenders, figures, unknown)
 
 
-def _stretches(evidence: Evidence) -> Iterator[Stretch]:
+def _find_held_offsets(evidence: Evidence) -> Iterator[HeldOffsets]:
     """Finds the offsets that are still held, by the history that decided them: the newest that begins at or before an
     offset.
 
     Each history begins where Kafka's records part from those that were decided: before that they are the same. Of a
     partition that another shard reads only that one knows its histories.
     """
-    spans: dict[tuple[str, int], list[Span]] = {}
+    spans: dict[tuple[str, int], list[OffsetSpan]] = {}
     for span in evidence.spans():
         spans.setdefault((span.topic, span.partition), []).append(span)
     for (topic, partition), lives in spans.items():
@@ -120,11 +120,11 @@ def _stretches(evidence: Evidence) -> Iterator[Stretch]:
         for span in sorted(lives, key=lambda span: span.history, reverse=True):
             first, until = max(low, span.start), min(high, span.until)
             if first < until:
-                yield Stretch(topic, span.history, partition, first, until)
+                yield HeldOffsets(topic, span.history, partition, first, until)
             high = min(high, span.start)
 
 
-def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
+def _find_other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
     known = {
         topic: topic_id
         for topic in {span.topic for span in evidence.spans()}
@@ -137,7 +137,7 @@ def _other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
             yield {"problem": problem, "topic": topic, "read": topic_id, "there": topic_ids.get(topic)}
 
 
-def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[dict[str, Any]]:
+def _find_other_rows(evidence: Evidence, stretches: Sequence[HeldOffsets]) -> Iterator[dict[str, Any]]:
     """Compares what was read of other streams' journals with what they hold. A row counts as received when it was
     decided.
     """
@@ -150,14 +150,14 @@ def _other_rows(evidence: Evidence, stretches: Sequence[Stretch]) -> Iterator[di
         if parts:
             evidence.add_rows("parts", _PARTS, parts)
             evidence.engine.add_view("source_rows", f"SELECT * FROM {view}")  # noqa: S608 - a name of our own
-            yield from evidence.sample(_OTHER_ROWS)
+            yield from evidence.ask_sample(_OTHER_ROWS)
 
 
-def _is_of(source: str, stretch: Stretch) -> bool:
+def _is_of(source: str, stretch: HeldOffsets) -> bool:
     return is_sparse(stretch.topic) and source_of(stretch.topic) == source
 
 
-def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
+def _choose_points(stretches: Sequence[HeldOffsets], seed: int) -> dict[Point, int]:
     points = {
         (stretch.topic, stretch.partition, offset): stretch.history
         for stretch in stretches
@@ -176,7 +176,7 @@ def _points(stretches: Sequence[Stretch], seed: int) -> dict[Point, int]:
     return points
 
 
-def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
+def _read_rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
     """Reads the rows that decided them; none of an offset that one row for several stands for."""
     if not points:
         return []
@@ -197,17 +197,17 @@ def _rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
         WHERE first AND offset_until IS NULL
         """  # noqa: S608 - names and a number
     )
-    return _once(_journal_rows(rows))
+    return _drop_repeated_offsets(_build_journal_rows(rows))
 
 
-def _journal_rows(rows: Sequence[dict[str, Any]]) -> list[JournalRow]:
+def _build_journal_rows(rows: Sequence[dict[str, Any]]) -> list[JournalRow]:
     return [
         JournalRow(**{"offset" if name == "kafka_offset" else name: value for name, value in row.items()})
         for row in rows
     ]
 
 
-def _once(rows: Sequence[JournalRow]) -> list[JournalRow]:
+def _drop_repeated_offsets(rows: Sequence[JournalRow]) -> list[JournalRow]:
     """Keeps a row for each offset: another invariant reports offsets that have two."""
     by_offset: dict[Point, JournalRow] = {}
     for row in sorted(rows, key=lambda row: row.seq):
@@ -215,7 +215,7 @@ def _once(rows: Sequence[JournalRow]) -> list[JournalRow]:
     return list(by_offset.values())
 
 
-def _differing(evidence: Evidence, rows: Sequence[JournalRow]) -> Iterator[dict[str, Any]]:
+def _find_differing(evidence: Evidence, rows: Sequence[JournalRow]) -> Iterator[dict[str, Any]]:
     records = evidence.kafka.records_at([(row.topic, row.partition, row.offset) for row in rows])
     for row in rows:
         record = records.get((row.topic, row.partition, row.offset))
@@ -229,7 +229,7 @@ def _differing(evidence: Evidence, rows: Sequence[JournalRow]) -> Iterator[dict[
 
 def _was_removed(evidence: Evidence, row: JournalRow) -> bool:
     """Whether its time was over meanwhile: Kafka removes the oldest records at any moment."""
-    low, _ = evidence.kafka.ends([row.topic]).get(row.topic, {}).get(row.partition, (0, 0))
+    low, _ = evidence.kafka.find_ends([row.topic]).get(row.topic, {}).get(row.partition, (0, 0))
     return row.offset < low
 
 
@@ -246,11 +246,11 @@ _RECORDS = pa.schema(
 RECORDS_PER_BATCH = 10_000
 
 
-def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
+def _search_all(evidence: Evidence, stretches: Sequence[HeldOffsets]) -> list[dict[str, Any]]:
     """Compares all records; what differs is compared again by itself."""
     doubtful: list[JournalRow] = []
     for topic in sorted({stretch.topic for stretch in stretches}):
-        evidence.engine.add_table("held_records", _records(evidence, topic), _RECORDS)
+        evidence.engine.add_table("held_records", _read_records(evidence, topic), _RECORDS)
         in_stretches = " OR ".join(
             f"(coalesce(history, {FIRST}) = {stretch.history} AND journal.partition = {stretch.partition} "
             f"AND kafka_offset >= {stretch.low} AND kafka_offset < {stretch.high})"
@@ -270,17 +270,17 @@ def _search(evidence: Evidence, stretches: Sequence[Stretch]) -> list[dict[str, 
             """,  # noqa: S608 - words of our own making
             BY_CHANCE,
         )
-        doubtful += _once(_journal_rows(differing))
-    return list(islice(_differing(evidence, doubtful), evidence.sample_max))
+        doubtful += _drop_repeated_offsets(_build_journal_rows(differing))
+    return list(islice(_find_differing(evidence, doubtful), evidence.sample_max))
 
 
-def _records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
-    rows = (_compared(partition, record) for partition, record in evidence.kafka.records(topic))
+def _read_records(evidence: Evidence, topic: str) -> Iterator[pa.RecordBatch]:
+    rows = (_parse_record(partition, record) for partition, record in evidence.kafka.records(topic))
     while batch := list(islice(rows, RECORDS_PER_BATCH)):
         yield pa.RecordBatch.from_pylist(batch, _RECORDS)
 
 
-def _compared(partition: int, record: Record) -> dict[str, Any]:
+def _parse_record(partition: int, record: TopicRecord) -> dict[str, Any]:
     texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
     received_at = None
     with contextlib.suppress(KeyError, ValueError):

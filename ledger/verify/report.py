@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from core.clock import to_rfc3339
-from core.files import locked, write_whole
+from core.files import hold_lock, write_whole
 from core.status_file import read_said
 from ledger.verify.evidence import Evidence
 from ledger.verify.promises import read_promise
@@ -48,7 +48,7 @@ class Invariant(ABC):
     def check(self, evidence: Evidence) -> Finding:
         """Looks for offenders."""
 
-    def finding(
+    def build_finding(
         self,
         evidence: Evidence,
         offenders: Iterable[dict[str, Any]] = (),
@@ -74,21 +74,21 @@ class PromiseInvariant(Invariant):
             cls.sentence = read_promise(cls.name).sentence
 
     def check(self, evidence: Evidence) -> Finding:
-        offenders = [self.offender(row, evidence) for row in evidence.search(self.name)]
-        unknown = None if self.looked_past is None else evidence.in_part(self.looked_past)
-        return self.finding(evidence, offenders, self.figures(evidence), unknown)
+        offenders = [self.describe_offender(row, evidence) for row in evidence.search_offenders(self.name)]
+        unknown = None if self.looked_past is None else evidence.explain_part(self.looked_past)
+        return self.build_finding(evidence, offenders, self.count_figures(evidence), unknown)
 
-    def offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+    def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
         """Describes an offender by a row of the promise; the row itself unless a promise finds several kinds of
         problems.
         """
         return row
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
         return {}
 
 
-def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+def drop_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -110,7 +110,7 @@ class Report:
         return all(finding.ok for finding in self.findings)
 
     @property
-    def wrong(self) -> bool:
+    def has_offenders(self) -> bool:
         """Whether something offends an invariant; else what isn't ok couldn't be checked."""
         return any(finding.offenders for finding in self.findings)
 
@@ -138,7 +138,7 @@ class Report:
         }
 
     def as_json(self) -> str:
-        return json.dumps(self.as_dict(), indent=1, default=_text)
+        return json.dumps(self.as_dict(), indent=1, default=_format_value)
 
 
 def reports_as_json(reports: Sequence[Report], *, complete: bool) -> str:
@@ -148,14 +148,14 @@ def reports_as_json(reports: Sequence[Report], *, complete: bool) -> str:
     """
     ok = complete and all(report.ok for report in reports)
     both = {"ok": ok, "streams": [report.as_dict() for report in reports]}
-    return json.dumps(both, indent=1, default=_text)
+    return json.dumps(both, indent=1, default=_format_value)
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return to_rfc3339(value) if isinstance(value, datetime) else str(value)
 
 
-class Known(TypedDict):
+class InvariantState(TypedDict):
     """The last known state of an invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or
     UNKNOWN.
 
@@ -177,7 +177,7 @@ HOLDS, WRONG, UNKNOWN = "holds", "wrong", "unknown"
 OFFENDERS_KEPT_MAX = 3
 
 
-def remember(path: Path, report: Report, *, deep: bool) -> None:
+def remember_report(path: Path, report: Report, *, deep: bool) -> None:
     """Adds a report to the file that alerts and pages read:
     ``{stream: {"at": …, "version": …, "seq": …, "wrong": [names], "invariants": {name: Known}}}``.
 
@@ -186,12 +186,12 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
 
     :raises OSError: nothing was changed
     """
-    with locked(path.with_suffix(".lock")):
+    with hold_lock(path.with_suffix(".lock")):
         known = dict(read_said(path) or {})
         of_stream = known.get(report.stream) or {}
-        invariants = known_invariants(of_stream)
+        invariants = read_known_invariants(of_stream)
         for finding in report.findings:
-            invariants[finding.name] = _learnt(invariants.get(finding.name), finding, report, deep=deep)
+            invariants[finding.name] = _update_state(invariants.get(finding.name), finding, report, deep=deep)
         known[report.stream] = {
             "at": to_rfc3339(report.at),
             "version": report.version,
@@ -199,10 +199,10 @@ def remember(path: Path, report: Report, *, deep: bool) -> None:
             "wrong": sorted(name for name, state_now in invariants.items() if state_now["state"] == WRONG),
             "invariants": invariants,
         }
-        write_whole(path, json.dumps(known, indent=1, default=_text) + "\n")
+        write_whole(path, json.dumps(known, indent=1, default=_format_value) + "\n")
 
 
-def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
+def read_known_invariants(of_stream: Mapping[str, Any]) -> dict[str, InvariantState]:
     """Returns the file's entries about a stream's invariants, by name.
 
     An earlier version left ``{"at": …, "wrong": [names], "deep": …}`` alone; of what it names a look at all rows is to
@@ -210,7 +210,7 @@ def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
     """
     if of_stream.get("invariants"):
         return dict(of_stream["invariants"])
-    wrong: Known = {
+    wrong: InvariantState = {
         "state": WRONG,
         "at": str(of_stream.get("at", "")),
         "deep": bool(of_stream.get("deep")),
@@ -221,8 +221,8 @@ def known_invariants(of_stream: Mapping[str, Any]) -> dict[str, Known]:
     return dict.fromkeys(of_stream.get("wrong") or (), wrong)
 
 
-def _learnt(before: Known | None, finding: Finding, report: Report, *, deep: bool) -> Known:
-    now: Known = {
+def _update_state(before: InvariantState | None, finding: Finding, report: Report, *, deep: bool) -> InvariantState:
+    now: InvariantState = {
         "state": WRONG if finding.offenders else HOLDS if finding.ok else UNKNOWN,
         "at": to_rfc3339(report.at),
         "deep": deep,

@@ -19,35 +19,35 @@ class ReportsAgree(Invariant):
     )
 
     def check(self, evidence: Evidence) -> Finding:
-        newest = _newest_of_each(evidence)
+        newest = _find_newest_runs(evidence)
         differing = [run for run in newest if not run.clean]
         late_before = evidence.now - timedelta(days=evidence.limits.refund_awaits_days_max)
         late = [run for run in differing if _ended_at(run) < late_before]
-        awaiting = sum(_differences(run) for run in differing) - sum(map(_differences, late))
-        figures = {"reports": len(newest), "differences": sum(map(_differences, differing)), "awaiting": awaiting}
-        return self.finding(evidence, _offenders(late), figures)
+        awaiting = sum(_count_differences(run) for run in differing) - sum(map(_count_differences, late))
+        figures = {"reports": len(newest), "differences": sum(map(_count_differences, differing)), "awaiting": awaiting}
+        return self.build_finding(evidence, _describe_offenders(late), figures)
 
 
-def _newest_of_each(evidence: Evidence) -> list[Reconciliation]:
+def _find_newest_runs(evidence: Evidence) -> list[Reconciliation]:
     """Finds the runs that no later one replaces: they say what is open still."""
-    shared = evidence.lake.places.shared
+    shared = evidence.lake.places.shared_table
     by_owner: dict[tuple[object, ...], list[Reconciliation]] = {}
-    for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).runs():
+    for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).list_runs():
         later = by_owner.setdefault((run.provider, run.tenant), [])
-        if not any(_replaces(later_run, run) for later_run in later):
+        if not any(_has_replaced(later_run, run) for later_run in later):
             later.append(run)
     return [run for runs in by_owner.values() for run in runs]
 
 
-def _replaces(later: Reconciliation, run: Reconciliation) -> bool:
+def _has_replaced(later: Reconciliation, run: Reconciliation) -> bool:
     """Whether a later run of the same provider and tenant looked at all that a run did. Where that one has no account,
     the same report may have been given one since.
     """
     same_report = run.account is None and run.report_sha256 == later.report_sha256
-    return (run.account == later.account or same_report) and _covers(later, run)
+    return (run.account == later.account or same_report) and _has_period_of(later, run)
 
 
-def _covers(later: Reconciliation, run: Reconciliation) -> bool:
+def _has_period_of(later: Reconciliation, run: Reconciliation) -> bool:
     """Whether the period of one has the other's within it, as far as that one's is known."""
     since = run.since is None or (later.since is not None and later.since <= run.since)
     return since and (run.until is None or (later.until is not None and later.until >= run.until))
@@ -57,11 +57,11 @@ def _ended_at(run: Reconciliation) -> datetime:
     return run.until or run.at
 
 
-def _differences(run: Reconciliation) -> int:
+def _count_differences(run: Reconciliation) -> int:
     return sum(run.counts.values())
 
 
-def _offenders(late: list[Reconciliation]) -> Iterator[dict[str, Any]]:
+def _describe_offenders(late: list[Reconciliation]) -> Iterator[dict[str, Any]]:
     for run in sorted(late, key=_ended_at):
         yield {
             "problem": "a report and the ledger differ, and nobody settled it",

@@ -14,9 +14,9 @@ import pyarrow as pa
 from core.errors import Unparseable
 from core.event import ELSEWHERE_TYPE, from_record
 from core.routing import is_events
-from core.where import Where
+from core.where import HeaderFilter
 from journal.kafka_log import Point
-from journal.schema import Record
+from journal.schema import TopicRecord
 from ledger.verify.evidence import Evidence
 from ledger.verify.report import Finding, Invariant, PromiseInvariant
 
@@ -43,10 +43,10 @@ class TopicDivided(PromiseInvariant):
 
     def check(self, evidence: Evidence) -> Finding:
         if evidence.not_divided is not None:
-            return self.finding(evidence, not_checked=evidence.not_divided)
+            return self.build_finding(evidence, not_checked=evidence.not_divided)
         return super().check(evidence)
 
-    def figures(self, evidence: Evidence) -> dict[str, Any]:
+    def count_figures(self, evidence: Evidence) -> dict[str, Any]:
         [row] = evidence.rows("SELECT CAST(coalesce(sum(high - low), 0) AS bigint) AS offsets FROM divided_spans")
         return row
 
@@ -62,9 +62,9 @@ class ElsewhereIsOthers(Invariant):
     sentence = "What a stream passed over as the business of others is none that it said it takes."
 
     def check(self, evidence: Evidence) -> Finding:
-        spans = [span for row in evidence.rows(_ELSEWHERE) if (span := _held(evidence, row)) is not None]
-        points = _points(spans, self.compared_max, evidence.state.version)
-        taken = _own(evidence, points)
+        spans = [span for row in evidence.rows(_ELSEWHERE) if (span := _find_held(evidence, row)) is not None]
+        points = _choose_points(spans, self.compared_max, evidence.state.version)
+        taken = _find_own(evidence, points)
         wheres = {point: where for point, where in points.items() if point not in taken}
         records = evidence.kafka.records_at(wheres)
         offenders = (
@@ -76,38 +76,38 @@ class ElsewhereIsOthers(Invariant):
                 "where": str(wheres[topic, partition, offset]),
             }
             for (topic, partition, offset), record in sorted(records.items())
-            if _takes(wheres[topic, partition, offset], topic, record)
+            if _is_taken(wheres[topic, partition, offset], topic, record)
         )
-        unknown = evidence.in_part("what was passed over earlier")
-        return self.finding(evidence, offenders, {"compared": len(records)}, unknown)
+        unknown = evidence.explain_part("what was passed over earlier")
+        return self.build_finding(evidence, offenders, {"compared": len(records)}, unknown)
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedOffsets:
     """Offsets of one partition between which some aren't the stream's; ``where``: what it took then."""
 
     topic: str
     partition: int
     low: int
     high: int
-    where: Where
+    where: HeaderFilter
 
 
-def _held(evidence: Evidence, row: dict[str, Any]) -> Passed | None:
+def _find_held(evidence: Evidence, row: dict[str, Any]) -> PassedOffsets | None:
     topic, partition = row["topic"], row["partition"]
     low, high = evidence.ends.get(topic, {}).get(partition, (0, 0))
     low, high = max(low, row["low"]), min(high, row["high"])
-    return Passed(topic, partition, low, high, Where.from_text(row["headers"])) if low < high else None
+    return PassedOffsets(topic, partition, low, high, HeaderFilter.from_text(row["headers"])) if low < high else None
 
 
-def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where]:
+def _choose_points(spans: Sequence[PassedOffsets], count: int, seed: int) -> dict[Point, HeaderFilter]:
     """Chooses offsets by chance, with what the stream took then. Where a topic has several histories the newest one
     counts.
     """
     ends = list(accumulate(span.high - span.low for span in spans))
     total = ends[-1] if ends else 0
     chosen = random.Random(seed).sample(range(total), min(count, total))  # noqa: S311 - chance, no secret
-    points: dict[Point, Where] = {}
+    points: dict[Point, HeaderFilter] = {}
     for number in sorted(chosen):
         at = bisect_right(ends, number)
         span = spans[at]
@@ -115,7 +115,7 @@ def _points(spans: Sequence[Passed], count: int, seed: int) -> dict[Point, Where
     return points
 
 
-def _own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
+def _find_own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
     rows = [{"topic": topic, "partition": partition, "at_offset": offset} for topic, partition, offset in points]
     if not rows:
         return set()
@@ -123,10 +123,10 @@ def _own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
     return {(row["topic"], row["partition"], row["at_offset"]) for row in evidence.rows(_OWN)}
 
 
-def _takes(where: Where, topic: str, record: Record) -> bool:
+def _is_taken(where: HeaderFilter, topic: str, record: TopicRecord) -> bool:
     """Whether the stream says that it takes a record. What can't be read of receivers' events is every stream's."""
     try:
         event = from_record(record.value, record.headers).event
     except Unparseable:
         return is_events(topic)
-    return where.takes(event.mode, event.tenant, event.zone, event.provider)
+    return where.is_match(event.mode, event.tenant, event.zone, event.provider)

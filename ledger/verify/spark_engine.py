@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from core.location import Location
 from ledger.spark import read_table
-from ledger.verify.engine import Read, prelude
+from ledger.verify.engine import Read, read_prelude
 
 
-class Spark:
+class SparkEngine:
     """Implements `SqlEngine` by a session that is passed in."""
 
     joined = "listagg(row_hash, '') WITHIN GROUP (ORDER BY seq)"
@@ -23,7 +23,7 @@ class Spark:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
-        for statement in prelude("spark"):
+        for statement in read_prelude("spark"):
             session.sql(statement)
 
     def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:

@@ -15,17 +15,17 @@ from journal.open_item import CONFLICT_CLASS
 from journal.schema import GENESIS, HASHED_COLUMNS, JOURNAL_SCHEMA, LATER_COLUMNS
 from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
-from ledger.verify.engine import Engine
+from ledger.verify.engine import SqlEngine
 
 _SQL_TYPES = {"int32": "int", "int64": "bigint"}
 
 
-def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more: str = "") -> str:
+def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more: str = "") -> str:
     """Selects the rows of a journal's table with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
-    ``mine``: the item is the shard's (`journal.shards.decides`); one that isn't is open in another shard's journal.
+    ``mine``: the item is the shard's (`journal.shards.is_item_of`); one that isn't is open in another shard's journal.
     ``releases``: nothing holds its event key after it. ``closes``: it is its item's last row.
     ``books``: its postings took effect. ``lines``: the postings, parsed.
     ``computed_hash``: what ``row_hash`` must be.
@@ -33,47 +33,47 @@ def journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more:
     :param columns: those of the table: older code's lacks later ones
     :param more: another column
     """
-    names = [_column(name, columns) for name in JOURNAL_SCHEMA.names if name != "offset"]
-    open_ones = _words(OPEN_DECISIONS)
+    names = [_select_column(name, columns) for name in JOURNAL_SCHEMA.names if name != "offset"]
+    open_ones = _quote_decisions(OPEN_DECISIONS)
     return f"""
-        SELECT *, lines_of(postings) AS lines, {row_hash_sql()} AS computed_hash{", " if more else ""}{more},
-               {mine_sql(shard, "partition")} AS mine,
+        SELECT *, lines_of(postings) AS lines, {build_row_hash_sql()} AS computed_hash{", " if more else ""}{more},
+               {build_mine_sql(shard, "partition")} AS mine,
                coalesce(topic || '#' || CAST(history AS string), topic) AS life,
                first AND decision NOT IN ('{Decision.DUPLICATE.value}', '{Decision.LOST.value}')
                    AND NOT (decision = '{Decision.DEAD.value}' AND coalesce(error_class, '') = '{CONFLICT_CLASS}'
                             AND handler_version IS NULL) AS holds,
                decision = '{Decision.RELEASED.value}' AND NOT first AS releases,
                decision IN ({open_ones}) AND NOT (first AND decision = '{Decision.REPLAYED.value}') AS waits,
-               decision NOT IN ({open_ones}, {_words(NO_STEP_DECISIONS)}) AS closes,
-               decision IN ({_words(BOOKING_DECISIONS)}) AS books
+               decision NOT IN ({open_ones}, {_quote_decisions(NO_STEP_DECISIONS)}) AS closes,
+               decision IN ({_quote_decisions(BOOKING_DECISIONS)}) AS books
         FROM (SELECT {", ".join(names)}, kafka_offset FROM {rows})
     """  # noqa: S608 - words of our own
 
 
-def row_hash_sql() -> str:
+def build_row_hash_sql() -> str:
     """Computes `journal.schema.row_hashes` in SQL. A handler's own error of a conflict's name comes with the handler's
     version.
     """
-    texts = [f"coalesce({_as_text(name)}, chr(0))" for name in HASHED_COLUMNS]
+    texts = [f"coalesce({_cast_to_text(name)}, chr(0))" for name in HASHED_COLUMNS]
     texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
     return f"sha256_of(concat_ws(chr(31), {', '.join(texts)}))"
 
 
-def mine_sql(shard: Shard, instead: str = "NULL") -> str:
-    """Computes `journal.shards.decides` in SQL. ``instead``: the column with the partition; postings have none."""
+def build_mine_sql(shard: Shard, instead: str = "NULL") -> str:
+    """Computes `journal.shards.is_item_of` in SQL. ``instead``: the column with the partition; postings have none."""
     if shard.count == 1:
         return "true"
     return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"
 
 
-def _column(name: str, present: Collection[str]) -> str:
+def _select_column(name: str, present: Collection[str]) -> str:
     if name in present:
         return name
     kind = _SQL_TYPES.get(str(JOURNAL_SCHEMA.field(name).type), "string")
     return f"CAST(NULL AS {kind}) AS {name}"
 
 
-def _as_text(name: str) -> str:
+def _cast_to_text(name: str) -> str:
     if name == "offset":
         return "CAST(kafka_offset AS string)"
     if str(JOURNAL_SCHEMA.field(name).type).startswith("timestamp"):
@@ -81,7 +81,7 @@ def _as_text(name: str) -> str:
     return f"CAST({name} AS string)"
 
 
-def _words(decisions: Iterable[Decision]) -> str:
+def _quote_decisions(decisions: Iterable[Decision]) -> str:
     return ", ".join(f"'{decision.value}'" for decision in sorted(decisions))
 
 
@@ -153,8 +153,8 @@ class Base:
     chain: str | None = GENESIS
 
 
-def base_before(
-    engine: Engine,
+def find_base(
+    engine: SqlEngine,
     state: JournalState,
     since: int | datetime | None,
     anchors: Iterable[tuple[int, bytes]],
@@ -169,10 +169,10 @@ def base_before(
     """
     if since is None:
         return Base()
-    first = min(since, state.next_seq) if isinstance(since, int) else _first_since(engine, since)
+    first = min(since, state.next_seq) if isinstance(since, int) else _find_first_since(engine, since)
     if first <= 1:
         return Base()
-    known = [anchor for anchor in _believed(anchors, keys, state) if anchor.seq < first]
+    known = [anchor for anchor in _read_known_anchors(anchors, keys, state) if anchor.seq < first]
     newest = max(known, key=lambda base: base.seq, default=None)
     if newest is not None:
         return newest
@@ -181,7 +181,7 @@ def base_before(
     return Base(begins - 1, None) if begins > 1 else Base()
 
 
-def _first_since(engine: Engine, since: datetime) -> int:
+def _find_first_since(engine: SqlEngine, since: datetime) -> int:
     """Finds the first row that was decided then or later; past the last one where none was."""
     [row] = engine.ask(
         f"SELECT min(CASE WHEN unix_micros(decided_at) >= {to_micros(since)} THEN seq END) AS first, "  # noqa: S608
@@ -190,7 +190,7 @@ def _first_since(engine: Engine, since: datetime) -> int:
     return int(row["first"] or (row["last"] or 0) + 1)
 
 
-def _believed(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
+def _read_known_anchors(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
     """Reads the anchors of this journal's rows; an anchor without a known signature is another invariant's."""
     for _, record in anchors:
         try:

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
-from dlq.frozen import Frozen, Selection, SelectionFiles
+from dlq.frozen import FrozenSelection, Selection, SelectionFiles
 from dlq.index import DeadLetterIndex, Filter, Payloads, Sort
-from dlq.selection.selections import gather
+from dlq.selection.selections import gather_items
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
@@ -75,7 +75,7 @@ def measure_index(run: Run) -> dict[str, float]:
     with run.progress(f"{count:,} dead items", count) as done:
         _make_dead_items(Path(places.journal), count, done)
     now = FIRST_AT + timedelta(hours=count / PER_HOUR + 1)
-    index = DeadLetterIndex(places.dead_letter_index, places.journal, Payloads(places.bodies), ManualClock(now))
+    index = DeadLetterIndex(places.dead_letter_index, places.journal, Payloads(places.bodies_table), ManualClock(now))
     began = time.perf_counter()
     assert index.follow().rows == count
     follow_per_s = count / (time.perf_counter() - began)
@@ -122,9 +122,9 @@ def _freeze(index: DeadLetterIndex, files: SelectionFiles, count: int) -> None:
     first = random.Random(13).randint(0, max(0, count - FROZEN))
     since = FIRST_AT + timedelta(hours=first / PER_HOUR)
     wanted = Filter(since=since, until=since + timedelta(hours=min(FROZEN, count) / PER_HOUR))
-    table, _, _ = gather(index.seen(wanted), count, {})
+    table, _, _ = gather_items(index.read_frozen_items(wanted), count, {})
     selection = Selection(STREAM, since, "bench", "", "{}", table.num_rows, count, "")
-    assert files.put(Frozen(selection, table)).count >= min(FROZEN, count) - 1
+    assert files.put(FrozenSelection(selection, table)).count >= min(FROZEN, count) - 1
 
 
 def _bytes(folder: Path) -> int:

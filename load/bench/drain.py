@@ -37,9 +37,9 @@ from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.kafka_users import embedded_kafka, make_services, security_environment
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, running
+from stack.server import Server, run_server
 from stack.settings import Settings
-from stack.topics import Topic, make_topics, topics
+from stack.topics import Topic, make_topics, plan_topics
 
 BACKLOG, BACKLOG_SHORT = 300_000, 60_000
 WARM_EVENTS = 20_000
@@ -99,11 +99,11 @@ def kafka_with_backlog(run: Run, backlog: int) -> Iterator[KafkaSettings]:
     """A broker whose ``payments.events`` holds so many events, as its administrator."""
     port, controller = free_ports(2)
     kafka = embedded_kafka(run.folder / "kafka", f"{LOOPBACK}:{port}")
-    with running(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
+    with run_server(kafka_server(run.folder / "kafka", port, controller, run.folder / "kafka.log")):
         make_services(open_admin(kafka), run.folder / "kafka")
         make_topics(
             kafka,
-            [*topics(Settings()), Topic(WARM_TOPIC, 4, DAY_MS)],
+            [*plan_topics(Settings()), Topic(WARM_TOPIC, 4, DAY_MS)],
             1,
         )
         with run.progress(f"publishing {backlog:,} events", backlog) as done:
@@ -166,7 +166,7 @@ def drain_once(data_dir: Path, kafka: KafkaSettings, backlog: int, record_keys: 
     """
     layout = data_folder(data_dir, record_keys)
     forecast: dict[str, Any] | None = None
-    with running(processor_server(layout, kafka)):
+    with run_server(processor_server(layout, kafka)):
         until = time.monotonic() + DRAIN_S_MAX
         seq = 0
         while seq < backlog:
@@ -187,7 +187,7 @@ def data_folder(data_dir: Path, record_keys: Path) -> Layout:
     """One on which a processor starts that believes what was signed with these keys."""
     layout = Layout(data_dir)
     make_key(layout.anchor_keys)
-    make_merchants(layout.merchants, build_adapters(ProvidersSettings()))
+    make_merchants(layout.merchants_file, build_adapters(ProvidersSettings()))
     shutil.copy(record_keys, layout.record_keys)
     return layout
 

@@ -27,10 +27,10 @@ from journal.bodies import BodyStore
 from journal.index import Index
 from journal.log import AppTransaction
 from journal.reader import JournalReader
-from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend, row_hashes
+from journal.schema import GENESIS, JOURNAL_SCHEMA, commit_digest, extend_chain, row_hashes
 from journal.state import Marks, marks_to_json
 from journal.table import CHECKS, create_table
-from ledger.accounts import book, holder_of
+from ledger.accounts import book_fact, holder_of
 from ledger.handler import handler_version
 from ledger.postings import MARK_APP_ID, POSTINGS_SCHEMA, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
@@ -87,7 +87,7 @@ class HistoryEvent:
     @property
     def booking(self) -> tuple[Posting, ...]:
         """Amount, merchant and currency differ from row to row, so that no reader is spared by repeated texts."""
-        return book(self.fact, holder_of("stripe", ACCOUNT), f"merchant-{self.number % MERCHANTS:04}")
+        return book_fact(self.fact, holder_of("stripe", ACCOUNT), f"merchant-{self.number % MERCHANTS:04}")
 
     @property
     def _money(self) -> Money:
@@ -105,7 +105,7 @@ def made_history(run: Run) -> tuple[Layout, int]:
         places = layout.ledger()
         with run.progress(f"a journal of {rows:,} rows", rows) as done:
             make_history(Path(places.journal), Path(places.postings), STREAM, rows, done)
-        BodyStore(str(places.bodies))
+        BodyStore(str(places.bodies_table))
         made.touch()
     return layout, rows
 
@@ -129,7 +129,7 @@ def make_history(journal: Path, postings: Path | None, stream: str, rows: int, d
 def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> None:
     """Writes everything that `ledger.verify` looks at; each row has a booking of two lines."""
     create_table(str(lake.journal), lake.stream)
-    BodyStore(str(lake.bodies))
+    BodyStore(str(lake.bodies_table))
     PostingsWriter.open(str(lake.postings))
     # No receipt: reading 10 million of them would be a part of the figure.
     ReceiptsTable(str(lake.receipts)).append(0, RECEIPTS_SCHEMA.empty_table(), 0)
@@ -138,7 +138,7 @@ def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> Non
     for count in file_sizes(rows):
         last = since + count - 1
         table = _hashed(rows_table(since, last + 1, WHOLE_TOPIC, books=True))
-        chain = extend(chain, commit_digest(table["row_hash"].to_pylist()))
+        chain = extend_chain(chain, commit_digest(table["row_hash"].to_pylist()))
         info = commit(lake.stream, last, {WHOLE_TOPIC: {0: last}}, {WHOLE_TOPIC: {0: 0}}, chain)
         info["payhook.batch_seq"] = str(since)
         journal.append(table, AppTransaction(f"payhook-{lake.stream}", last), info)
@@ -146,7 +146,7 @@ def make_whole_history(lake: Lake, rows: int, done: Done = nothing_shown) -> Non
         done(last)
         since = last + 1
     index = Index.open(lake.index, 1)
-    index.catch_up(JournalReader(str(lake.journal)), BodyStore(str(lake.bodies)))
+    index.catch_up(JournalReader(str(lake.journal)), BodyStore(str(lake.bodies_table)))
     index.close()
 
 
@@ -282,7 +282,7 @@ def _hashed(table: pa.Table) -> pa.Table:
 
 
 def _lines(table: pa.Table) -> pa.Table:
-    """The booking's lines of each row, as `ledger.postings.flat` makes them."""
+    """The booking's lines of each row, as `ledger.postings.flatten_postings` makes them."""
     bookings = [HistoryEvent(seq).booking for seq in table["seq"].to_pylist()]
     sides = [_side(table, number, [one[number] for one in bookings]) for number in range(LINES)]
     return pa.concat_tables(sides).sort_by([("seq", "ascending"), ("line", "ascending")])

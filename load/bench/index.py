@@ -33,13 +33,13 @@ from load.bench.history import STREAM, HistoryEvent, made_history
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.ports import Known
+from processor.decide.ports import BatchLookups
 from processor.decide.run import Handlers
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.run.execute import Results
 from processor.settings import DeadHead
-from processor.spark import calm, uncollected
+from processor.spark import calm_collector, pause_collection
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 EVENTS_PER_BATCH = 400
@@ -64,7 +64,7 @@ def measure_index(run: Run) -> dict[str, float]:
     _await_rest()
     run.console.print(f"the index has caught up, and is at rest, after {time.monotonic() - began:.0f} s")
     empty = _Engine(Layout(run.folder / "empty").ledger())
-    calm()
+    calm_collector()
     new, alone = partial(full.batch_s, 0, count), partial(empty.batch_s, 0, count)
     growth = _ratio(f"{count:,} rows ÷ none", new, alone, run)
     old = _ratio("with old redeliveries ÷ without", partial(full.batch_s, OLD_SHARE, count), new, run)
@@ -106,10 +106,10 @@ class _Engine:
     def __init__(self, places: StreamLayout) -> None:
         writer = JournalWriter.create_or_open(str(places.journal), STREAM)
         state = writer.begin_epoch({EVENTS: {0: 0}, CONTROL: {0: 0}})
-        bodies = BodyStore(str(places.bodies))
+        bodies = BodyStore(str(places.bodies_table))
         index = Index.open(places.index, state.epoch)
         index.catch_up(JournalReader(str(places.journal), state.version), bodies)
-        places.trying.parent.mkdir(parents=True, exist_ok=True)
+        places.trying_file.parent.mkdir(parents=True, exist_ok=True)
         rules = StreamRules(STREAM, EVENTS, CONTROL, parse_policy("fixed(1s x1)"), DeadHead.CONTINUE, 100, 100, 60.0)
         self._offset = state.marks[EVENTS][0]
         # Another one each time that a history is opened: what was new to it once isn't any more.
@@ -118,8 +118,8 @@ class _Engine:
         self._batches = Batches(
             rules,
             Journal(state, writer, bodies),
-            Known(index, {}),
-            Handlers(_Applying(), places.trying, clock),
+            BatchLookups(index, {}),
+            Handlers(_Applying(), places.trying_file, clock),
             Derived(index, [], _NoDeadLetters()),
             clock,
         )
@@ -133,7 +133,7 @@ class _Engine:
         table = _table(events, self._offset)
         self._offset += len(events)
         gc.collect()
-        with uncollected():
+        with pause_collection():
             began = time.perf_counter()
             self._batches.run(table)
             return time.perf_counter() - began
@@ -159,7 +159,7 @@ class _NoDeadLetters:
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None:
         assert not rows
 
-    def passed(self, seq: int) -> None:
+    def on_passed(self, seq: int) -> None:
         """Nothing is to be published."""
 
     def poll(self) -> None:

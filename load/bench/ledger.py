@@ -25,18 +25,18 @@ from journal.append import Appender
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.accounts import book
-from ledger.maintain import Job, Session, StreamTables, maintain
-from ledger.maintain.compact import Limits
+from ledger.accounts import book_fact
+from ledger.maintain import LazySparkSession, MaintenanceJob, StreamTables, maintain
+from ledger.maintain.compact import CompactionLimits
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter
-from ledger.queries import balances, event_story
+from ledger.queries import read_event_story, sum_balances
 from ledger.settings import LedgerSettings
 from ledger.spark import maintenance_master, open_read_session
 from load.bench.figures import Done, Run, median_s, nothing_shown
 from load.bench.history import FIRST_AT, ROWS_PER_DAY, HistoryEvent, column, made_history
 from load.bench.ledger_verify import measure_verify
 from load.samples.stripe import stripe_event
-from processor.decide.records import KafkaRecord, new_item
+from processor.decide.records import KafkaRecord, make_item
 from providers.port import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -72,13 +72,13 @@ def measure_queries(run: Run) -> dict[str, float]:
     DeltaTable(str(history.journal)).create_checkpoint()
     with run.progress(f"{count:,} postings", count) as done:
         make_postings(postings, count, done)
-    balances_s = median_s(lambda: balances(str(postings)))
+    balances_s = median_s(lambda: sum_balances(str(postings)))
     run.console.print(f"balances of {count:,} lines: {balances_s:.2f} s")
     chance = random.Random(13)
 
     def story() -> None:
         key = HistoryEvent(chance.randint(1, count)).event_key
-        assert event_story(str(history.journal), str(history.postings), key, str(history.bodies)).rows
+        assert read_event_story(str(history.journal), str(history.postings), key, str(history.bodies_table)).rows
 
     story_s = median_s(story)
     run.console.print(f"an event's story among {count:,} rows: {story_s:.2f} s")
@@ -144,9 +144,11 @@ def measure_size(run: Run) -> dict[str, float]:
     tables = made(run.folder, count)
     jars, settings = spark_jars(), LedgerSettings()
     master = maintenance_master(settings.master)
-    session = Session(lambda: open_read_session("maintain", master, settings.driver_memory, jars, run.folder))
+    session = LazySparkSession(lambda: open_read_session("maintain", master, settings.driver_memory, jars, run.folder))
     with session:
-        report = maintain([tables], Job(session, settings.maintain, SystemClock(), limits=Limits(files_min=2)))
+        report = maintain(
+            [tables], MaintenanceJob(session, settings.maintain, SystemClock(), limits=CompactionLimits(files_min=2))
+        )
     if not report.ok:
         raise RuntimeError(report.as_json())
     sizes = {name: _bytes(getattr(tables, name)) / count for name in TABLES}
@@ -199,10 +201,10 @@ def _events(count: int, marks: dict[int, int]) -> Iterator[tuple[JournalRow, byt
         partition = chance.randrange(PARTITIONS)
         record = KafkaRecord(TOPIC, partition, marks[partition], body, list(headers))
         marks[partition] += 1
-        row = new_item(record, seq, at + timedelta(milliseconds=300), "live").row
+        row = make_item(record, seq, at + timedelta(milliseconds=300), "live").row
         fact = adapter.money(body, event.event_type)
         assert fact is not None
-        row.postings = postings_to_json(book(fact, event.provider, f"merchant-{event.account}"))
+        row.postings = postings_to_json(book_fact(fact, event.provider, f"merchant-{event.account}"))
         row.decision, row.handler_version = Decision.APPLIED, "ledger-1"
         yield row, body
 

@@ -18,11 +18,11 @@ from core.clock import ManualClock
 from journal.anchors import AnchorKeys, new_key
 from journal.kafka_log import Point
 from journal.reader import JournalReader
-from journal.schema import Record
+from journal.schema import TopicRecord
 from ledger.settings import LedgerSettings
 from ledger.verify import Lake, verify
-from ledger.verify.evidence import Limits
-from ledger.verify.job import Watch, open_engine
+from ledger.verify.evidence import VerifyLimits
+from ledger.verify.job import VerifyProgress, open_engine
 from ledger.verify.kafka import Ends
 from load.bench.figures import Run, median_s
 from load.bench.history import FIRST_AT, WHOLE_TOPIC, make_whole_history
@@ -36,19 +36,19 @@ class QuietKafka:
 
     rows: int
 
-    def ends(self, topics: Sequence[str]) -> Ends:
+    def find_ends(self, topics: Sequence[str]) -> Ends:
         return {WHOLE_TOPIC: {0: (self.rows, self.rows)}} if WHOLE_TOPIC in topics else {}
 
     def timestamp(self, _topic: str, _partition: int, _offset: int) -> datetime | None:
         return None
 
-    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+    def records(self, topic: str) -> Iterator[tuple[int, TopicRecord]]:
         raise LookupError(f"{topic} holds nothing")
 
     def topic_ids(self, _topics: Sequence[str]) -> dict[str, str]:
         return {}
 
-    def records_at(self, _points: Collection[Point]) -> dict[Point, Record]:
+    def records_at(self, _points: Collection[Point]) -> dict[Point, TopicRecord]:
         return {}
 
 
@@ -72,10 +72,10 @@ def measure_verify(run: Run) -> dict[str, float]:
 
 def _verified_s(lake: Lake, rows: int) -> float:
     """How long it takes to prove all invariants of a whole ledger."""
-    settings, limits = LedgerSettings(), Limits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
+    settings, limits = LedgerSettings(), VerifyLimits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
     clock, keys = ManualClock(FIRST_AT + timedelta(minutes=1)), AnchorKeys([new_key()])
     began_s = time.perf_counter()
-    with open_engine(settings, lake.places.root, (), rows, Watch()) as engine:
+    with open_engine(settings, lake.places.root, (), rows, VerifyProgress()) as engine:
         report = verify(engine, lake, QuietKafka(rows), keys, limits, clock)
     if not report.ok:
         raise RuntimeError(report.as_json())
@@ -85,7 +85,7 @@ def _verified_s(lake: Lake, rows: int) -> float:
 def _made(run: Run, rows: int) -> Lake:
     """A whole ledger of so many rows, made unless it is there."""
     folder = run.folder / f"whole-{rows}"
-    lake = Lake.under(folder)
+    lake = Lake.from_data_dir(folder)
     if lake.index.exists() and JournalReader(str(lake.journal)).last_seq == rows:
         return lake
     shutil.rmtree(folder, ignore_errors=True)
@@ -107,4 +107,4 @@ def _cpu_s() -> float:
 
 
 if __name__ == "__main__":
-    _verified_s(Lake.under(Path(sys.argv[1])), ROWS_SMALL)
+    _verified_s(Lake.from_data_dir(Path(sys.argv[1])), ROWS_SMALL)

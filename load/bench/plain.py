@@ -37,7 +37,7 @@ from load.client import NotInTime, RunningStack, wait_for
 from load.latency import percentile, seconds_to_decide
 from stack.jars import spark_jars
 from stack.kafka_users import embedded_kafka
-from stack.server import Server, running, stopped_by_signal
+from stack.server import Server, run_server, stopped_by_signal
 
 DRAIN_S_MAX = 600.0
 START_S_MAX = 120.0
@@ -114,8 +114,8 @@ def measure_ratio_to_plain(stack: RunningStack, run: Run, post: Post, pairs: int
     """The P99s' ratio, the median of pairs of windows."""
     server = live_server(stack.kafka, topics_of("live").events, run.folder)
     ratios = []
-    with running(server) as plain:
-        turns = Turns(stack, run.folder / "table", plain.pid)
+    with run_server(server) as plain:
+        turns = Turns(stack, run.folder / "table", plain.process_id)
         turns.plain(post)
         for _ in range(pairs):
             own, other = turns.payhook(post), turns.plain(post)

@@ -22,7 +22,7 @@ from pathlib import Path
 import redis
 from redis.asyncio import Redis
 
-from core.generation import Announced, generation_keys
+from core.generation import Announcement, generation_keys
 from core.kafka import open_admin
 from core.redis import is_cluster
 from core.routing import MODES
@@ -40,9 +40,9 @@ from stack.kafka import kafka_server
 from stack.kafka_users import embedded_kafka, make_services, security_environment
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import Server, running
+from stack.server import Server, run_server
 from stack.settings import Settings
-from stack.topics import make_topics, topics
+from stack.topics import make_topics, plan_topics
 
 PAIRS, PAIRS_SHORT = 3, 1
 REQUESTS_A_ROUND, REQUESTS_A_ROUND_SHORT = 40_000, 10_000
@@ -150,10 +150,12 @@ def targets(folder: Path) -> Iterator[tuple[Targets, StripeRequests]]:
         baseline = (sys.executable, "-m", "load.bench.baselines")
         plain = (*baseline, "straightforward", *broker_options(kafka), "--redis", redis_at, "--secret", secret)
         with (
-            running(receiver_server(folder / "one", kafka, redis_at, secret, receiver)),
-            running(receiver_server(folder / "all", kafka, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)),
-            running(_server(folder, "echo", echo, (*baseline, "echo"))),
-            running(_server(folder, "straightforward", straightforward, plain)),
+            run_server(receiver_server(folder / "one", kafka, redis_at, secret, receiver)),
+            run_server(
+                receiver_server(folder / "all", kafka, redis_at, secret, machine, PAYHOOK_INGEST__WORKERS=workers)
+            ),
+            run_server(_server(folder, "echo", echo, (*baseline, "echo"))),
+            run_server(_server(folder, "straightforward", straightforward, plain)),
         ):
             yield Targets(receiver, machine, echo, straightforward), StripeRequests(secret, time.time)
 
@@ -164,11 +166,11 @@ def brokers(folder: Path) -> Iterator[tuple[KafkaSettings, str]]:
     port, controller = free_ports(2)
     kafka = embedded_kafka(folder / "kafka", f"{LOOPBACK}:{port}")
     with (
-        running(kafka_server(folder / "kafka", port, controller, folder / "kafka.log")),
-        running(redis_server(folder / "redis", folder / "redis.log")),
+        run_server(kafka_server(folder / "kafka", port, controller, folder / "kafka.log")),
+        run_server(redis_server(folder / "redis", folder / "redis.log")),
     ):
         make_services(open_admin(kafka), folder / "kafka")
-        make_topics(kafka, topics(Settings()), 1)
+        make_topics(kafka, plan_topics(Settings()), 1)
         url = redis_url(folder / "redis")
         announce_generation(redis.Redis.from_url(url))
         yield kafka, url
@@ -177,7 +179,7 @@ def brokers(folder: Path) -> Iterator[tuple[KafkaSettings, str]]:
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
     """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
     for key in (key for mode in MODES for key in generation_keys(mode, cluster=is_cluster(client))):
-        client.set(key, Announced(generation, KafkaSettings().events_partitions).encode())
+        client.set(key, Announcement(generation, KafkaSettings().events_partitions).encode())
 
 
 def receiver_server(folder: Path, kafka: KafkaSettings, redis_at: str, secret: str, port: int, **env: str) -> Server:
@@ -216,7 +218,7 @@ def _server(folder: Path, name: str, port: int, command: tuple[str, ...]) -> Ser
 def measure_redis(run: Run) -> dict[str, float]:
     """``used_memory`` that a million keys add, claimed and confirmed as the receiver does it."""
     keys, folder = run.count(KEYS, KEYS_SHORT), run.folder / "redis"
-    with running(redis_server(folder, run.folder / "redis.log")), run.progress(f"{keys:,} keys", keys) as done:
+    with run_server(redis_server(folder, run.folder / "redis.log")), run.progress(f"{keys:,} keys", keys) as done:
         return {"redis.bytes_per_key": asyncio.run(_bytes_per_key(redis_url(folder, ADMIN), keys, done))}
 
 
@@ -237,8 +239,8 @@ async def _bytes_per_key(url: str, keys: int, done: Done) -> float:
 
 
 async def _take(claims: RedisClaims, names: list[str]) -> None:
-    keys = [ClaimKey.of(name, "ab" * 32) for name in names]
+    keys = [ClaimKey.for_event(name, "ab" * 32) for name in names]
     owner = b"o" * OWNER_BYTES
     assert set(await claims.claim(keys, owner)) == {ClaimState.CLAIMED}
     claims.settle(keys, [], owner)
-    await claims.settled()
+    await claims.await_settlements()

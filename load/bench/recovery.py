@@ -18,7 +18,7 @@ from ingest.publisher import producer_settings
 from load.bench.drain import FLUSH_S_MAX, PUBLISH_MS_MAX, data_folder, kafka_with_backlog, processor_server, records
 from load.bench.figures import Run
 from load.client import NotInTime, RunningStack
-from stack.server import running
+from stack.server import run_server
 
 RATE_PER_S = 120
 OUTAGE_S, OUTAGE_S_SHORT = 3_600, 300
@@ -49,7 +49,7 @@ def recover(data_dir: Path, kafka: KafkaSettings, backlog: int, record_keys: Pat
     layout, stack = data_folder(data_dir, record_keys), RunningStack(data_dir)
     forecast: dict[str, Any] | None = None
     began = time.monotonic()
-    with Arrivals(kafka, RecordKeys(record_keys)) as arrivals, running(processor_server(layout, kafka)):
+    with Arrivals(kafka, RecordKeys(record_keys)) as arrivals, run_server(processor_server(layout, kafka)):
         while True:
             said = stack.processor_status()
             forecast = forecast or said.get("catch_up", {}).get("forecast")

@@ -18,7 +18,7 @@ from core.routing import topics_of
 from core.settings import KafkaSettings
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.snapshots import save
+from journal.snapshots import save_snapshot
 from load.bench.drain import processor_server
 from load.bench.figures import Run
 from load.bench.history import made_history
@@ -31,9 +31,9 @@ from stack.data_folder import make_key, make_merchants
 from stack.kafka import kafka_server
 from stack.kafka_users import embedded_kafka, make_services
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Running, running
+from stack.server import RunningServer, run_server
 from stack.settings import Settings
-from stack.topics import make_topics, topics
+from stack.topics import make_topics, plan_topics
 
 DECIDED_S_MAX = 400.0
 POLL_S = 0.1
@@ -49,7 +49,7 @@ def measure_start(run: Run) -> dict[str, float]:
     with _kafka(run.folder) as kafka:
         place = _Place(layout, kafka)
         place.prepare()
-        for folder in (places.index, Path(places.snapshots)):
+        for folder in (places.index, Path(places.snapshots_folder)):
             shutil.rmtree(folder, ignore_errors=True)
         run.console.print("a start without the index")
         rebuild_s = place.first_decision_s("rebuild")
@@ -66,11 +66,11 @@ def measure_start(run: Run) -> dict[str, float]:
 
 def _snapshot_s(places: StreamLayout) -> float:
     """Makes the first snapshot of the index, in seconds, and removes the index."""
-    shutil.rmtree(places.snapshots, ignore_errors=True)
+    shutil.rmtree(places.snapshots_folder, ignore_errors=True)
     epoch = max(int(folder.name.partition("-")[2]) for folder in places.index.glob("epoch-*"))
     index = Index.open(places.index, epoch + 1)
     began = time.monotonic()
-    save(index, str(places.snapshots), SystemClock())
+    save_snapshot(index, str(places.snapshots_folder), SystemClock())
     seconds = time.monotonic() - began
     index.close()
     shutil.rmtree(places.index)
@@ -81,7 +81,7 @@ def _snapshot_s(places: StreamLayout) -> float:
 def _kafka(folder: Path) -> Iterator[KafkaSettings]:
     port, controller_port = free_ports(2)
     kafka = embedded_kafka(folder / "kafka", f"{LOOPBACK}:{port}")
-    with running(kafka_server(folder / "kafka", port, controller_port, folder / "kafka.log")):
+    with run_server(kafka_server(folder / "kafka", port, controller_port, folder / "kafka.log")):
         make_services(open_admin(kafka), folder / "kafka")
         yield kafka
 
@@ -94,10 +94,10 @@ class _Place:
     kafka: KafkaSettings
 
     def prepare(self) -> None:
-        make_topics(self.kafka, topics(Settings()), 1)
+        make_topics(self.kafka, plan_topics(Settings()), 1)
         make_key(self.layout.anchor_keys)
         make_key(self.layout.record_keys)
-        make_merchants(self.layout.merchants, build_adapters(ProvidersSettings()))
+        make_merchants(self.layout.merchants_file, build_adapters(ProvidersSettings()))
 
     def first_decision_s(self, event_id: str) -> float:
         """Starts a processor on an event that waits; returns the seconds until that is decided, and stops it.
@@ -111,7 +111,7 @@ class _Place:
         log = self.layout.root / "processor.log"
         server = replace(processor_server(self.layout, self.kafka), log=log)
         began = time.monotonic()
-        process = Running(server)
+        process = RunningServer(server)
         try:
             while JournalReader(str(journal)).last_seq == before:
                 if process.exit_code is not None:

@@ -13,7 +13,7 @@ from secrets import token_hex
 
 from core.errors import PayhookError
 from load.samples.sender import CannotSign, Sample, Samples, Sending, SignedRequest
-from providers.installed import SAMPLES_GROUP, installed, load_entry
+from providers.installed import SAMPLES_GROUP, find_entry_points, load_entry
 from providers.port import DEFAULT_ENDPOINT, Adapter
 
 __all__ = [
@@ -60,7 +60,7 @@ def samples_of(provider: str) -> Samples:
     if find_spec(module) is not None:
         samples = import_module(module).SAMPLES
     else:
-        entry = installed(SAMPLES_GROUP).get(provider)
+        entry = find_entry_points(SAMPLES_GROUP).get(provider)
         if entry is None:
             raise NoSamples(provider)
         samples = load_entry(entry)

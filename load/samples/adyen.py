@@ -13,7 +13,7 @@ import orjson
 from core import strict_json
 from core.errors import Unparseable
 from load.samples.sender import Sample, Samples, Sending, SignedRequest
-from providers.adyen import ITEM, ITEMS, signed_bytes
+from providers.adyen import ITEM, ITEMS, build_signed_bytes
 from providers.fields import an_object, object_at
 from providers.signature import base64_mac
 
@@ -95,14 +95,14 @@ def _sign(sending: Sending) -> SignedRequest:
     """
     :raises Unparseable: there are no items to sign
     """
-    document, key = strict_json.loads(sending.body), bytes.fromhex(sending.secret)
+    document, key = strict_json.load_json(sending.body), bytes.fromhex(sending.secret)
     wrapped = document.get(ITEMS) if isinstance(document, dict) else None
     if not isinstance(wrapped, list) or not wrapped:
         raise Unparseable(f"{ITEMS!r} isn't an array of items")
     for item in (an_object(object_at(wrapper).get(ITEM), f"{ITEM!r}") for wrapper in wrapped):
         extra = an_object(item.get("additionalData") or {}, "'additionalData'")
-        item["additionalData"] = {**extra, "hmacSignature": base64_mac(key, signed_bytes(item)).decode("ascii")}
-    return sending.posted({}, body=strict_json.dumps(document))
+        item["additionalData"] = {**extra, "hmacSignature": base64_mac(key, build_signed_bytes(item)).decode("ascii")}
+    return sending.posted({}, body=strict_json.dump_json(document))
 
 
 def _of_code(code: str, sample: Sample) -> bytes:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from xml.sax.saxutils import escape
 
 from load.samples.sender import Sample, Samples, Sending, SignedRequest
-from providers.braintree import api_key, signed_pair
+from providers.braintree import build_signed_pair, parse_api_key
 
 Fields: TypeAlias = Mapping[str, object]
 """An element's children: texts, None (``nil="true"``), booleans, elements, or arrays as pairs of name and content."""
@@ -207,7 +207,7 @@ def _others() -> list[bytes]:
 def _sign(sending: Sending) -> SignedRequest:
     """The XML of a notification, in the form that Braintree posts."""
     payload = base64.encodebytes(sending.body)
-    form = {"bt_signature": signed_pair(api_key(sending.secret), payload), "bt_payload": payload}
+    form = {"bt_signature": build_signed_pair(parse_api_key(sending.secret), payload), "bt_payload": payload}
     return sending.posted({}, body=urlencode(form).encode("ascii"))
 
 

@@ -52,7 +52,7 @@ DRIVER_LIMIT_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadReading:
     """Offsets at one moment (monotonic seconds). Counts are sums over all partitions.
 
     ``written``: offsets that Kafka holds or held; ``decided``: offsets below the marks.
@@ -68,7 +68,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class BacklogForecast:
     """A forecast of a backlog's end, made once it can be foreseen, and kept while it holds within a factor of two.
 
     Rates are records a second.
@@ -80,12 +80,12 @@ class Forecast:
     arrival_per_s: float
 
     @property
-    def seconds(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """Returns the seconds until the backlog is gone, from ``at_s`` on; None when it grows."""
-        return recover_s(self.lag, self.drain_per_s, self.arrival_per_s)
+        return estimate_recovery_s(self.lag, self.drain_per_s, self.arrival_per_s)
 
 
-def recover_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | None:
+def estimate_recovery_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | None:
     """Divides the backlog by (drain - arrival): seconds until it is gone, None when it never ends."""
     if lag <= 0:
         return 0.0
@@ -103,14 +103,14 @@ class Rates:
     """
 
     def __init__(self, known_drain_per_s: float | None = None) -> None:
-        self._last: Reading | None = None
+        self._last: LoadReading | None = None
         self._arrival_per_s: float | None = None
-        self._recent: deque[Reading] = deque()
+        self._recent: deque[LoadReading] = deque()
         self._drain_per_s = known_drain_per_s
         self._measured_per_s: float | None = None
         self._measured_s = 0.0
         self._behind = self._drains = False
-        self.forecast: Forecast | None = None
+        self.forecast: BacklogForecast | None = None
 
     @property
     def arrival_per_s(self) -> float:
@@ -122,19 +122,19 @@ class Rates:
         return self._drain_per_s
 
     @property
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         return self._behind
 
     @property
     def lag(self) -> int:
         return self._last.lag if self._last is not None else 0
 
-    def recover_s(self) -> float | None:
+    def estimate_recovery_s(self) -> float | None:
         """Returns the seconds until the lag is decided; None when that isn't known, or never."""
         if self.lag == 0:
             return 0.0
         drain_per_s = self.draining_per_s
-        return recover_s(self.lag, drain_per_s, self.arrival_per_s) if drain_per_s else None
+        return estimate_recovery_s(self.lag, drain_per_s, self.arrival_per_s) if drain_per_s else None
 
     @property
     def draining_per_s(self) -> float | None:
@@ -147,7 +147,7 @@ class Rates:
             return math.inf
         return max(0, last.written - first.written) / (last.at_s - first.at_s)
 
-    def read(self, reading: Reading) -> None:
+    def read(self, reading: LoadReading) -> None:
         """Takes the next reading. One that comes within `READ_EVERY_S` of the last is passed over."""
         last, self._last = self._last, reading
         if last is not None:
@@ -155,25 +155,25 @@ class Rates:
             if seconds < READ_EVERY_S:
                 self._last = last
                 return
-            self._learn(last, reading, seconds)
+            self._learn_rates(last, reading, seconds)
         self._recent.append(reading)
         while len(self._recent) > 2 and self._recent[1].at_s <= reading.at_s - RECENT_S:
             self._recent.popleft()
         self._judge(reading)
 
-    def _learn(self, last: Reading, reading: Reading, seconds: float) -> None:
+    def _learn_rates(self, last: LoadReading, reading: LoadReading, seconds: float) -> None:
         arrived = max(0, reading.written - last.written) / seconds
-        self._arrival_per_s = _moved(self._arrival_per_s, arrived, seconds)
+        self._arrival_per_s = _update_average(self._arrival_per_s, arrived, seconds)
         count = max(0, reading.decided - last.decided)
         decided = count / seconds
         self._drains = reading.lag > LEFT_MIN * count > 0
         if (self._drains or self._behind) and reading.lag > 0 and decided > 0:
-            self._measured_per_s = _moved(self._measured_per_s, decided, seconds)
+            self._measured_per_s = _update_average(self._measured_per_s, decided, seconds)
             self._measured_s += seconds
             if self._measured_s >= SETTLE_S:
                 self._drain_per_s = self._measured_per_s
 
-    def _judge(self, reading: Reading) -> None:
+    def _judge(self, reading: LoadReading) -> None:
         """A backlog begins when the lag takes longer than `BEHIND_S`, and ends when it takes a fifth of that."""
         per_s = max(self._measured_per_s or max(self._drain_per_s or 0.0, self.arrival_per_s), 1.0)
         self._behind = reading.lag / per_s > (BEHIND_S / 5 if self._behind else BEHIND_S)
@@ -182,19 +182,19 @@ class Rates:
             if not self._drains:
                 self._measured_per_s, self._measured_s = None, 0.0
         elif (drain_per_s := self.draining_per_s) and self._is_off(reading):
-            self.forecast = Forecast(reading.at_s, reading.lag, drain_per_s, self.arrival_per_s)
+            self.forecast = BacklogForecast(reading.at_s, reading.lag, drain_per_s, self.arrival_per_s)
 
-    def _is_off(self, reading: Reading) -> bool:
+    def _is_off(self, reading: LoadReading) -> bool:
         """Whether there is no forecast, or it says another end than what is known now by more than `OFF`."""
-        if self.forecast is None or self.forecast.seconds is None:
+        if self.forecast is None or self.forecast.seconds_left is None:
             return True
-        left_s, now_s = self.forecast.at_s + self.forecast.seconds - reading.at_s, self.recover_s()
+        left_s, now_s = self.forecast.at_s + self.forecast.seconds_left - reading.at_s, self.estimate_recovery_s()
         if now_s is None:
             return True
         return abs(left_s - now_s) > BEHIND_S and not now_s / OFF <= left_s <= now_s * OFF
 
 
-def _moved(average: float | None, value: float, seconds: float) -> float:
+def _update_average(average: float | None, value: float, seconds: float) -> float:
     if average is None:
         return value
     keep = 0.5 ** (seconds / HALF_LIFE_S)
@@ -228,7 +228,7 @@ class Advisor:
         self._enough_since: float | None = None
         self._most_since = 0
 
-    def advise(
+    def make_advice(
         self,
         deployment: Deployment,
         at_s: float,
@@ -243,7 +243,7 @@ class Advisor:
         """
         executors = deployment.executors
         if drain_per_s:
-            executors = _executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+            executors = _count_executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
         self._settle(at_s, executors)
         partitions = max(deployment.partitions, self._executors * deployment.cores)
         return Advice(self._executors, partitions)
@@ -260,7 +260,7 @@ class Advisor:
             self._enough_since, self._most_since = None, 0
 
 
-def _executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> int:
+def _count_executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> int:
     """Counts the executors for the rate that is needed; where the driver alone is too slow for it, only as many as
     help.
 

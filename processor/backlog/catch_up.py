@@ -18,10 +18,10 @@ from core.routing import is_sparse, source_of
 from core.settings import KafkaSettings
 from journal.reader import JournalReader
 from journal.state import Marks
-from processor.backlog.capacity import Advice, Advisor, Deployment, Forecast, Rates, Reading
+from processor.backlog.capacity import Advice, Advisor, BacklogForecast, Deployment, LoadReading, Rates
 from processor.backlog.pace import Pace
 from processor.backlog.sizing import Executors
-from processor.reporting.progress import Progress
+from processor.reporting.progress import BatchProgress
 
 DRIVER_STEPS = ("read", "lookup", "commit", "derive")
 """Steps of a batch that the driver does alone; more executors shorten the others."""
@@ -45,7 +45,7 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 """The ends of what marks name, as far as they are known."""
 
 
-class CatchUp:
+class StreamCatchUp:
     """Learns of every batch of a stream.
 
     It decides what the next batch may take and what is published of lag and capacity, and asks for as many
@@ -63,7 +63,7 @@ class CatchUp:
         self._meets_limit = False
         self._advisor = Advisor(executors.running, executors.hold_s)
         self._advice = Advice(executors.running, 0)
-        self._forecast: Forecast | None = None
+        self._forecast: BacklogForecast | None = None
         self._said: dict[str, Any] | None = None
 
     @property
@@ -71,19 +71,19 @@ class CatchUp:
         return self._pace.limit
 
     @property
-    def behind(self) -> bool:
-        return self._rates.behind
+    def is_behind(self) -> bool:
+        return self._rates.is_behind
 
     @property
     def backlog_s(self) -> float:
         """Returns the seconds until a backlog is gone: before that, nothing that comes now is decided."""
-        return (self._rates.recover_s() or 0.0) if self._rates.behind else 0.0
+        return (self._rates.estimate_recovery_s() or 0.0) if self._rates.is_behind else 0.0
 
     @property
     def meets_limit(self) -> bool:
         return self._meets_limit
 
-    def knew(self, notes: Mapping[str, str]) -> None:
+    def restore_notes(self, notes: Mapping[str, str]) -> None:
         """Takes over the notes that the process before this one wrote into the journal (`make_notes`)."""
         if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
             self._rates = Rates(float(notes[DRAIN_NOTE]))
@@ -91,11 +91,11 @@ class CatchUp:
     def begin(self) -> None:
         self._pace.begin()
 
-    def notes(self) -> dict[str, str]:
+    def make_notes(self) -> dict[str, str]:
         drain_per_s = self._rates.drain_per_s
         return {} if drain_per_s is None else {DRAIN_NOTE: f"{drain_per_s:.1f}"}
 
-    def after_batch(self, progress: Progress, marks: Marks) -> None:
+    def after_batch(self, progress: BatchProgress, marks: Marks) -> None:
         if progress.batches != self._batches:
             self._batches = progress.batches
             fetch, decided_s = progress.fetch, progress.read_s + progress.seconds
@@ -103,26 +103,26 @@ class CatchUp:
             # Its own limit: while a stream reads ahead, the limit may have moved since.
             limit = fetch.limit or self._pace.limit
             self._meets_limit = progress.taken >= FULL_SHARE * limit
-            self._pace.took(progress.taken, seconds, fetch.size_bytes, limit)
-        self._ends.of(marks)
-        ends = self._ends.latest
+            self._pace.learn_batch(progress.taken, seconds, fetch.size_bytes, limit)
+        self._ends.watch_marks(marks)
+        ends = self._ends.latest_ends
         if not ends:
             return
         known = {
             topic: {n: at for n, at in numbers.items() if n in ends.get(topic, {})} for topic, numbers in marks.items()
         }
-        now_s = self._clock.monotonic()
-        self._rates.read(Reading(now_s, _sum(ends, known), _sum(known, known)))
-        self._advise(now_s, _driver_share(progress.step_s), max(map(len, marks.values()), default=1))
+        now_s = self._clock.monotonic_s()
+        self._rates.read(LoadReading(now_s, _sum_offsets(ends, known), _sum_offsets(known, known)))
+        self._ask_for_executors(now_s, _driver_share(progress.step_s), max(map(len, marks.values()), default=1))
         self._keep_forecast()
 
-    def _advise(self, now_s: float, driver_share: float, partitions: int) -> None:
+    def _ask_for_executors(self, now_s: float, driver_share: float, partitions: int) -> None:
         rates = self._rates
         deployment = Deployment(self._executors.running, self._executors.cores, partitions)
-        self._advice = self._advisor.advise(
+        self._advice = self._advisor.make_advice(
             deployment, now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share
         )
-        self._executors.want(self._stream, self._advice.executors)
+        self._executors.request_executors(self._stream, self._advice.executors)
 
     def status(self) -> dict[str, Any]:
         """Returns figures for the status file; rates are records a second, times seconds. ``forecast`` stays while it
@@ -130,10 +130,10 @@ class CatchUp:
         rates = self._rates
         return {
             "lag": rates.lag,
-            "behind": rates.behind,
+            "behind": rates.is_behind,
             "arrival_per_s": round(rates.arrival_per_s, 1),
-            "drain_per_s": _rounded(rates.draining_per_s),
-            "recover_s": _rounded(rates.recover_s()),
+            "drain_per_s": _round_seconds(rates.draining_per_s),
+            "recover_s": _round_seconds(rates.estimate_recovery_s()),
             "forecast": self._said,
             "batch_limit": self._pace.limit,
             "recommended_executors": self._advice.executors,
@@ -147,18 +147,18 @@ class CatchUp:
             return
         self._forecast = forecast
         now = self._clock.now()
-        seconds = forecast.seconds
+        seconds = forecast.seconds_left
         self._said = {
             "at": to_rfc3339(now),
             "lag": forecast.lag,
             "drain_per_s": round(forecast.drain_per_s, 1),
             "arrival_per_s": round(forecast.arrival_per_s, 1),
-            "seconds": _rounded(seconds),
+            "seconds": _round_seconds(seconds),
             "until": None if seconds is None else to_rfc3339(now + timedelta(seconds=seconds)),
         }
 
 
-def _sum(counts: Mapping[str, Mapping[int, int]], among: Marks) -> int:
+def _sum_offsets(counts: Mapping[str, Mapping[int, int]], among: Marks) -> int:
     return sum(counts.get(topic, {}).get(number, 0) for topic, numbers in among.items() for number in numbers)
 
 
@@ -167,7 +167,7 @@ def _driver_share(step_s: Mapping[str, float]) -> float:
     return sum(step_s.get(step, 0.0) for step in DRIVER_STEPS) / total_s if total_s > 0 else 0.0
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round_seconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
 
 
@@ -221,11 +221,11 @@ class EndsWatch:
         self._stop = threading.Event()
 
     @property
-    def latest(self) -> Ends:
+    def latest_ends(self) -> Ends:
         """Returns the last answer; nothing until there is one."""
         return self._latest
 
-    def of(self, marks: Marks) -> None:
+    def watch_marks(self, marks: Marks) -> None:
         self._marks = marks
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ends", daemon=True)

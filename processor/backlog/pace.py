@@ -81,7 +81,7 @@ class Pace:
         """Begins a run: nothing is known of what waits for it, and the last one may have ended on a batch too large."""
         self._limit = min(self._limit, self._limits.first)
 
-    def took(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
+    def learn_batch(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
         """Learns that a batch with ``records`` of ``size_bytes`` together took ``seconds``.
 
         ``limit`` is the one that it was read under; 0: the one that holds now. The new one is at most four times that,
@@ -98,8 +98,8 @@ class Pace:
         if not self._is_warm:
             self._is_warm = True
             return self._limit
-        self._fixed.learn(records, seconds, batch_limit)
-        share = self._share(seconds)
+        self._fixed.learn_batch(records, seconds, batch_limit)
+        share = self._choose_share(seconds)
         if records < batch_limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
             return self._limit
         target = batch_limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
@@ -109,7 +109,7 @@ class Pace:
             return self._limit
         return limit
 
-    def _share(self, seconds: float) -> float:
+    def _choose_share(self, seconds: float) -> float:
         """Returns the share of its records that a batch should have taken instead. Nothing is known before two sizes
         were seen."""
         if not self._fixed.is_known and seconds < LONGER_MAX * self._limits.batch_s:
@@ -129,9 +129,9 @@ class _FixedCost:
         self.is_known = False
         self._reported: tuple[int, float] | None = None
 
-    def learn(self, records: int, seconds: float, limit: int) -> None:
+    def learn_batch(self, records: int, seconds: float, limit: int) -> None:
         if records <= SMALL_SHARE * limit:
-            self._believe(seconds)
+            self._update_seconds(seconds)
             return
         if self._reported is None:
             self._reported = records, seconds
@@ -142,8 +142,8 @@ class _FixedCost:
             return
         self._reported = records, seconds
         each_s = (seconds - then_s) / (records - then)
-        self._believe(max(0.0, min(seconds - each_s * records, seconds, then_s)))
+        self._update_seconds(max(0.0, min(seconds - each_s * records, seconds, then_s)))
 
-    def _believe(self, seconds: float) -> None:
+    def _update_seconds(self, seconds: float) -> None:
         self.seconds += (NEWS_SHARE if self.is_known else 1.0) * (seconds - self.seconds)
         self.is_known = True

@@ -37,7 +37,7 @@ class Executors(Protocol):
     def tasks(self) -> int:
         """Returns how many tasks a stream without a bound may have at a time."""
 
-    def want(self, stream: str, executors: int) -> None: ...
+    def request_executors(self, stream: str, executors: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class FixedExecutors:
     def cores(self) -> int:
         return max(1, self.tasks // self.running)
 
-    def want(self, stream: str, executors: int) -> None: ...
+    def request_executors(self, stream: str, executors: int) -> None: ...
 
 
 class Cluster(Protocol):
     """The calls that a cluster must answer (`SparkCluster`)."""
 
-    def running(self) -> list[str]: ...
+    def list_running(self) -> list[str]: ...
 
     def ask_for(self, total: int) -> None:
         """Lets no more than so many be started; those that run go on."""
@@ -82,7 +82,7 @@ class AdaptiveExecutors:
         self._most = most
         self._wanted: dict[str, int] = {}
         self._asked = 0
-        self._running = max(1, len(cluster.running()))
+        self._running = max(1, len(cluster.list_running()))
         self._thread: threading.Thread | None = None
         self._failed = False
 
@@ -94,14 +94,14 @@ class AdaptiveExecutors:
     def tasks(self) -> int:
         return self._running * self.cores
 
-    def want(self, stream: str, executors: int) -> None:
+    def request_executors(self, stream: str, executors: int) -> None:
         self._wanted[stream] = executors
         if self._thread is None:
             self._thread = threading.Thread(target=self._look_on, name="executors", daemon=True)
             self._thread.start()
 
     def settle(self) -> None:
-        running = self._cluster.running()
+        running = self._cluster.list_running()
         self._running = max(1, len(running))
         target = min(self._most, max(self._least, *self._wanted.values(), 1))
         if target != self._asked:
@@ -132,7 +132,7 @@ class SparkCluster:
         self._jvm = context._jvm  # noqa: SLF001 - Python's API has none of this
         self._context = context._jsc.sc()  # noqa: SLF001
 
-    def running(self) -> list[str]:
+    def list_running(self) -> list[str]:
         ids = self._context.getExecutorIds()
         return [str(ids.apply(number)) for number in range(ids.size())]
 

@@ -69,7 +69,7 @@ class Breaker:
         return max(0.0, reset_s - self._memory.opened_s_ago)
 
     @property
-    def since(self) -> datetime | None:
+    def open_since(self) -> datetime | None:
         """Returns when it opened for the first time since it was closed; None while it is closed."""
         return self._memory.since
 
@@ -85,11 +85,11 @@ class Breaker:
     def probes_left(self) -> int:
         return max(0, self._breaker.success_threshold - self._memory.success_counter)
 
-    def learn(self, good: int, failed: int, failed_in_a_row: int) -> None:
+    def learn_calls(self, good: int, failed: int, failed_in_a_row: int) -> None:
         """Takes in what became of a batch's calls. An open breaker has let none through: late news of older ones."""
         state = self.state
         if state == HALF_OPEN and failed:
-            self._failed()
+            self._count_failure()
         elif state == HALF_OPEN:
             for _ in range(min(good, self.probes_left)):
                 self._breaker.call(lambda: None)
@@ -98,13 +98,13 @@ class Breaker:
                 self._breaker.call(lambda: None)
             for _ in range(failed_in_a_row):
                 if self._memory.state == CLOSED:
-                    self._failed()
+                    self._count_failure()
 
-    def kept(self) -> dict[str, Any] | None:
+    def make_note(self) -> dict[str, Any] | None:
         """Returns what a later process must know of it; None when there is nothing."""
-        return self._memory.kept()
+        return self._memory.make_note()
 
-    def _failed(self) -> None:
+    def _count_failure(self) -> None:
         def fail() -> None:
             raise _CallFailed
 
@@ -125,9 +125,9 @@ class _Memory(pybreaker.CircuitBreakerStorage):
         since_us = kept.get("since_us", kept.get("opened_at_us", 0))
         self.since = None if self._state == CLOSED else from_micros(since_us)
         ago_s = (clock.now() - from_micros(kept.get("opened_at_us", 0))).total_seconds()
-        self._opened_s = clock.monotonic() - max(0.0, ago_s)
+        self._opened_s = clock.monotonic_s() - max(0.0, ago_s)
 
-    def kept(self) -> dict[str, Any] | None:
+    def make_note(self) -> dict[str, Any] | None:
         if self._state == CLOSED and not self._failures:
             return None
         return {
@@ -162,7 +162,7 @@ class _Memory(pybreaker.CircuitBreakerStorage):
 
     @property
     def opened_s_ago(self) -> float:
-        return self._clock.monotonic() - self._opened_s
+        return self._clock.monotonic_s() - self._opened_s
 
     @property
     def opened_at(self) -> datetime:
@@ -170,7 +170,7 @@ class _Memory(pybreaker.CircuitBreakerStorage):
 
     @opened_at.setter
     def opened_at(self, _: datetime) -> None:
-        self._opened_s = self._clock.monotonic()
+        self._opened_s = self._clock.monotonic_s()
 
     def increment_counter(self) -> None:
         self._failures += 1

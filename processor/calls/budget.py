@@ -29,28 +29,28 @@ class Budget:
     failures: int
     probing: bool = False
 
-    def share(self, part: int, parts: int) -> Budget:
+    def make_share(self, part: int, parts: int) -> Budget:
         """Returns share number ``part`` of ``parts``; calls, retries and calls at a time add up to no more than the
         whole.
 
         Every share may fail once: what it may not is call.
         """
-        at_once = _portion(self.at_once, part, parts)
+        at_once = _divide_evenly(self.at_once, part, parts)
         return Budget(
-            calls=_portion(self.calls, part, parts) if at_once else 0,
-            retries=_portion(self.retries, part, parts),
+            calls=_divide_evenly(self.calls, part, parts) if at_once else 0,
+            retries=_divide_evenly(self.retries, part, parts),
             at_once=at_once,
-            failures=max(1, _portion(self.failures, part, parts)),
+            failures=max(1, _divide_evenly(self.failures, part, parts)),
             probing=self.probing,
         )
 
-    def after(self, report: Report) -> Budget:
+    def subtract_report(self, report: CallReport) -> Budget:
         calls = report.calls - report.late + report.out
         return replace(self, calls=max(0, self.calls - calls), retries=max(0, self.retries - report.retries))
 
 
 @dataclass(slots=True)
-class Report:
+class CallReport:
     """Counts of the calls to one downstream. Times in seconds.
 
     ``calls`` have ended, ``late`` of them were abandoned by earlier batches; ``out`` are abandoned by this one.
@@ -75,7 +75,7 @@ class Report:
     def mean_s(self) -> float:
         return self.seconds / self.calls if self.calls else 0.0
 
-    def came_back(self, error: BaseException | None) -> None:
+    def note_return(self, error: BaseException | None) -> None:
         if error is None:
             self.failed_in_a_row = 0
             return
@@ -84,7 +84,7 @@ class Report:
         self.quiet_s = max(self.quiet_s, _quiet_s(error))
         self.problem = type(error).__name__[:PROBLEM_CHARS_MAX]
 
-    def add(self, other: Report) -> None:
+    def add(self, other: CallReport) -> None:
         """Takes in what another task did at the same time.
 
         Failures at the end of both are a row, although a good call of one may have come between those of the other.
@@ -102,7 +102,7 @@ class Report:
         self.quiet_s = max(self.quiet_s, other.quiet_s)
         self.problem = other.problem or self.problem
 
-    def follow(self, later: Report) -> None:
+    def follow(self, later: CallReport) -> None:
         """Takes in what came after it: a good call in between ends a row of failures."""
         before = 0 if later.failed < later.calls else self.failed_in_a_row
         peak = max(self.peak, later.peak)
@@ -117,45 +117,45 @@ class Budgets:
     by_name: Mapping[str, Budget] = field(default_factory=dict)
     by_pattern: Mapping[str, Budget] = field(default_factory=dict)
 
-    def of(self, downstream: str) -> Budget | None:
+    def find_budget(self, downstream: str) -> Budget | None:
         known = self.by_name.get(downstream)
         if known is not None:
             return known
-        pattern = pattern_of(downstream, self.by_pattern)
+        pattern = find_pattern(downstream, self.by_pattern)
         return None if pattern is None else self.by_pattern[pattern]
 
-    def shares(self, parts: int, turn: int) -> list[Budgets]:
+    def make_shares(self, parts: int, turn: int) -> list[Budgets]:
         """Divides the budgets among a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
         return [
             Budgets(
-                {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
-                {name: budget.share((part + turn) % parts, parts) for name, budget in self.by_pattern.items()},
+                {name: budget.make_share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
+                {name: budget.make_share((part + turn) % parts, parts) for name, budget in self.by_pattern.items()},
             )
             for part in range(parts)
         ]
 
-    def after(self, reports: Mapping[str, Report]) -> Budgets:
-        left = {name: budget.after(reports.get(name, Report())) for name, budget in self.by_name.items()}
+    def subtract_reports(self, reports: Mapping[str, CallReport]) -> Budgets:
+        left = {name: budget.subtract_report(reports.get(name, CallReport())) for name, budget in self.by_name.items()}
         for name, report in reports.items():
-            if name not in left and (fresh := self.of(name)) is not None:
-                left[name] = fresh.after(report)
+            if name not in left and (fresh := self.find_budget(name)) is not None:
+                left[name] = fresh.subtract_report(report)
         return Budgets(left, self.by_pattern)
 
-    def after_loss(self) -> Budgets:
+    def subtract_loss(self) -> Budgets:
         """Returns the budgets after a job that was lost with its reports: it may have made the probes."""
         left = {name: replace(budget, calls=0) if budget.probing else budget for name, budget in self.by_name.items()}
         return Budgets(left, self.by_pattern)
 
 
-def merged(reports: Sequence[Mapping[str, Report]]) -> dict[str, Report]:
-    merged_reports: dict[str, Report] = {}
+def merge_reports(reports: Sequence[Mapping[str, CallReport]]) -> dict[str, CallReport]:
+    merged_reports: dict[str, CallReport] = {}
     for task_reports in reports:
         for name, report in task_reports.items():
-            merged_reports.setdefault(name, Report()).add(report)
+            merged_reports.setdefault(name, CallReport()).add(report)
     return merged_reports
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
+def walk_causes(error: BaseException) -> Iterator[BaseException]:
     link: BaseException | None = error
     for _ in range(CHAIN_MAX):
         if link is None:
@@ -168,14 +168,14 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 def _quiet_s(error: BaseException) -> float:
     """Returns the seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call
     raised."""
-    return next((seconds for link in chain(error) if (seconds := asked_s(link)) > 0), 0.0)
+    return next((seconds for link in walk_causes(error) if (seconds := asked_s(link)) > 0), 0.0)
 
 
-def _portion(count: int, part: int, parts: int) -> int:
+def _divide_evenly(count: int, part: int, parts: int) -> int:
     return count // parts + (part < count % parts)
 
 
-def pattern_of(name: str, patterns: Mapping[str, object]) -> str | None:
+def find_pattern(name: str, patterns: Mapping[str, object]) -> str | None:
     """Finds the name in the settings that holds for a downstream: its own, else the longest that ends in ``*``; or
     None."""
     if name in patterns:

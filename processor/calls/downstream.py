@@ -12,7 +12,7 @@ from core.clock import Clock, from_micros, to_micros, to_rfc3339
 from core.decision import NO_RETRIES
 from core.work import Held
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
-from processor.calls.budget import Budget, Report
+from processor.calls.budget import Budget, CallReport
 from processor.settings import DownstreamSettings
 
 QUIET = "quiet"
@@ -89,7 +89,7 @@ class Downstream:
         self._limit = ConcurrencyLimit(start, most)
         self._retries = RetryBudget(clock)
         quiet_s = (from_micros(int(kept.get("quiet_until_us", 0))) - clock.now()).total_seconds()
-        self._quiet_until = clock.monotonic() + min(max(0.0, quiet_s), settings.quiet_s_max)
+        self._quiet_until = clock.monotonic_s() + min(max(0.0, quiet_s), settings.quiet_s_max)
         self._problem = str(kept.get("problem", ""))
         self._slot = self._retry_slot = 0.0
         self._left_out, self._left_until = 0, 0.0
@@ -97,18 +97,18 @@ class Downstream:
         failing_us = kept.get("failing_since_us")
         self._failing_since = None if failing_us is None else from_micros(int(failing_us))
         self._last_failure = self._problem
-        self._calls = Report()
+        self._calls = CallReport()
 
     @property
     def state(self) -> str:
         """Returns the breaker's state, or `QUIET`."""
-        return QUIET if self._clock.monotonic() < self._quiet_until else self._breaker.state
+        return QUIET if self._clock.monotonic_s() < self._quiet_until else self._breaker.state
 
     @property
     def may_be_called(self) -> bool:
         return self.state in (CLOSED, HALF_OPEN)
 
-    def excuses(self, report: Report | None) -> bool:
+    def may_excuse(self, report: CallReport | None) -> bool:
         """Whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
 
         ``report`` is the batch's; a call that was abandoned may be reported without one.
@@ -117,44 +117,44 @@ class Downstream:
             return False
         if report is not None and report.calls:
             return report.failed == report.calls
-        return self._good_at is None or self._clock.monotonic() - self._good_at > ALIVE_S
+        return self._good_at is None or self._clock.monotonic_s() - self._good_at > ALIVE_S
 
     @property
     def at_once(self) -> int:
         return self._limit.at_once
 
-    def budget(self) -> Budget:
+    def make_budget(self) -> Budget:
         match self.state:
             case "half-open":
                 probes = max(0, self._breaker.probes_left - self._probes_out)
                 return Budget(calls=probes, retries=probes, at_once=probes, failures=1, probing=True)
             case "closed":
-                fitting = self._limit.calls_within(SECONDS_PER_BATCH_MAX)
+                fitting = self._limit.count_calls_within(SECONDS_PER_BATCH_MAX)
                 most = CALLS_PER_BATCH_MAX
                 return Budget(
                     calls=most if fitting is None else min(most, fitting),
-                    retries=self._retries.left,
+                    retries=self._retries.retries_left,
                     at_once=self._limit.at_once,
                     failures=self._breaker.failures_left,
                 )
         return NOTHING
 
-    def learn(self, report: Report) -> None:
+    def learn_calls(self, report: CallReport) -> None:
         self._calls.add(report)
         self._follow_probes(report)
         if report.failed < report.calls:
-            self._good_at = self._clock.monotonic()
+            self._good_at = self._clock.monotonic_s()
         self._problem = report.problem or self._problem
         was_closed = self._breaker.state == CLOSED
-        self._breaker.learn(report.calls - report.failed, report.failed, report.failed_in_a_row)
+        self._breaker.learn_calls(report.calls - report.failed, report.failed, report.failed_in_a_row)
         if was_closed:
-            self._limit.learn(report)
-        self._retries.learn(report)
+            self._limit.learn_calls(report)
+        self._retries.learn_calls(report)
         if report.quiet_s > 0:
             asked_s = min(report.quiet_s, self._settings.quiet_s_max)
-            self._quiet_until = max(self._quiet_until, self._clock.monotonic() + asked_s)
+            self._quiet_until = max(self._quiet_until, self._clock.monotonic_s() + asked_s)
 
-    def learn_events(self, report: Report, refused: int, failure: str) -> None:
+    def learn_events(self, report: CallReport, refused: int, failure: str) -> None:
         """Takes in what became of the events that made one batch's calls.
 
         :param refused: of the good calls, those whose events failed all the same: the answer was a refusal
@@ -166,13 +166,13 @@ class Downstream:
             self._failing_since = self._failing_since or self._clock.now()
             self._last_failure = failure or report.problem or self._last_failure
 
-    def hold(self, held: Held, not_before_s: float = 0.0) -> Held:
+    def schedule_held(self, held: Held, not_before_s: float = 0.0) -> Held:
         """Says when an event is due again that wasn't tried, and why it waits.
 
         ``not_before_s``: seconds that its handler, or the answer to its failed call, asked to wait, which may be longer
         than everybody waits.
         """
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         if not self.may_be_called:
             due, reason = self._next_slot(self._back_at()), self.text()
         elif held.reason == NO_RETRIES:
@@ -199,27 +199,27 @@ class Downstream:
 
     def _opened_at(self) -> str:
         """Rounds to the second, so that all events of a wait say the same."""
-        return to_rfc3339((self._breaker.since or self._clock.now()).replace(microsecond=0))
+        return to_rfc3339((self._breaker.open_since or self._clock.now()).replace(microsecond=0))
 
     @property
     def next_try_at(self) -> str | None:
-        return None if self.may_be_called else self._said(self._back_at())
+        return None if self.may_be_called else self._format_time(self._back_at())
 
     @property
     def _waits_since(self) -> datetime | None:
         """Returns since when events wait for it; None while it is called as usual, or takes its first calls again."""
         if self.state == CLOSED or self._breaker.is_recovering:
             return None
-        return self._breaker.since or self._failing_since or self._clock.now()
+        return self._breaker.open_since or self._failing_since or self._clock.now()
 
-    def kept(self) -> dict[str, Any] | None:
+    def make_note(self) -> dict[str, Any] | None:
         """Returns what a later process must know; None when it is at rest."""
-        breaker, quiet, failing = self._breaker.kept(), self.state == QUIET, self._failing_since
+        breaker, quiet, failing = self._breaker.make_note(), self.state == QUIET, self._failing_since
         if breaker is None and not quiet and failing is None:
             return None
         return {
             "breaker": breaker or {},
-            "quiet_until_us": to_micros(self._wall(self._quiet_until)) if quiet else 0,
+            "quiet_until_us": to_micros(self._to_wall_time(self._quiet_until)) if quiet else 0,
             "at_once": self._limit.at_once,
             "problem": self._problem,
             **({} if failing is None else {"failing_since_us": to_micros(failing)}),
@@ -250,29 +250,29 @@ class Downstream:
     @property
     def _probes_out(self) -> int:
         """Counts the probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
-        return self._left_out if self._clock.monotonic() < self._left_until else 0
+        return self._left_out if self._clock.monotonic_s() < self._left_until else 0
 
-    def _follow_probes(self, report: Report) -> None:
+    def _follow_probes(self, report: CallReport) -> None:
         self._left_out = max(0, self._probes_out - report.late)
         if report.out and self._breaker.state == HALF_OPEN:
             self._left_out += report.out
-            self._left_until = self._clock.monotonic() + self._settings.reset_s
+            self._left_until = self._clock.monotonic_s() + self._settings.reset_s
 
     def _back_at(self) -> float:
         opens_s = self._breaker.open_s if self._breaker.state == OPEN else 0.0
-        return max(self._clock.monotonic() + opens_s, self._quiet_until)
+        return max(self._clock.monotonic_s() + opens_s, self._quiet_until)
 
     def _next_slot(self, since: float) -> float:
         due = max(since, self._slot)
         self._slot = due + 1 / HELD_PER_S
         return due
 
-    def _wall(self, at: float) -> datetime:
-        return self._clock.now() + timedelta(seconds=at - self._clock.monotonic())
+    def _to_wall_time(self, at: float) -> datetime:
+        return self._clock.now() + timedelta(seconds=at - self._clock.monotonic_s())
 
-    def _said(self, at: float) -> str:
+    def _format_time(self, at: float) -> str:
         """Rounds to the second, so that all events of a batch get the same answer."""
-        return to_rfc3339((self._wall(at) + timedelta(seconds=0.5)).replace(microsecond=0))
+        return to_rfc3339((self._to_wall_time(at) + timedelta(seconds=0.5)).replace(microsecond=0))
 
 
 class ConcurrencyLimit:
@@ -290,30 +290,30 @@ class ConcurrencyLimit:
         self._used = float(start)
         self.at_once = start
 
-    def learn(self, report: Report) -> None:
+    def learn_calls(self, report: CallReport) -> None:
         if not report.calls:
             return
         if report.failed > report.calls * FAILED_SHARE_MAX:
-            self._cut(CUT_FAILED)
+            self._cut_limit(CUT_FAILED)
             return
         mean_s = report.mean_s
         typical_s = mean_s if self._typical_s is None else self._typical_s
         self._typical_s = typical_s + NEWEST_SHARE * (mean_s - typical_s)
         if report.calls >= SAMPLE_MIN:
             self._used = max(report.peak, self._used * USED_DECAY)
-        if report.calls >= SAMPLE_MIN and self._slow(mean_s):
-            self._cut(CUT_SLOW)
+        if report.calls >= SAMPLE_MIN and self._is_slow(mean_s):
+            self._cut_limit(CUT_SLOW)
         elif report.waited or report.peak >= self.at_once:
             self.at_once = min(self._most, self.at_once + 1)
 
-    def calls_within(self, seconds: float) -> int | None:
+    def count_calls_within(self, seconds: float) -> int | None:
         """Returns how many calls fit into a time, as many at a time as there are lately; None before anything is
         known."""
         if not self._typical_s:
             return None
         return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))
 
-    def _slow(self, mean_s: float) -> bool:
+    def _is_slow(self, mean_s: float) -> bool:
         """Compares with the best round. At the least limit no call queues because of us: that is the best there is."""
         if self._best_s is None or self.at_once <= CONCURRENCY_MIN:
             self._best_s = mean_s
@@ -321,7 +321,7 @@ class ConcurrencyLimit:
         self._best_s = min(self._best_s * BEST_DRIFT, mean_s)
         return mean_s > self._best_s * SLOW_RATIO
 
-    def _cut(self, share: float) -> None:
+    def _cut_limit(self, share: float) -> None:
         self.at_once = max(CONCURRENCY_MIN, int(self.at_once * share))
 
 
@@ -336,21 +336,21 @@ class RetryBudget:
         self._rounds: deque[tuple[float, int, int]] = deque()
 
     @property
-    def left(self) -> int:
-        return max(0, self._allowed() - sum(retries for _, _, retries in self._rounds))
+    def retries_left(self) -> int:
+        return max(0, self._count_allowed() - sum(retries for _, _, retries in self._rounds))
 
     @property
     def per_s(self) -> float:
         """Returns the retries a second that it allows as things are; never 0, so that what waits for one has a due
         time."""
-        return max(1.0, self._allowed()) / RETRY_WINDOW_S
+        return max(1.0, self._count_allowed()) / RETRY_WINDOW_S
 
-    def learn(self, report: Report) -> None:
+    def learn_calls(self, report: CallReport) -> None:
         if report.calls:
-            self._rounds.append((self._clock.monotonic(), report.calls - report.retries, report.retries))
+            self._rounds.append((self._clock.monotonic_s(), report.calls - report.retries, report.retries))
 
-    def _allowed(self) -> int:
-        since = self._clock.monotonic() - RETRY_WINDOW_S
+    def _count_allowed(self) -> int:
+        since = self._clock.monotonic_s() - RETRY_WINDOW_S
         while self._rounds and self._rounds[0][0] < since:
             self._rounds.popleft()
         return max(RETRIES_MIN, int(RETRY_SHARE * sum(first for _, first, _ in self._rounds)))

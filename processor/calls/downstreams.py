@@ -12,7 +12,7 @@ from core.clock import Clock, SystemClock
 from core.decision import ErrorKind
 from core.work import Held, Outcome
 from processor.calls.breaker import CLOSED
-from processor.calls.budget import ANY, Budgets, Report, pattern_of
+from processor.calls.budget import ANY, Budgets, CallReport, find_pattern
 from processor.calls.downstream import Downstream
 from processor.judge.classify import Failure
 from processor.settings import DownstreamSettings
@@ -28,7 +28,7 @@ NOTE_CHARS_MAX = 32_768
 """Half of what all notes of a journal may take: some 250 breakers that aren't closed."""
 
 
-OnRound: TypeAlias = Callable[[str, str, int, Report], None]
+OnRound: TypeAlias = Callable[[str, str, int, CallReport], None]
 """Called after each batch for each downstream that was asked for, or whose state changed: its name, its state, how many
 calls at a time it gets, what became of its calls."""
 
@@ -61,41 +61,41 @@ class Downstreams:
         self._known: OrderedDict[str, Downstream] = OrderedDict()
         self._states: dict[str, str] = {}
         self._turn = 0
-        for name, kept in _read(notes or {}).items():
-            self._known[name] = self._new(name, kept)
+        for name, kept in _read_note(notes or {}).items():
+            self._known[name] = self._make_downstream(name, kept)
 
-    def budgets(self) -> Budgets:
+    def make_budgets(self) -> Budgets:
         return Budgets(
-            {name: downstream.budget() for name, downstream in self._known.items()},
+            {name: downstream.make_budget() for name, downstream in self._known.items()},
             {
-                pattern: Downstream(pattern, settings, self._clock).budget()
+                pattern: Downstream(pattern, settings, self._clock).make_budget()
                 for pattern, settings in self._settings.items()
             },
         )
 
-    def turn(self) -> int:
+    def take_turn(self) -> int:
         """Returns a number that moves on, for dividing what can't be divided (`Budgets.make_shares`)."""
         self._turn += 1
         return self._turn
 
-    def judge(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
+    def judge(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, CallReport]) -> None:
         """Takes in what a batch did, then says of each of its events that was held when it is due again.
 
         An event whose call failed while its downstream was down is held too: no attempt is spent on an outage.
         """
-        refused, failures = _failures_of(results)
+        refused, failures = _collect_failures(results)
         for name, report in reports.items():
-            self._of(name).learn(report)
-            self._of(name).learn_events(report, refused[name], failures.get(name, ""))
+            self._get_downstream(name).learn_calls(report)
+            self._get_downstream(name).learn_events(report, refused[name], failures.get(name, ""))
         for name, downstream in self._known.items():
-            self._tell(name, downstream, reports.get(name))
+            self._report_state(name, downstream, reports.get(name))
         held = {seq: result for seq, result in results.items() if isinstance(result, Held)}
         for item_seq in sorted(held):
             waiting = held[item_seq]
-            results[item_seq] = self._of(waiting.downstream).hold(waiting, waiting.retry_after_s)
-        self._excuse(results, reports)
+            results[item_seq] = self._get_downstream(waiting.downstream).schedule_held(waiting, waiting.retry_after_s)
+        self._excuse_failures(results, reports)
 
-    def _tell(self, name: str, downstream: Downstream, report: Report | None) -> None:
+    def _report_state(self, name: str, downstream: Downstream, report: CallReport | None) -> None:
         state, before = downstream.state, self._states.get(name, CLOSED)
         if state != before:
             next_try = "" if downstream.next_try_at is None else f"; next try at {downstream.next_try_at}"
@@ -104,44 +104,48 @@ class Downstreams:
             return
         self._states[name] = state
         if self._on_round is not None:
-            self._on_round(name, state, downstream.at_once, report or Report())
+            self._on_round(name, state, downstream.at_once, report or CallReport())
 
-    def _excuse(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, Report]) -> None:
+    def _excuse_failures(
+        self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, CallReport]
+    ) -> None:
         """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
         for item_seq, result in sorted(results.items()):
             if not isinstance(result, Failure) or result.downstream is None or result.kind is ErrorKind.SBE:
                 continue
-            downstream = self._of(result.downstream)
-            if downstream.excuses(reports.get(result.downstream)):
-                results[item_seq] = downstream.hold(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
+            downstream = self._get_downstream(result.downstream)
+            if downstream.may_excuse(reports.get(result.downstream)):
+                results[item_seq] = downstream.schedule_held(Held(result.downstream, 0.0), result.retry_after_s or 0.0)
 
-    def notes(self) -> dict[str, str]:
-        kept = {name: state for name, downstream in self._known.items() if (state := downstream.kept()) is not None}
-        text = _text(kept)
+    def make_notes(self) -> dict[str, str]:
+        kept = {
+            name: state for name, downstream in self._known.items() if (state := downstream.make_note()) is not None
+        }
+        text = _dump_note(kept)
         while len(text) > NOTE_CHARS_MAX:
             for name in list(kept)[: max(1, len(kept) // 10)]:
                 del kept[name]
-            text = _text(kept)
+            text = _dump_note(kept)
         return {NOTE: text}
 
     def status(self) -> dict[str, dict[str, Any]]:
         return {name: downstream.status() for name, downstream in self._known.items()}
 
-    def _of(self, name: str) -> Downstream:
+    def _get_downstream(self, name: str) -> Downstream:
         if name not in self._known:
             self._make_room()
-            self._known[name] = self._new(name, None)
+            self._known[name] = self._make_downstream(name, None)
         self._known.move_to_end(name)
         return self._known[name]
 
-    def _new(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
-        return Downstream(name, self._settings[pattern_of(name, self._settings) or ANY], self._clock, kept)
+    def _make_downstream(self, name: str, kept: Mapping[str, Any] | None) -> Downstream:
+        return Downstream(name, self._settings[find_pattern(name, self._settings) or ANY], self._clock, kept)
 
     def _make_room(self) -> None:
         """Forgets the one that was asked for longest ago and is at rest; where none is, the oldest."""
         if len(self._known) < NAMES_MAX:
             return
-        resting = (name for name, downstream in self._known.items() if downstream.kept() is None)
+        resting = (name for name, downstream in self._known.items() if downstream.make_note() is None)
         forgotten = next(resting, next(iter(self._known)))
         del self._known[forgotten]
         if self._states.pop(forgotten, None) is not None and self._on_forgotten is not None:
@@ -158,7 +162,7 @@ def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -
     return settings.model_copy(update={"failures_to_open": max(1, tries)})
 
 
-def _failures_of(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
+def _collect_failures(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
     """Counts, by downstream, the events that failed although their calls of it were good. Returns also the last failure
     in words."""
     refused, texts = Counter[str](), dict[str, str]()
@@ -170,11 +174,11 @@ def _failures_of(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str]
     return refused, texts
 
 
-def _text(kept: Mapping[str, Any]) -> str:
+def _dump_note(kept: Mapping[str, Any]) -> str:
     return json.dumps(kept, separators=(",", ":"))
 
 
-def _read(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _read_note(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Reads what an earlier process kept; nothing when it can't be read: breakers are learned again."""
     try:
         kept = json.loads(notes.get(NOTE, "{}"))

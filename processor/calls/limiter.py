@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from core.decision import NO_RETRIES
 from core.work import DownstreamHeld, WorkItem
-from processor.calls.budget import Budget, Budgets, Report, chain
+from processor.calls.budget import Budget, Budgets, CallReport, walk_causes
 
 NO_CALLS = "has no call left in this batch"
 TOO_MANY = "has as many calls under way as it takes"
@@ -38,19 +38,19 @@ class LateCalls:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._out: dict[Call, bool] = {}
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, CallReport] = {}
 
-    def left(self, call: Call, *, reported: bool) -> None:
+    def add_left(self, call: Call, *, reported: bool) -> None:
         """Takes over a call that its batch didn't wait for. ``reported``: it was reported as failed."""
         with self._lock:
             self._out[call] = reported
 
-    def back(self, call: Call, seconds: float, error: BaseException | None) -> None:
+    def note_return(self, call: Call, seconds: float, error: BaseException | None) -> None:
         with self._lock:
             if self._out.pop(call, True) is False:
-                self._tell(call.downstream, seconds, error)
+                self._report_call(call.downstream, seconds, error)
 
-    def out(self, downstream: str) -> int:
+    def count_out(self, downstream: str) -> int:
         """Counts the calls to a downstream that are still out, without those reported as failed.
 
         One that never comes back mustn't take the place of the probe that shows its downstream to be well again.
@@ -62,22 +62,22 @@ class LateCalls:
         with self._lock:
             return next((call.downstream for call in self._out if call.event_key == event_key), None)
 
-    def take(self, now: float, call_s: float) -> dict[str, Report]:
+    def take_reports(self, now: float, call_s: float) -> dict[str, CallReport]:
         """Returns what is known since the last time; calls that are out for ``call_s`` have failed."""
         with self._lock:
             for call, reported in self._out.items():
                 if not reported and now - call.began >= call_s:
                     self._out[call] = True
-                    self._tell(call.downstream, now - call.began, TimeoutError())
+                    self._report_call(call.downstream, now - call.began, TimeoutError())
             taken, self._reports = self._reports, {}
             return taken
 
-    def _tell(self, downstream: str, seconds: float, error: BaseException | None) -> None:
-        report = self._reports.setdefault(downstream, Report())
+    def _report_call(self, downstream: str, seconds: float, error: BaseException | None) -> None:
+        report = self._reports.setdefault(downstream, CallReport())
         report.calls += 1
         report.late += 1
         report.seconds += seconds
-        report.came_back(error)
+        report.note_return(error)
 
 
 class Limiter:
@@ -102,7 +102,7 @@ class Limiter:
         self._gates: dict[str, Gate] = {}
         self._tries: dict[str, Try] = {}
 
-    def trying(self, item: WorkItem, *, again: bool) -> Try:
+    def begin_try(self, item: WorkItem, *, again: bool) -> Try:
         """Begins one try of an event; ``again`` says that it isn't the event's first in this batch."""
         new_try = Try(self, item.event_key, retry=again or item.attempt > 0)
         with self._lock:
@@ -113,15 +113,15 @@ class Limiter:
         last_try = self._tries.get(event_key)
         return (None if last_try is None else last_try.waits_for) or self._late.waits_for(event_key)
 
-    def answered(self, event_key: str) -> frozenset[str]:
+    def list_answered(self, event_key: str) -> frozenset[str]:
         last_try = self._tries.get(event_key)
         return frozenset() if last_try is None else frozenset(last_try.answered)
 
-    def queues(self, event_key: str) -> bool:
+    def is_queued(self, event_key: str) -> bool:
         last_try = self._tries.get(event_key)
         return last_try is not None and last_try.queues
 
-    def reports(self) -> dict[str, Report]:
+    def collect_reports(self) -> dict[str, CallReport]:
         """Reports what became of the calls, and of those that earlier batches abandoned.
 
         It is asked for once, at the end: what waits for a call learns that there is none.
@@ -129,15 +129,15 @@ class Limiter:
         with self._lock:
             gates = dict(self._gates)
         reports = {name: gate.end() for name, gate in gates.items()}
-        for name, report in self._late.take(self._monotonic(), self._call_s).items():
-            reports.setdefault(name, Report()).add(report)
+        for name, report in self._late.take_reports(self._monotonic(), self._call_s).items():
+            reports.setdefault(name, CallReport()).add(report)
         return reports
 
-    def gate(self, downstream: str) -> Gate | None:
+    def get_gate(self, downstream: str) -> Gate | None:
         with self._lock:
             gate = self._gates.get(downstream)
             if gate is None:
-                budget = self._budgets.of(downstream)
+                budget = self._budgets.find_budget(downstream)
                 if budget is None:
                     return None
                 gate = Gate(downstream, budget, self._call_s, self._late, self._monotonic)
@@ -146,7 +146,7 @@ class Limiter:
 
 
 class Try:
-    """The calls of one try: what `core.work.calling` asks (`core.work.Calls`).
+    """The calls of one try: what `core.work.calling` asks (`core.work.DownstreamCalls`).
 
     ``called``: the downstreams of its calls; ``answered``: of those that came back without an error.
     """
@@ -162,14 +162,14 @@ class Try:
         self.waits_for: str | None = None
 
     @contextlib.contextmanager
-    def calling(self, downstream: str) -> Iterator[None]:
+    def take_call(self, downstream: str) -> Iterator[None]:
         self.called.add(downstream)
-        gate = self._limiter.gate(downstream)
+        gate = self._limiter.get_gate(downstream)
         if gate is None:
             yield
             self.answered.add(downstream)
             return
-        call = self._enter(gate)
+        call = self._enter_gate(gate)
         self.waits_for = downstream
         failed: BaseException | None = None
         try:
@@ -183,17 +183,17 @@ class Try:
             raise
         finally:
             self.waits_for = None
-            gate.leave(call, failed)
+            gate.give_back(call, failed)
 
-    def _enter(self, gate: Gate) -> Call:
+    def _enter_gate(self, gate: Gate) -> Call:
         self.queues = True
         try:
-            return gate.enter(self._event_key, retry=self._retry)
+            return gate.take_call(self._event_key, retry=self._retry)
         finally:
             self.queues = False
 
     def blamed_for(self, error: BaseException) -> str | None:
-        for link in chain(error):
+        for link in walk_causes(error):
             for downstream, failed in self._failed:
                 if failed is link:
                     return downstream
@@ -218,23 +218,23 @@ class Gate:
         self._monotonic = monotonic
         self._free = threading.Condition()
         self._out: set[Call] = set()
-        self._report = Report()
+        self._report = CallReport()
         self._ended = False
 
-    def enter(self, event_key: str, *, retry: bool) -> Call:
+    def take_call(self, event_key: str, *, retry: bool) -> Call:
         """Takes a call as soon as one is free.
 
         :raises DownstreamHeld: none is left, or none came free in time
         """
         with self._free:
             until = time.monotonic() + WAIT_S
-            self._ask(retry=retry)
-            while len(self._out) + self._late.out(self._downstream) >= self._budget.at_once:
+            self._check_may_call(retry=retry)
+            while len(self._out) + self._late.count_out(self._downstream) >= self._budget.at_once:
                 self._report.waited = True
                 if time.monotonic() >= until:
-                    raise self._held(TOO_MANY)
+                    raise self._make_held(TOO_MANY)
                 self._free.wait(LOOK_S)
-                self._ask(retry=retry)
+                self._check_may_call(retry=retry)
             call = Call(self._downstream, event_key, self._monotonic())
             self._out.add(call)
             self._report.calls += 1
@@ -242,28 +242,28 @@ class Gate:
             self._report.peak = max(self._report.peak, len(self._out))
             return call
 
-    def leave(self, call: Call, error: BaseException | None) -> None:
+    def give_back(self, call: Call, error: BaseException | None) -> None:
         seconds = self._monotonic() - call.began
         with self._free:
             if call not in self._out:
-                self._late.back(call, seconds, error)
+                self._late.note_return(call, seconds, error)
                 return
             self._out.remove(call)
             self._report.seconds += seconds
-            self._report.came_back(error)
+            self._report.note_return(error)
             self._free.notify_all()
 
-    def end(self) -> Report:
+    def end(self) -> CallReport:
         """Ends the batch: what is out long enough has failed, what becomes of the rest is reported later."""
         with self._free:
             self._ended = True
             now = self._monotonic()
             for call in self._out:
                 failed = now - call.began >= self._call_s
-                self._late.left(call, reported=failed)
+                self._late.add_left(call, reported=failed)
                 if failed:
                     self._report.seconds += now - call.began
-                    self._report.came_back(TimeoutError())
+                    self._report.note_return(TimeoutError())
                 else:
                     self._report.calls -= 1
                     self._report.out += 1
@@ -271,16 +271,16 @@ class Gate:
             self._free.notify_all()
             return replace(self._report)
 
-    def _ask(self, *, retry: bool) -> None:
+    def _check_may_call(self, *, retry: bool) -> None:
         if self._report.quiet_s > 0 or self._report.failed_in_a_row >= self._budget.failures:
-            raise self._held(FAILING)
+            raise self._make_held(FAILING)
         if self._ended:
-            raise self._held(TOO_MANY)
+            raise self._make_held(TOO_MANY)
         if self._report.calls >= self._budget.calls:
-            raise self._held(NO_CALLS)
+            raise self._make_held(NO_CALLS)
         if retry and self._report.retries >= self._budget.retries:
-            raise self._held(NO_RETRIES)
+            raise self._make_held(NO_RETRIES)
 
-    def _held(self, reason: str) -> DownstreamHeld:
+    def _make_held(self, reason: str) -> DownstreamHeld:
         self._report.held += 1
         return DownstreamHeld(self._downstream, 0.0, reason)

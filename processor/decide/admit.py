@@ -13,12 +13,21 @@ from core.work import PreviousEvent
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem, as_previous
 from journal.schema import JournalRow
-from processor.decide.item import POISON_CLASS, Item, again, attempt, because, conflict, die, settle
+from processor.decide.item import (
+    POISON_CLASS,
+    BatchItem,
+    catch_event_error,
+    dead_letter_item,
+    make_conflict_failure,
+    make_engine_failure,
+    reopen_item,
+    settle_item,
+)
 from processor.decide.line import Line, LineUp, line_up
-from processor.decide.ports import Known
+from processor.decide.ports import BatchLookups
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
-from providers.reconciled import reader_of
+from providers.reconciled import choose_reader
 
 BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
 
@@ -29,16 +38,16 @@ class Admitted:
     yet to be read, or another program's record is yet to be named."""
 
     lines: dict[str, Line] = field(default_factory=dict)
-    settled: list[Item] = field(default_factory=list)
-    poison: list[Item] = field(default_factory=list)
+    settled: list[BatchItem] = field(default_factory=list)
+    poison: list[BatchItem] = field(default_factory=list)
 
 
-def admit(
-    known: Known,
+def admit_events(
+    known: BatchLookups,
     rules: StreamRules,
     now: datetime,
     due: Sequence[OpenItem],
-    arrivals: Sequence[Item],
+    arrivals: Sequence[BatchItem],
     condemned: Mapping[int, Failure],
 ) -> Admitted:
     """Sorts a batch's events: what is ``due`` with what waits behind it, then ``arrivals`` in Kafka's order.
@@ -47,18 +56,18 @@ def admit(
     """
     admission = _Admission(known, rules, now, condemned)
     admission.take_up(due)
-    admission.admit(arrivals)
+    admission.admit_arrivals(arrivals)
     return admission.admitted
 
 
 @dataclass(slots=True)
 class _Admission:
-    known: Known
+    known: BatchLookups
     rules: StreamRules
     now: datetime
     condemned: Mapping[int, Failure]
     admitted: Admitted = field(default_factory=Admitted)
-    _seen: dict[str, Item] = field(default_factory=dict)
+    _seen: dict[str, BatchItem] = field(default_factory=dict)
     _conflicts: set[tuple[str, str]] = field(default_factory=set)
 
     def take_up(self, due: Sequence[OpenItem]) -> None:
@@ -72,13 +81,13 @@ class _Admission:
         for waiting in due:
             by_entity.setdefault(waiting.row.entity_key or "", []).append(waiting)
         rules = self.rules
-        records, size = rules.due_per_batch_max - len(due), rules.due_bytes_max - _size(due)
+        records, size = rules.due_per_batch_max - len(due), rules.due_bytes_max - _count_body_bytes(due)
         for at, (entity, its_due) in enumerate(by_entity.items()):
             share = max(0, records) // (len(by_entity) - at)
             line = self._line_up(entity, its_due, share, max(0, size))
             self._take_up(entity, line)
             records -= max(0, line.count - len(its_due))
-            size -= max(0, line.size - _size(its_due))
+            size -= max(0, line.size - _count_body_bytes(its_due))
 
     def _line_up(self, entity: str, due: Sequence[OpenItem], followers: int, bytes_max: int) -> LineUp:
         drain_max = min(self.rules.drain_per_entity_max, sum(waiting.row.blocking for waiting in due) + followers)
@@ -87,18 +96,18 @@ class _Admission:
             due,
             self.now,
             drain_max,
-            bytes_max=bytes_max + _size(due),
+            bytes_max=bytes_max + _count_body_bytes(due),
         )
 
     def _take_up(self, entity: str, lineup: LineUp) -> None:
         index = self.known.index
-        run = [item for item in map(again, lineup.run) if not self._is_settled(item)]
+        run = [item for item in map(reopen_item, lineup.run) if not self._is_settled(item)]
         seqs, passed = {item.seq for item in run}, index.line(entity)
         line = self.admitted.lines[entity] = Line(
             self.rules,
             lineup.holder,
             lineup.beyond,
-            self._died(entity, seqs),
+            self._find_passed_dead(entity, seqs),
             0 if passed is None else passed.applied_upto,
             index.closed_heads(entity),
         )
@@ -107,41 +116,43 @@ class _Admission:
                 item.known_fact = index.known_fact(item.row.fact_key)
             item.condemned = self.condemned.get(item.seq)
             line.take_up(item)
-        line.leave(lineup)
+        line.park_rest(lineup)
 
-    def _died(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
+    def _find_passed_dead(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
         """Returns the entity's first event that died and was passed over, except those that are ``taken_up`` again."""
         index = self.known.index
-        first = next((seq for seq in index.died(entity) if seq not in taken_up), None)
+        first = next((seq for seq in index.find_died(entity) if seq not in taken_up), None)
         dead = None if first is None else index.open_item(first)
         return None if dead is None else (dead.row.item_seq, as_previous(dead))
 
-    def _is_settled(self, item: Item) -> bool:
+    def _is_settled(self, item: BatchItem) -> bool:
         """Settles an event that mustn't be handled, because its body is gone or another event holds its key. Returns
         whether it did, or left it to be read again."""
         row, key, sha256 = item.row, item.row.event_key, item.row.body_sha256 or EMPTY_SHA256
         if not item.body and sha256 != EMPTY_SHA256:
             item.body = self.known.bodies_of([sha256]).get(sha256, b"")
         if not item.body and sha256 != EMPTY_SHA256:
-            settle(item, Decision.IGNORED, BODY_GONE)
+            settle_item(item, Decision.IGNORED, BODY_GONE)
         elif (row.event_type == POISON_TYPE and item.body) or (key is None and is_foreign(row.provider)):
             self.admitted.poison.append(item)
             return True
         elif key is None or row.event_type == POISON_TYPE:
             text = "it has no identity to be handled under: let the provider send it again"
-            die(item, because(POISON_CLASS, text), blocking=False)
+            dead_letter_item(item, make_engine_failure(POISON_CLASS, text), blocking=False)
         else:
             holder = self.known.index.known_event(key)
             same: bool | Failure = False
             if holder is not None:
-                same = _is_among(attempt(self._contents, item, holder.content_version), [holder.content8])
+                same = _is_among(
+                    catch_event_error(self._find_content_hashes, item, holder.content_version), [holder.content8]
+                )
             if same is True:
                 return False
-            die(item, conflict(key, same), blocking=False)
+            dead_letter_item(item, make_conflict_failure(key, same), blocking=False)
         self.admitted.settled.append(item)
         return True
 
-    def admit(self, items: Sequence[Item]) -> None:
+    def admit_arrivals(self, items: Sequence[BatchItem]) -> None:
         index, rows = self.known.index, [item.row for item in items]
         events = [row.event_key for row in rows if row.event_key is not None]
         facts = [row.fact_key for row in rows if row.fact_key is not None]
@@ -150,64 +161,68 @@ class _Admission:
         for item in items:
             row = item.row
             if item.refused is not None:
-                self._die(item, item.refused)
+                self._dead_letter(item, item.refused)
                 continue
             key, seen = row.event_key or "", self._seen.get(row.event_key or "")
             holder = known_events[key]
             if seen is not None:
-                self._is_copy(item, _own_contents(seen.row), seen.row.content_version, seen)
+                self._settle_copy(item, _list_own_hashes(seen.row), seen.row.content_version, seen)
             elif holder is not None:
-                self._is_copy(item, [holder.content8], holder.content_version, None)
+                self._settle_copy(item, [holder.content8], holder.content_version, None)
             else:
                 self._seen[key] = item
                 if item.poison is not None:
-                    self._die(item, because(POISON_CLASS, item.poison))
+                    self._dead_letter(item, make_engine_failure(POISON_CLASS, item.poison))
                 else:
                     item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
-                    self._line(row.entity_key or "").arrive(item, self.now)
+                    self._get_line(row.entity_key or "").add_arrival(item, self.now)
 
-    def _line(self, entity: str) -> Line:
+    def _get_line(self, entity: str) -> Line:
         lines = self.admitted.lines
         line = lines.get(entity)
         if line is None:
             index = self.known.index
-            line = lines[entity] = Line(self.rules, next(index.queue(entity), None), died=self._died(entity))
+            line = lines[entity] = Line(
+                self.rules, next(index.queue(entity), None), died=self._find_passed_dead(entity)
+            )
         return line
 
-    def _is_copy(self, item: Item, held: Sequence[bytes], version: int | None, first: Item | None) -> None:
+    def _settle_copy(
+        self, item: BatchItem, held: Sequence[bytes], version: int | None, first: BatchItem | None
+    ) -> None:
         """Settles an event whose key is held: as a duplicate if it says the same, else as dead beside the holder.
 
         ``first``: the holder, if it is of this batch.
         """
         key, known = item.row.event_key or "", self.known.index
-        contents, own_contents = attempt(self._contents, item, version), _own_contents(item.row)
+        contents, own_contents = catch_event_error(self._find_content_hashes, item, version), _list_own_hashes(item.row)
         same = _is_among(contents, held)
         named = [(key, content.hex()) for content in own_contents]
         compared = named if isinstance(contents, Failure) else [(key, content.hex()) for content in contents]
         if same is True or any(known.known_original(*named_content) for named_content in compared):
-            settle(item, Decision.DUPLICATE, "an earlier copy holds the event key")
+            settle_item(item, Decision.DUPLICATE, "an earlier copy holds the event key")
             item.cause = first
         elif any(named_content in self._conflicts or known.known_conflict(*named_content) for named_content in named):
-            settle(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
+            settle_item(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
         else:
             self._conflicts.update(named)
-            die(item, conflict(key, same), blocking=False)
+            dead_letter_item(item, make_conflict_failure(key, same), blocking=False)
         self.admitted.settled.append(item)
 
-    def _contents(self, item: Item, version: int | None) -> list[bytes]:
+    def _find_content_hashes(self, item: BatchItem, version: int | None) -> list[bytes]:
         """Returns the event's content hashes by that version of its adapter's list of left-out fields."""
         row = item.row
         adapter = self.known.adapters.get(row.provider or "")
         if version is None or version == row.content_version or adapter is None:
-            return _own_contents(row)
-        return [bytes.fromhex(reader_of(adapter, row.event_type or "").content_sha256(item.body, version))]
+            return _list_own_hashes(row)
+        return [bytes.fromhex(choose_reader(adapter, row.event_type or "").content_sha256(item.body, version))]
 
-    def _die(self, item: Item, failure: Failure) -> None:
-        die(item, failure, blocking=False)
+    def _dead_letter(self, item: BatchItem, failure: Failure) -> None:
+        dead_letter_item(item, failure, blocking=False)
         self.admitted.settled.append(item)
 
 
-def _own_contents(row: JournalRow) -> list[bytes]:
+def _list_own_hashes(row: JournalRow) -> list[bytes]:
     """Returns the hash of the content, and where that was masked also a keyed hash of the original.
 
     Two copies that were masked under different settings have the second in common. A copy that wasn't masked has none.
@@ -222,5 +237,5 @@ def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> boo
     return any(content[: len(digest)] == digest for content in contents for digest in held)
 
 
-def _size(waiting: Iterable[OpenItem]) -> int:
+def _count_body_bytes(waiting: Iterable[OpenItem]) -> int:
     return sum(len(item.body) for item in waiting)

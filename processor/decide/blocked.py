@@ -11,9 +11,9 @@ from core.decision import ErrorKind
 from core.work import Held, Outcome
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from processor.calls.budget import Report
-from processor.decide.item import Item, is_put_off, is_suspect
-from processor.decide.line import disproves
+from processor.calls.budget import CallReport
+from processor.decide.item import BatchItem, is_rescheduled, is_suspect
+from processor.decide.line import is_disproof
 from processor.judge.classify import Failure
 from processor.judge.retry import RetryPolicy
 
@@ -70,7 +70,7 @@ class Blocked:
     probes: int = 0
 
     @classmethod
-    def noted(cls, notes: Mapping[str, str]) -> Blocked:
+    def from_notes(cls, notes: Mapping[str, str]) -> Blocked:
         """Restores the state that the process before this one left in the journal's notes."""
         if NOTE not in notes:
             return cls()
@@ -80,7 +80,7 @@ class Blocked:
         probe_s, needs = max(PROBE_S_FIRST, float(kept["probe_s"])), frozenset(kept.get("needs", [ANY]))
         return cls(kept["reason"], probe_s, needs, kept.get("since", ""), max(1, kept.get("probes", 0)))
 
-    def note(self) -> dict[str, str]:
+    def make_note(self) -> dict[str, str]:
         note = {"reason": self.reason, "probe_s": self.probe_s, "needs": sorted(self.needs), "probes": self.probes}
         return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
@@ -94,27 +94,31 @@ class Blocked:
         needs = self.needs | called
         probes = 0 if self.reason is None else self.probes + 1
         reason = f"{failures[0].error_class}: {failures[0].message}"[:REASON_CHARS_MAX]
-        return Blocked(reason, _wait_s(probes, outage), needs if _fit(needs) else frozenset((ANY,)), self.since, probes)
+        return Blocked(
+            reason, _wait_s(probes, outage), needs if _may_be_noted(needs) else frozenset((ANY,)), self.since, probes
+        )
 
-    def after_result(self, result: Outcome | Failure, reports: Mapping[str, Report], outage: RetryPolicy) -> Blocked:
+    def after_result(
+        self, result: Outcome | Failure, reports: Mapping[str, CallReport], outage: RetryPolicy
+    ) -> Blocked:
         """Returns the state after an event that didn't fail so. ``reports``: the calls of the one event that was
         tried."""
-        if self.goes_on(result):
+        if self.is_prolonged_by(result):
             return replace(self, probe_s=_wait_s(self.probes + 1, outage), probes=self.probes + 1)
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
         needs = frozenset(
-            name for name in self.needs if not disproves(result, answered, () if name == ANY else (name,))
+            name for name in self.needs if not is_disproof(result, answered, () if name == ANY else (name,))
         )
         return replace(self, needs=needs) if needs else Blocked()
 
-    def goes_on(self, result: Outcome | Failure) -> bool:
+    def is_prolonged_by(self, result: Outcome | Failure) -> bool:
         """Whether an event's result says that the block isn't over: it failed so, or what has to answer fails otherwise
         or isn't called now.
 
         Other results that don't end the block say nothing of it: the next event may be tried at once.
         """
         if isinstance(result, Failure):
-            return result.blocks or (result.kind is not ErrorKind.NRE and result.downstream in self.needs)
+            return result.is_blocking or (result.kind is not ErrorKind.NRE and result.downstream in self.needs)
         return isinstance(result, Held) and result.downstream in self.needs
 
 
@@ -123,25 +127,27 @@ def _wait_s(probes: int, outage: RetryPolicy) -> float:
     return outage.longest_s if least_s is None else least_s
 
 
-def _fit(needs: frozenset[str]) -> bool:
+def _may_be_noted(needs: frozenset[str]) -> bool:
     return len(needs) <= NEEDS_MAX and len(json.dumps(sorted(needs))) <= NEEDS_CHARS_MAX
 
 
-def choose(waiting: Iterable[OpenItem], arrived: Iterable[Item]) -> tuple[Rank, OpenItem | Item] | None:
+def choose_probe(waiting: Iterable[OpenItem], arrived: Iterable[BatchItem]) -> tuple[Rank, OpenItem | BatchItem] | None:
     """Chooses the event to try next: the first of those that tell most, waiting ones before arriving ones."""
     of_waiting = list(waiting)
-    suspects = {_account(item.row) for item in of_waiting if is_suspect(item.row)}
+    suspects = {_account_of(item.row) for item in of_waiting if is_suspect(item.row)}
 
-    def rank(item: OpenItem | Item) -> Rank:
+    def rank(item: OpenItem | BatchItem) -> Rank:
         is_waiting = isinstance(item, OpenItem)
         return Rank(
-            is_waiting and is_suspect(item.row), _account(item.row) in suspects, is_waiting and is_put_off(item.row)
+            is_waiting and is_suspect(item.row),
+            _account_of(item.row) in suspects,
+            is_waiting and is_rescheduled(item.row),
         )
 
-    every: list[OpenItem | Item] = [*of_waiting, *arrived]
+    every: list[OpenItem | BatchItem] = [*of_waiting, *arrived]
     best = min(every, key=rank, default=None)
     return None if best is None else (rank(best), best)
 
 
-def _account(row: JournalRow) -> Account:
+def _account_of(row: JournalRow) -> Account:
     return row.tenant, row.provider, row.account

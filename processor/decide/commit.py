@@ -9,11 +9,11 @@ from core.crash import crash_point
 from core.decision import Decision
 from journal.anchors import Head
 from journal.bodies import BodyStore
-from journal.errors import Refused
+from journal.errors import StreamRefused
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
 from journal.writer import JournalWriter
-from processor.history.check import HistoryWatch, Position
+from processor.history.check import DecidedPosition, HistoryWatch
 
 
 class Journal:
@@ -40,13 +40,13 @@ class Journal:
         return self.state.next_seq - 1
 
     @property
-    def position(self) -> Position:
+    def position(self) -> DecidedPosition:
         """How far it has decided; may be asked from any thread."""
         state, lasts = self.state, self._lasts
-        return Position(state.next_seq - 1, state, lasts)
+        return DecidedPosition(state.next_seq - 1, state, lasts)
 
     @property
-    def refusal(self) -> Refused | None:
+    def history_refusal(self) -> StreamRefused | None:
         return None if self._watch is None else self._watch.refusal
 
     @property
@@ -69,7 +69,7 @@ class Journal:
         fresh = {row.body_sha256 for row in rows if row.first and row.decision is not Decision.DUPLICATE}
         self._bodies.append([(sha256, body) for sha256, body in bodies.items() if sha256 in fresh])
         crash_point("processor.before_commit")
-        looked = {} if self._watch is None else self._watch.notes()
+        looked = {} if self._watch is None else self._watch.make_notes()
         committed = self._writer.commit(rows, marks, published_upto, {**self._notes(), **looked, **notes})
         crash_point("processor.after_commit")
         self.state = replace(self.state, marks=marks, next_seq=committed.last_seq + 1)

@@ -10,8 +10,8 @@ from core.errors import PayhookError
 from journal.anchors import Anchoring, Head, Unanchored
 from journal.index import Index
 from journal.snapshots import Snapshots
-from processor.decide.item import Item
-from processor.decide.ports import DeadLetters, DerivedTable
+from processor.decide.item import BatchItem
+from processor.decide.ports import DeadLetterPublisher, DerivedTable
 
 CLOSE_S_MAX = 5.0
 
@@ -34,9 +34,9 @@ class Derived:
         self,
         index: Index,
         followers: Sequence[DerivedTable],
-        dead_letters: DeadLetters,
+        dead_letters: DeadLetterPublisher,
         anchors: Anchoring | None = None,
-        on_decided: Callable[[Sequence[Item]], None] = lambda items: None,
+        on_decided: Callable[[Sequence[BatchItem]], None] = lambda items: None,
         snapshots: Snapshots | None = None,
     ) -> None:
         self.index = index
@@ -53,19 +53,19 @@ class Derived:
         if self.index.seq != seq:
             raise IndexBehind(self.index.seq, seq)
 
-    def follow(self, items: Sequence[Item], bodies: Mapping[str, bytes], head: Head) -> None:
+    def follow(self, items: Sequence[BatchItem], bodies: Mapping[str, bytes], head: Head) -> None:
         rows = [item.row for item in items]
-        self.index.apply(rows, bodies)
+        self.index.apply_rows(rows, bodies)
         crash_point("processor.after_index")
         for follower in self._followers:
             follower.follow(rows)
         crash_point("processor.after_postings")
         dead = [(row, bodies.get(row.body_sha256 or "", b"")) for row in rows if row.decision is Decision.DEAD]
         self.dead_letters.publish(dead)
-        self.dead_letters.passed(head.seq)
+        self.dead_letters.on_passed(head.seq)
         crash_point("processor.after_dlq")
         self._on_decided(items)
-        self.anchors.committed(head)
+        self.anchors.on_commit(head)
 
     def poll(self) -> None:
         """Takes note of what Kafka has acknowledged since."""

@@ -17,7 +17,7 @@ from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.index import Index
 from journal.open_item import OpenItem, has_failed, is_delayed
 from journal.schema import JournalRow
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from processor.settings import DeadHead
 
 BLOCKED_CLASS = "HeadOfLineBlocked"
@@ -51,12 +51,12 @@ class HeadLimits:
     utilisation: float = 0.9
     uncommitted: float = 0.02
 
-    def are_past(self, figures: HeadFigures) -> bool:
+    def is_exceeded_by(self, figures: HeadFigures) -> bool:
         return figures.stuck_share > self.utilisation and figures.head_share < self.uncommitted
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WaitingLine:
     """An entity's head, by its item, and how many events wait behind it."""
 
     head_seq: int
@@ -94,12 +94,12 @@ class HeadFigures:
     named: str = ""
 
     @property
-    def stuck(self) -> int:
+    def stuck_count(self) -> int:
         return self.heads + self.behind
 
     @property
     def stuck_share(self) -> float:
-        return self.stuck / (self.stuck + self.done) if self.stuck else 0.0
+        return self.stuck_count / (self.stuck_count + self.done) if self.stuck_count else 0.0
 
     @property
     def done_share(self) -> float:
@@ -107,7 +107,7 @@ class HeadFigures:
 
     @property
     def head_share(self) -> float:
-        return self.heads / self.stuck if self.heads else 1.0
+        return self.heads / self.stuck_count if self.heads else 1.0
 
     @property
     def with_dead(self) -> HeadFigures:
@@ -123,7 +123,7 @@ class HeadFigures:
 
 
 @dataclass(slots=True)
-class Round:
+class LookRound:
     """Figures and candidates of the looks from the first line to the last one; a round is mostly one look.
 
     ``since``: where the next look begins (`take_next_lines`). ``step_s``: time in which the stream wasn't blocked.
@@ -134,22 +134,22 @@ class Round:
     since: bytes | None = b""
     step_s: float = 0.0
     figures: HeadFigures = HeadFigures()
-    candidates: list[Line] = field(default_factory=list)
+    candidates: list[WaitingLine] = field(default_factory=list)
     known: set[int] = field(default_factory=set)
-    longest_dead: Line | None = None
+    longest_dead: WaitingLine | None = None
 
 
-def lines(places: Iterable[tuple[bytes, int]]) -> list[Line]:
+def group_into_lines(places: Iterable[tuple[bytes, int]]) -> list[WaitingLine]:
     """Groups places into lines of more than one event. ``places`` are (entity, item seq), entity by entity, head
     first."""
     by_entity: dict[bytes, list[int]] = {}
     for entity, item_seq in places:
         line = by_entity.setdefault(entity, [item_seq, -1])
         line[1] += 1
-    return [Line(head_seq, behind) for head_seq, behind in by_entity.values() if behind]
+    return [WaitingLine(head_seq, behind) for head_seq, behind in by_entity.values() if behind]
 
 
-def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes | None]:
+def take_next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[WaitingLine], bytes | None]:
     """Returns the lines that one look has read, and the hash of the entity from which the next one reads; None: that
     was all.
 
@@ -157,13 +157,13 @@ def next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[Line], bytes |
     alone.
     """
     if len(places) < PLACES_MAX:
-        return lines(places), None
+        return group_into_lines(places), None
     last = places[-1][0]
     complete = [place for place in places if place[0] != last]
-    return (lines(complete), last) if complete else (lines(places), last + BEHIND_ALL)
+    return (group_into_lines(complete), last) if complete else (group_into_lines(places), last + BEHIND_ALL)
 
 
-def to_examine(candidates: Sequence[Line]) -> list[Line]:
+def choose_examined(candidates: Sequence[WaitingLine]) -> list[WaitingLine]:
     if len(candidates) <= EXAMINED_MAX:
         return list(candidates)
     half = EXAMINED_MAX // 2
@@ -172,7 +172,7 @@ def to_examine(candidates: Sequence[Line]) -> list[Line]:
     return list(dict.fromkeys(oldest + longest))
 
 
-def past_limits(
+def find_past_limits(
     heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits, dead_head: DeadHead
 ) -> list[FailingHead]:
     """Finds the heads to dead-letter now, `RESOLVED_MAX` at most.
@@ -182,30 +182,30 @@ def past_limits(
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
     past = [head for head in longest_first if 0 < limits.age_s <= head.held_s]
-    left = _without(figures, past)
+    left = _subtract_heads(figures, past)
     for head in longest_first:
-        if dead_head is DeadHead.WAIT or not limits.are_past(left):
+        if dead_head is DeadHead.WAIT or not limits.is_exceeded_by(left):
             break
         if head.held_s >= SHARE_AGE_S_MIN and head not in past:
             past.append(head)
-            left = _without(left, [head])
+            left = _subtract_heads(left, [head])
     return past[:RESOLVED_MAX]
 
 
-def _without(figures: HeadFigures, heads: Sequence[FailingHead | Line]) -> HeadFigures:
-    return replace(figures, heads=figures.heads - len(heads), behind=figures.behind - _behind(heads))
+def _subtract_heads(figures: HeadFigures, heads: Sequence[FailingHead | WaitingLine]) -> HeadFigures:
+    return replace(figures, heads=figures.heads - len(heads), behind=figures.behind - _count_behind(heads))
 
 
-def _with_dead(figures: HeadFigures, dead: Sequence[Line]) -> HeadFigures:
-    left = _without(figures, dead)
-    return replace(left, dead_heads=left.dead_heads + len(dead), behind_dead=left.behind_dead + _behind(dead))
+def _count_dead_apart(figures: HeadFigures, dead: Sequence[WaitingLine]) -> HeadFigures:
+    left = _subtract_heads(figures, dead)
+    return replace(left, dead_heads=left.dead_heads + len(dead), behind_dead=left.behind_dead + _count_behind(dead))
 
 
-def _behind(heads: Iterable[FailingHead | Line]) -> int:
+def _count_behind(heads: Iterable[FailingHead | WaitingLine]) -> int:
     return sum(head.behind for head in heads)
 
 
-def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
+def make_head_failure(head: FailingHead, dead_head: DeadHead) -> Failure:
     row = head.item.row
     then = {
         DeadHead.CONTINUE: "They go on without it",
@@ -219,7 +219,7 @@ def verdict(head: FailingHead, dead_head: DeadHead) -> Failure:
         kind=ErrorKind.NRE,
         error_class=BLOCKED_CLASS,
         error_code=row.error_code,
-        message=clean(text, MESSAGE_CHARS_MAX),
+        message=clean_text(text, MESSAGE_CHARS_MAX),
         stack=row.error_stack or "",
         log_lines=row.log_lines,
     )
@@ -255,65 +255,67 @@ class HeadOfLine:
         self._done = DoneWindow()
         self._held_s: dict[int, float] = {}
         self._dead: set[int] = set()
-        self._round = Round()
-        self._looked_at = self._look_at = clock.monotonic()
+        self._round = LookRound()
+        self._looked_at = self._look_at = clock.monotonic_s()
         self.figures = HeadFigures()
 
-    def committed(self, rows: Sequence[JournalRow]) -> None:
+    def on_commit(self, rows: Sequence[JournalRow]) -> None:
         done = sum(row.decision not in OPEN_DECISIONS for row in rows)
         if done:
-            self._done.add(done, self._clock.monotonic())
+            self._done.add(done, self._clock.monotonic_s())
         if self._dead:
             self._dead.difference_update(row.item_seq for row in rows)
 
-    def look(self, *, stream_blocked: bool) -> Mapping[int, tuple[OpenItem, Failure]]:
+    def find_overdue_heads(self, *, stream_blocked: bool) -> Mapping[int, tuple[OpenItem, Failure]]:
         """Finds the heads to dead-letter in this batch, and why, by item.
 
         Returns none while the whole stream is blocked: what a head does then is no fault of its own.
         """
-        began = self._clock.monotonic()
+        began = self._clock.monotonic_s()
         if began < self._look_at:
             return {}
         step_s, self._looked_at = min(began - self._looked_at, STEP_S_MAX), began
         self._round.step_s += 0.0 if stream_blocked else step_s
-        self._read_on()
+        self._read_next_lines()
         heads = self._end_round(began) if self._round.since is None else []
-        self._look_at = began + max(LOOK_S, (self._clock.monotonic() - began) / LOOK_COST_SHARE)
+        self._look_at = began + max(LOOK_S, (self._clock.monotonic_s() - began) / LOOK_COST_SHARE)
         if stream_blocked:
             return {}
-        past = past_limits(heads, self.figures, self._limits, self._dead_head)
-        return {head.item.row.item_seq: (head.item, verdict(head, self._dead_head)) for head in past}
+        past = find_past_limits(heads, self.figures, self._limits, self._dead_head)
+        return {head.item.row.item_seq: (head.item, make_head_failure(head, self._dead_head)) for head in past}
 
-    def _read_on(self) -> None:
+    def _read_next_lines(self) -> None:
         current = self._round
-        places = list(islice(self._index.places(current.since or b""), PLACES_MAX)) if self._index.open_count() else []
-        new_lines, current.since = next_lines(places)
+        places = (
+            list(islice(self._index.read_places(current.since or b""), PLACES_MAX)) if self._index.open_count() else []
+        )
+        new_lines, current.since = take_next_lines(places)
         waiting = [line for line in new_lines if line.head_seq not in self._dead]
         current.known |= {line.head_seq for line in new_lines} & (self._dead | self._held_s.keys())
-        current.candidates = to_examine([*current.candidates, *waiting])
+        current.candidates = choose_examined([*current.candidates, *waiting])
         current.longest_dead = max(
             (line for line in (current.longest_dead, *new_lines) if line is not None and line.head_seq in self._dead),
             key=lambda line: line.behind,
             default=None,
         )
         seen = current.figures
-        all_alive = replace(seen, heads=seen.heads + len(new_lines), behind=seen.behind + _behind(new_lines))
-        current.figures = _with_dead(all_alive, [line for line in new_lines if line.head_seq in self._dead])
+        all_alive = replace(seen, heads=seen.heads + len(new_lines), behind=seen.behind + _count_behind(new_lines))
+        current.figures = _count_dead_apart(all_alive, [line for line in new_lines if line.head_seq in self._dead])
 
     def _end_round(self, now_s: float) -> list[FailingHead]:
-        ended, self._round = self._round, Round()
-        self._forget(ended.known)
+        ended, self._round = self._round, LookRound()
+        self._keep_only(ended.known)
         heads = [
-            FailingHead(item, line.behind, self._hold(line.head_seq, ended.step_s))
+            FailingHead(item, line.behind, self._add_held_s(line.head_seq, ended.step_s))
             for line in ended.candidates
-            if (item := self._failing(line.head_seq)) is not None
+            if (item := self._find_failing_head(line.head_seq)) is not None
         ]
         dead = [line for line in ended.candidates if line.head_seq in self._dead]
         on_purpose = [line for line in ended.candidates if self._is_delayed(line.head_seq)]
         held = [line for line in ended.candidates if line not in on_purpose]
-        self.figures = self._judged(
+        self.figures = self._judge_figures(
             replace(
-                _without(_with_dead(ended.figures, dead), on_purpose),
+                _subtract_heads(_count_dead_apart(ended.figures, dead), on_purpose),
                 longest=max((line.behind for line in held if line.head_seq not in self._dead), default=0),
                 oldest_s=max((head.held_s for head in heads), default=0.0),
                 done=self._done.count(now_s),
@@ -322,16 +324,16 @@ class HeadOfLine:
         )
         return heads
 
-    def _judged(self, figures: HeadFigures, lines_seen: Sequence[Line]) -> HeadFigures:
+    def _judge_figures(self, figures: HeadFigures, lines_seen: Sequence[WaitingLine]) -> HeadFigures:
         followers_wait = self._dead_head is DeadHead.WAIT
-        if not self._limits.are_past(figures.with_dead if followers_wait else figures):
+        if not self._limits.is_exceeded_by(figures.with_dead if followers_wait else figures):
             return figures
         held = [line for line in lines_seen if followers_wait or line.head_seq not in self._dead]
         longest = max(held, key=lambda line: line.behind, default=None)
         item = None if longest is None else self._index.open_item(longest.head_seq)
         return replace(figures, blocked=True, named="" if item is None else item.row.event_key or "")
 
-    def _failing(self, head_seq: int) -> OpenItem | None:
+    def _find_failing_head(self, head_seq: int) -> OpenItem | None:
         """Returns the head if it waits because it failed; not one that is dead, or whose downstream isn't called
         now."""
         item = self._index.open_item(head_seq)
@@ -346,11 +348,11 @@ class HeadOfLine:
         item = self._index.open_item(head_seq)
         return item is not None and is_delayed(item.row)
 
-    def _hold(self, head_seq: int, step_s: float) -> float:
+    def _add_held_s(self, head_seq: int, step_s: float) -> float:
         before = self._held_s.get(head_seq)
         self._held_s[head_seq] = 0.0 if before is None else before + step_s
         return self._held_s[head_seq]
 
-    def _forget(self, heads: set[int]) -> None:
+    def _keep_only(self, heads: set[int]) -> None:
         self._dead &= heads
         self._held_s = {seq: held for seq, held in self._held_s.items() if seq in heads}

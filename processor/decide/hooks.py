@@ -67,32 +67,32 @@ class HookRunner:
         self._thread = threading.Thread(target=self._run, name="recovery-hooks", daemon=True)
         self._thread.start()
 
-    def taken(self, row: JournalRow) -> None:
+    def on_taken(self, row: JournalRow) -> None:
         """A dead row is about to be produced for the first time in this process."""
         done = self._befores[row.seq] = threading.Event()
 
         def make(copy: JournalRow) -> None:
             try:
-                self._hooks.before(copy, failure_in(copy), None)
+                self._hooks.before(copy, read_failure(copy), None)
             finally:
                 del self._befores[row.seq]
                 done.set()
 
-        if not self._put("before", row, make):
+        if not self._put_call("before", row, make):
             del self._befores[row.seq]
 
-    def holds(self, row: JournalRow) -> bool:
+    def is_held(self, row: JournalRow) -> bool:
         """Whether the letter waits for its ``before``."""
-        return row.seq in self._befores and not self._hangs()
+        return row.seq in self._befores and not self._is_hanging()
 
-    def _hangs(self) -> bool:
+    def _is_hanging(self) -> bool:
         call, began = self._under_way or (None, 0.0)
         if call is None or time.monotonic() - began < self._call_s_max:
             return False
         if self._late is not call:
             self._late = call
             reported = f"isn't back after {self._call_s_max:g} s; dead letters no longer wait for it"
-            self._failed(call, "timeout", reported)
+            self._report_failure(call, "timeout", reported)
         return True
 
     def settle(self, timeout_s: float) -> None:
@@ -100,18 +100,22 @@ class HookRunner:
         for done in list(self._befores.values())[-1:]:
             done.wait(timeout_s)
 
-    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
-        self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), None, None))
+    def on_published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
+        self._put_call("after", row, lambda copy: self._hooks.after(copy, read_failure(copy), None, None))
 
-    def refused(self, row: JournalRow, error: Exception) -> None:
-        self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), None, error))
+    def on_refused(self, row: JournalRow, error: Exception) -> None:
+        self._put_call("after", row, lambda copy: self._hooks.after(copy, read_failure(copy), None, error))
 
-    def scheduled(self, rows: Iterable[JournalRow]) -> None:
+    def on_scheduled(self, rows: Iterable[JournalRow]) -> None:
         """Calls the hooks for those of the committed rows that wait for their next try."""
         for row in rows:
             if row.decision is Decision.RETRY:
-                self._put("before", row, lambda copy: self._hooks.before(copy, failure_in(copy), copy.retry_policy))
-                self._put("after", row, lambda copy: self._hooks.after(copy, failure_in(copy), copy.retry_policy, None))
+                self._put_call(
+                    "before", row, lambda copy: self._hooks.before(copy, read_failure(copy), copy.retry_policy)
+                )
+                self._put_call(
+                    "after", row, lambda copy: self._hooks.after(copy, read_failure(copy), copy.retry_policy, None)
+                )
 
     def close(self, timeout_s: float) -> None:
         """Waits for the calls that are queued, for so long at most."""
@@ -121,14 +125,14 @@ class HookRunner:
             return
         self._thread.join(timeout_s)
 
-    def _put(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> bool:
+    def _put_call(self, stage: str, row: JournalRow, make: Callable[[JournalRow], None]) -> bool:
         # A copy: what a hook changes of a row stays its own.
         copy = replace(row)
         call = _Call(stage, row, partial(make, copy))
         try:
             self._calls.put_nowait(call)
         except queue.Full:
-            self._failed(call, "skipped", f"is skipped: {CALLS_WAITING_MAX} calls wait already")
+            self._report_failure(call, "skipped", f"is skipped: {CALLS_WAITING_MAX} calls wait already")
             return False
         return True
 
@@ -138,17 +142,17 @@ class HookRunner:
             try:
                 call.make()
             except BaseException:  # sys.exit() in a hook too: it must not end the thread
-                self._failed(call, "error", "failed")
+                self._report_failure(call, "error", "failed")
                 log.exception("the hook %s of row %d", call.stage, call.row.seq)
             finally:
                 self._under_way = None
 
-    def _failed(self, call: _Call, problem: str, reported: str) -> None:
+    def _report_failure(self, call: _Call, problem: str, reported: str) -> None:
         self._count(call.stage, problem)
         log.error("the recovery hook %s of row %d %s; the event's decision stands", call.stage, call.row.seq, reported)
 
 
-def failure_in(row: JournalRow) -> Failure:
+def read_failure(row: JournalRow) -> Failure:
     return Failure(
         kind=row.error_kind or ErrorKind.NRE,
         error_class=row.error_class or "",

@@ -10,11 +10,11 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknown, postings_to_json
-from dlq.refusals import Refusal
+from dlq.refusals import ItemRefusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
-from processor.judge.retry import RetryPolicy, policy_for
+from processor.judge.retry import RetryPolicy, choose_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 
@@ -31,7 +31,7 @@ _Asked = ParamSpec("_Asked")
 _Answer = TypeVar("_Answer")
 
 
-class Early(NamedTuple):
+class EarlyAnswer(NamedTuple):
     """A pure handler's answer from the map stage: the booking as canonical JSON with its pair (`core.work.Applied`), or
     why the event is ignored."""
 
@@ -50,7 +50,7 @@ class Booked(Applied):
 
 
 @dataclass(slots=True)
-class Item:
+class BatchItem:
     """An event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
     ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
@@ -69,23 +69,23 @@ class Item:
     poison: str | None = None
     known_fact: bytes | None = None
     condemned: Failure | None = None
-    cause: Item | None = None
+    cause: BatchItem | None = None
     previous: PreviousEvent | None = None
     last_try: tuple[ErrorKind, ...] = ()
     died_before: bool = False
     replays: int = 0
     suspect: bool = False
-    early: Early | None = None
+    early: EarlyAnswer | None = None
     first_headers: str | None = None
     waiting: OpenItem | None = None
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[ItemRefusal] = field(default_factory=list)
 
     @property
     def seq(self) -> int:
         return self.row.item_seq
 
     @property
-    def failed_as(self) -> ErrorKind | None:
+    def last_error_kind(self) -> ErrorKind | None:
         """The kind of its last try's error; None where that isn't known, or it hasn't failed."""
         return None if self.waiting is None else self.waiting.row.error_kind
 
@@ -117,7 +117,7 @@ class Item:
         return Booked(pair=early.pair, undoes=early.undoes, text=early.postings)
 
 
-def again(waiting: OpenItem) -> Item:
+def reopen_item(waiting: OpenItem) -> BatchItem:
     """Makes a waiting event an item of this batch: its identities stay, what was decided last is cleared.
 
     One that failed before keeps the policy under which it did.
@@ -129,7 +129,7 @@ def again(waiting: OpenItem) -> Item:
     row.retry_policy = row.retry_policy if row.attempt > 0 else None
     row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
     row.log_lines = row.handler_version = row.postings = row.headers = None
-    return Item(
+    return BatchItem(
         row,
         waiting.body,
         new=False,
@@ -146,25 +146,27 @@ def is_suspect(row: JournalRow) -> bool:
     return row.error_kind is ErrorKind.SBE
 
 
-def is_put_off(row: JournalRow) -> bool:
+def is_rescheduled(row: JournalRow) -> bool:
     """Whether the last try of an open event gave it a later time: it failed by its own fault, or it was held."""
     held = row.decision is Decision.PARKED and row.due_at is not None and row.due_at > row.decided_at
     return held or row.decision is Decision.RETRY
 
 
-def why_behind(head: JournalRow) -> str:
+def explain_wait(head: JournalRow) -> str:
     could_not_be_tried = head.decision is Decision.PARKED and head.attempt == 0 and head.reason != BEHIND
     return BEHIND_WAITING if could_not_be_tried else BEHIND
 
 
-def followed_failing(row: JournalRow) -> bool:
+def has_followed_failing(row: JournalRow) -> bool:
     """Whether a waiting event's last row says that it waits for an earlier one that failed; also when a person has
     closed that one meanwhile.
     """
     return row.decision is Decision.PARKED and (row.reason == BEHIND or row.cause_seq is not None)
 
 
-def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer | Failure:
+def catch_event_error(
+    step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
+) -> _Answer | Failure:
     """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream goes on.
 
     What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
@@ -174,26 +176,26 @@ def attempt(step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Aske
     try:
         return step(*args, **kwargs)
     except BaseException as error:  # an adapter is a stranger's code too, and may call sys.exit()
-        return failure_of(error)
+        return make_event_failure(error)
 
 
-def failure_of(error: BaseException) -> Failure:
+def make_event_failure(error: BaseException) -> Failure:
     """Makes a failure of an event's own exception. No retry will help: the same bytes would raise it again."""
-    return replace(_CLASSIFIER.failure(error), kind=ErrorKind.NRE)
+    return replace(_CLASSIFIER.make_failure(error), kind=ErrorKind.NRE)
 
 
-def because(error_class: str, message: str) -> Failure:
+def make_engine_failure(error_class: str, message: str) -> Failure:
     return Failure(ErrorKind.NRE, error_class, None, message, stack="")
 
 
-def conflict(event_key: str, same: bool | Failure) -> Failure:
+def make_conflict_failure(event_key: str, same: bool | Failure) -> Failure:
     """Makes the failure of an event whose key another one holds: with other content, or with content that can't be
     compared.
 
     ``same`` is the comparison's failure then. The key stays with the first event that had it.
     """
     if not isinstance(same, Failure):
-        return because(
+        return make_engine_failure(
             CONFLICT_CLASS,
             f"{event_key} was received before with other content. Compare both bodies, ask the provider which one "
             "holds. If the first was booked, it stays booked: discard this one. If it is dead, discard the wrong one "
@@ -207,7 +209,7 @@ def conflict(event_key: str, same: bool | Failure) -> Failure:
     return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
 
 
-def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: str) -> None:
+def finish_item(item: BatchItem, outcome: Applied | Ignored | Unknown, handler_version: str) -> None:
     row = item.row
     row.handler_version = handler_version
     row.blocking = False
@@ -220,13 +222,13 @@ def finish(item: Item, outcome: Applied | Ignored | Unknown, handler_version: st
         row.decision, row.reason = Decision.IGNORED, outcome.reason
 
 
-def settle(item: Item, decision: Decision, reason: str) -> None:
+def settle_item(item: BatchItem, decision: Decision, reason: str) -> None:
     item.row.decision = decision
     item.row.reason = reason
     item.row.blocking = False
 
 
-def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
+def park_item(item: BatchItem, reason: str, due_at: datetime | None = None) -> None:
     """Lets an event wait behind its entity's head, or until ``due_at`` where it is the head itself."""
     row = item.row
     row.decision = Decision.PARKED
@@ -236,36 +238,36 @@ def park(item: Item, reason: str, due_at: datetime | None = None) -> None:
     row.error_kind = ErrorKind.SBE if item.suspect else None
 
 
-def block(item: Item, failure: Failure, due_at: datetime) -> None:
+def block_item(item: BatchItem, failure: Failure, due_at: datetime) -> None:
     """Lets an event wait that failed as if the whole stream were blocked; no attempt is spent."""
-    park(item, "", due_at)
-    _record(item, failure)
+    park_item(item, "", due_at)
+    _record_failure(item, failure)
     item.row.reason = f"the stream is blocked: {item.row.reason}"[:REASON_CHARS_MAX]
 
 
-def die(item: Item, failure: Failure, *, blocking: bool) -> None:
-    _record(item, failure)
+def dead_letter_item(item: BatchItem, failure: Failure, *, blocking: bool) -> None:
+    _record_failure(item, failure)
     item.row.decision = Decision.DEAD
     item.row.blocking = blocking
 
 
-def fact_taken(item: Item, fact8: bytes) -> None:
+def reject_duplicate_fact(item: BatchItem, fact8: bytes) -> None:
     """Rejects an event whose fact was applied under another event key: as a duplicate, or as a conflict where the two
     reports differ."""
     row = item.row
     own_fact8 = bytes.fromhex(row.fact_sha256 or "")[:8]
     if not own_fact8 or not fact8 or own_fact8 == fact8:
-        settle(item, Decision.DUPLICATE_FACT, f"{row.fact_key} was applied under another event key")
+        settle_item(item, Decision.DUPLICATE_FACT, f"{row.fact_key} was applied under another event key")
         return
     text = (
         f"{row.fact_key} was applied with another amount, currency or account under another event key. "
         "Ask the provider which report holds. If it is this one, reverse the booking, book this one by hand (payhook "
         "ledger enter) and resolve it: a replay dies again."
     )
-    die(item, because(FACT_CONFLICT_CLASS, text), blocking=False)
+    dead_letter_item(item, make_engine_failure(FACT_CONFLICT_CLASS, text), blocking=False)
 
 
-def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> None:
+def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: datetime) -> None:
     """Records a failed try: as a retry with its due time, or as death when the error or the policy says so.
 
     An event that misses a predecessor holds nothing back: the predecessor may be one of its followers. Neither does one
@@ -275,34 +277,34 @@ def fail(item: Item, failure: Failure, rules: StreamRules, now: datetime) -> Non
     on with its own. However kinds alternate, tries are counted together.
     """
     row = item.row
-    policy = route_of(item, rules, failure.kind)
+    policy = choose_route(item, rules, failure.kind)
     retry = row.attempt + 1
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, rules.jitter)
     row.retry_policy = policy.text
     if delay_s is None:
         beside = failure.missing_predecessor or failure.previous_dead
-        die(item, failure, blocking=rules.dead_head is DeadHead.WAIT and not beside)
+        dead_letter_item(item, failure, blocking=rules.dead_head is DeadHead.WAIT and not beside)
         return
-    _record(item, failure)
+    _record_failure(item, failure)
     row.decision = Decision.RETRY
     row.attempt = retry
     row.due_at = now + timedelta(seconds=max(delay_s, failure.retry_after_s or 0.0))
     row.blocking = not failure.missing_predecessor
 
 
-def route_of(item: Item, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
+def choose_route(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
     """Chooses the policy for an event that fails with an error of ``kind``.
 
     A failure that others have shown not to be the whole stream's is a matter of this event alone.
     """
     alone = {ErrorKind.SBE: ErrorKind.SNBE}
-    before = item.failed_as
+    before = item.last_error_kind
     kind = alone.get(kind, kind)
     is_same = before is None or alone.get(before, before) is kind
-    return policy_for(item.row.retry_policy if is_same else None, rules.policy_of(kind))
+    return choose_policy(item.row.retry_policy if is_same else None, rules.policy_of(kind))
 
 
-def _record(item: Item, failure: Failure) -> None:
+def _record_failure(item: BatchItem, failure: Failure) -> None:
     row = item.row
     row.error_class, row.error_code = failure.error_class, failure.error_code
     row.error_message, row.error_stack = failure.message, failure.stack

@@ -16,17 +16,17 @@ from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, W
 from journal.open_item import DELAYED, ClosedHead, OpenItem
 from processor.decide.item import (
     BEHIND,
-    Item,
-    again,
-    attempt,
-    block,
-    die,
-    fact_taken,
-    fail,
-    finish,
-    park,
-    route_of,
-    why_behind,
+    BatchItem,
+    block_item,
+    catch_event_error,
+    choose_route,
+    dead_letter_item,
+    explain_wait,
+    fail_item,
+    finish_item,
+    park_item,
+    reject_duplicate_fact,
+    reopen_item,
 )
 from processor.judge.classify import Failure
 from processor.rules import RETRIED_KINDS, StreamRules
@@ -130,39 +130,39 @@ class Line:
     applied_upto: int = 0
     closed_heads: Sequence[ClosedHead] = ()
     delays: bool = False
-    items: list[Item] = field(default_factory=list)
-    settled: list[Item] = field(default_factory=list)
+    items: list[BatchItem] = field(default_factory=list)
+    settled: list[BatchItem] = field(default_factory=list)
 
-    def take_up(self, item: Item) -> None:
+    def take_up(self, item: BatchItem) -> None:
         self._note_passed(item)
-        self._join(item)
+        self._append_item(item)
         if item.previous is None:
             item.previous = next((head.as_previous() for head in self.closed_heads if head.held_back(item.seq)), None)
 
-    def leave(self, line: LineUp) -> None:
+    def park_rest(self, line: LineUp) -> None:
         """Parks due events that may not run yet."""
-        for item in map(again, line.behind):
+        for item in map(reopen_item, line.behind):
             self._note_passed(item)
-            park(item, BEHIND if line.holder is None else why_behind(line.holder.row))
+            park_item(item, BEHIND if line.holder is None else explain_wait(line.holder.row))
             self.settled.append(item)
 
-    def _note_passed(self, item: Item) -> None:
+    def _note_passed(self, item: BatchItem) -> None:
         """Notes in the row that a later event was applied before it: once it holds others back the index forgets
         that."""
         item.row.out_of_order |= self.applied_upto > item.seq
 
-    def arrive(self, item: Item, now: datetime) -> None:
+    def add_arrival(self, item: BatchItem, now: datetime) -> None:
         """Adds a new event: it runs, or waits behind the holder or until its delay is over; so do those behind it
         then."""
         due_at = self._due_at(item, now)
         if self.holder is None and due_at is None and not self.delays:
-            self._join(item)
+            self._append_item(item)
             return
         self.delays = self.delays or due_at is not None
-        park(item, DELAYED if self.holder is None else why_behind(self.holder.row), due_at)
+        park_item(item, DELAYED if self.holder is None else explain_wait(self.holder.row), due_at)
         self.settled.append(item)
 
-    def _due_at(self, item: Item, now: datetime) -> datetime | None:
+    def _due_at(self, item: BatchItem, now: datetime) -> datetime | None:
         """Returns when the stream's delay is over, if it isn't yet. A receipt later than now comes from a clock that
         runs ahead."""
         if not self.rules.delay or item.row.received_at is None:
@@ -170,7 +170,7 @@ class Line:
         due_at = min(item.row.received_at, now) + self.rules.delay
         return due_at if due_at > now else None
 
-    def _join(self, item: Item) -> None:
+    def _append_item(self, item: BatchItem) -> None:
         if self.died is not None and self.died[0] < item.seq:
             item.previous = self.died[1]
         item.last_try = tuple(kind for kind in RETRIED_KINDS if is_last_try(item, self.rules, kind))
@@ -179,7 +179,7 @@ class Line:
             self.died = item.seq, dead
         self.items.append(item)
 
-    def to_run(self) -> Iterator[Item]:
+    def select_runnable(self) -> Iterator[BatchItem]:
         """Yields the events that a handler sees, down to the one behind which all wait."""
         for item in self.items:
             if item.condemned is not None and self.rules.dead_head is DeadHead.WAIT:
@@ -188,9 +188,9 @@ class Line:
                 yield item
 
 
-def is_last_try(item: Item, rules: StreamRules, kind: ErrorKind) -> bool:
+def is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
     """Whether the event is dead if it fails now with an error of that kind."""
-    policy = route_of(item, rules, kind)
+    policy = choose_route(item, rules, kind)
     return policy.tries is not None and item.row.attempt >= policy.tries
 
 
@@ -213,70 +213,70 @@ class Answers:
         return f"the stream is blocked: {self.blocked_by}"
 
 
-def step(line: Line, answers: Answers) -> list[Item]:
+def decide_line(line: Line, answers: Answers) -> list[BatchItem]:
     decided, head, dead = list(line.settled), None, None
     for item in line.items:
         if head is None:
-            head = item if _decide(item, answers, line.rules, dead) else None
+            head = item if _decide_item(item, answers, line.rules, dead) else None
             dead = item if item.row.decision is Decision.DEAD else dead
         elif item.new:
-            park(item, why_behind(head.row))
+            park_item(item, explain_wait(head.row))
         else:
             continue
         decided.append(item)
     if head is None:
-        decided += _woken(line.beyond, answers.now)
+        decided += _wake_next(line.beyond, answers.now)
     return decided
 
 
-def _woken(waiting: OpenItem | None, now: datetime) -> list[Item]:
+def _wake_next(waiting: OpenItem | None, now: datetime) -> list[BatchItem]:
     if waiting is None or waiting.row.due_at is not None or is_dead(waiting):
         return []
-    following = again(waiting)
-    park(following, waiting.row.reason or BEHIND, now)
+    following = reopen_item(waiting)
+    park_item(following, waiting.row.reason or BEHIND, now)
     return [following]
 
 
-def _decide(item: Item, answers: Answers, rules: StreamRules, dead: Item | None) -> bool:
+def _decide_item(item: BatchItem, answers: Answers, rules: StreamRules, dead: BatchItem | None) -> bool:
     """Fills in the item's row and returns whether its followers must wait. ``dead``: the last one before it that
     died."""
-    failed = attempt(_fill_in, item, answers, rules)
+    failed = catch_event_error(_fill_in, item, answers, rules)
     if failed is not None:
         item.row.handler_version = answers.handler_version
-        die(item, failed, blocking=rules.dead_head is DeadHead.WAIT)
+        dead_letter_item(item, failed, blocking=rules.dead_head is DeadHead.WAIT)
     answer = answers.by_item.get(item.seq)
     if item.row.decision is Decision.DEAD and isinstance(answer, Failure) and answer.previous_dead:
         _name_cause(item, dead)
     return item.row.blocking
 
 
-def _name_cause(item: Item, dead: Item | None) -> None:
+def _name_cause(item: BatchItem, dead: BatchItem | None) -> None:
     if dead is not None:
         item.cause = dead
     elif item.previous is not None:
         item.row.cause_seq = item.previous.seq
 
 
-def _fill_in(item: Item, answers: Answers, rules: StreamRules) -> None:
+def _fill_in(item: BatchItem, answers: Answers, rules: StreamRules) -> None:
     if item.known_fact is not None:
-        fact_taken(item, item.known_fact)
+        reject_duplicate_fact(item, item.known_fact)
         return
     if item.condemned is not None:
         item.row.retry_policy = rules.policy.text
-        die(item, item.condemned, blocking=rules.dead_head is DeadHead.WAIT)
+        dead_letter_item(item, item.condemned, blocking=rules.dead_head is DeadHead.WAIT)
         return
     answer, now = answers.by_item.get(item.seq), answers.now
     if answer is None:
-        park(item, answers.not_tried_because, now)
-    elif isinstance(answer, Failure) and answer.blocks:
-        block(item, answer, now)
+        park_item(item, answers.not_tried_because, now)
+    elif isinstance(answer, Failure) and answer.is_blocking:
+        block_item(item, answer, now)
     elif isinstance(answer, Held):
-        park(item, f"{answer.downstream} {answer.reason}", now + timedelta(seconds=answer.retry_after_s))
+        park_item(item, f"{answer.downstream} {answer.reason}", now + timedelta(seconds=answer.retry_after_s))
     elif isinstance(answer, Failure):
         item.row.handler_version = answers.handler_version
-        fail(item, answer, rules, now)
+        fail_item(item, answer, rules, now)
     else:
-        finish(item, answer, answers.handler_version)
+        finish_item(item, answer, answers.handler_version)
 
 
 def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
@@ -290,25 +290,25 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
         return True
     if result.missing_predecessor:
         return False
-    return not _dies(item, result) or (stop_on_dead and not result.previous_dead)
+    return not _is_fatal(item, result) or (stop_on_dead and not result.previous_dead)
 
 
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
     """Whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits again."""
-    return isinstance(result, Failure) and (_dies(item, result) or item.died_before)
+    return isinstance(result, Failure) and (_is_fatal(item, result) or item.died_before)
 
 
-def after_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
+def add_previous_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
     if dead is None:
         return item
     return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))
 
 
-def _dies(item: WorkItem, failure: Failure) -> bool:
+def _is_fatal(item: WorkItem, failure: Failure) -> bool:
     return failure.kind is ErrorKind.NRE or failure.kind in item.last_try
 
 
-def disproves(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
+def is_disproof(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
     """Whether an event's result shows that an earlier failure wasn't the whole stream's.
 
     ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from core.decision import OPEN_DECISIONS, Decision
 from core.keys import join_key
 from core.record_keys import check_record
-from dlq.acceptance import Judged, Meanwhile, judge_closing, judge_replay
+from dlq.acceptance import ChangesSoFar, JudgedTarget, judge_closing, judge_replay
 from dlq.command import (
     APPROVES,
     CLOSING_ACTIONS,
@@ -30,15 +30,15 @@ from dlq.command import (
     Portion,
 )
 from dlq.commands import decode
-from dlq.refusals import Ground, Refusal, older_than_restore
+from dlq.refusals import ItemRefusal, RefusalReason, older_than_restore
 from dlq.run import command_headers, run_entity
 from journal.open_item import OpenItem, frees_key, is_conflict, releases_key
-from processor.decide.item import Item, again, attempt, die, park, settle
-from processor.decide.ports import Known
-from processor.decide.records import KafkaRecord, first_row
-from processor.decide.reprocess import Accepted, ignored_events, passed, renamed_if_readable
-from processor.decide.runs import Runs, Turn
-from processor.decide.two_people import Entries, OnePerson, Reversals, reason_of
+from processor.decide.item import BatchItem, catch_event_error, dead_letter_item, park_item, reopen_item, settle_item
+from processor.decide.ports import BatchLookups
+from processor.decide.records import KafkaRecord, make_first_row
+from processor.decide.reprocess import Accepted, find_ignored_events, find_passed_items, rename_if_readable
+from processor.decide.runs import RunScheduler, RunShare
+from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.judge.classify import Failure
 from processor.rules import StreamRules
 
@@ -50,15 +50,15 @@ _CLOSED_AS = {
 
 
 @dataclass(slots=True)
-class _Line:
+class _EntityChanges:
     """Changes of one entity in this batch: its events by item, and the first item that orders replayed in its place."""
 
-    events: dict[int, Item] = field(default_factory=dict)
+    events: dict[int, BatchItem] = field(default_factory=dict)
     replayed: float = float("inf")
 
 
 @dataclass(slots=True)
-class Orders:
+class BatchCommands:
     """Decides the commands of one batch. ``batch``: what the batch decided of events, their item seqs final.
 
     ``lineage``: the journal's; a command of another one is refused whole. ``history`` is that of the control topic's
@@ -67,37 +67,37 @@ class Orders:
     all items that left their entity so.
     """
 
-    known: Known
+    known: BatchLookups
     rules: StreamRules
     lineage: str
     history: int | None
     now: datetime
-    runs: Runs
-    batch: Sequence[Item]
-    commands: list[Item] = field(default_factory=list)
-    rows: list[Item] = field(default_factory=list)
-    _meanwhile: Meanwhile = field(init=False)
+    runs: RunScheduler
+    batch: Sequence[BatchItem]
+    commands: list[BatchItem] = field(default_factory=list)
+    rows: list[BatchItem] = field(default_factory=list)
+    _meanwhile: ChangesSoFar = field(init=False)
     _one_person: OnePerson = field(init=False)
     _reversals: Reversals = field(init=False)
     _entries: Entries = field(init=False)
-    _heads: dict[str, Item] = field(default_factory=dict)
+    _heads: dict[str, BatchItem] = field(default_factory=dict)
     _gone: set[int] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         known, now = self.known, self.now
-        self._meanwhile = _decided(self.batch)
+        self._meanwhile = _collect_meanwhile(self.batch)
         self._one_person = OnePerson(known, self.rules.alone, now)
         self._reversals = Reversals(known, now)
         self._entries = Entries(known.index)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""
-        item = self._control_item(record, seq)
+        item = self._make_control_item(record, seq)
         self.commands.append(item)
-        command = attempt(self._command, record)
+        command = catch_event_error(self._read_command, record)
         if isinstance(command, Failure):
-            die(item, command, blocking=False)
+            dead_letter_item(item, command, blocking=False)
             return
         row = item.row
         row.event_key = join_key("payhook", command.command_id, command.action)
@@ -106,7 +106,7 @@ class Orders:
         if command.action in RUN_ACTIONS:
             row.entity_key, row.headers = run_entity(command.selection), command_headers(command)
         if row.event_key in self._seen or self.known.index.known_event(row.event_key) is not None:
-            settle(item, Decision.DUPLICATE, "the command was received before")
+            settle_item(item, Decision.DUPLICATE, "the command was received before")
             return
         self._seen.add(row.event_key)
         if command.stream != self.rules.name:
@@ -114,9 +114,9 @@ class Orders:
         elif (why := older_than_restore(command.lineage, self.lineage)) is not None:
             row.decision, row.reason = Decision.IGNORED, why
         else:
-            self._act(item, command)
+            self._carry_out(item, command)
 
-    def _command(self, record: KafkaRecord) -> Command:
+    def _read_command(self, record: KafkaRecord) -> Command:
         """
         :raises Forged, CommandInvalid: it isn't one
         """
@@ -125,39 +125,39 @@ class Orders:
             check_record(keys, record.topic, record.partition, record.key, record.value, record.headers)
         return decode(record.value or b"")
 
-    def carry_on(self, turns: Sequence[Turn]) -> None:
-        self.runs.carry_on(turns, self.now, self._portion)
+    def run_portions(self, turns: Sequence[RunShare]) -> None:
+        self.runs.run_portions(turns, self.now, self._act_on_portion)
 
-    def _portion(self, control: Item, portion: Portion | None) -> Sequence[Item]:
+    def _act_on_portion(self, control: BatchItem, portion: Portion | None) -> Sequence[BatchItem]:
         self.rows.append(control)
         before = len(self.rows)
         if portion is not None:
-            self._act(control, portion)
+            self._carry_out(control, portion)
         return self.rows[before:]
 
-    def end(self) -> None:
+    def wake_followers(self) -> None:
         """Wakes, after the last command, what waited behind an event that was closed or left its entity.
 
         Only the first event of an entity is woken: the others follow it, in order. One that this batch parked itself
         gets no second row, but its time.
         """
-        lines = self._lines()
+        lines = self._collect_changes()
         for entity, head in self._heads.items():
-            waiting = self._first_left(entity, lines[entity])
+            waiting = self._find_first_left(entity, lines[entity])
             if waiting is None or lines[entity].replayed < waiting.row.item_seq:
                 continue
-            if isinstance(waiting, Item):
+            if isinstance(waiting, BatchItem):
                 waiting.row.due_at = self.now
             else:
-                item = again(waiting)
+                item = reopen_item(waiting)
                 elsewhere = f" as an event of {head.row.entity_key}" if head.row.entity_key != entity else ""
                 why = f"item {head.seq}, which held it back, was {head.row.decision.value}{elsewhere}"
-                park(item, why, self.now)
+                park_item(item, why, self.now)
                 item.cause = head.cause
                 self.rows.append(item)
 
-    def _lines(self) -> dict[str, _Line]:
-        lines = {entity: _Line() for entity in self._heads}
+    def _collect_changes(self) -> dict[str, _EntityChanges]:
+        lines = {entity: _EntityChanges() for entity in self._heads}
         if not lines:
             return lines
         for item in self.batch:
@@ -169,13 +169,13 @@ class Orders:
                 line.replayed = min(line.replayed, item.seq)
         return lines
 
-    def _first_left(self, entity: str, line: _Line) -> OpenItem | Item | None:
-        waiting = next(self._holding(entity, line), None)
-        if waiting is None or (waiting.row.item_seq in self._meanwhile.moved and not isinstance(waiting, Item)):
+    def _find_first_left(self, entity: str, line: _EntityChanges) -> OpenItem | BatchItem | None:
+        waiting = next(self._find_holding_events(entity, line), None)
+        if waiting is None or (waiting.row.item_seq in self._meanwhile.moved and not isinstance(waiting, BatchItem)):
             return None
         return waiting if waiting.row.decision is Decision.PARKED and waiting.row.due_at is None else None
 
-    def _holding(self, entity: str, line: _Line) -> Iterator[OpenItem | Item]:
+    def _find_holding_events(self, entity: str, line: _EntityChanges) -> Iterator[OpenItem | BatchItem]:
         """Returns the events that hold back later ones of the entity after this batch, in Kafka's order.
 
         The batch's decisions count before the index, which also lacks events that held nothing back until now.
@@ -186,47 +186,51 @@ class Orders:
         now.sort(key=_item_seq)
         return heapq.merge(before, now, key=_item_seq)
 
-    def _act(self, control: Item, command: Command) -> None:
+    def _carry_out(self, control: BatchItem, command: Command) -> None:
         action = command.action
         if action in (REPLAY, PROPOSE_REPLAY):
-            self._replay(control, command)
+            self._replay_targets(control, command)
         elif action in CLOSING_ACTIONS:
-            self._close(control, command)
+            self._close_targets(control, command)
         elif action in RUN_ACTIONS:
-            self.runs.order(control, command, self._one_person)
+            self.runs.decide_command(control, command, self._one_person)
         elif action in ENTRY_ACTIONS:
             self._entries.decide(control, command)
         else:
             self.rows += self._reversals.decide(control, command)
 
-    def _replay(self, control: Item, command: Command) -> None:
-        ignored = ignored_events(self.known, command.targets, self.rules.control_topic)
+    def _replay_targets(self, control: BatchItem, command: Command) -> None:
+        ignored = find_ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile, ignored)
         control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
-        accepted = _accepted(judged)
+        accepted = _list_accepted(judged)
         if command.action == REPLAY:
-            accepted = self._renamed(accepted)
+            accepted = self._rename_accepted(accepted)
         done = "replayed" if command.action == PROPOSE_REPLAY else "accepted"
-        if not self._take(control, command, accepted, _refusals(judged), done, Decision.REPLAYED, self._replayed):
+        if not self._act_on_accepted(
+            control, command, accepted, _list_refusals(judged), done, Decision.REPLAYED, self._replay_item
+        ):
             self._meanwhile.take_back(judged)
 
-    def _close(self, control: Item, command: Command) -> None:
+    def _close_targets(self, control: BatchItem, command: Command) -> None:
         """Closes each target by itself: one that can't be closed doesn't keep the others open."""
-        unknown = ignored_events(self.known, command.targets, self.rules.control_topic)
+        unknown = find_ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
         control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
         decision = _CLOSED_AS.get(command.action, Decision.RESOLVED)
-        self._take(control, command, _accepted(judged), _refusals(judged), decision.value, decision, self._closed)
+        self._act_on_accepted(
+            control, command, _list_accepted(judged), _list_refusals(judged), decision.value, decision, self._close_item
+        )
 
-    def _take(
+    def _act_on_accepted(
         self,
-        control: Item,
+        control: BatchItem,
         command: Command,
         accepted: Sequence[Accepted],
         refusals: Sequence[str],
         done: str,
         decision: Decision,
-        row_of: Callable[[Accepted, Item, Command, datetime], Item],
+        row_of: Callable[[Accepted, BatchItem, Command, datetime], BatchItem],
     ) -> bool:
         """Acts on what was accepted, or notes that it is proposed. The command's row says how many, and why the others
         weren't.
@@ -237,26 +241,30 @@ class Orders:
         if command.action in PROPOSALS:
             row.decision = Decision.RESOLVED if accepted else Decision.IGNORED
             proposed = f"{len(accepted)} of {count} proposed to be {done}, nothing is done yet: {command.reason}"
-            row.reason = reason_of(proposed if accepted else "", refusals)
+            row.reason = format_reason(proposed if accepted else "", refusals)
             return False
-        refused = self._one_person.refusal(control, command, [(event.item.row, event.item.body) for event in accepted])
+        refused = self._one_person.find_refusal(
+            control, command, [(event.item.row, event.item.body) for event in accepted]
+        )
         if refused is not None:
-            row.decision, row.reason = Decision.IGNORED, reason_of("", [refused])
+            row.decision, row.reason = Decision.IGNORED, format_reason("", [refused])
             alone = {"why": refused}
-            control.refusals += [Refusal(Ground.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted]
+            control.refusals += [
+                ItemRefusal(RefusalReason.SECOND_PERSON, event.item.row.item_seq, alone) for event in accepted
+            ]
             return False
-        if accepted and decision is Decision.RELEASED and (kept := self._claims_kept(accepted)):
+        if accepted and decision is Decision.RELEASED and (kept := self._free_claims(accepted)):
             control.refusals += kept
-            accepted, refusals = [], [*(refusal.why for refusal in kept), *refusals]
+            accepted, refusals = [], [*(refusal.why_refused for refusal in kept), *refusals]
         row.decision = decision if accepted else Decision.IGNORED
         proposal = command.proposal
         by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
-        row.reason = reason_of(f"{len(accepted)} of {count} {done}{by}", refusals)
+        row.reason = format_reason(f"{len(accepted)} of {count} {done}{by}", refusals)
         interval = timedelta(microseconds=command.interval_us)
         self.rows += [row_of(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
         return True
 
-    def _claims_kept(self, accepted: Sequence[Accepted]) -> list[Refusal]:
+    def _free_claims(self, accepted: Sequence[Accepted]) -> list[ItemRefusal]:
         """Frees the receivers' claims before anything is committed; returns a refusal for each event where it can't.
 
         A copy that comes in between is decided by the journal.
@@ -264,30 +272,30 @@ class Orders:
         rows = [event.item.row for event in accepted]
         problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
         about = {"problem": problem}
-        return [] if problem is None else [Refusal(Ground.CLAIM_KEPT, row.item_seq, about) for row in rows]
+        return [] if problem is None else [ItemRefusal(RefusalReason.CLAIM_KEPT, row.item_seq, about) for row in rows]
 
-    def _renamed(self, accepted: Sequence[Accepted]) -> list[Accepted]:
+    def _rename_accepted(self, accepted: Sequence[Accepted]) -> list[Accepted]:
         """Renames events as their adapters name them now.
 
         An event that is of another entity by its new names leaves its line; its place is in the order of its real
         entity as far as that still holds.
         """
-        named = [self._by_today(event) for event in accepted]
+        named = [self._rename_today(event) for event in accepted]
         moving = [event.item.row for event in named if event.left is not None]
-        late = passed(moving, self.known.applied_upto, self._meanwhile) if moving else set()
+        late = find_passed_items(moving, self.known.applied_upto, self._meanwhile) if moving else set()
         return [
             event if event.left is None else replace(event, in_place=event.item.row.item_seq not in late)
             for event in named
         ]
 
-    def _by_today(self, event: Accepted) -> Accepted:
+    def _rename_today(self, event: Accepted) -> Accepted:
         before = event.item.row
-        row = renamed_if_readable(self.known.adapters, before, event.item.body)
+        row = rename_if_readable(self.known.adapters, before, event.item.body)
         left = before.entity_key if row.entity_key != before.entity_key else None
         return replace(event, item=replace(event.item, row=row), left=left)
 
-    def _replayed(self, event: Accepted, control: Item, command: Command, due_at: datetime) -> Item:
-        item = again(event.item)
+    def _replay_item(self, event: Accepted, control: BatchItem, command: Command, due_at: datetime) -> BatchItem:
+        item = reopen_item(event.item)
         if event.left is not None:
             self._gone.add(item.seq)
             if event.item.row.blocking:
@@ -301,8 +309,8 @@ class Orders:
         self._meanwhile.moved.add(item.seq)
         return item
 
-    def _closed(self, event: Accepted, control: Item, command: Command, _at: datetime) -> Item:
-        item, before = again(event.item), event.item.row
+    def _close_item(self, event: Accepted, control: BatchItem, command: Command, _at: datetime) -> BatchItem:
+        item, before = reopen_item(event.item), event.item.row
         row = item.row
         row.decision = control.row.decision
         row.actor, row.reason, row.blocking = command.actor, command.reason, False
@@ -319,20 +327,20 @@ class Orders:
             self._meanwhile.taken.discard(row.event_key)
         return item
 
-    def _control_item(self, record: KafkaRecord, seq: int) -> Item:
-        value, row = record.value or b"", first_row(record, seq, self.now, self.history)
+    def _make_control_item(self, record: KafkaRecord, seq: int) -> BatchItem:
+        value, row = record.value or b"", make_first_row(record, seq, self.now, self.history)
         row.decision, row.provider, row.mode = Decision.IGNORED, "payhook", self.rules.mode
         row.body_sha256 = row.content_sha256 = hashlib.sha256(value).hexdigest()
         row.content_version = 0
-        return Item(row, value, new=True)
+        return BatchItem(row, value, new=True)
 
 
-def _item_seq(waiting: OpenItem | Item) -> int:
+def _item_seq(waiting: OpenItem | BatchItem) -> int:
     return waiting.row.item_seq
 
 
-def _decided(batch: Iterable[Item]) -> Meanwhile:
-    meanwhile = Meanwhile()
+def _collect_meanwhile(batch: Iterable[BatchItem]) -> ChangesSoFar:
+    meanwhile = ChangesSoFar()
     for item in batch:
         entity = item.row.entity_key or ""
         if not item.new:
@@ -344,7 +352,7 @@ def _decided(batch: Iterable[Item]) -> Meanwhile:
     return meanwhile
 
 
-def _accepted(judged: Iterable[Judged]) -> list[Accepted]:
+def _list_accepted(judged: Iterable[JudgedTarget]) -> list[Accepted]:
     return [
         Accepted(judgement.item, judgement.in_place)
         for judgement in judged
@@ -352,5 +360,5 @@ def _accepted(judged: Iterable[Judged]) -> list[Accepted]:
     ]
 
 
-def _refusals(judged: Iterable[Judged]) -> list[str]:
-    return [judgement.refusal.why for judgement in judged if judgement.refusal is not None]
+def _list_refusals(judged: Iterable[JudgedTarget]) -> list[str]:
+    return [judgement.refusal.why_refused for judgement in judged if judgement.refusal is not None]

@@ -41,7 +41,7 @@ FreeClaims: TypeAlias = Callable[[Sequence[str]], str | None]
 def no_claims(_event_keys: Sequence[str]) -> None: ...
 
 
-class Reader(Protocol):
+class AdapterReader(Protocol):
     """The part of a provider's adapter that deciding needs."""
 
     def content_sha256(self, body: bytes, version: int) -> str:
@@ -51,14 +51,14 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BatchLookups:
     """All look-ups of deciding. They stand still during a batch: nothing of the batch is in them.
 
     ``backlog_s``: seconds that what the source holds takes before anything that comes now.
     """
 
     index: Index
-    adapters: Mapping[str, Reader]
+    adapters: Mapping[str, AdapterReader]
     rows_of: RowsOf = lambda seqs: {}
     bodies_of: BodiesOf = lambda hashes: {}
     applied_upto: AppliedUpto = lambda after: {}
@@ -77,7 +77,7 @@ class DerivedTable(Protocol):
     def follow(self, rows: Sequence[JournalRow]) -> None: ...
 
 
-class DeadLetters(Protocol):
+class DeadLetterPublisher(Protocol):
     """The DLQ topic's publisher; never blocks the caller."""
 
     @property
@@ -87,6 +87,6 @@ class DeadLetters(Protocol):
     @property
     def waiting_s(self) -> float: ...
     def publish(self, rows: Sequence[tuple[JournalRow, bytes]]) -> None: ...
-    def passed(self, seq: int) -> None: ...
+    def on_passed(self, seq: int) -> None: ...
     def poll(self) -> None: ...
     def close(self, timeout_s: float) -> None: ...

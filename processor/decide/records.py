@@ -20,14 +20,14 @@ from core.event import ELSEWHERE_TYPE, OWN_TYPES, Mode, from_record, unquote_tex
 from core.keys import decode_name, join_key
 from core.record_keys import Header, Keys, check_record
 from core.routing import foreign_provider, is_foreign, is_sparse
-from core.where import EVERYTHING, Where
+from core.where import EVERYTHING, HeaderFilter
 from core.work import WorkItem
-from journal.errors import Refused
+from journal.errors import StreamRefused
 from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
-from processor.decide.item import REASON_CHARS_MAX, Early, Item, failure_of
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean
+from processor.decide.item import REASON_CHARS_MAX, BatchItem, EarlyAnswer, make_event_failure
+from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16
@@ -59,7 +59,7 @@ HEADER_TEXT_MAX = 8_192
 """Headers kept with a row; a sender of more than that is not the receiver."""
 
 
-class OffsetHole(Refused):
+class OffsetHole(StreamRefused):
     """Kafka handed over an offset beyond the next one: something was lost or deleted in between."""
 
     def __init__(self, topic: str, partition: int, wanted: int, got: int) -> None:
@@ -86,7 +86,7 @@ class WrongMode(PayhookError):
         )
 
 
-class Named(NamedTuple):
+class ParsedRecord(NamedTuple):
     """A record as it is parsed: its body, why that is poison, and the columns of its first row.
 
     Between executors and driver it travels as a plain tuple, which is pickled in a third of the time.
@@ -127,8 +127,8 @@ class KafkaRecord(NamedTuple):
     offset: int
     value: bytes | None
     headers: list[Header]
-    named: Named | None = None
-    early: Early | None = None
+    named: ParsedRecord | None = None
+    early: EarlyAnswer | None = None
     until: int | None = None
     key: bytes | None = None
     at_ms: int | None = None
@@ -141,11 +141,11 @@ def read_table(table: pa.Table) -> list[KafkaRecord]:
     """Reads rows of `RECORD_SCHEMA`, or of what the map stage packed, as records. Ticks (no topic) are left out."""
     if table.schema.names == [PACKED]:
         blobs = table.column(PACKED).to_pylist()
-        return [_unpacked(*row) for blob in blobs for row in pickle.loads(blob)]  # noqa: S301 - from our executors
+        return [_unpack_record(*row) for blob in blobs for row in pickle.loads(blob)]  # noqa: S301 - from our executors
     return [record for batch in table.combine_chunks().to_batches() for record in read_batch(batch)]
 
 
-def without_answers(table: pa.Table) -> pa.Table:
+def drop_answers(table: pa.Table) -> pa.Table:
     if table.schema.names != [PACKED]:
         return table
     blobs = [pickle.loads(blob) for blob in table.column(PACKED).to_pylist()]  # noqa: S301 - from our executors
@@ -154,7 +154,7 @@ def without_answers(table: pa.Table) -> pa.Table:
 
 
 def read_batch(batch: pa.RecordBatch) -> list[KafkaRecord]:
-    headers = list(_headers(batch.column("headers")))
+    headers = list(_read_headers(batch.column("headers")))
     columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value", "key", "at_ms")]
     return [
         KafkaRecord(topic, partition, offset, value, record_headers, key=key, at_ms=at_ms)
@@ -167,7 +167,7 @@ ELSEWHERE = ()
 """In place of `ParsedRecord` in a packed record: it isn't the stream's."""
 
 
-def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tuple[object, ...]:
+def pack_record(record: KafkaRecord, named: ParsedRecord | None, early: EarlyAnswer | None) -> tuple[object, ...]:
     """Packs a record for its way to the driver. One that wasn't named goes as it came, one that is elsewhere as its
     offset."""
     if record.elsewhere:
@@ -178,7 +178,7 @@ def packed(record: KafkaRecord, named: Named | None, early: Early | None) -> tup
     return record.topic, record.partition, record.offset, None, [], tuple(named), answer
 
 
-def _unpacked(
+def _unpack_record(
     topic: str,
     partition: int,
     offset: int,
@@ -190,12 +190,12 @@ def _unpacked(
 ) -> KafkaRecord:
     if named == ELSEWHERE:
         return KafkaRecord(topic, partition, offset, None, [], elsewhere=True)
-    parsed = None if named is None else Named._make(named)
-    answer = None if early is None else Early._make(early)
+    parsed = None if named is None else ParsedRecord._make(named)
+    answer = None if early is None else EarlyAnswer._make(early)
     return KafkaRecord(topic, partition, offset, value, headers, parsed, answer, *of_one_unnamed)
 
 
-def _headers(column: pa.Array) -> Iterator[list[Header]]:
+def _read_headers(column: pa.Array) -> Iterator[list[Header]]:
     flat = column.flatten()
     pairs = list(zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True))
     at = 0
@@ -205,7 +205,7 @@ def _headers(column: pa.Array) -> Iterator[list[Header]]:
         at += count
 
 
-def take(
+def take_undecided(
     records: Iterable[KafkaRecord], marks: Marks, transactional: Collection[str] = ()
 ) -> tuple[list[KafkaRecord], Marks]:
     """Selects the records not decided yet, in offset order, and returns them with the marks after them.
@@ -228,14 +228,14 @@ def take(
         elif record.offset > next_offset and not is_sparse(record.topic):
             raise OffsetHole(record.topic, record.partition, next_offset, record.offset)
         partitions[record.partition] = record.offset + 1 if record.until is None else record.until
-        if record.until is not None and taken and _goes_on(taken[-1], record):
+        if record.until is not None and taken and _may_merge(taken[-1], record):
             taken[-1] = taken[-1]._replace(until=record.until)
         else:
             taken.append(record)
     return taken, until
 
 
-def _goes_on(before: KafkaRecord, record: KafkaRecord) -> bool:
+def _may_merge(before: KafkaRecord, record: KafkaRecord) -> bool:
     """Whether one row stands for both records: no events, one behind the other, for the same reason."""
     return before[:2] == record[:2] and before.until == record.offset and before.why == record.why
 
@@ -245,12 +245,12 @@ class Arrivals:
     """A batch's new offsets: events, ``passed`` ones that hold none or aren't the stream's, and commands, each with its
     provisional seq."""
 
-    events: list[Item] = field(default_factory=list)
-    passed: list[Item] = field(default_factory=list)
+    events: list[BatchItem] = field(default_factory=list)
+    passed: list[BatchItem] = field(default_factory=list)
     commands: list[tuple[KafkaRecord, int]] = field(default_factory=list)
 
 
-def number(
+def number_records(
     records: Sequence[KafkaRecord], next_seq: int, now: datetime, rules: StreamRules, histories: Histories
 ) -> Arrivals:
     """Numbers every offset in Kafka's order; a number is provisional until all rows are known.
@@ -265,10 +265,10 @@ def number(
     for record in records:
         life, place = lives.get(record.topic), (record.topic, record.partition)
         if record.until is not None:
-            arrivals.passed.append(_passed_over(record, seq, now, life))
+            arrivals.passed.append(_make_passed_item(record, seq, now, life))
         elif record.topic == rules.control_topic:
             arrivals.commands.append((record, seq))
-        elif (item := new_item(record, seq, now, rules.mode, life, keys, rules.where)).row.offset_until is None:
+        elif (item := make_item(record, seq, now, rules.mode, life, keys, rules.where)).row.offset_until is None:
             arrivals.events.append(item)
         elif place in elsewhere:
             elsewhere[place].offset_until = item.row.offset_until
@@ -280,19 +280,19 @@ def number(
     return arrivals
 
 
-def _passed_over(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> Item:
-    row = first_row(record, seq, now, history)
+def _make_passed_item(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> BatchItem:
+    row = make_first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, record.why
-    return Item(row, b"", new=True)
+    return BatchItem(row, b"", new=True)
 
 
-def _elsewhere(row: JournalRow, where: Where) -> Item:
+def _make_elsewhere_item(row: JournalRow, where: HeaderFilter) -> BatchItem:
     row.decision, row.event_type, row.offset_until = Decision.IGNORED, ELSEWHERE_TYPE, row.offset + 1
     row.reason, row.headers = f"not this stream's, which takes {where}"[:REASON_CHARS_MAX], where.text
-    return Item(row, b"", new=True)
+    return BatchItem(row, b"", new=True)
 
 
-def first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
+def make_first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
     return JournalRow(
         seq=seq,
         item_seq=seq,
@@ -306,44 +306,46 @@ def first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None)
     )
 
 
-def new_item(
+def make_item(
     record: KafkaRecord,
     seq: int,
     now: datetime,
     mode: Mode,
     history: int | None = None,
     keys: Keys | None = None,
-    where: Where = EVERYTHING,
-) -> Item:
+    where: HeaderFilter = EVERYTHING,
+) -> BatchItem:
     """Makes a record an item with its identities. One that is refused is named by its offset and holds no key.
 
     One that isn't the stream's has an ``offset_until``.
     """
-    row = first_row(record, seq, now, history)
+    row = make_first_row(record, seq, now, history)
     if record.elsewhere:
-        return _elsewhere(row, where)
+        return _make_elsewhere_item(row, where)
     if record.refused is not None:
         row.provider = foreign_provider(record.topic)
-        return _refused(row, record, history, record.refused)
+        return _make_refused_item(row, record, history, record.refused)
     try:
-        parsed = record.named or named(record, mode, keys, where)
+        parsed = record.named or parse_record(record, mode, keys, where)
         if parsed is None:
-            return _elsewhere(row, where)
+            return _make_elsewhere_item(row, where)
     except WrongMode as wrong:
-        return _of_other_mode(row, record, wrong)
+        return _make_wrong_mode_item(row, record, wrong)
     except Exception as unreadable:
-        return _refused(row, record, history, failure_of(unreadable))
-    return _fill(row, parsed, record.early)
+        return _make_refused_item(row, record, history, make_event_failure(unreadable))
+    return _fill_row(row, parsed, record.early)
 
 
-def _refused(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> Item:
+def _make_refused_item(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> BatchItem:
     """Makes a record that can't be named a dead item: its place and the hash of its value are all that is kept."""
-    row.entity_key = _offset_key(record, history)
+    row.entity_key = _make_offset_key(record, history)
     row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
-    return Item(row, record.value or b"", new=True, refused=failure)
+    return BatchItem(row, record.value or b"", new=True, refused=failure)
 
 
-def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Where = EVERYTHING) -> Named | None:
+def parse_record(
+    record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: HeaderFilter = EVERYTHING
+) -> ParsedRecord | None:
     """Parses what a record says of itself; returns None where it isn't the stream's.
 
     ``keys``: of those who may have made it; None: it isn't checked. What can't be believed or read is every stream's.
@@ -356,12 +358,12 @@ def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Wher
         read = check_record(keys, record.topic, record.partition, record.key, record.value, read)
     received = from_record(record.value, read)
     event, headers = received.event, received.headers
-    if not where.takes(event.mode, event.tenant, event.zone, event.provider):
+    if not where.is_match(event.mode, event.tenant, event.zone, event.provider):
         return None
     if event.mode != mode:
         raise WrongMode(event.event_key, event.mode, mode)
     is_own = event.event_type.startswith(OWN_TYPES)
-    return Named(
+    return ParsedRecord(
         event.body,
         event.poison,
         event.event_key,
@@ -383,21 +385,21 @@ def named(record: KafkaRecord, mode: Mode, keys: Keys | None = None, where: Wher
         event.original_content_sha256,
         received.dedupe.value,
         (unquote_text(headers.get("actor", "")) or None) if is_own else None,
-        header_text(headers),
+        format_headers(headers),
     )
 
 
-def _fill(row: JournalRow, named: Named, early: Early | None) -> Item:
+def _fill_row(row: JournalRow, named: ParsedRecord, early: EarlyAnswer | None) -> BatchItem:
     # fmt: off
     (body, poison, row.event_key, row.entity_key, row.fact_key, row.fact_sha256, row.provider, row.account,
      row.event_type, row.mode, row.tenant, row.zone, row.occurred_at, row.received_at, row.content_sha256,
      row.content_version, row.body_sha256, row.original_sha256, row.original_content_sha256, row.dedupe, row.actor,
      row.headers) = named
     # fmt: on
-    return Item(row, body, new=True, poison=poison, early=early)
+    return BatchItem(row, body, new=True, poison=poison, early=early)
 
 
-def raw_name(of: Named | JournalRow, column: Literal["account", "event_type"]) -> str:
+def get_raw_name(of: ParsedRecord | JournalRow, column: Literal["account", "event_type"]) -> str:
     """Returns the account or the type as the provider writes it.
 
     Until 0.1.0 a row held both as its record's header has them, percent-encoded; later rows of such an item do, too. A
@@ -409,14 +411,16 @@ def raw_name(of: Named | JournalRow, column: Literal["account", "event_type"]) -
     return decode_name(name) if orjson.loads(of.headers).get(_NAME_HEADERS[column]) == name else name
 
 
-def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any) -> WorkItem:
+def make_work_item(
+    of: ParsedRecord | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any
+) -> WorkItem:
     return WorkItem(
         item_seq,
         of.event_key or "",
         of.entity_key or "",
         of.provider or "",
-        raw_name(of, "account"),
-        raw_name(of, "event_type"),
+        get_raw_name(of, "account"),
+        get_raw_name(of, "event_type"),
         body,
         of.fact_key,
         attempt,
@@ -428,21 +432,21 @@ def work_item(of: Named | JournalRow, body: bytes, item_seq: int = 0, attempt: i
     )
 
 
-def _of_other_mode(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> Item:
+def _make_wrong_mode_item(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> BatchItem:
     received = from_record(record.value, record.headers)
     event = received.event
-    row.entity_key, row.provider = _offset_key(record, row.history), event.provider
+    row.entity_key, row.provider = _make_offset_key(record, row.history), event.provider
     row.received_at = received.received_at
     row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
-    row.headers = header_text(received.headers)
-    return Item(row, event.body, new=True, refused=failure_of(wrong))
+    row.headers = format_headers(received.headers)
+    return BatchItem(row, event.body, new=True, refused=make_event_failure(wrong))
 
 
-def _offset_key(record: KafkaRecord, history: int | None) -> str:
+def _make_offset_key(record: KafkaRecord, history: int | None) -> str:
     return join_key("kafka", life_of(record.topic, history or FIRST), str(record.partition), str(record.offset))
 
 
-def header_text(headers: dict[str, str]) -> str:
+def format_headers(headers: dict[str, str]) -> str:
     if _is_plain(headers):
         return orjson.dumps(headers, option=orjson.OPT_SORT_KEYS).decode("ascii")
     kept: dict[str, str] = {}
@@ -451,7 +455,7 @@ def header_text(headers: dict[str, str]) -> str:
         size += len(name) + len(headers[name]) + 6
         if size > HEADER_TEXT_MAX:
             break
-        kept[name] = clean(headers[name], MESSAGE_CHARS_MAX)
+        kept[name] = clean_text(headers[name], MESSAGE_CHARS_MAX)
     return json.dumps(kept, separators=(",", ":"), ensure_ascii=True)
 
 

@@ -13,16 +13,16 @@ from typing import cast
 
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Mode
-from dlq.acceptance import NONE_IGNORED, IgnoredEvents, Meanwhile
-from dlq.command import Target
+from dlq.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
+from dlq.command import ItemTarget
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
-from processor.decide.item import attempt
-from processor.decide.ports import AppliedUpto, Known
-from processor.decide.records import raw_name
+from processor.decide.item import catch_event_error
+from processor.decide.ports import AppliedUpto, BatchLookups
+from processor.decide.records import get_raw_name
 from processor.judge.classify import Failure
-from providers.reread import Names, OtherKey, Reader, renamed
+from providers.reread import CurrentNames, MoneyReader, OtherKey, read_current_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,24 @@ class Accepted:
     left: str | None = None
 
 
-def named_today(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+def rename_by_adapter(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
     """Returns the row with its entity and its fact as the adapter names them.
 
     :raises Unparseable: the adapter can't read it; says why
     :raises OtherKey: it has another key by now
     """
-    names = renamed(
-        cast(Reader, adapter),
+    names = read_current_names(
+        cast(MoneyReader, adapter),
         row.event_key or "",
-        raw_name(row, "event_type"),
+        get_raw_name(row, "event_type"),
         body,
         cast(Mode, row.mode),
         row.tenant,
     )
-    return _under(names, row)
+    return _apply_names(names, row)
 
 
-def renamed_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
+def rename_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
     """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
 
     An event with another key by now keeps its key and its entity, and gets its fact: under the new key the same money
@@ -62,20 +62,20 @@ def renamed_if_readable(adapters: Mapping[str, object], row: JournalRow, body: b
     has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
     if adapter is None or not has_body or row.event_key is None or row.event_type == POISON_TYPE:
         return row
-    named = attempt(_named_or_kept, adapter, row, body)
+    named = catch_event_error(_named_or_kept, adapter, row, body)
     return row if isinstance(named, Failure) else named
 
 
 def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
     try:
-        return named_today(adapter, row, body)
+        return rename_by_adapter(adapter, row, body)
     except OtherKey as other:
-        return _under(other.names, row)
+        return _apply_names(other.names, row)
     except Unparseable:
         return row
 
 
-def passed(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: Meanwhile) -> set[int]:
+def find_passed_items(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: ChangesSoFar) -> set[int]:
     """Finds the items that a later event of their entity was applied before."""
     items = [(row.entity_key or "", row.item_seq) for row in rows]
     first: dict[str, int] = {}
@@ -87,12 +87,12 @@ def passed(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: Mea
     return {item_seq for entity, item_seq in items if applied[entity] > item_seq}
 
 
-def _under(names: Names, row: JournalRow) -> JournalRow:
+def _apply_names(names: CurrentNames, row: JournalRow) -> JournalRow:
     entity_key = names.entity_key or row.entity_key
     return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)
 
 
-def ignored_events(known: Known, targets: Iterable[Target], control_topic: str) -> IgnoredEvents:
+def find_ignored_events(known: BatchLookups, targets: Iterable[ItemTarget], control_topic: str) -> IgnoredEvents:
     """Finds those of an order's targets that aren't open: the rows that were seen, with their bodies."""
     closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
     rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}

@@ -13,17 +13,17 @@ from core.tracing import sampled_in, span_id_of, with_span
 from core.work import WorkItem
 from journal.errors import StorageDown
 from processor.calls.downstreams import Downstreams
-from processor.decide.item import Item
+from processor.decide.item import BatchItem
 from processor.decide.line import Line
 from processor.decide.ports import PutBackRecord, Republish
-from processor.decide.records import work_item
+from processor.decide.records import make_work_item
 from processor.run.execute import Results
 
 NOTHING_TRIED = -1
 """In place of a seq: no event is being tried."""
 
 
-class Executor(Protocol):
+class GroupExecutor(Protocol):
     """Runs groups of events, each in order (`processor.run.execute.Executor`)."""
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results: ...
@@ -39,7 +39,7 @@ class Handlers:
 
     def __init__(
         self,
-        executor: Executor,
+        executor: GroupExecutor,
         trying: Path,
         clock: Clock,
         republish: Republish | None = None,
@@ -65,10 +65,10 @@ class Handlers:
         except (OSError, ValueError, KeyError, TypeError):
             self._suspect = False
 
-    def committed(self, seq: int) -> None:
+    def on_commit(self, seq: int) -> None:
         self._suspect = False
         if self._tried == seq:
-            self._remember(NOTHING_TRIED)
+            self._note_tried(NOTHING_TRIED)
 
     def run(self, lines: Iterable[Line], seq: int) -> Results:
         """Asks about every event that may run and that the map stage hasn't answered.
@@ -76,17 +76,17 @@ class Handlers:
         :raises StorageDown: the note of what is tried can't be written
         """
         work: list[list[WorkItem]] = []
-        early: list[Item] = []
+        early: list[BatchItem] = []
         for line in lines:
             tasks = []
-            for item in line.to_run():
+            for item in line.select_runnable():
                 if item.answer is None:
-                    tasks.append(_work_item(item, line.rules.policy.text))
+                    tasks.append(_make_work_item(item, line.rules.policy.text))
                 else:
                     early.append(item)
             if tasks:
                 work.append(tasks)
-        self._remember(seq)
+        self._note_tried(seq)
         results = self._executor.run(work, suspect=self._suspect)
         for item in early:
             assert item.early is not None and item.answer is not None
@@ -95,7 +95,7 @@ class Handlers:
         crash_point("processor.after_handlers")
         return results
 
-    def _remember(self, seq: int) -> None:
+    def _note_tried(self, seq: int) -> None:
         self._tried = seq
         try:
             self._trying.write_text(json.dumps({"seq": seq, "at_us": to_micros(self._clock.now())}), "utf-8")
@@ -103,14 +103,14 @@ class Handlers:
             raise StorageDown("the note of what is tried", str(self._trying), str(failed)) from failed
 
 
-def only_first(line: Line | None) -> list[Line]:
-    first = None if line is None else next(line.to_run(), None)
+def keep_only_first(line: Line | None) -> list[Line]:
+    first = None if line is None else next(line.select_runnable(), None)
     return [] if line is None or first is None else [Line(line.rules, items=[first])]
 
 
-def _work_item(item: Item, route: str) -> WorkItem:
+def _make_work_item(item: BatchItem, route: str) -> WorkItem:
     """Makes what a handler sees of an item. ``route``: the stream's policy, for an event that didn't fail yet."""
-    return work_item(
+    return make_work_item(
         item.row,
         item.body,
         item_seq=item.seq,
@@ -120,10 +120,10 @@ def _work_item(item: Item, route: str) -> WorkItem:
         died_before=item.died_before,
         replays=item.replays,
         route=item.row.retry_policy or route,
-        traceparent=_traceparent(item),
+        traceparent=_make_traceparent(item),
     )
 
 
-def _traceparent(item: Item) -> str | None:
+def _make_traceparent(item: BatchItem) -> str | None:
     taken = sampled_in(item.headers)
     return None if taken is None else with_span(taken, span_id_of(item.row.event_key or "", item.row.attempt))

@@ -18,14 +18,14 @@ from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
-from dlq.frozen import Frozen, SelectionBroken, SelectionUnknown, Turns
+from dlq.frozen import FrozenSelection, ItemOrder, SelectionBroken, SelectionUnknown
 from dlq.limits import Volume
-from dlq.refusals import Refusal, older_than_restore
-from dlq.run import Ended, PortionResult, RunState, command_id_of, command_of_row
+from dlq.refusals import ItemRefusal, older_than_restore
+from dlq.run import PortionResult, RunEnding, RunState, command_id_of, command_of_row
 from journal.errors import StorageDown, problem_of
 from journal.schema import JournalRow
-from processor.decide.item import Item
-from processor.decide.ports import Known
+from processor.decide.item import BatchItem
+from processor.decide.ports import BatchLookups
 from processor.decide.two_people import OnePerson
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ _DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED, RELEASE: Decision.RE
 
 
 @dataclass(slots=True)
-class Run:
+class SelectionRun:
     """A run of a selection under way. ``row``: of the command that began it. ``turn``: index of the first item that
     isn't taken.
 
@@ -66,24 +66,24 @@ class Run:
     turn: int = 0
     state: RunState = RunState.RUNNING
     looked: int = 0
-    turns: Turns | None = None
-    ended: Ended | None = None
+    turns: ItemOrder | None = None
+    ended: RunEnding | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RunShare:
     """A run's share of this batch: a ``portion``, up to before the index ``end``; None: the run is over."""
 
-    run: Run
+    run: SelectionRun
     end: int
     portion: Portion | None
 
 
-Act: TypeAlias = Callable[[Item, Portion | None], Sequence[Item]]
+Act: TypeAlias = Callable[[BatchItem, Portion | None], Sequence[BatchItem]]
 """Gives a run its row, and judges its portion like any command with these targets; returns the rows of its items."""
 
 
-class Runs:
+class RunScheduler:
     """The runs of one stream. What it remembers changes as rows are made: after a failed commit it is of no use.
 
     ``waits_s``: how long an event that comes now waits for its decision. ``left``, with the rows that it names: the
@@ -93,7 +93,7 @@ class Runs:
     def __init__(
         self,
         lineage: str,
-        known: Known,
+        known: BatchLookups,
         clock: Clock,
         waits_s: Callable[[], float],
         left: str,
@@ -102,7 +102,7 @@ class Runs:
         self._known = known
         self._clock = clock
         self._waits_s = waits_s
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, SelectionRun] = {}
         self._given: set[str] = set()
         self._untried: set[int] = set()
         self._window = float(WINDOW_FIRST)
@@ -114,29 +114,29 @@ class Runs:
 
     def _take_up(self, row: JournalRow, turn: int, state: RunState) -> None:
         command = command_of_row(row)
-        run = Run(row, command, self._clock.monotonic(), turn, state)
+        run = SelectionRun(row, command, self._clock.monotonic_s(), turn, state)
         if older_than_restore(command.lineage, self._lineage) is not None:
-            run.ended = Ended.RESTORED
+            run.ended = RunEnding.RESTORED
         self._runs[command.selection] = run
 
-    def notes(self) -> dict[str, str]:
+    def make_notes(self) -> dict[str, str]:
         self._noted |= bool(self._runs)
         reported = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
         return {RUNS_NOTE: json.dumps(reported, separators=(",", ":"))} if self._noted else {}
 
-    def due(self) -> list[Turn]:
-        turns = [Turn(run, run.turn, None) for run in self._runs.values() if self._is_over(run)]
+    def plan_shares(self) -> list[RunShare]:
+        turns = [RunShare(run, run.turn, None) for run in self._runs.values() if self._is_over(run)]
         running = [run for run in self._runs.values() if run.state is RunState.RUNNING and run.ended is None]
-        self._look(bool(running))
+        self._adapt_window(bool(running))
         room = int(self._window) - len(self._untried)
         for left, run in zip(range(len(running), 0, -1), running, strict=True):
-            turn = self._next(run, max(0, room) // left)
+            turn = self._take_next_share(run, max(0, room) // left)
             if turn is not None:
                 turns.append(turn)
                 room -= turn.end - run.turn
         return turns
 
-    def carry_on(self, turns: Iterable[Turn], now: datetime, act: Act) -> None:
+    def run_portions(self, turns: Iterable[RunShare], now: datetime, act: Act) -> None:
         """Carries out the shares after the batch's commands; a run that one of them paused or cancelled takes nothing
         more."""
         for turn in turns:
@@ -145,11 +145,11 @@ class Runs:
                 row = replace(
                     run.row, seq=0, first=False, decision=Decision.PORTION, decided_at=now, headers=None, reason=None
                 )
-                control = Item(row, b"", new=False)
+                control = BatchItem(row, b"", new=False)
                 accepted = act(control, turn.portion)
                 self._advance(turn, control, {item.seq for item in accepted})
 
-    def order(self, control: Item, command: Command, alone: OnePerson) -> None:
+    def decide_command(self, control: BatchItem, command: Command, alone: OnePerson) -> None:
         """Decides a command about a run. One that is refused holds no key: it may be given again."""
         row = control.row
         try:
@@ -168,14 +168,14 @@ class Runs:
         row.decision = _DONE.get(command.act, Decision.RESOLVED) if command.action == RUN else Decision.RESOLVED
         row.reason = command.reason
 
-    def committed(self, rows: Iterable[JournalRow]) -> None:
+    def on_commit(self, rows: Iterable[JournalRow]) -> None:
         if self._untried:
             self._untried -= {row.item_seq for row in rows if row.decision is not Decision.REPLAYED}
 
-    def _begin(self, control: Item, command: Command, alone: OnePerson) -> str | None:
+    def _begin(self, control: BatchItem, command: Command, alone: OnePerson) -> str | None:
         """Begins a run, or notes its proposal; returns why it can't."""
         digest, is_proposal = command.selection, command.action == PROPOSE_RUN
-        frozen = self._frozen(digest)
+        frozen = self._read_selection(digest)
         selection = frozen.selection
         if (why := older_than_restore(selection.lineage, self._lineage)) is not None:
             return why
@@ -187,12 +187,12 @@ class Runs:
             return None
         if command.proposal is None and self._is_given(digest, PROPOSE_RUN):
             return "it was proposed: another person approves it"
-        if (why := alone.run_refusal(command, Volume(selection.count, Counter(selection.amounts)))) is not None:
+        if (why := alone.find_run_refusal(command, Volume(selection.count, Counter(selection.amounts)))) is not None:
             return why
         if len(self._runs) >= RUNS_MAX and not self._forget_one():
             return f"{RUNS_MAX} runs are under way: let one end, or cancel it"
-        run = self._runs[digest] = Run(control.row, command, self._clock.monotonic())
-        run.turns = Turns(frozen, command.mode)
+        run = self._runs[digest] = SelectionRun(control.row, command, self._clock.monotonic_s())
+        run.turns = ItemOrder(frozen, command.mode)
         return None
 
     def _forget_one(self) -> bool:
@@ -216,36 +216,36 @@ class Runs:
         if run is None or run.state not in (RunState.RUNNING, RunState.PAUSED):
             return "it has no run under way that could be " + ("paused" if pause else "resumed")
         run.state = RunState.PAUSED if pause else RunState.RUNNING
-        run.next_s = self._clock.monotonic()
+        run.next_s = self._clock.monotonic_s()
         return None
 
     def _is_given(self, digest: str, action: str) -> bool:
         key = join_key("payhook", command_id_of(digest), action)
         return key in self._given or self._known.index.known_event(key) is not None
 
-    def _next(self, run: Run, room: int) -> Turn | None:
+    def _take_next_share(self, run: SelectionRun, room: int) -> RunShare | None:
         digest, per_s = run.command.selection, run.command.per_s
         # Another one is asked first in the next batch.
         self._runs[digest] = self._runs.pop(digest)
-        now_s, count = self._clock.monotonic(), room
+        now_s, count = self._clock.monotonic_s(), room
         if per_s is not None:
             late_s = min(now_s - run.next_s, PORTION_S_MAX)
             count = min(room, 1 + int(late_s * per_s)) if late_s >= 0 else 0
-        turns = self._turns(run)
+        turns = self._read_item_order(run)
         if count == 0 or turns is None:
             return None
         end = turns.end(run.turn, count)
         if per_s is not None:
             run.next_s = max(run.next_s, now_s - PORTION_S_MAX) + (end - run.turn) / per_s
-        return Turn(run, end, run.command.portion(turns.targets(run.turn, end)))
+        return RunShare(run, end, run.command.make_portion(turns.pick_targets(run.turn, end)))
 
-    def _advance(self, turn: Turn, control: Item, accepted: set[int]) -> None:
+    def _advance(self, turn: RunShare, control: BatchItem, accepted: set[int]) -> None:
         run = turn.run
-        refused: tuple[Refusal, ...] = ()
+        refused: tuple[ItemRefusal, ...] = ()
         if turn.portion is None:
             self._runs.pop(run.command.selection, None)
         else:
-            refused = _refused(turn.portion, accepted, control)
+            refused = _list_refused(turn.portion, accepted, control)
             run.turn = turn.end
             if run.command.act == REPLAY:
                 self._untried |= accepted
@@ -254,14 +254,14 @@ class Runs:
         state = RunState.CANCELLED if run.ended is not None else run.state
         reported = PortionResult(run.turn, state, refused, over=turn.portion is None, ended=run.ended)
         row = control.row
-        row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.headers(row.headers)
+        row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.to_headers(row.headers)
 
-    def _is_over(self, run: Run) -> bool:
+    def _is_over(self, run: SelectionRun) -> bool:
         if run.ended is not None:
             return True
         if run.state not in (RunState.SENT, RunState.CANCELLED):
             return False
-        turns = self._turns(run)
+        turns = self._read_item_order(run)
         if turns is None:
             return True
         for _ in range(LOOKS_MAX):
@@ -273,7 +273,7 @@ class Runs:
             run.looked += 1
         return False
 
-    def _look(self, is_running: bool) -> None:
+    def _adapt_window(self, is_running: bool) -> None:
         if not is_running:
             self._window = float(WINDOW_FIRST)
         elif self._waits_s() > BEHIND_S_MAX:
@@ -281,17 +281,17 @@ class Runs:
         else:
             self._window = min(float(WINDOW_MAX), self._window * WINDOW_GROWTH)
 
-    def _turns(self, run: Run) -> Turns | None:
+    def _read_item_order(self, run: SelectionRun) -> ItemOrder | None:
         """Returns the order of the run's items. Where the selection is gone it returns None, and the run ends."""
         if run.turns is None:
             try:
-                run.turns = Turns(self._frozen(run.command.selection), run.command.mode)
+                run.turns = ItemOrder(self._read_selection(run.command.selection), run.command.mode)
             except (SelectionUnknown, SelectionBroken) as unfit:
                 log.error("%s", unfit)
-                run.ended = Ended.BROKEN
+                run.ended = RunEnding.BROKEN
         return run.turns
 
-    def _frozen(self, digest: str) -> Frozen:
+    def _read_selection(self, digest: str) -> FrozenSelection:
         """
         :raises StorageDown: the lake can't be read just now
         """
@@ -301,6 +301,6 @@ class Runs:
             raise StorageDown("a selection", digest, problem_of(failed)) from failed
 
 
-def _refused(portion: Portion, accepted: set[int], control: Item) -> tuple[Refusal, ...]:
+def _list_refused(portion: Portion, accepted: set[int], control: BatchItem) -> tuple[ItemRefusal, ...]:
     by_item = {refusal.item_seq: refusal for refusal in control.refusals}
     return tuple(by_item[target.item_seq] for target in portion.targets if target.item_seq not in accepted)

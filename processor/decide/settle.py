@@ -13,15 +13,15 @@ from datetime import datetime
 from core.decision import Decision
 from core.work import Applied, Outcome
 from journal.schema import JournalRow, pair_of
-from processor.decide.item import Item, fact_taken
-from processor.decide.line import Answers, Line, step
+from processor.decide.item import BatchItem, reject_duplicate_fact
+from processor.decide.line import Answers, Line, decide_line
 from processor.judge.classify import Failure
 
 EARLY_UNDO = "undo"
 """The code of an undo that is unknown (`core.work.Unknown`): nothing is booked that it could take back."""
 
 
-def answers_of(
+def collect_answers(
     lines: Iterable[Line],
     results: Mapping[int, Outcome | Failure],
     handler_version: str,
@@ -35,29 +35,29 @@ def answers_of(
         for item in (item for line in lines for item in line.items if item.suspect):
             # Since it failed so, others went well: now it is its own failure.
             result = answered.get(item.seq)
-            if isinstance(result, Failure) and result.blocks:
+            if isinstance(result, Failure) and result.is_blocking:
                 answered[item.seq] = replace(result, own=True)
-    first = next(iter(blocking(answered.values())), None)
+    first = next(iter(find_blocking_failures(answered.values())), None)
     why = blocked if first is None else f"{first.error_class}: {first.message}"
     return Answers(answered, handler_version, now, why)
 
 
-def blocking(results: Iterable[Outcome | Failure]) -> list[Failure]:
-    return [result for result in results if isinstance(result, Failure) and result.blocks]
+def find_blocking_failures(results: Iterable[Outcome | Failure]) -> list[Failure]:
+    return [result for result in results if isinstance(result, Failure) and result.is_blocking]
 
 
-def pairs_named(answers: Answers) -> set[str]:
+def list_named_pairs(answers: Answers) -> set[str]:
     applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
     return {answer.pair for answer in applied if answer.pair is not None}
 
 
-def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[Item]:
+def settle_lines(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[BatchItem]:
     """Decides the events of every line.
 
     :param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch
     """
     left = dict(booked)
-    decided = [item for line in lines for item in step(line, answers)]
+    decided = [item for line in lines for item in decide_line(line, answers)]
     taken: dict[str, str] = {}
     for item in sorted(decided, key=lambda item: item.row.item_seq):
         row, fact = item.row, item.row.fact_key
@@ -65,7 +65,7 @@ def settle(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -
             continue
         if fact in taken:
             row.postings = row.handler_version = None
-            fact_taken(item, bytes.fromhex(taken[fact])[:8])
+            reject_duplicate_fact(item, bytes.fromhex(taken[fact])[:8])
             continue
         answer = answers.by_item.get(item.seq)
         if isinstance(answer, Applied):
@@ -92,7 +92,7 @@ def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None
         row.postings, row.reason = None, f"books nothing: what undoes {pair} came before"
 
 
-def place(decided: Sequence[Item]) -> int:
+def assign_item_seqs(decided: Sequence[BatchItem]) -> int:
     """Gives new items their final names: the rows of those that were taken up again come before theirs.
 
     :returns: by how many seqs they moved
@@ -104,9 +104,13 @@ def place(decided: Sequence[Item]) -> int:
     return count
 
 
-def in_order(
-    decided: Sequence[Item], commands: Sequence[Item], ordered: Sequence[Item], next_seq: int, now: datetime
-) -> list[Item]:
+def number_rows(
+    decided: Sequence[BatchItem],
+    commands: Sequence[BatchItem],
+    ordered: Sequence[BatchItem],
+    next_seq: int,
+    now: datetime,
+) -> list[BatchItem]:
     """Numbers the rows of this batch and returns their items, in seq order.
 
     Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another

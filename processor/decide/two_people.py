@@ -17,17 +17,17 @@ from core.decision import Decision
 from core.keys import join_key
 from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from dlq.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion, Target
+from dlq.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, ItemTarget, Portion
 from dlq.commands import encode
 from dlq.limits import AloneLimits, Volume, account_of, kind_of
-from dlq.refusals import restored
+from dlq.refusals import refuse_restored
 from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
-from processor.decide.item import Item, attempt
-from processor.decide.ports import Known
-from processor.decide.records import raw_name
-from providers.reconciled import reader_of
+from processor.decide.item import BatchItem, catch_event_error
+from processor.decide.ports import BatchLookups
+from processor.decide.records import get_raw_name
+from providers.reconciled import choose_reader
 
 REFUSALS_SHOWN_MAX = 10
 
@@ -35,19 +35,19 @@ Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 """What an order would act on: row and body of each event."""
 
 
-def reason_of(done: str, refusals: Sequence[str]) -> str:
+def format_reason(done: str, refusals: Sequence[str]) -> str:
     """Formats the reason of a command's row: ``5 of 7 replayed; refused: …; and 2 more``."""
     more = len(refusals) - REFUSALS_SHOWN_MAX
     refused = f"refused: {'; '.join(refusals[:REFUSALS_SHOWN_MAX])}" if refusals else ""
     return "; ".join(part for part in (done, refused, f"and {more} more" if more > 0 else "") if part)
 
 
-def not_approved(index: Index, command: Command) -> str | None:
+def explain_missing_approval(index: Index, command: Command) -> str | None:
     """Says why an approval doesn't stand.
 
     Its proposal counts only if the journal holds that very one, from another person than the one who approves.
     """
-    proposed = command.proposed
+    proposed = command.proposed_command
     known = index.known_event(join_key("payhook", proposed.command_id, proposed.action))
     if known is None or known.content8 != hashlib.sha256(encode(proposed)).digest()[:CONTENT_BYTES]:
         return f"no proposal {proposed.command_id} with these items, this proposer and this reason was received"
@@ -62,18 +62,18 @@ class Reversals:
     can't be proposed, and what was proposed may have been reversed since.
     """
 
-    known: Known
+    known: BatchLookups
     now: datetime
     _done: set[int] = field(default_factory=set)
 
-    def decide(self, control: Item, command: Command) -> list[Item]:
+    def decide(self, control: BatchItem, command: Command) -> list[BatchItem]:
         """Makes the reversing entries of an approved proposal: of all of its targets, or of none."""
         proposes = command.action == PROPOSE_REVERSAL
-        refused = None if proposes else not_approved(self.known.index, command)
+        refused = None if proposes else explain_missing_approval(self.known.index, command)
         bookings, refusals = self._bookings(command) if refused is None else ([], [refused])
         row, count = control.row, len(command.targets)
         if refusals:
-            row.decision, row.reason = Decision.IGNORED, reason_of("", refusals)
+            row.decision, row.reason = Decision.IGNORED, format_reason("", refusals)
             return []
         if proposes:
             row.decision = Decision.RESOLVED
@@ -84,26 +84,26 @@ class Reversals:
         row.decision = Decision.REVERSED
         row.reason = f"{count} reversed as {first.actor} proposed ({first.command_id}): {command.reason}"
         self._done |= {booking.item_seq for booking in bookings}
-        return [self._entry(booking, control, command) for booking in bookings]
+        return [self._make_entry(booking, control, command) for booking in bookings]
 
     def _bookings(self, command: Command) -> tuple[list[JournalRow], list[str]]:
         rows = self.known.rows_of(sorted({target.seen_seq for target in command.targets}))
-        refusals = [why for target in command.targets if (why := self._refusal(target, rows.get(target.seen_seq)))]
+        refusals = [why for target in command.targets if (why := self._find_refusal(target, rows.get(target.seen_seq)))]
         return [rows[target.seen_seq] for target in command.targets] if not refusals else [], refusals
 
-    def _refusal(self, target: Target, row: JournalRow | None) -> str | None:
+    def _find_refusal(self, target: ItemTarget, row: JournalRow | None) -> str | None:
         number = target.item_seq
         if row is None or row.item_seq != number:
             return f"there is no row {target.seen_seq} of item {number}"
         if not target.is_row(row):
-            return restored(target).why
+            return refuse_restored(target).why_refused
         if row.decision is not Decision.APPLIED or row.postings is None:
             return f"row {target.seen_seq} booked nothing: it is {row.decision.value}"
         if number in self._done or self.known.index.is_reversed(number):
             return f"item {number} was reversed before"
         return None
 
-    def _entry(self, booking: JournalRow, control: Item, command: Command) -> Item:
+    def _make_entry(self, booking: JournalRow, control: BatchItem, command: Command) -> BatchItem:
         assert booking.postings is not None and command.proposal is not None
         row = copy.copy(booking)
         row.first, row.blocking, row.attempt, row.headers = False, False, 0, None
@@ -112,7 +112,7 @@ class Reversals:
         row.occurred_at, row.due_at = command.at, None
         row.cause_seq, row.actor = control.seq, command.actor
         row.reason = f"{command.proposal.reason} (proposed by {command.proposal.actor})"
-        return Item(row, b"", new=False, cause=control)
+        return BatchItem(row, b"", new=False, cause=control)
 
 
 @dataclass(slots=True)
@@ -125,23 +125,23 @@ class Entries:
     index: Index
     _booked: set[str] = field(default_factory=set)
 
-    def decide(self, control: Item, command: Command) -> None:
+    def decide(self, control: BatchItem, command: Command) -> None:
         row = control.row
         if command.action == PROPOSE_ENTRY:
             row.decision = Decision.RESOLVED
             row.reason = f"an entry is proposed, nothing is booked yet: {command.reason}"
-        elif (refused := self._refusal(command)) is not None:
+        elif (refused := self._find_refusal(command)) is not None:
             row.decision, row.reason = Decision.IGNORED, f"refused: {refused}"
         else:
-            self._book(row, command)
+            self._book_entry(row, command)
 
-    def _refusal(self, command: Command) -> str | None:
+    def _find_refusal(self, command: Command) -> str | None:
         fact = _fact_key(command)
         if fact in self._booked or self.index.known_fact(fact) is not None:
             return "the entry was booked before"
-        return not_approved(self.index, command)
+        return explain_missing_approval(self.index, command)
 
-    def _book(self, row: JournalRow, command: Command) -> None:
+    def _book_entry(self, row: JournalRow, command: Command) -> None:
         entry, first = command.entry, command.proposal
         assert entry is not None and first is not None
         row.decision, row.entity_key, row.occurred_at = Decision.APPLIED, entry.entity_key, entry.occurred_at
@@ -163,52 +163,54 @@ def _fact_key(command: Command) -> str:
 class OnePerson:
     """Judges the orders of one batch, with what each account did without a second person, this batch included."""
 
-    known: Known
+    known: BatchLookups
     limits: AloneLimits
     now: datetime
 
-    def refusal(self, control: Item, command: Command, events: Events) -> str | None:
+    def find_refusal(self, control: BatchItem, command: Command, events: Events) -> str | None:
         """Says why an order takes a second person, or why what the second one approves doesn't stand.
 
         Returns None where it is carried out; what one person does alone is noted in the order's row.
         """
         if command.proposal is not None:
             order = command.run if isinstance(command, Portion) and command.run is not None else command
-            return not_approved(self.known.index, order)
-        kind, volume = kind_of(command.action), self._volume(events)
+            return explain_missing_approval(self.known.index, order)
+        kind, volume = kind_of(command.action), self._measure_volume(events)
         if not volume.items:
             return None
-        why = self.limits.beyond(kind, volume, self.known.done_alone.of(command.actor, kind, self.now))
+        why = self.limits.why_beyond(kind, volume, self.known.done_alone.sum_volume(command.actor, kind, self.now))
         if why is not None:
             return f"{why}: have it proposed (propose_{command.action})"
         control.row.headers = volume.to_json(kind)
         self.known.done_alone.add(control.row)
         return None
 
-    def run_refusal(self, command: Command, wanted: Volume) -> str | None:
+    def find_run_refusal(self, command: Command, wanted: Volume) -> str | None:
         """Judges a whole run as it begins, as `find_refusal` does an order. Nothing is noted yet: each of its portions
         is."""
         if command.proposal is not None:
-            return not_approved(self.known.index, command)
+            return explain_missing_approval(self.known.index, command)
         if command.act in APPROVED_ALWAYS:
             return f"a {command.act} always takes a second person: have it proposed ({PROPOSE_RUN})"
         kind = kind_of(command.act)
-        why = self.limits.beyond(kind, wanted, self.known.done_alone.of(command.actor, kind, self.now))
+        why = self.limits.why_beyond(kind, wanted, self.known.done_alone.sum_volume(command.actor, kind, self.now))
         return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
 
-    def _volume(self, events: Events) -> Volume:
+    def _measure_volume(self, events: Events) -> Volume:
         """Counts the events, and sums what they moved by currency. Those that no adapter can read count as no money."""
         items, amounts = 0, Counter[str]()
         for row, body in events:
             items += 1
-            money = attempt(self._money, row, body)  # poison, or an adapter's bug, may be what is ordered here
+            money = catch_event_error(
+                self._read_money, row, body
+            )  # poison, or an adapter's bug, may be what is ordered here
             if isinstance(money, Money):
                 amounts[money.currency] += abs(money.amount_minor)
         return Volume(items, amounts)
 
-    def _money(self, row: JournalRow, body: bytes) -> Money | None:
-        adapter, event_type = self.known.adapters.get(row.provider or ""), raw_name(row, "event_type")
+    def _read_money(self, row: JournalRow, body: bytes) -> Money | None:
+        adapter, event_type = self.known.adapters.get(row.provider or ""), get_raw_name(row, "event_type")
         if adapter is None:
             return None
-        fact = reader_of(adapter, event_type).money(body, event_type)
+        fact = choose_reader(adapter, event_type).money(body, event_type)
         return fact.money if fact is not None else None

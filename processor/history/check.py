@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from core.routing import is_sparse
-from journal.errors import Refused
-from journal.kafka_log import Held, Log
+from journal.errors import StreamRefused
+from journal.kafka_log import Held, TopicLog
 from journal.reader import JournalReader
 from journal.schema import JournalRow, same_record
 from journal.state import JournalState, Marks
@@ -40,7 +40,7 @@ Lasts: TypeAlias = Mapping[tuple[str, int], JournalRow]
 """The row that decided the last offset of each topic's partition."""
 
 
-class Kind(StrEnum):
+class DisagreementKind(StrEnum):
     """How a topic and the journal disagree."""
 
     OTHER_TOPIC = "other_topic"
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 class Disagreement:
     """``offset`` is the next one of the journal, or the one whose record differs. ``partition`` -1: the whole topic."""
 
-    kind: Kind
+    kind: DisagreementKind
     topic: str
     partition: int
     offset: int = 0
@@ -62,27 +62,27 @@ class Disagreement:
     high: int = 0
     seq: int = 0
 
-    def sentence(self) -> str:
+    def to_sentence(self) -> str:
         place = f"{self.topic}[{self.partition}]"
         source = "the journal" if is_sparse(self.topic) else "Kafka"
-        if self.kind is Kind.OTHER_TOPIC:
+        if self.kind is DisagreementKind.OTHER_TOPIC:
             return (
                 f"{self.topic} is another topic than the one that was read: it was created again, or Kafka is another"
             )
-        if self.kind is Kind.ENDS_BEFORE:
+        if self.kind is DisagreementKind.ENDS_BEFORE:
             return f"{place}: offset {self.offset} is next, {source} ends before {self.high}"
-        if self.kind in (Kind.REMOVED, Kind.HOLE):
+        if self.kind in (DisagreementKind.REMOVED, DisagreementKind.HOLE):
             return f"{place}: offset {self.offset} is next, {source}'s next record is {self.low}"
         return f"{place}: offset {self.offset} holds another record than the one that row {self.seq} decided"
 
 
-class HistoryRefused(Refused):
+class HistoryRefused(StreamRefused):
     """The source holds another history than the one that the journal decided."""
 
     def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
         self.stream = stream
         self.found = tuple(found)
-        shown = "; ".join(disagreement.sentence() for disagreement in found[:SHOWN_MAX])
+        shown = "; ".join(disagreement.to_sentence() for disagreement in found[:SHOWN_MAX])
         more = f"; and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
         super().__init__(
             f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest data back, "
@@ -90,11 +90,11 @@ class HistoryRefused(Refused):
         )
 
 
-def check(
+def check_history(
     stream: str,
     state: JournalState,
     reader: JournalReader,
-    log: Log,
+    log: TopicLog,
     topics: Collection[str],
     transactional: Collection[str] = (),
 ) -> None:
@@ -108,12 +108,12 @@ def check(
     known = [topic for topic in topics if topic in state.marks]
     if not known:
         return
-    held = log.held(known)
-    disagreements = [*other_topics(state, log.topic_ids(known)), *out_of_range(state, held, known)]
+    held = log.read_held_offsets(known)
+    disagreements = [*find_other_topics(state, log.topic_ids(known)), *find_out_of_range(state, held, known)]
     if not disagreements:
-        rows = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
-        disagreements = list(other_records(rows, log, held))
-        disagreements += holes(state, log, held, known, transactional)
+        rows = [*read_last_rows(state, reader, known), *read_recent_rows(state, reader, known)]
+        disagreements = list(find_other_records(rows, log, held))
+        disagreements += find_holes(state, log, held, known, transactional)
     if disagreements:
         raise HistoryRefused(stream, disagreements)
 
@@ -122,7 +122,7 @@ PARTITIONS_NOTE = "partitions"
 """The journal's note of the number of partitions among which entities were divided."""
 
 
-class PartitionsChanged(Refused):
+class PartitionsChanged(StreamRefused):
     """Records are undecided that were published by another number of partitions than the one that is configured."""
 
     def __init__(self, stream: str, decided_by: int, configured: int, undecided: int) -> None:
@@ -137,45 +137,45 @@ class PartitionsChanged(Refused):
         )
 
 
-def decided_by(state: JournalState) -> int | None:
+def read_decided_partitions(state: JournalState) -> int | None:
     """Returns the number of partitions among which entities were divided when the journal's last batch was decided."""
     return int(state.notes[PARTITIONS_NOTE]) if PARTITIONS_NOTE in state.notes else None
 
 
-def check_partitions(stream: str, state: JournalState, log: Log, topic: str, configured: int) -> None:
+def check_partitions(stream: str, state: JournalState, log: TopicLog, topic: str, configured: int) -> None:
     """
     :raises PartitionsChanged: entities would move to other partitions while some of their records are undecided
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     """
-    before = decided_by(state)
+    before = read_decided_partitions(state)
     if before is None or before == configured or topic not in state.marks:
         return
-    ends = log.held([topic])[topic]
+    ends = log.read_held_offsets([topic])[topic]
     undecided = sum(max(0, high - state.marks[topic].get(number, 0)) for number, (_, high) in ends.items())
     if undecided:
         raise PartitionsChanged(stream, before, configured, undecided)
 
 
-def other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
+def find_other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
     """Finds topics whose id isn't the one that the journal knows."""
     for topic, topic_id in ids.items():
         if state.history(topic).topic_id not in ("", topic_id):
-            yield Disagreement(Kind.OTHER_TOPIC, topic, -1)
+            yield Disagreement(DisagreementKind.OTHER_TOPIC, topic, -1)
 
 
-def out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
+def find_out_of_range(state: JournalState, held: Held, topics: Iterable[str]) -> Iterator[Disagreement]:
     """Finds marks that Kafka can't serve. A partition that came later begins at 0."""
     for topic in topics:
         for number in sorted({*state.marks[topic], *held[topic]}):
             until = state.marks[topic].get(number, 0)
             low, high = held[topic].get(number, (0, 0))
             if until > high:
-                yield Disagreement(Kind.ENDS_BEFORE, topic, number, until, low, high)
+                yield Disagreement(DisagreementKind.ENDS_BEFORE, topic, number, until, low, high)
             elif until < low:
-                yield Disagreement(Kind.REMOVED, topic, number, until, low, high)
+                yield Disagreement(DisagreementKind.REMOVED, topic, number, until, low, high)
 
 
-def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[Disagreement]:
+def find_other_records(rows: Iterable[JournalRow], log: TopicLog, held: Held) -> Iterator[Disagreement]:
     """Finds first rows whose offset Kafka holds with another record, or without one. What it holds no more isn't
     compared."""
     compared = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
@@ -183,21 +183,21 @@ def other_records(rows: Iterable[JournalRow], log: Log, held: Held) -> Iterator[
     for (topic, partition, offset), row in sorted(compared.items()):
         record = records.get((topic, partition, offset))
         if record is None or not same_record(row, record):
-            yield Disagreement(Kind.OTHER_RECORD, topic, partition, offset, seq=row.seq)
+            yield Disagreement(DisagreementKind.OTHER_RECORD, topic, partition, offset, seq=row.seq)
 
 
-def holes(
-    state: JournalState, log: Log, held: Held, topics: Iterable[str], transactional: Collection[str]
+def find_holes(
+    state: JournalState, log: TopicLog, held: Held, topics: Iterable[str], transactional: Collection[str]
 ) -> Iterator[Disagreement]:
     """Finds marks at which Kafka has no record, but has later ones; not in topics that may have gaps."""
     gapless = [topic for topic in topics if topic not in transactional]
     nexts = {(topic, number, until) for topic in gapless for number, until in state.marks[topic].items()}
     for (topic, number, until), offset in sorted(log.next_offsets(nexts).items()):
         if offset > until:
-            yield Disagreement(Kind.HOLE, topic, number, until, offset, held[topic][number][1])
+            yield Disagreement(DisagreementKind.HOLE, topic, number, until, offset, held[topic][number][1])
 
 
-def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
+def read_last_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
     seqs = {seq for topic in topics for seq in state.lasts.get(topic, {}).values()}
     unknown = {
         (topic, number): until - 1
@@ -209,7 +209,7 @@ def last_rows(state: JournalState, reader: JournalReader, topics: Collection[str
     return [row for seq in sorted(seqs) for row in reader.rows_of([seq])]
 
 
-def recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
+def read_recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
     """Reads first rows since the last look of the process before: what was decided between two looks may be of two
     logs."""
     if LOOKED_NOTE not in state.notes:
@@ -229,7 +229,7 @@ def _is_held(row: JournalRow, held: Held) -> bool:
     return row.offset_until is None and low <= row.offset < high
 
 
-def starts(state: JournalState | None, held: Held) -> Marks:
+def find_start_marks(state: JournalState | None, held: Held) -> Marks:
     """Finds where partitions begin that the journal doesn't know.
 
     A topic that is new to it begins at what Kafka holds. A partition of a topic that it knows begins at 0, because
@@ -243,7 +243,7 @@ def starts(state: JournalState | None, held: Held) -> Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class DecidedPosition:
     """How far a stream has decided: its last seq, its state's marks, the last row of each partition."""
 
     seq: int
@@ -259,14 +259,18 @@ class HistoryWatch:
     """
 
     def __init__(
-        self, stream: str, position: Callable[[], Position], log_of: Callable[[], Log], topics: Sequence[str]
+        self,
+        stream: str,
+        position: Callable[[], DecidedPosition],
+        log_of: Callable[[], TopicLog],
+        topics: Sequence[str],
     ) -> None:
         self._stream = stream
         self._position = position
         self._log_of = log_of
         self._topics = topics
         self._stop = threading.Event()
-        self._pending: list[Position] = []
+        self._pending: list[DecidedPosition] = []
         self._thread = threading.Thread(target=self._run, name=f"history-{stream}", daemon=True)
         self.refusal: HistoryRefused | None = None
         self.looked_seq: int | None = None
@@ -281,15 +285,15 @@ class HistoryWatch:
         if self._thread.is_alive():
             self._thread.join(TICK_S)
 
-    def notes(self) -> dict[str, str]:
+    def make_notes(self) -> dict[str, str]:
         return {} if self.looked_seq is None else {LOOKED_NOTE: str(self.looked_seq)}
 
-    def tick(self) -> None:
+    def note_position(self) -> None:
         position = self._position()
         if len(self._pending) < KEPT_TICKS_MAX and (not self._pending or self._pending[-1].seq != position.seq):
             self._pending.append(position)
 
-    def look(self, log_: Log) -> None:
+    def compare_noted(self, log_: TopicLog) -> None:
         """Compares what was noted since the last look; sets ``refusal`` where Kafka disagrees.
 
         :raises TopicMissing, KafkaSilent: Kafka doesn't tell
@@ -297,34 +301,34 @@ class HistoryWatch:
         noted = list(self._pending)
         if not noted:
             return
-        disagreements = self._disagreements(noted, log_)
+        disagreements = self._find_disagreements(noted, log_)
         if disagreements:
             self.refusal = HistoryRefused(self._stream, disagreements)
             return
         self.looked_seq = noted[-1].seq
         del self._pending[: len(noted) - 1]
 
-    def _disagreements(self, noted: Sequence[Position], log_: Log) -> list[Disagreement]:
+    def _find_disagreements(self, noted: Sequence[DecidedPosition], log_: TopicLog) -> list[Disagreement]:
         state, topics = noted[-1].state, [topic for topic in self._topics if topic in noted[-1].state.marks]
-        held = log_.held(topics)
-        disagreements = [*other_topics(state, log_.topic_ids(topics)), *out_of_range(state, held, topics)]
+        held = log_.read_held_offsets(topics)
+        disagreements = [*find_other_topics(state, log_.topic_ids(topics)), *find_out_of_range(state, held, topics)]
         rows = {(row.topic, row.partition, row.offset): row for position in noted for row in position.lasts.values()}
         self.by_range = tuple(
             f"{row.topic}[{row.partition}]"
             for row in noted[-1].lasts.values()
             if row.topic in held and row.offset < held[row.topic].get(row.partition, (0, 0))[0]
         )
-        return disagreements or list(other_records(rows.values(), log_, held))
+        return disagreements or list(find_other_records(rows.values(), log_, held))
 
     def _run(self) -> None:
         source_log, ticks, failed = self._log_of(), 0, False
         while not self._stop.wait(TICK_S) and self.refusal is None:
-            self.tick()
+            self.note_position()
             ticks += 1
             if ticks % LOOK_TICKS:
                 continue
             try:
-                self.look(source_log)
+                self.compare_noted(source_log)
                 failed = False
             except Exception as problem:
                 # Whatever a client raises: a watch that ended in silence would let everything pass after that.

@@ -15,21 +15,21 @@ from core.location import Location
 from core.routing import mode_of
 from journal.anchors import ANCHORED_NOTE
 from journal.histories import NOWHERE, History
-from journal.kafka_log import Held, Log
+from journal.kafka_log import Held, TopicLog
 from journal.reader import JournalReader
 from journal.schema import JournalRow, same_record
 from journal.state import JournalState
-from journal.writer import JournalWriter, Turn
+from journal.writer import JournalWriter, LossDecision
 from processor.history.check import (
     LOOKED_NOTE,
     Disagreement,
-    Kind,
-    holes,
-    last_rows,
-    other_records,
-    other_topics,
-    out_of_range,
-    recent_rows,
+    DisagreementKind,
+    find_holes,
+    find_other_records,
+    find_other_topics,
+    find_out_of_range,
+    read_last_rows,
+    read_recent_rows,
 )
 
 SPREAD = 200
@@ -70,7 +70,7 @@ class Parting:
         return max(0, self.high - self.begins)
 
     @property
-    def lost(self) -> tuple[int, int] | None:
+    def lost_range(self) -> tuple[int, int] | None:
         """Returns the offsets that were never decided and that Kafka doesn't hold any more: from, to before."""
         return (self.until, self.begins) if self.begins > self.until else None
 
@@ -96,11 +96,11 @@ class Findings:
     parted: tuple[Parted, ...] = field(default=())
 
 
-def find(
+def find_losses(
     stream: str,
     state: JournalState,
     reader: JournalReader,
-    log: Log,
+    log: TopicLog,
     topics: Collection[str],
     transactional: Collection[str] = (),
 ) -> Findings:
@@ -109,25 +109,25 @@ def find(
     :raises TopicMissing, KafkaSilent: Kafka doesn't tell
     """
     known = [topic for topic in topics if topic in state.marks]
-    held, ids = log.held(known), log.topic_ids(known)
-    disagreements = [*other_topics(state, ids), *out_of_range(state, held, known)]
-    disagreements += holes(state, log, held, known, transactional)
-    newest = [*last_rows(state, reader, known), *recent_rows(state, reader, known)]
+    held, ids = log.read_held_offsets(known), log.topic_ids(known)
+    disagreements = [*find_other_topics(state, ids), *find_out_of_range(state, held, known)]
+    disagreements += find_holes(state, log, held, known, transactional)
+    newest = [*read_last_rows(state, reader, known), *read_recent_rows(state, reader, known)]
     parted = []
     for topic in known:
-        seqs = _seqs(state, reader, topic)
-        rows = [row for row in newest if row.topic == topic] + _spread(seqs, reader)
-        disagreements += other_records(rows, log, held)
+        seqs = _read_seqs(state, reader, topic)
+        rows = [row for row in newest if row.topic == topic] + _sample_rows(seqs, reader)
+        disagreements += find_other_records(rows, log, held)
         of_topic = [disagreement for disagreement in disagreements if disagreement.topic == topic]
         if of_topic:
-            parted.append(_part(state, reader, log, held, topic, ids.get(topic, ""), seqs, of_topic))
+            parted.append(_make_parted(state, reader, log, held, topic, ids.get(topic, ""), seqs, of_topic))
     return Findings(stream, state.next_seq - 1, state.epoch, tuple(dict.fromkeys(disagreements)), tuple(parted))
 
 
-def _part(
+def _make_parted(
     state: JournalState,
     reader: JournalReader,
-    log: Log,
+    log: TopicLog,
     held: Held,
     topic: str,
     topic_id: str,
@@ -139,14 +139,14 @@ def _part(
         until = state.marks[topic].get(number, 0)
         low, high = held[topic].get(number, (0, 0))
         of_partition = [disagreement for disagreement in disagreements if disagreement.partition in (number, -1)]
-        begins = _begins(of_partition, log, reader, seqs.get(number, {}), (topic, number, until, low, high))
+        begins = _find_begin(of_partition, log, reader, seqs.get(number, {}), (topic, number, until, low, high))
         partings.append(Parting(topic, number, until, low, high, begins))
     return Parted(topic, topic_id, tuple(partings))
 
 
-def _begins(
+def _find_begin(
     disagreements: Sequence[Disagreement],
-    log: Log,
+    log: TopicLog,
     reader: JournalReader,
     seqs: Seqs,
     place: tuple[str, int, int, int, int],
@@ -161,7 +161,7 @@ def _begins(
         return until
     if until < low:
         return low
-    if all(disagreement.kind is Kind.HOLE for disagreement in disagreements):
+    if all(disagreement.kind is DisagreementKind.HOLE for disagreement in disagreements):
         return disagreements[0].low
     compared = sorted(offset for offset in seqs if low <= offset < min(until, high))
     if not compared:
@@ -173,7 +173,8 @@ def _begins(
         return record is not None and same_record(row, record)
 
     wrong = min(
-        (disagreement.offset for disagreement in disagreements if disagreement.kind is Kind.OTHER_RECORD), default=None
+        (disagreement.offset for disagreement in disagreements if disagreement.kind is DisagreementKind.OTHER_RECORD),
+        default=None,
     )
     upto = compared if wrong is None else [offset for offset in compared if offset <= wrong]
     parts_at = bisect.bisect_left(upto, True, key=lambda offset: not agrees(offset))
@@ -182,7 +183,7 @@ def _begins(
     return min(until, high)
 
 
-def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
+def _read_seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
     """Reads first rows of the topic's current history, by partition and offset.
 
     With them come those of the histories that it goes on from: where a partition was at the end of one, the next one
@@ -191,7 +192,7 @@ def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, S
     history, names = state.history(topic), ("partition", "offset", "seq")
     begins = state.start.get(topic, {})
     by_partition: dict[int, dict[int, int]] = {}
-    for number, start in ((history.number, begins), *_before(history, begins)):
+    for number, start in ((history.number, begins), *_list_earlier(history, begins)):
         table = reader.offsets_of(topic, number)
         for partition, offset, seq in zip(*(table[name].to_pylist() for name in names), strict=True):
             if partition in start or number == history.number:
@@ -199,7 +200,7 @@ def _seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, S
     return dict(by_partition)
 
 
-def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
+def _list_earlier(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
     """Yields the histories that this one goes on from, the newest first: the number, and where each such partition
     began in it."""
     for ended in reversed(history.ended):
@@ -208,7 +209,7 @@ def _before(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, 
             yield ended.number, begins
 
 
-def _spread(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]:
+def _sample_rows(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[JournalRow]:
     sample = []
     for of_partition in seqs.values():
         every = max(1, len(of_partition) // SPREAD)
@@ -250,7 +251,7 @@ class Acceptance:
     at: datetime
 
 
-def accept(
+def accept_losses(
     journal: Location,
     findings: Findings,
     events: Sequence[LostEvent],
@@ -277,7 +278,9 @@ def accept(
         else writer.begin_epoch({})
     )
     _check_same(findings, state.next_seq - 1, state.epoch - 1)
-    return writer.turn(_turn(state, findings, events, anchored, acceptance, max(generation, before.generation) + 1))
+    return writer.commit_loss_decision(
+        _make_decision(state, findings, events, anchored, acceptance, max(generation, before.generation) + 1)
+    )
 
 
 def _check_same(findings: Findings, seq: int, epoch: int) -> None:
@@ -285,63 +288,65 @@ def _check_same(findings: Findings, seq: int, epoch: int) -> None:
         raise MovedOn(findings.stream, findings.seq, seq)
 
 
-def _turn(
+def _make_decision(
     state: JournalState,
     findings: Findings,
     events: Sequence[LostEvent],
     anchored: int,
     acceptance: Acceptance,
     generation: int,
-) -> Turn:
-    rows = [*_ranges(state, findings, acceptance), *_events(findings, events, acceptance)]
+) -> LossDecision:
+    rows = [*_make_range_rows(state, findings, acceptance), *_make_event_rows(findings, events, acceptance)]
     for seq, row in enumerate(rows, state.next_seq):
         row.seq = row.item_seq = seq
     marks, start, histories = dict(state.marks), dict(state.start), dict(state.histories)
     for parted in findings.parted:
         topic, begins = parted.topic, {parting.partition: parting.begins for parting in parted.partings}
         marks[topic] = start[topic] = begins
-        histories[topic] = _next(state, parted)
+        histories[topic] = _make_next_history(state, parted)
     decided = {
         "actor": acceptance.actor,
         "reason": acceptance.reason[:REASON_CHARS_MAX],
         "at": to_rfc3339(acceptance.at),
     }
-    given_up = {"anchors": [anchored, remembered]} if (remembered := _anchored(state)) > anchored else {}
+    given_up = {"anchors": [anchored, remembered]} if (remembered := _read_anchored_seq(state)) > anchored else {}
     notes = {
         ACCEPTED_NOTE: json.dumps({**decided, **given_up, "rows": len(rows)}),
         LOOKED_NOTE: str(state.next_seq - 1 + len(rows)),
         ANCHORED_NOTE: str(min(anchored, remembered)),
     }
-    return Turn(rows, marks, start, histories, generation, notes)
+    return LossDecision(rows, marks, start, histories, generation, notes)
 
 
-def _next(state: JournalState, parted: Parted) -> History:
+def _make_next_history(state: JournalState, parted: Parted) -> History:
     topic = parted.topic
     start = state.start.get(topic, {})
-    ends = {parting.partition: parting.lost[1] if parting.lost else parting.until for parting in parted.partings}
+    ends = {
+        parting.partition: parting.lost_range[1] if parting.lost_range else parting.until for parting in parted.partings
+    }
     known = {number: start.get(number, ends[number] if number not in state.marks[topic] else 0) for number in ends}
-    return state.history(topic).next(parted.topic_id, known, ends)
+    return state.history(topic).begin_next(parted.topic_id, known, ends)
 
 
-def _ranges(state: JournalState, findings: Findings, acceptance: Acceptance) -> Iterator[JournalRow]:
+def _make_range_rows(state: JournalState, findings: Findings, acceptance: Acceptance) -> Iterator[JournalRow]:
     for parted in findings.parted:
         for parting in parted.partings:
-            if parting.lost is not None:
-                yield _lost(
+            if parting.lost_range is not None:
+                yield _make_lost_row(
                     acceptance,
                     topic=parting.topic,
                     partition=parting.partition,
-                    offset=parting.lost[0],
-                    offset_until=parting.lost[1],
+                    offset=parting.lost_range[0],
+                    offset_until=parting.lost_range[1],
                     first=True,
                     history=state.history(parting.topic).of_row(),
                 )
 
 
-def _events(findings: Findings, events: Sequence[LostEvent], acceptance: Acceptance) -> Iterator[JournalRow]:
+def _make_event_rows(findings: Findings, events: Sequence[LostEvent], acceptance: Acceptance) -> Iterator[JournalRow]:
     topic = findings.parted[0].topic if findings.parted else ""
     for event in events:
-        yield _lost(
+        yield _make_lost_row(
             acceptance,
             topic=topic,
             partition=NOWHERE,
@@ -355,10 +360,10 @@ def _events(findings: Findings, events: Sequence[LostEvent], acceptance: Accepta
         )
 
 
-def _lost(acceptance: Acceptance, **of_it: object) -> JournalRow:
+def _make_lost_row(acceptance: Acceptance, **of_it: object) -> JournalRow:
     same: dict[str, object] = {"actor": acceptance.actor, "reason": acceptance.reason, "decided_at": acceptance.at}
     return JournalRow(seq=0, item_seq=0, decision=Decision.LOST, **same, **of_it)  # type: ignore[arg-type]
 
 
-def _anchored(state: JournalState) -> int:
+def _read_anchored_seq(state: JournalState) -> int:
     return int(state.notes.get(ANCHORED_NOTE, 0))

@@ -15,7 +15,7 @@ from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import OfKind
 from core.work import MissingPredecessor, PreviousEventDead, WorkItem
-from processor.judge.error_rules import Rules, by_class
+from processor.judge.error_rules import Rules, find_kind_by_class
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Failure:
     own: bool = False
 
     @property
-    def blocks(self) -> bool:
+    def is_blocking(self) -> bool:
         return self.kind is ErrorKind.SBE and not self.own
 
 
@@ -97,40 +97,40 @@ class Classifier:
         self._rules = rules or Rules()
         self._hook = hook
 
-    def kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
+    def find_kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
         """Decides the kind. ``item`` is the event whose handling raised it."""
         return self._judge(error, item)[0]
 
-    def failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
+    def make_failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
         """Writes the error down, whatever it does when it is looked at; if it can't be read, as a bug of the
         handler."""
         try:
-            return self._failure(error, log_lines, item)
+            return self._make_failure(error, log_lines, item)
         except BaseException as unreadable:  # raised by the error's own code, which may raise anything
-            problem = f"the error can't be read: looking at it raised {own_name(unreadable)}"
-            return Failure(ErrorKind.NRE, own_name(error), None, problem, stack="", log_lines=log_lines)
+            problem = f"the error can't be read: looking at it raised {get_class_name(unreadable)}"
+            return Failure(ErrorKind.NRE, get_class_name(error), None, problem, stack="", log_lines=log_lines)
 
-    def _failure(self, error: BaseException, log_lines: str | None, item: WorkItem | None) -> Failure:
+    def _make_failure(self, error: BaseException, log_lines: str | None, item: WorkItem | None) -> Failure:
         kind, hook_problem = self._judge(error, item)
         lines = [line for line in (log_lines, hook_problem) if line is not None]
-        code = next((code for link in links(error) for code in _codes(link)), None)
-        stack = "".join([*traceback.format_exception(error), *_hidden(error)])
+        code = next((code for link in walk_links(error) for code in _find_codes(link)), None)
+        stack = "".join([*traceback.format_exception(error), *_list_hidden(error)])
         return Failure(
             kind=kind,
-            error_class=_class_name(error),
-            error_code=None if code is None else _kept(code, CODE_CHARS_MAX),
-            message=_text(error),
-            stack=_kept(stack, STACK_CHARS_MAX, keep_end=True),
+            error_class=_find_class_name(error),
+            error_code=None if code is None else _clean_kept_text(code, CODE_CHARS_MAX),
+            message=_read_text(error),
+            stack=_clean_kept_text(stack, STACK_CHARS_MAX, keep_end=True),
             log_lines="\n".join(lines) or None,
             retry_after_s=_retry_after_s(error),
-            missing_predecessor=any(isinstance(link, MissingPredecessor) for link in links(error)),
-            previous_dead=any(isinstance(link, PreviousEventDead) for link in links(error)),
+            missing_predecessor=any(isinstance(link, MissingPredecessor) for link in walk_links(error)),
+            previous_dead=any(isinstance(link, PreviousEventDead) for link in walk_links(error)),
         )
 
     def _judge(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind, str | None]:
         kind, problem = self._ask_hook(error, item)
-        for known in (self._configured, partial(by_class, kinds=DEFAULT_KINDS)):
-            kind = kind or _search(error, known, set())
+        for known in (self._find_configured_kind, partial(find_kind_by_class, kinds=DEFAULT_KINDS)):
+            kind = kind or _search_kind(error, known, set())
         return kind or self._rules.default, problem
 
     def _ask_hook(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind | None, str | None]:
@@ -141,33 +141,35 @@ class Classifier:
             answer = self._hook(error, item)
             return (None if answer is None else ErrorKind(answer)), None
         except BaseException as wrong:  # sys.exit() in a hook too: the rules are still there
-            problem = f"the hook {self._rules.hook} failed, the rules decided: {own_name(wrong)}: {_text(wrong)}"
+            problem = (
+                f"the hook {self._rules.hook} failed, the rules decided: {get_class_name(wrong)}: {_read_text(wrong)}"
+            )
             log.error("%s", problem)
             return None, problem
 
-    def _configured(self, error: BaseException) -> ErrorKind | None:
-        kind = self._rules.fitting(error, _text(error), list(_codes(error)))
+    def _find_configured_kind(self, error: BaseException) -> ErrorKind | None:
+        kind = self._rules.find_kind(error, _read_text(error), list(_find_codes(error)))
         if kind is not None:
             return kind
-        kind_of_error = _attribute(error, "kind")
+        kind_of_error = _read_attribute(error, "kind")
         return kind_of_error if isinstance(kind_of_error, ErrorKind) else None
 
 
-def clean(text: str, chars_max: int, *, keep_end: bool = False) -> str:
+def clean_text(text: str, chars_max: int, *, keep_end: bool = False) -> str:
     """Makes a text that every store takes: valid UTF-8, no NUL, bounded."""
     if len(text) > chars_max:
         text = "…" + text[1 - chars_max :] if keep_end else text[: chars_max - 1] + "…"
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _kept(text: str, chars_max: int, *, keep_end: bool = False) -> str:
+def _clean_kept_text(text: str, chars_max: int, *, keep_end: bool = False) -> str:
     """Cleans a text and removes card numbers. So much of a huge text is looked through that no number is cut in what is
     kept."""
     looked_at = text[-SCANNED_CHARS_MAX:] if keep_end else text[:SCANNED_CHARS_MAX]
-    return clean(without_card_numbers(looked_at), chars_max, keep_end=keep_end)
+    return clean_text(without_card_numbers(looked_at), chars_max, keep_end=keep_end)
 
 
-def links(error: BaseException) -> Iterator[BaseException]:
+def walk_links(error: BaseException) -> Iterator[BaseException]:
     """Yields the error and all within it, outermost first, each once, `LINKS_MAX` at most."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < LINKS_MAX:
@@ -175,28 +177,30 @@ def links(error: BaseException) -> Iterator[BaseException]:
         if id(link) not in seen:
             seen.add(id(link))
             yield link
-            waiting += reversed([*_members(link), *_within(link)])
+            waiting += reversed([*_list_members(link), *_list_inner_errors(link)])
 
 
-def _search(error: BaseException, known: Known, seen: set[int]) -> ErrorKind | None:
+def _search_kind(error: BaseException, known: Known, seen: set[int]) -> ErrorKind | None:
     if id(error) in seen or len(seen) >= LINKS_MAX:
         return None
     seen.add(id(error))
     kind = known(error)
     if kind is not None:
         return kind
-    kinds = {_search(member, known, seen) for member in _members(error)}
+    kinds = {_search_kind(member, known, seen) for member in _list_members(error)}
     gravest = next((kind for kind in GRAVEST_FIRST if kind in kinds), None)
     if gravest is not None:
         return gravest
-    return next((kind for inner in _within(error) if (kind := _search(inner, known, seen)) is not None), None)
+    return next(
+        (kind for inner in _list_inner_errors(error) if (kind := _search_kind(inner, known, seen)) is not None), None
+    )
 
 
-def _members(error: BaseException) -> tuple[BaseException, ...]:
+def _list_members(error: BaseException) -> tuple[BaseException, ...]:
     return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
-def _within(error: BaseException) -> list[BaseException]:
+def _list_inner_errors(error: BaseException) -> list[BaseException]:
     """Lists what the error was raised from or over, and what libraries put into it (``URLError.reason``,
     ``DBAPIError.orig``)."""
     carried = [*error.args, *getattr(error, "__dict__", {}).values()]
@@ -204,53 +208,53 @@ def _within(error: BaseException) -> list[BaseException]:
 
 
 def _retry_after_s(error: BaseException) -> float | None:
-    longest_s = max(asked_s(link) for link in links(error))
+    longest_s = max(asked_s(link) for link in walk_links(error))
     return min(longest_s, RETRY_AFTER_S_MAX) if longest_s > 0 else None
 
 
-def _hidden(error: BaseException) -> Iterator[str]:
+def _list_hidden(error: BaseException) -> Iterator[str]:
     """Describes what `from None` leaves out of a printed stack, and may have decided the kind."""
-    for link in links(error):
+    for link in walk_links(error):
         if link.__suppress_context__ and link.__cause__ is None and link.__context__ is not None:
             behind = link.__context__
-            yield f"(hidden behind {type(link).__name__}: {type(behind).__name__}: {_text(behind)[:300]})\n"
+            yield f"(hidden behind {type(link).__name__}: {type(behind).__name__}: {_read_text(behind)[:300]})\n"
 
 
-def _class_name(error: BaseException) -> str:
+def _find_class_name(error: BaseException) -> str:
     """Looks through an `OfKind`, which says only what to make of the error that it was raised from."""
     if isinstance(error, OfKind) and error.__cause__ is not None:
-        return _class_name(error.__cause__)
-    return own_name(error)
+        return _find_class_name(error.__cause__)
+    return get_class_name(error)
 
 
-def own_name(value: object) -> str:
+def get_class_name(value: object) -> str:
     """Returns the plain name of a value's class.
 
     It isn't read by attribute: an object, and a metaclass, may answer that as they like.
     """
-    return clean(type.__dict__["__name__"].__get__(type(value)), CLASS_CHARS_MAX)
+    return clean_text(type.__dict__["__name__"].__get__(type(value)), CLASS_CHARS_MAX)
 
 
-def _text(error: BaseException) -> str:
+def _read_text(error: BaseException) -> str:
     """Returns the error's message as it is kept and matched: bounded, without card numbers."""
     try:
         text = str(error)
     except BaseException as unprintable:  # its own code, which may raise anything
-        text = f"its text can't be had: __str__ raised {own_name(unprintable)}"
-    return _kept(text, MESSAGE_CHARS_MAX)
+        text = f"its text can't be had: __str__ raised {get_class_name(unprintable)}"
+    return _clean_kept_text(text, MESSAGE_CHARS_MAX)
 
 
-def _codes(error: BaseException) -> Iterator[str]:
-    for bearer in (error, _attribute(error, "response")):
+def _find_codes(error: BaseException) -> Iterator[str]:
+    for bearer in (error, _read_attribute(error, "response")):
         for name in CODE_NAMES:
-            code = _attribute(bearer, name)
+            code = _read_attribute(bearer, name)
             if isinstance(code, Enum):
                 code = code.value if isinstance(code.value, (int, str)) else code.name
             if isinstance(code, (int, str)) and not isinstance(code, bool):
                 yield str(code)
 
 
-def _attribute(bearer: object, name: str) -> object:
+def _read_attribute(bearer: object, name: str) -> object:
     """Returns None where there is none, or where a property of the error's own raises."""
     try:
         return getattr(bearer, name, None)

@@ -33,7 +33,7 @@ RULES_MAX = 200
 EVERY_ERROR = frozenset({"BaseException", "Exception", "object"})
 
 
-def _class_name(name: str) -> str:
+def _check_class_name(name: str) -> str:
     if len(name) > NAME_CHARS_MAX or not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(
             f"{name[:NAME_CHARS_MAX]!r} isn't a class's name: TimeoutError or httpx2.ReadTimeout is wanted"
@@ -43,7 +43,7 @@ def _class_name(name: str) -> str:
     return name
 
 
-def _pattern(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
     if not 0 < len(pattern) <= PATTERN_CHARS_MAX:
         raise ValueError(f"a pattern of 1 to {PATTERN_CHARS_MAX} characters is wanted")
     # Here, because every process reads the settings and few of them have a pattern: Arrow takes long to load.
@@ -58,37 +58,37 @@ def _pattern(pattern: str) -> str:
     return pattern
 
 
-def _several(codes: Any) -> Any:
+def _to_list(codes: Any) -> Any:
     return [str(code) if isinstance(code, int) else code for code in (codes if isinstance(codes, list) else [codes])]
 
 
-def _kind_name(name: Any) -> Any:
+def _check_kind_name(name: Any) -> Any:
     if isinstance(name, str) and name not in ErrorKind.__members__:
         raise ValueError(f"{name[:NAME_CHARS_MAX]!r} isn't a kind: {', '.join(ErrorKind)} is wanted")
     return name
 
 
-ClassName = Annotated[str, AfterValidator(_class_name)]
+ClassName = Annotated[str, AfterValidator(_check_class_name)]
 Code = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
-Kind = Annotated[ErrorKind, BeforeValidator(_kind_name)]
+Kind = Annotated[ErrorKind, BeforeValidator(_check_kind_name)]
 
 
-class Rule(BaseModel):
+class ErrorRule(BaseModel):
     """A rule: what it names must all fit the same error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind = Field(description="NRE, SLE, SNBE or SBE")
     error: ClassName | None = Field(None, description="class of the error or a base of it, with its module or without")
-    message: Annotated[str, AfterValidator(_pattern)] | None = Field(
+    message: Annotated[str, AfterValidator(_check_pattern)] | None = Field(
         None, description="pattern (RE2) that is found in its text; (?i) in front: large or small letters alike"
     )
-    code: Annotated[tuple[Code, ...], BeforeValidator(_several)] = Field(
+    code: Annotated[tuple[Code, ...], BeforeValidator(_to_list)] = Field(
         (), description="its code, status or SQLSTATE is one of these; * stands for any characters"
     )
 
     @model_validator(mode="after")
-    def _names_something(self) -> Rule:
+    def _names_something(self) -> ErrorRule:
         if self.error is None and self.message is None and not self.code:
             raise ValueError("the rule names nothing: error, message or code is wanted; for all else set `default`")
         return self
@@ -102,7 +102,7 @@ class Rules(BaseModel):
     kinds: dict[ClassName, Kind] = Field(
         default_factory=dict, max_length=RULES_MAX, description="kind by the error's class; the nearest base counts"
     )
-    rules: dict[str, Rule] = Field(
+    rules: dict[str, ErrorRule] = Field(
         default_factory=dict,
         max_length=RULES_MAX,
         description="named rules by class, message and code; before `kinds`, and the last one that fits counts",
@@ -114,14 +114,14 @@ class Rules(BaseModel):
     )
     default: Kind = Field(ErrorKind.NRE, description="kind of an error that no rule knows")
 
-    def fitting(self, error: BaseException, message: str, codes: list[str]) -> ErrorKind | None:
+    def find_kind(self, error: BaseException, message: str, codes: list[str]) -> ErrorKind | None:
         for rule in reversed(self.rules.values()):
-            if _fits(rule, error, message, codes):
+            if _is_match(rule, error, message, codes):
                 return rule.kind
-        return by_class(error, self.kinds)
+        return find_kind_by_class(error, self.kinds)
 
 
-def by_class(error: BaseException, kinds: Mapping[str, ErrorKind]) -> ErrorKind | None:
+def find_kind_by_class(error: BaseException, kinds: Mapping[str, ErrorKind]) -> ErrorKind | None:
     """Finds the kind of the error's class, or of its nearest base that is listed; a name with a module comes first."""
     for base in type(error).__mro__:
         names = [name for name in kinds if is_named(base, name)]
@@ -136,15 +136,15 @@ def is_named(error_class: type, name: str) -> bool:
     return error_class.__name__ == plain and (not module or f"{error_class.__module__}.".startswith(f"{module}."))
 
 
-def _fits(rule: Rule, error: BaseException, message: str, codes: list[str]) -> bool:
+def _is_match(rule: ErrorRule, error: BaseException, message: str, codes: list[str]) -> bool:
     if rule.error is not None and not any(is_named(base, rule.error) for base in type(error).__mro__):
         return False
     if rule.code and not any(fnmatchcase(code, pattern) for code in codes for pattern in rule.code):
         return False
-    return rule.message is None or _found(rule.message, message)
+    return rule.message is None or _is_found(rule.message, message)
 
 
-def _found(pattern: str, text: str) -> bool:
+def _is_found(pattern: str, text: str) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 

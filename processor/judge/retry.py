@@ -126,7 +126,7 @@ class RetryPolicy:
         return float(min(self.longest_s, self.first_s * self.factor ** (retry - 1)))
 
 
-def policy_for(written: str | None, present: RetryPolicy) -> RetryPolicy:
+def choose_policy(written: str | None, present: RetryPolicy) -> RetryPolicy:
     """Chooses the policy of an event that was ``written`` down with one: that one, whatever is configured now.
 
     A text that this code can't read (another version wrote it) gives the present one.
@@ -147,10 +147,10 @@ def parse_policy(text: str) -> RetryPolicy:
     """
     if len(text) > TEXT_CHARS_MAX:
         raise PolicyInvalid(text[:TEXT_CHARS_MAX], TEXT_CHARS_MAX, "", f"more than {TEXT_CHARS_MAX} characters")
-    return _Reading(text).policy()
+    return _PolicyReader(text).read_policy()
 
 
-def _readable(text: str) -> str:
+def _check_policy(text: str) -> str:
     try:
         parse_policy(text)
     except PolicyInvalid as wrong:
@@ -158,11 +158,11 @@ def _readable(text: str) -> str:
     return text
 
 
-PolicyText = Annotated[str, AfterValidator(_readable)]
+PolicyText = Annotated[str, AfterValidator(_check_policy)]
 """A setting that holds a policy: one that can't be read is refused with the place."""
 
 
-def seconds_of(text: str) -> float:
+def parse_delay(text: str) -> float:
     """Reads a delay such as ``250ms``, ``30s``, ``2m`` or ``1h``; ``0s`` is none.
 
     :raises ValueError: it isn't one
@@ -174,12 +174,12 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-def _is_delay(text: str) -> str:
-    seconds_of(text)
+def _check_delay(text: str) -> str:
+    parse_delay(text)
     return text
 
 
-DelayText = Annotated[str, AfterValidator(_is_delay)]
+DelayText = Annotated[str, AfterValidator(_check_delay)]
 """A setting that holds a delay."""
 
 
@@ -191,30 +191,30 @@ class _Part:
     at: int
 
 
-class _Reading:
+class _PolicyReader:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def policy(self) -> RetryPolicy:
+    def read_policy(self) -> RetryPolicy:
         named = _FORM.match(self._text)
         if named is None:
-            return self._fixed(self._parts(0, len(self._text)))
+            return self._read_fixed(self._split_parts(0, len(self._text)))
         form, since = named[1], named.end()
         if form not in _FORMS:
-            raise self._wrong(_Part(form, named.start(1)), f"{', '.join(_FORMS)} (…) is wanted")
+            raise self._make_error(_Part(form, named.start(1)), f"{', '.join(_FORMS)} (…) is wanted")
         until = self._text.find(")", since)
         if until < 0:
-            raise self._wrong(_Part("", len(self._text.rstrip())), "the closing ) is missing")
+            raise self._make_error(_Part("", len(self._text.rstrip())), "the closing ) is missing")
         beyond = self._text[until + 1 :]
         if beyond.strip():
             at = len(self._text) - len(beyond.lstrip())
-            raise self._wrong(_Part(beyond.strip(), at), "nothing may follow the closing )")
-        parts = self._parts(since, until)
+            raise self._make_error(_Part(beyond.strip(), at), "nothing may follow the closing )")
+        parts = self._split_parts(since, until)
         if form in _EXPONENTIAL:
-            return self._exponential(form, parts)
-        return self._fixed(parts) if form in _FIXED else self._growing(parts, endless=form == "forever")
+            return self._read_exponential(form, parts)
+        return self._read_fixed(parts) if form in _FIXED else self._read_growing(parts, endless=form == "forever")
 
-    def _parts(self, since: int, until: int) -> list[_Part]:
+    def _split_parts(self, since: int, until: int) -> list[_Part]:
         parts: list[_Part] = []
         at = since
         for piece in self._text[since:until].split(","):
@@ -223,93 +223,93 @@ class _Reading:
             at += len(piece) + 1
         return parts
 
-    def _fixed(self, parts: list[_Part]) -> RetryPolicy:
-        jitter = self._jitter(parts)
+    def _read_fixed(self, parts: list[_Part]) -> RetryPolicy:
+        jitter = self._take_jitter(parts)
         steps: list[float] = []
         for part in parts:
             match = _STEP.fullmatch(part.text)
             if match is None:
-                raise self._wrong(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
-            seconds, times = self._seconds(_Part(match[1].strip(), part.at), bare_s=0.001), int(match[2] or 1)
+                raise self._make_error(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
+            seconds, times = self._read_seconds(_Part(match[1].strip(), part.at), bare_s=0.001), int(match[2] or 1)
             if not 1 <= times <= TRIES_MAX - len(steps):
-                raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted in all")
+                raise self._make_error(part, f"1 to {TRIES_MAX} tries are wanted in all")
             steps += [seconds] * times
         return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
 
-    def _exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
+    def _read_exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
         """Reads parts by their place, as in ``LimitedExponentialRetryPolicy(1,60,2,120)``."""
         names = _EXPONENTIAL[form]
         if len(parts) != len(names):
-            raise self._wrong(parts[-1], f"{form} takes {len(names)} parts: {', '.join(names)}")
-        first, longest = self._seconds(parts[0], bare_s=1.0), self._seconds(parts[1], bare_s=1.0)
+            raise self._make_error(parts[-1], f"{form} takes {len(names)} parts: {', '.join(names)}")
+        first, longest = self._read_seconds(parts[0], bare_s=1.0), self._read_seconds(parts[1], bare_s=1.0)
         factor = float(parts[2].text) if _BARE.fullmatch(parts[2].text) else 0.0
         if not 1 <= factor <= FACTOR_MAX:
-            raise self._wrong(parts[2], f"a multiplier of 1 to {FACTOR_MAX:g} is wanted")
+            raise self._make_error(parts[2], f"a multiplier of 1 to {FACTOR_MAX:g} is wanted")
         if longest < first:
-            raise self._wrong(parts[0], f"longer than the longest delay, {longest:g} s")
+            raise self._make_error(parts[0], f"longer than the longest delay, {longest:g} s")
         growing = RetryPolicy(self._text, first, factor, longest if factor > 1 else first, None, 0.0)
         if len(names) == len(_EXPONENTIAL[UNLIMITED]):
             return growing
         at_longest = int(parts[3].text) if _COUNT.fullmatch(parts[3].text) else 0
         tries = growing.grows_for + at_longest
         if not 1 <= at_longest <= tries <= TRIES_MAX:
-            raise self._wrong(parts[3], f"1 or more, and {TRIES_MAX} tries in all at most, are wanted")
+            raise self._make_error(parts[3], f"1 or more, and {TRIES_MAX} tries in all at most, are wanted")
         return replace(growing, tries=tries)
 
-    def _growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
-        jitter, end = self._jitter(parts), parts[-1]
-        first = self._seconds(parts[0])
+    def _read_growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
+        jitter, end = self._take_jitter(parts), parts[-1]
+        first = self._read_seconds(parts[0])
         limits: dict[str, float] = {}
         for part in parts[1:]:
-            name, value = self._limit(part, endless=endless)
+            name, value = self._read_limit(part, endless=endless)
             if name in limits:
-                raise self._wrong(part, f"the {name} is named a second time")
+                raise self._make_error(part, f"the {name} is named a second time")
             limits[name] = value
         if not endless and "number of tries" not in limits:
-            raise self._wrong(end, "the number of tries is missing after it, such as 5 tries")
+            raise self._make_error(end, "the number of tries is missing after it, such as 5 tries")
         longest = limits.get("longest delay", DELAY_S_MAX)
         if longest < first:
-            raise self._wrong(parts[0], f"longer than the longest delay, {longest:g} s")
+            raise self._make_error(parts[0], f"longer than the longest delay, {longest:g} s")
         tries, factor = None if endless else int(limits["number of tries"]), limits.get("factor", 2.0)
         return RetryPolicy(self._text, first, factor, longest if factor > 1 else first, tries, jitter)
 
-    def _limit(self, part: _Part, *, endless: bool) -> tuple[str, float]:
+    def _read_limit(self, part: _Part, *, endless: bool) -> tuple[str, float]:
         if match := _FACTOR.fullmatch(part.text):
             if not 1 <= float(match[1]) <= FACTOR_MAX:
-                raise self._wrong(part, f"a factor of 1 to {FACTOR_MAX:g} is wanted: delays never shrink")
+                raise self._make_error(part, f"a factor of 1 to {FACTOR_MAX:g} is wanted: delays never shrink")
             return "factor", float(match[1])
         if match := _MAX.fullmatch(part.text):
-            return "longest delay", self._seconds(_Part(match[1], part.at + match.start(1)))
+            return "longest delay", self._read_seconds(_Part(match[1], part.at + match.start(1)))
         if match := _TRIES.fullmatch(part.text):
             if endless:
-                raise self._wrong(part, "forever(…) has no number of tries; exponential(…) has")
+                raise self._make_error(part, "forever(…) has no number of tries; exponential(…) has")
             if not 1 <= int(match[1]) <= TRIES_MAX:
-                raise self._wrong(part, f"1 to {TRIES_MAX} tries are wanted")
+                raise self._make_error(part, f"1 to {TRIES_MAX} tries are wanted")
             return "number of tries", int(match[1])
-        raise self._wrong(part, "x2, max 16s, 5 tries or, as the last, jitter 50% is wanted")
+        raise self._make_error(part, "x2, max 16s, 5 tries or, as the last, jitter 50% is wanted")
 
-    def _jitter(self, parts: list[_Part]) -> float:
+    def _take_jitter(self, parts: list[_Part]) -> float:
         """Takes the jitter off the end, where it stands if it does."""
         last = parts[-1]
         match = _JITTER.fullmatch(last.text)
         if match is None or len(parts) == 1:
             return 0.0
         if not 0 <= float(match[1]) <= 100:
-            raise self._wrong(last, "0 to 100 % is wanted")
+            raise self._make_error(last, "0 to 100 % is wanted")
         parts.pop()
         return float(match[1]) / 100
 
-    def _seconds(self, part: _Part, *, bare_s: float = 0.0) -> float:
+    def _read_seconds(self, part: _Part, *, bare_s: float = 0.0) -> float:
         """
         :param bare_s: what a number without a unit counts; 0: it needs one
         """
         match = _DELAY.fullmatch(part.text)
         if match is None and not (bare_s and _BARE.fullmatch(part.text)):
-            raise self._wrong(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
+            raise self._make_error(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
         seconds = float(part.text) * bare_s if match is None else float(match[1]) * _UNIT_S[match[2]]
         if not 0.001 <= seconds <= DELAY_S_MAX:
-            raise self._wrong(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
+            raise self._make_error(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
         return seconds
 
-    def _wrong(self, part: _Part, problem: str) -> PolicyInvalid:
+    def _make_error(self, part: _Part, problem: str) -> PolicyInvalid:
         return PolicyInvalid(self._text, part.at + 1, part.text, problem)

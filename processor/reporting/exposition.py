@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from py4j.protocol import Py4JError
 
-from core.metrics import CATALOGUE, STREAM_LABEL, Kind, add_process
+from core.metrics import CATALOGUE, STREAM_LABEL, MetricType, add_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ class _Labelled(Collector):
         return merged.values()
 
 
-def by_stream(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
+def join_registries(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
     """Joins the registries of the streams, by their names, with one of this process; they are asked again with each
     scrape."""
     joined = CollectorRegistry()
@@ -69,7 +69,7 @@ def _with_status(metrics: Any, said: Said) -> Any:
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
         path, ready, body = environ.get("PATH_INFO"), True, dict[str, Any]()
         if path == READY_PATH:
-            ready, body = readiness(said())
+            ready, body = read_readiness(said())
         elif path == STATUS_PATH:
             body = {"streams": {name: dict(status) for name, status in said().items()}}
         else:
@@ -80,7 +80,7 @@ def _with_status(metrics: Any, said: Said) -> Any:
     return answer
 
 
-def readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, Any]]:
+def read_readiness(said: Mapping[str, Mapping[str, Any]]) -> tuple[bool, dict[str, Any]]:
     streams = {
         name: {
             "ready": bool(status.get("ready")),
@@ -101,7 +101,7 @@ Figures = dict[tuple[str, ...], float]
 """By the values of a metric's labels."""
 
 
-def parts_figures(driver: psutil.Process) -> dict[str, Figures]:
+def read_part_figures(driver: psutil.Process) -> dict[str, Figures]:
     """Measures the JVM that a driver started, and the Python workers that the JVM did, on this machine: memory now, and
     processor time so far.
 
@@ -122,7 +122,7 @@ def parts_figures(driver: psutil.Process) -> dict[str, Figures]:
     return {"payhook_part_memory_bytes": memory_bytes, "payhook_part_cpu_seconds": cpu_s}
 
 
-def jvm_figures(session: SparkSession) -> dict[str, Figures]:
+def read_jvm_figures(session: SparkSession) -> dict[str, Figures]:
     """Asks the JVM for its heap and garbage collection.
 
     :raises Py4JError, OSError: it doesn't answer
@@ -139,7 +139,7 @@ def jvm_figures(session: SparkSession) -> dict[str, Figures]:
     }
 
 
-class Parts(Collector):
+class PartFigures(Collector):
     """Reads every `READ_EVERY_S` from `start` on; a JVM that doesn't answer leaves its last figures."""
 
     def __init__(self) -> None:
@@ -151,16 +151,16 @@ class Parts(Collector):
     def collect(self) -> Iterable[Metric]:
         for name, figures in list(self.figures.items()):
             entry = CATALOGUE[name]
-            make = CounterMetricFamily if entry.kind is Kind.COUNTER else GaugeMetricFamily
+            make = CounterMetricFamily if entry.kind is MetricType.COUNTER else GaugeMetricFamily
             family = make(name, entry.meaning, labels=entry.labels)
             for labels, value in figures.items():
                 family.add_metric(labels, value)
             yield family
 
     def read(self, session: SparkSession, driver: psutil.Process) -> None:
-        self.figures = {**self.figures, **parts_figures(driver)}
+        self.figures = {**self.figures, **read_part_figures(driver)}
         try:
-            self.figures = {**self.figures, **jvm_figures(session)}
+            self.figures = {**self.figures, **read_jvm_figures(session)}
         except (Py4JError, OSError) as silent:
             log.debug("the JVM doesn't tell its memory: %s", silent)
 

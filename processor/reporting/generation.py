@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from core.errors import SettingError
 from core.event import Mode
-from core.generation import ANNOUNCE_EVERY_S, ANNOUNCED_S, Announced, generation_keys
+from core.generation import ANNOUNCE_EVERY_S, ANNOUNCED_S, Announcement, generation_keys
 from core.redis import FAILURES, Client, check_redis, is_cluster, sync_redis
 from core.settings import RedisSettings
 
@@ -44,16 +44,16 @@ class GenerationWriter:
         self._key_ids = key_ids
         self._redis: Client | None = None
         self._mode = mode
-        self._announced: Announced | None = None
+        self._announced: Announcement | None = None
         self._wake = threading.Event()
         self._ends = False
         self._fails = False
-        self._thread = threading.Thread(target=self._live, name=f"generation-{mode}", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name=f"generation-{mode}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def publish(self, announced: Announced) -> None:
+    def publish(self, announced: Announcement) -> None:
         self._announced = announced
         self._wake.set()
 
@@ -62,7 +62,7 @@ class GenerationWriter:
         if self._announced is not None and not self._announced.refused:
             self.publish(replace(self._announced, refused=True))
 
-    def withdraw(self) -> None:
+    def withdraw_announcement(self) -> None:
         """Announces nothing any more. The stream failed: another process may be the one that knows."""
         self._announced = None
 
@@ -73,7 +73,7 @@ class GenerationWriter:
         if self._redis is not None:
             self._redis.close()
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         while not self._ends:
             self._wake.wait(ANNOUNCE_EVERY_S)
             self._wake.clear()
@@ -81,7 +81,7 @@ class GenerationWriter:
             if announced is not None and not self._ends:
                 self._write(replace(announced, keys=self._key_ids()))
 
-    def _write(self, announced: Announced) -> None:
+    def _write(self, announced: Announcement) -> None:
         problems: list[Exception] = []
         try:
             if self._redis is None:
@@ -95,7 +95,7 @@ class GenerationWriter:
             log.warning("receivers go on without claims, for their generation can't be written: %s", problems[0])
         self._fails = fails
 
-    def _write_one(self, redis: Client, key: str, announced: Announced) -> Exception | None:
+    def _write_one(self, redis: Client, key: str, announced: Announcement) -> Exception | None:
         try:
             redis.eval(WRITE, 1, key, announced.generation, announced.encode(), int(ANNOUNCED_S * 1000))
         except FAILURES as failed:

@@ -15,19 +15,28 @@ from prometheus_client.registry import Collector
 
 from core.clock import Clock
 from core.decision import Decision
-from core.metrics import ATTEMPT_MAX, CATALOGUE, Kind, Service, counter, entries, gauge, histogram
+from core.metrics import (
+    ATTEMPT_MAX,
+    CATALOGUE,
+    MetricType,
+    Service,
+    list_entries,
+    make_counter,
+    make_gauge,
+    make_histogram,
+)
 from core.status_file import moment_of
 from dlq.publisher import Tally
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
-from processor.backlog.catch_up import CatchUp
+from processor.backlog.catch_up import StreamCatchUp
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
-from processor.calls.budget import Report
+from processor.calls.budget import CallReport
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
-from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS, Item, followed_failing
+from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS, BatchItem, has_followed_failing
 from processor.decide.records import MARKERS
-from processor.reporting.progress import Progress
+from processor.reporting.progress import BatchProgress
 
 TIMEOUT_CLASS = "HandlerTimeout"
 
@@ -71,22 +80,24 @@ class ProcessorMetrics:
         self.registry = CollectorRegistry()
         self.dead_letters = Tally()
         registry = self.registry
-        self._gauges = {entry.name: gauge(entry.name, registry) for entry in entries(Service.STREAM, Kind.GAUGE)}
+        self._gauges = {
+            entry.name: make_gauge(entry.name, registry) for entry in list_entries(Service.STREAM, MetricType.GAUGE)
+        }
         self._counts = {
-            entry.name: counter(entry.name, registry)
-            for entry in entries(Service.STREAM, Kind.COUNTER)
+            entry.name: make_counter(entry.name, registry)
+            for entry in list_entries(Service.STREAM, MetricType.COUNTER)
             if entry.name not in DEAD_LETTER_COUNTERS.values()
         }
         for outcome in SLI_OUTCOMES:
             self._counts["payhook_sli_events"].labels(outcome)
-        self._latency = histogram("payhook_processing_seconds", registry)
-        self._batch = histogram("payhook_batch_seconds", registry)
-        self._step = histogram("payhook_batch_step_seconds", registry)
+        self._latency = make_histogram("payhook_processing_seconds", registry)
+        self._batch = make_histogram("payhook_batch_seconds", registry)
+        self._step = make_histogram("payhook_batch_step_seconds", registry)
         registry.register(_DeadLetterCounts(self.dead_letters))
         self._batches = 0
         self._blocked_by: str | None = None
 
-    def downstream(self, name: str, state: str, at_once: int, report: Report) -> None:
+    def count_calls(self, name: str, state: str, at_once: int, report: CallReport) -> None:
         self._gauges["payhook_downstream_state"].labels(name).set(_DOWNSTREAM_STATES.index(state))
         self._gauges["payhook_downstream_concurrency_limit"].labels(name).set(at_once)
         self._counts["payhook_downstream_calls"].labels(name, "good").inc(report.calls - report.failed)
@@ -94,7 +105,7 @@ class ProcessorMetrics:
         self._counts["payhook_downstream_retries"].labels(name).inc(report.retries)
         self._counts["payhook_downstream_held"].labels(name).inc(report.held)
 
-    def waits(self, downstreams: Mapping[str, Mapping[str, Any]]) -> None:
+    def set_downstream_waits(self, downstreams: Mapping[str, Mapping[str, Any]]) -> None:
         now = self._clock.now()
         for field, name in _OF_WAITS.items():
             waited = self._gauges[name]
@@ -113,7 +124,7 @@ class ProcessorMetrics:
         for outcome in ("good", "failed"):
             self._counts["payhook_downstream_calls"].remove(name, outcome)
 
-    def block(self, reason: str | None) -> None:
+    def set_blocked(self, reason: str | None) -> None:
         """Sets what blocks the whole stream: an error class, a colon, its message; None when nothing does."""
         error = None if reason is None else reason.partition(":")[0]
         blocked_by = self._gauges["payhook_stream_blocked_by"]
@@ -124,13 +135,13 @@ class ProcessorMetrics:
             blocked_by.labels(error).set(1)
         self._blocked_by = error
 
-    def refused(self, refused: int) -> None:
+    def set_refused(self, refused: int) -> None:
         self._gauges["payhook_stream_refused"].set(refused)
 
     def hook_failed(self, stage: str, problem: str) -> None:
         self._counts["payhook_hook_failures"].labels(stage, problem).inc()
 
-    def batch_done(self, progress: Progress) -> None:
+    def batch_done(self, progress: BatchProgress) -> None:
         """Counts the last batch; reported again before there is another one, it counts once."""
         if progress.batches not in (0, self._batches):
             self._batch.observe(sum(progress.step_s.values()))
@@ -138,7 +149,7 @@ class ProcessorMetrics:
                 self._step.labels(step).observe(seconds)
         self._batches = progress.batches
 
-    def line(self, figures: HeadFigures, hung_calls: int) -> None:
+    def set_line(self, figures: HeadFigures, hung_calls: int) -> None:
         self._set(
             {
                 "payhook_heads": figures.heads,
@@ -151,19 +162,19 @@ class ProcessorMetrics:
             }
         )
 
-    def dead(self, status: Mapping[str, Any]) -> None:
+    def set_dead(self, status: Mapping[str, Any]) -> None:
         self._set({name: status[field] for field, name in _OF_DEAD.items()})
 
-    def lag(self, catch_up: CatchUp) -> None:
+    def set_lag(self, catch_up: StreamCatchUp) -> None:
         status = catch_up.status()
         self._set({name: math.nan if status[field] is None else status[field] for field, name in _OF_CATCH_UP.items()})
 
-    def committed(self, items: Sequence[Item]) -> None:
+    def count_decisions(self, items: Sequence[BatchItem]) -> None:
         now, rows = self._clock.now(), [item.row for item in items]
         for (decision, attempt), count in Counted((row.decision.value, row.attempt) for row in rows).items():
             self._counts["payhook_decisions"].labels(decision, str(min(attempt, ATTEMPT_MAX))).inc(count)
         for outcome, count in Counted(
-            sli_outcome(item.row, now, item.waiting, self._promised) for item in items
+            find_sli_outcome(item.row, now, item.waiting, self._promised) for item in items
         ).items():
             if outcome is not None:
                 self._counts["payhook_sli_events"].labels(outcome).inc(count)
@@ -207,7 +218,7 @@ ANSWERED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.DUPLICATE, De
 _OF_THE_SENDER = frozenset({POISON_CLASS, CONFLICT_CLASS, FACT_CONFLICT_CLASS})
 
 
-def sli_outcome(
+def find_sli_outcome(
     row: JournalRow, now: datetime, waiting: OpenItem | None = None, promised: timedelta = PROMISED
 ) -> str | None:
     """Decides how a row counts for its event's time; None where it is no answer, or not the first one.
@@ -233,4 +244,4 @@ def sli_outcome(
 
 def _is_apart(waiting: OpenItem) -> bool:
     is_replayed = waiting.row.decision is Decision.REPLAYED or waiting.died or waiting.replays > 0
-    return is_replayed or followed_failing(waiting.row)
+    return is_replayed or has_followed_failing(waiting.row)

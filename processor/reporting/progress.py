@@ -10,7 +10,7 @@ from core.clock import Clock, to_rfc3339
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class BatchFetch:
     """The reading of a batch's records.
 
     It says how many seconds it took, how large they are, under what limit of records (0: none), and whether the batch
@@ -24,7 +24,7 @@ class Fetch:
 
 
 @dataclass(slots=True)
-class Progress:
+class BatchProgress:
     """Figures of the last batch, for status and metrics. Times in seconds.
 
     ``hung_calls``: handler calls abandoned that are still out, in the Python workers that took part. ``waited_s``:
@@ -35,7 +35,7 @@ class Progress:
     rows: int = 0
     taken: int = 0
     seconds: float = 0.0
-    fetch: Fetch = field(default_factory=Fetch)
+    fetch: BatchFetch = field(default_factory=BatchFetch)
     read_s: float = 0.0
     step_s: dict[str, float] = field(default_factory=dict)
     blocked_reason: str | None = None
@@ -44,13 +44,15 @@ class Progress:
     hung_calls: int = 0
     waited_s: float = 0.0
 
-    def done(self, rows: int, taken: int, steps: Steps) -> None:
+    def note_batch(self, rows: int, taken: int, steps: StepTimes) -> None:
         self.batches += 1
         self.rows, self.taken, self.seconds = rows, taken, sum(steps.seconds.values())
         self.step_s = {"fetch": self.fetch.seconds, "read": self.read_s, **steps.seconds}
 
     def status(self, clock: Clock) -> dict[str, Any]:
-        probe_at = None if self.probe_at is None else clock.now() + timedelta(seconds=self.probe_at - clock.monotonic())
+        probe_at = (
+            None if self.probe_at is None else clock.now() + timedelta(seconds=self.probe_at - clock.monotonic_s())
+        )
         return {
             "blocked": self.blocked_reason,
             "blocked_since": self.blocked_since,
@@ -63,15 +65,15 @@ class Progress:
         }
 
 
-class Steps:
+class StepTimes:
     """A stopwatch: `end` gives the time since the last step's end to a step."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._at = clock.monotonic()
+        self._at = clock.monotonic_s()
         self.seconds: dict[str, float] = {}
 
     def end(self, step: str) -> None:
-        now = self._clock.monotonic()
+        now = self._clock.monotonic_s()
         self.seconds[step] = now - self._at
         self._at = now

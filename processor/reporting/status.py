@@ -16,13 +16,13 @@ from typing import Any
 from core.card_numbers import without_card_numbers
 from core.clock import Clock, to_rfc3339
 from core.decision import Decision
-from core.generation import Announced
+from core.generation import Announcement
 from core.status_file import STANDBY
 from core.tracing import Tracing, sampled_in, span_id_of
 from journal.lease import Holder
-from processor.backlog.catch_up import CatchUp
+from processor.backlog.catch_up import StreamCatchUp
 from processor.decide.batch import Batches
-from processor.decide.item import Item
+from processor.decide.item import BatchItem
 from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 
@@ -48,12 +48,12 @@ class StatusFile:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     @property
-    def written(self) -> Mapping[str, Any]:
+    def last_written(self) -> Mapping[str, Any]:
         """Returns what was last written, also where the file couldn't be; nothing before that."""
         return self._written
 
     def is_due(self) -> bool:
-        return self._clock.monotonic() - self._written_at >= WRITE_EVERY_S
+        return self._clock.monotonic_s() - self._written_at >= WRITE_EVERY_S
 
     def write(self, status: dict[str, Any], *, in_memory: bool = False) -> None:
         """Replaces what was written. A file that can't be written is left: a status never ends a stream.
@@ -62,7 +62,7 @@ class StatusFile:
         """
         of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
         self._written = {**of_now, **status, **of_now}
-        self._written_at = self._clock.monotonic()
+        self._written_at = self._clock.monotonic_s()
         if in_memory:
             return
         text = json.dumps(self._written, indent=1)
@@ -113,71 +113,71 @@ class StreamStatus:
         self._last_failure: str | None = None
         self.begun: str | None = None
 
-    def announce(self, announced: Announced) -> None:
+    def announce_generation(self, announced: Announcement) -> None:
         """Tells receivers, as soon as it is known, that the stream goes on or refuses to."""
         if self._generations is not None:
             self._generations.publish(announced)
 
-    def batch(self, batches: Batches, catch_up: CatchUp) -> None:
+    def report_batch(self, batches: Batches, catch_up: StreamCatchUp) -> None:
         """Reports after each batch, and while the stream waits for what blocks it."""
         warm = next(self._batches) >= WARM_BATCHES
-        self.metrics.block(batches.progress.blocked_reason)
-        self.metrics.refused(0)
+        self.metrics.set_blocked(batches.progress.blocked_reason)
+        self.metrics.set_refused(0)
         self.metrics.batch_done(batches.progress)
-        self.metrics.line(batches.heads, batches.progress.hung_calls)
+        self.metrics.set_line(batches.head_figures, batches.progress.hung_calls)
         if warm and self._file.is_due():
             figures = batches.status()
-            self.metrics.dead(figures)
-            self.metrics.waits(figures["downstreams"])
-            self.metrics.lag(catch_up)
-            self._report("running", ready=True, **figures, catch_up=catch_up.status())
+            self.metrics.set_dead(figures)
+            self.metrics.set_downstream_waits(figures["downstreams"])
+            self.metrics.set_lag(catch_up)
+            self._write_state("running", ready=True, **figures, catch_up=catch_up.status())
 
-    def decided(self, items: Sequence[Item]) -> None:
-        self.metrics.committed(items)
+    def report_decided(self, items: Sequence[BatchItem]) -> None:
+        self.metrics.count_decisions(items)
         if self._spans is not None:
             self._spans(items)
 
-    def outage(self, reason: str, tries: int) -> None:
+    def report_outage(self, reason: str, tries: int) -> None:
         """Reports while the stream waits for its storage; ``tries`` were made since it last decided anything."""
-        self.metrics.block(reason)
+        self.metrics.set_blocked(reason)
         if self._file.is_due():
-            self._file.write({**self._file.written, "ready": False, "blocked": reason, "tries": tries})
+            self._file.write({**self._file.last_written, "ready": False, "blocked": reason, "tries": tries})
 
-    def refused(self, why: str) -> None:
+    def report_refused(self, why: str) -> None:
         """Reports while the stream waits for a person: the source holds another history."""
         if self._generations is not None:
             self._generations.refuse()
-        self.metrics.block(why)
-        self.metrics.refused(1)
+        self.metrics.set_blocked(why)
+        self.metrics.set_refused(1)
         if self._file.is_due():
-            self._report("refused", ready=False, why=why)
+            self._write_state("refused", ready=False, why=why)
 
-    def off(self, why: str) -> None:
-        self._report("off", ready=True, why=why)
+    def report_off(self, why: str) -> None:
+        self._write_state("off", ready=True, why=why)
 
-    def standby(self, holder: Holder) -> None:
+    def report_standby(self, holder: Holder) -> None:
         """Reports while another process decides the stream. Where that one works on this data folder, the file is its
         own."""
         if self._generations is not None:
-            self._generations.withdraw()
+            self._generations.withdraw_announcement()
         self._batches = itertools.count(1)
-        self.metrics.block(None)
-        self.metrics.refused(0)
+        self.metrics.set_blocked(None)
+        self.metrics.set_refused(0)
         if self._file.is_due():
             why = f"waits for the lease of {holder.host} since {to_rfc3339(holder.since)}"
-            self._report(STANDBY, ready=True, why=why, in_memory=holder.here)
+            self._write_state(STANDBY, ready=True, why=why, in_memory=holder.here)
 
-    def failed(self, failure: BaseException) -> None:
+    def report_failed(self, failure: BaseException) -> None:
         if self._generations is not None:
-            self._generations.withdraw()
+            self._generations.withdraw_announcement()
         self._last_failure = f"{type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX]
         self._batches = itertools.count(1)
-        self._report("failed", ready=False)
+        self._write_state("failed", ready=False)
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         self._restarts += 1
 
-    def _report(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
+    def _write_state(self, state: str, *, ready: bool, in_memory: bool = False, **figures: Any) -> None:
         common = {"ready": ready, "stream": self._stream, "state": state, "restarts": self._restarts}
         if self.begun is not None:
             common["begun"] = self.begun
@@ -194,18 +194,18 @@ class DecisionSpans:
         self._stream = stream
         self._tracing = tracing
 
-    def __call__(self, items: Sequence[Item]) -> None:
+    def __call__(self, items: Sequence[BatchItem]) -> None:
         for item in items:
             traceparent = sampled_in(item.headers)
             if traceparent is not None:
-                self._span(item, traceparent)
+                self._make_span(item, traceparent)
 
-    def _span(self, item: Item, traceparent: str) -> None:
+    def _make_span(self, item: BatchItem, traceparent: str) -> None:
         row = item.row
         # The try's own number: a retry's row has the next one's.
         attempt = row.attempt - (row.decision is Decision.RETRY)
         event_key = row.event_key or ""
-        self._tracing.decided(
+        self._tracing.record_decision(
             f"{self._stream} {row.decision.value}",
             traceparent,
             span_id_of(event_key, attempt) if row.decision in TRIED else None,

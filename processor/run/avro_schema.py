@@ -48,27 +48,29 @@ class _Walk:
     known: dict[str, _Shape | None] = field(default_factory=dict)
     """By full name; None while the type is being walked: a type that meets it then is part of it."""
 
-    def shape(self, schema: Any, where: str, space: str, depth: int) -> _Shape:
+    def measure_shape(self, schema: Any, where: str, space: str, depth: int) -> _Shape:
         if depth > self.depth_max:
             raise SchemaUnbounded(where, f"nested deeper than {self.depth_max}")
         if isinstance(schema, list):
-            return self._union([self.shape(branch, where, space, depth + 1) for branch in schema], where)
+            return self._measure_union(
+                [self.measure_shape(branch, where, space, depth + 1) for branch in schema], where
+            )
         if isinstance(schema, str):
-            return self._named(schema, where, space)
+            return self._find_named(schema, where, space)
         kind = schema.get("type") if isinstance(schema, dict) else None
         match kind:
             case "array" | "map":
-                return self._collection(schema, where, space, depth)
+                return self._measure_collection(schema, where, space, depth)
             case "record" | "error":
-                return self._record(schema, where, space, depth)
+                return self._measure_record(schema, where, space, depth)
             case "enum" | "fixed":
                 size = 1 if kind == "enum" else int(schema["size"])
-                return self._keep(_full_name(schema, space), _Shape(size))
+                return self._keep_shape(_full_name(schema, space), _Shape(size))
             case None:
                 raise SchemaUnbounded(where, "no type is named")
-        return self.shape(kind, where, space, depth + 1)
+        return self.measure_shape(kind, where, space, depth + 1)
 
-    def _union(self, branches: list[_Shape], where: str) -> _Shape:
+    def _measure_union(self, branches: list[_Shape], where: str) -> _Shape:
         if not branches:
             raise SchemaUnbounded(where, "a union of nothing")
         return _Shape(
@@ -77,7 +79,7 @@ class _Walk:
             max(branch.depth for branch in branches),
         )
 
-    def _named(self, name: str, where: str, space: str) -> _Shape:
+    def _find_named(self, name: str, where: str, space: str) -> _Shape:
         if name in _LEAST_BYTES:
             return _Shape(_LEAST_BYTES[name])
         full = name if "." in name or not space else f"{space}.{name}"
@@ -88,34 +90,34 @@ class _Walk:
             raise SchemaUnbounded(where, f"{name} holds itself: how deep its data goes has no bound")
         return shape
 
-    def _collection(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
+    def _measure_collection(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
         is_array = schema["type"] == "array"
-        item = self.shape(schema["items" if is_array else "values"], f"{where}[]", space, depth + 1)
+        item = self.measure_shape(schema["items" if is_array else "values"], f"{where}[]", space, depth + 1)
         if item.bytes_min == 0 and is_array:
             raise SchemaUnbounded(where, "its items take no bytes: a few bytes could announce any number of them")
-        return self._bounded(_Shape(1, depth=1 + item.depth), where)
+        return self._require_bounds(_Shape(1, depth=1 + item.depth), where)
 
-    def _record(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
+    def _measure_record(self, schema: dict[str, Any], where: str, space: str, depth: int) -> _Shape:
         name = _full_name(schema, space)
         inner = name.rpartition(".")[0]
         self.known[name] = None
         named = [(declared["type"], f"{where}.{declared['name']}") for declared in schema["fields"]]
-        fields = [self.shape(declared, place, inner, depth + 1) for declared, place in named]
+        fields = [self.measure_shape(declared, place, inner, depth + 1) for declared, place in named]
         shape = _Shape(
             sum(shape_of_field.bytes_min for shape_of_field in fields),
             1 + sum(shape_of_field.values for shape_of_field in fields),
             1 + max((shape_of_field.depth for shape_of_field in fields), default=0),
         )
-        return self._keep(name, self._bounded(shape, where))
+        return self._keep_shape(name, self._require_bounds(shape, where))
 
-    def _bounded(self, shape: _Shape, where: str) -> _Shape:
+    def _require_bounds(self, shape: _Shape, where: str) -> _Shape:
         if shape.depth > self.depth_max:
             raise SchemaUnbounded(where, f"nested deeper than {self.depth_max}")
         if shape.values > VALUES_MAX:
             raise SchemaUnbounded(where, f"one datum holds more than {VALUES_MAX} values")
         return shape
 
-    def _keep(self, name: str, shape: _Shape) -> _Shape:
+    def _keep_shape(self, name: str, shape: _Shape) -> _Shape:
         self.known[name] = shape
         return shape
 
@@ -125,7 +127,7 @@ def check_bounds(schema: Any, depth_max: int) -> None:
     :param schema: an Avro schema as it is read from JSON
     :raises SchemaUnbounded: names the place and what has no bound there
     """
-    _Walk(depth_max).shape(schema, "schema", "", 0)
+    _Walk(depth_max).measure_shape(schema, "schema", "", 0)
 
 
 def with_bounded_decimals(schema: Any) -> Any:

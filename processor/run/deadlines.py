@@ -73,7 +73,7 @@ class Patience:
         self._waited_s_max = HASTY_SHARE * batch_s
         self.hasty = False
 
-    def waited(self, seconds: float) -> None:
+    def note_waited(self, seconds: float) -> None:
         self.hasty = not self.hasty and seconds > self._waited_s_max
 
 
@@ -85,12 +85,12 @@ class OutSince:
         self._call_s = call_s
         self._began: dict[str, float] = {}
 
-    def seen(self, event_key: str, seconds: float, now: float) -> float:
+    def measure_call(self, event_key: str, seconds: float, now: float) -> float:
         """Returns how long the event's call is out in all; ``seconds`` is what one worker knows of it."""
         began = self._began[event_key] = min(now - seconds, self._began.get(event_key, now))
         return now - began
 
-    def forget(self, answered: Container[str], now: float) -> None:
+    def forget_calls(self, answered: Container[str], now: float) -> None:
         """Forgets the calls of events that have a result, and those that are too old: the next call is another one."""
         for event_key, began in list(self._began.items()):
             if event_key in answered or now - began > FORGET_AFTER_CALLS * self._call_s:
@@ -123,7 +123,7 @@ class AbandonedCall:
     back: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def out(self) -> bool:
+    def is_out(self) -> bool:
         return not self.back.is_set() and self.thread.is_alive()
 
     @property
@@ -137,7 +137,7 @@ class AbandonedCall:
         with its row."""
         return self.item == replace(item, item_seq=self.item.item_seq)
 
-    def take(self) -> Outcome | Failure | None:
+    def take_result(self) -> Outcome | Failure | None:
         """Returns the result, which is given once."""
         taken, self.result = self.result, None
         return taken
@@ -153,7 +153,7 @@ class AbandonedCall:
         What blocks in the operating system or in native code doesn't hear it until it returns.
         """
         self.timed_out = True
-        if self.out and self.thread.ident is not None:
+        if self.is_out and self.thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.thread.ident), ctypes.py_object(GivenUp))
 
 
@@ -181,31 +181,31 @@ class AbandonedCalls:
         for call in self._calls.get(item.event_key, ()):
             if call.handler is not handler:
                 continue
-            if call.out:
+            if call.is_out:
                 return call
             if call.is_good and call.is_for(item):
                 finished = call
         return finished
 
     def count(self) -> int:
-        return sum(call.out for calls in self._calls.values() for call in calls)
+        return sum(call.is_out for calls in self._calls.values() for call in calls)
 
-    def tidy(self) -> None:
+    def drop_useless(self) -> None:
         """Forgets what is of no further use, and asks those whose time is over to end."""
         now = time.monotonic()
         for call in [call for calls in self._calls.values() for call in calls]:
-            if call.out and not call.timed_out and now - call.began >= call.call_s:
+            if call.is_out and not call.timed_out and now - call.began >= call.call_s:
                 call.time_out()
         forget_before = now - KEPT_S
         for event_key, calls in list(self._calls.items()):
-            kept = [call for call in calls if _matters(call, forget_before)]
+            kept = [call for call in calls if _is_useful(call, forget_before)]
             if kept:
                 self._calls[event_key] = kept
             else:
                 del self._calls[event_key]
 
 
-def _matters(call: AbandonedCall, forget_before: float) -> bool:
-    if call.out:
+def _is_useful(call: AbandonedCall, forget_before: float) -> bool:
+    if call.is_out:
         return True
     return call.is_good and call.ended is not None and call.ended > forget_before

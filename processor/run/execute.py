@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.log import about
+from core.log import event_fields
 from core.work import Held, Outcome, WorkItem
-from processor.calls.budget import Budgets, Report, merged
+from processor.calls.budget import Budgets, CallReport, merge_reports
 from processor.calls.downstreams import Downstreams
-from processor.decide.line import after_dead, holds_back, is_passed_dead
+from processor.decide.line import add_previous_dead, holds_back, is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import OutSince, Patience
-from processor.run.worker import RESULT_SCHEMA, Answer, Chunk, StillOut, Task, run_chunks, timed_out
+from processor.run.worker import RESULT_SCHEMA, Chunk, ChunkAnswer, StillOut, Task, make_timeout, run_chunks
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +72,16 @@ class Results:
 
     handler_version: str = ""
     by_item: dict[int, Outcome | Failure] = field(default_factory=dict)
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, CallReport] = field(default_factory=dict)
     left: Budgets = field(default_factory=Budgets)
     waited_s: float = 0.0
     still_out: dict[int, StillOut] = field(default_factory=dict)
     hung: dict[str, int] = field(default_factory=dict)
 
-    def called(self, reports: dict[str, Report]) -> None:
-        self.left = self.left.after(reports)
+    def add_reports(self, reports: dict[str, CallReport]) -> None:
+        self.left = self.left.subtract_reports(reports)
         for name, report in reports.items():
-            self.reports.setdefault(name, Report()).follow(report)
+            self.reports.setdefault(name, CallReport()).follow(report)
 
 
 class Executor:
@@ -102,96 +102,98 @@ class Executor:
         self._patience = Patience(task.deadlines.batch_s)
         self._out = OutSince(task.deadlines.call_s)
 
-    def warm(self) -> None:
+    def warm_workers(self) -> None:
         """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
         for _ in range(WARM_ROUNDS):
             self._run_chunks([Chunk([]) for _ in range(self._tasks())])
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
-        results = Results(left=self._downstreams.budgets())
+        results = Results(left=self._downstreams.make_budgets())
         if not groups:
             return results
-        if suspect or not (self._job(groups, results) or self._job(groups, results)):
-            self._bisect(list(groups), results)
+        if suspect or not (self._run_job(groups, results) or self._run_job(groups, results)):
+            self._bisect_groups(list(groups), results)
         waiting = self._time_out(groups, results)
         self._downstreams.judge(results.by_item, results.reports)
         results.by_item.update(waiting)
         self._task.files.keep_notes(results.by_item)
-        self._patience.waited(results.waited_s)
+        self._patience.note_waited(results.waited_s)
         return results
 
     def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
         """Makes timeouts of the calls that are out and whose time is over; the others' events wait, no attempt
         spent."""
         now = time.monotonic()
-        self._forget(groups, results, now)
+        self._forget_answered(groups, results, now)
         if not results.still_out:
             return {}
         waiting: dict[int, Held] = {}
         for item in (item for group in groups for item in group if item.item_seq in results.still_out):
             known = results.still_out[item.item_seq]
-            seconds = self._out.seen(item.event_key, known.seconds, now)
+            seconds = self._out.measure_call(item.event_key, known.seconds, now)
             if seconds >= self._task.deadlines.call_s:
-                late = timed_out(self._task, item, replace(known, seconds=seconds))
+                late = make_timeout(self._task, item, replace(known, seconds=seconds))
                 results.by_item[item.item_seq] = late
             else:
                 waiting[item.item_seq] = Held("its call", self._out.look_again_s(seconds), "hasn't come back yet")
-        self._forget(groups, results, now)
+        self._forget_answered(groups, results, now)
         return waiting
 
-    def _forget(self, groups: Sequence[list[WorkItem]], results: Results, now: float) -> None:
+    def _forget_answered(self, groups: Sequence[list[WorkItem]], results: Results, now: float) -> None:
         answered = {item.event_key for group in groups for item in group if item.item_seq in results.by_item}
-        self._out.forget(answered, now)
+        self._out.forget_calls(answered, now)
 
-    def _bisect(self, groups: list[list[WorkItem]], results: Results) -> None:
+    def _bisect_groups(self, groups: list[list[WorkItem]], results: Results) -> None:
         if len(groups) == 1:
             self._one_by_one(groups[0], results)
             return
         middle = len(groups) // 2
         for half in (groups[:middle], groups[middle:]):
-            if not self._job(half, results):
-                self._bisect(half, results)
+            if not self._run_job(half, results):
+                self._bisect_groups(half, results)
 
     def _one_by_one(self, group: list[WorkItem], results: Results) -> None:
         dead = None
         for waiting in group:
-            item = after_dead(waiting, dead)
-            if not self._job([[item]], results) and not self._job([[item]], results):
+            item = add_previous_dead(waiting, dead)
+            if not self._run_job([[item]], results) and not self._run_job([[item]], results):
                 # Raises what Spark says if a Python worker isn't there even for nothing: then it wasn't the event.
                 self._run_chunks([Chunk([])])
                 log.error(
-                    "event %s ends its Python worker", item.event_key, extra=about(item.event_key, item.traceparent)
+                    "event %s ends its Python worker",
+                    item.event_key,
+                    extra=event_fields(item.event_key, item.traceparent),
                 )
-                results.by_item[item.item_seq] = self._task.classifier.failure(WorkerLost(item.event_key))
+                results.by_item[item.item_seq] = self._task.classifier.make_failure(WorkerLost(item.event_key))
             result = results.by_item.get(item.item_seq)
             if result is None or holds_back(item, result, stop_on_dead=self._task.stop_on_dead):
                 return
             dead = item if is_passed_dead(item, result) else dead
 
-    def _job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
+    def _run_job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
         """Runs the groups as one Spark job; False when a worker died of it."""
-        chunks = split(groups, self._tasks())
+        chunks = split_into_chunks(groups, self._tasks())
         # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
-        shares = results.left.shares(len(chunks), self._downstreams.turn())
+        shares = results.left.make_shares(len(chunks), self._downstreams.take_turn())
         try:
             table = self._run_chunks([Chunk(*chunk) for chunk in zip(chunks, shares, strict=True)])
         except Exception as error:
-            if not worker_gone(error):
+            if not is_worker_gone(error):
                 raise
             log.warning("a Python worker was lost while it handled %d events", sum(map(len, groups)))
-            results.left = results.left.after_loss()
+            results.left = results.left.subtract_loss()
             return False
         reports = []
         for packed in table.column("results").to_pylist():
-            answer: Answer = pickle.loads(packed)  # noqa: S301 - from this job's own executors
+            answer: ChunkAnswer = pickle.loads(packed)  # noqa: S301 - from this job's own executors
             results.handler_version = answer.handler_version
             results.by_item.update(answer.results)
             results.waited_s = max(results.waited_s, answer.waited_s)
             results.still_out.update(answer.still_out)
             results.hung[answer.worker] = answer.hung
             reports.append(answer.reports)
-        results.called(merged(reports))
+        results.add_reports(merge_reports(reports))
         return True
 
     def _run_chunks(self, chunks: Sequence[Chunk]) -> pa.Table:
@@ -210,7 +212,7 @@ def on_workers_of(spark: SparkSession, stream: str) -> Iterator[None]:
         yield
 
 
-def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
+def split_into_chunks(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
     """Divides groups into at most ``chunks_max`` chunks of about the same number of events."""
     count = max(1, min(chunks_max, len(groups) // GROUPS_PER_CHUNK_MIN + 1))
     chunks: list[list[list[WorkItem]]] = [[] for _ in range(count)]
@@ -222,7 +224,7 @@ def split(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[W
     return [chunk for chunk in chunks if chunk]
 
 
-def worker_gone(error: BaseException) -> bool:
+def is_worker_gone(error: BaseException) -> bool:
     if not isinstance(error, PySparkException) and type(error).__module__.split(".")[0] != "py4j":
         return False
     return any(text in str(error) for text in WORKER_GONE_TEXTS)

@@ -40,24 +40,26 @@ class WriterSchemas:
         if body.startswith(SINGLE_OBJECT):
             begin = len(SINGLE_OBJECT) + FINGERPRINT_BYTES
             fingerprint = body[len(SINGLE_OBJECT) : begin]
-            return self._known(self.by_fingerprint.get(fingerprint), f"of fingerprint {fingerprint.hex()}"), begin
+            return self._require_known(
+                self.by_fingerprint.get(fingerprint), f"of fingerprint {fingerprint.hex()}"
+            ), begin
         if body.startswith(MAGIC) and len(body) >= HEAD_BYTES:
             number = int.from_bytes(body[1:HEAD_BYTES], "big")
-            return self._known(self.by_id.get(number), f"{number} ({number}.avsc)"), HEAD_BYTES
+            return self._require_known(self.by_id.get(number), f"{number} ({number}.avsc)"), HEAD_BYTES
         raise ValueError("it names no schema: it begins neither as a single object (C3 01) nor as Confluent's (00)")
 
-    def _known(self, schema: bytes | None, name: str) -> bytes:
+    def _require_known(self, schema: bytes | None, name: str) -> bytes:
         if schema is None:
             raise SchemaUnknown(f"the schema {name} isn't in {self.folder}: put it there")
         return schema
 
 
-def without_head(body: bytes) -> bytes:
+def drop_head(body: bytes) -> bytes:
     """Returns a value without Confluent's framing; no JSON begins with its first byte."""
     return body[HEAD_BYTES:] if body.startswith(MAGIC) and len(body) >= HEAD_BYTES else body
 
 
-def message_of(body: bytes) -> tuple[list[int] | None, bytes]:
+def unframe_message(body: bytes) -> tuple[list[int] | None, bytes]:
     """Returns path and bytes of a Protobuf message in Confluent's framing; no path where it isn't framed.
 
     No message begins with the framing's first byte: there is no field 0.
@@ -66,17 +68,17 @@ def message_of(body: bytes) -> tuple[list[int] | None, bytes]:
     """
     if not body.startswith(MAGIC):
         return None, body
-    count, at = _signed(body, HEAD_BYTES)
+    count, at = _read_zigzag(body, HEAD_BYTES)
     if not 0 <= count <= INDEXES_MAX:
         raise ValueError(f"its framing names a path of {count} messages")
     path = []
     for _ in range(count):
-        index, at = _signed(body, at)
+        index, at = _read_zigzag(body, at)
         path.append(index)
     return path or [0], body[at:]
 
 
-def _signed(body: bytes, at: int) -> tuple[int, int]:
+def _read_zigzag(body: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(body):

@@ -9,7 +9,7 @@ from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Applied, Held, Ignored, Outcome, Posting, Unknown
-from processor.judge.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean, own_name
+from processor.judge.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean_text, get_class_name
 
 POSTINGS_MAX = 1_000
 """Lines of one booking. A provider's event moves a handful of amounts; 1,000 lines take 100 KB of a row."""
@@ -36,49 +36,51 @@ class OutcomeInvalid(PayhookError):
         super().__init__(f"the handler's answer is wrong: {problem}; {WANTED}")
 
 
-def checked(outcome: object) -> Outcome:
+def check_outcome(outcome: object) -> Outcome:
     """Returns the outcome, made of plain values: valid UTF-8, bounded, balanced.
 
     :raises OutcomeInvalid: it is none, or one that can't be written down; what the answer itself raises is the cause
     """
     try:
         if isinstance(outcome, Applied):
-            return Applied(_booking(outcome.postings), _pair(outcome.pair), bool(outcome.undoes))
+            return Applied(_check_booking(outcome.postings), _check_pair(outcome.pair), bool(outcome.undoes))
         if isinstance(outcome, Ignored):
-            return Ignored(_text(outcome.reason, "the reason"), _note(outcome.note))
+            return Ignored(_check_text(outcome.reason, "the reason"), _check_note(outcome.note))
         if isinstance(outcome, Unknown):
-            return Unknown(_text(outcome.code, "the code", NAME_CHARS_MAX), _text(outcome.reason, "the reason"))
+            return Unknown(
+                _check_text(outcome.code, "the code", NAME_CHARS_MAX), _check_text(outcome.reason, "the reason")
+            )
         if isinstance(outcome, Held):
-            return _held(outcome)
+            return _check_held(outcome)
     except OutcomeInvalid:
         raise
     except Exception as wrong:
         raise OutcomeInvalid(f"it can't be read ({type(wrong).__name__})") from wrong
-    raise OutcomeInvalid(f"it is of the type {own_name(outcome)}")
+    raise OutcomeInvalid(f"it is of the type {get_class_name(outcome)}")
 
 
-def version_of(handler: object) -> str:
+def read_version(handler: object) -> str:
     """Returns a handler's version as rows keep it; one that isn't a text is named by its type."""
     try:
         version = getattr(handler, "version", None)
-        return clean(str.__str__(version), NAME_CHARS_MAX)
+        return clean_text(str.__str__(version), NAME_CHARS_MAX)
     except Exception as wrong:
-        return f"unknown ({own_name(wrong)})"
+        return f"unknown ({get_class_name(wrong)})"
 
 
-def _booking(postings: object) -> tuple[Posting, ...]:
+def _check_booking(postings: object) -> tuple[Posting, ...]:
     """Returns the lines, if each is of plain values that the journal takes. They aren't copied: every event comes by
     here."""
     lines = tuple(postings) if type(postings) is list else postings
     if type(lines) is not tuple:
-        raise OutcomeInvalid(f"its postings are of the type {own_name(postings)}, a tuple is wanted")
+        raise OutcomeInvalid(f"its postings are of the type {get_class_name(postings)}, a tuple is wanted")
     if len(lines) > POSTINGS_MAX:
         raise OutcomeInvalid(f"it has {len(lines)} postings, {POSTINGS_MAX} at most are taken")
     sums: dict[str, int] = {}
     for line in lines:
         if type(line) is not Posting:
-            raise OutcomeInvalid(f"one of its postings is of the type {own_name(line)}")
-        amount_minor, currency = _amount(line.money)
+            raise OutcomeInvalid(f"one of its postings is of the type {get_class_name(line)}")
+        amount_minor, currency = _check_amount(line.money)
         _check_account(line.account)
         if type(line.side) is not str or line.side not in _SIGNS:
             raise OutcomeInvalid("a posting's side is neither debit nor credit")
@@ -88,9 +90,9 @@ def _booking(postings: object) -> tuple[Posting, ...]:
     return lines
 
 
-def _amount(money: object) -> tuple[int, str]:
+def _check_amount(money: object) -> tuple[int, str]:
     if type(money) is not Money:
-        raise OutcomeInvalid(f"a posting's money is of the type {own_name(money)}")
+        raise OutcomeInvalid(f"a posting's money is of the type {get_class_name(money)}")
     amount_minor, currency = money.amount_minor, money.currency
     if type(amount_minor) is not int or not 0 < amount_minor <= AMOUNT_MINOR_MAX:
         raise OutcomeInvalid(
@@ -108,25 +110,25 @@ def _check_account(account: object) -> None:
         raise OutcomeInvalid("a posting's account isn't valid UTF-8")
 
 
-def _pair(key: object) -> str | None:
-    return None if key is None else _text(key, "the pair", FACT_CHARS_MAX)
+def _check_pair(key: object) -> str | None:
+    return None if key is None else _check_text(key, "the pair", FACT_CHARS_MAX)
 
 
-def _held(held: Held) -> Held:
+def _check_held(held: Held) -> Held:
     if not held.retry_after_s >= 0:
         raise OutcomeInvalid("its retry_after_s isn't a number of seconds")
     retry_after_s = float(min(held.retry_after_s, RETRY_AFTER_S_MAX))
-    downstream = _text(held.downstream, "the downstream", NAME_CHARS_MAX)
-    return Held(downstream, retry_after_s, _text(held.reason, "the reason"))
+    downstream = _check_text(held.downstream, "the downstream", NAME_CHARS_MAX)
+    return Held(downstream, retry_after_s, _check_text(held.reason, "the reason"))
 
 
-def _note(note: object) -> tuple[str, ...]:
+def _check_note(note: object) -> tuple[str, ...]:
     if type(note) is not tuple or len(note) > NOTE_TEXTS_MAX:
         raise OutcomeInvalid(f"its note isn't a tuple of up to {NOTE_TEXTS_MAX} texts")
-    return tuple(_text(text, "a text of its note") for text in note)
+    return tuple(_check_text(text, "a text of its note") for text in note)
 
 
-def _text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
+def _check_text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     if not isinstance(text, str):
-        raise OutcomeInvalid(f"{what} is of the type {own_name(text)}, a text is wanted")
-    return clean(str.__str__(text), chars_max)
+        raise OutcomeInvalid(f"{what} is of the type {get_class_name(text)}, a text is wanted")
+    return clean_text(str.__str__(text), chars_max)

@@ -26,7 +26,7 @@ from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
 from processor.run.avro import SCHEMAS_MAX, decode_avro, decode_resolved, parse_avro
 from processor.run.avro_schema import check_bounds
-from processor.run.framing import Unwrap, WriterSchemas, message_of
+from processor.run.framing import Unwrap, WriterSchemas, unframe_message
 
 BYTES_MAX = 1 << 20
 """As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
@@ -128,7 +128,7 @@ class Decoding:
         return self._handler(item if body is item.body else replace(item, body=body))
 
 
-def decoder_of(
+def make_decoder(
     text: str, *, bytes_max: int = BYTES_MAX, setting: str = "payload", schemas: str = "", unwrap: Unwrap | None = None
 ) -> Decoder:
     """Makes the decoder that a stream's ``payload`` names; its schemas are read now, once.
@@ -143,28 +143,28 @@ def decoder_of(
     if text == "json":
         return Decoder("json", None, bytes_max, unwrap)
     if form == "avro" and schemas:
-        return _resolving_decoder(named, schemas, bytes_max, setting, unwrap)
+        return _make_resolving_decoder(named, schemas, bytes_max, setting, unwrap)
     if text == "avro":
         raise SettingError(
             setting, "avro alone wants the writers' schemas: set payload_schemas, or name avro:FILE.avsc"
         )
     if form == "avro" and named:
-        content = _content(named, setting)
-        return Decoder(_name("avro", named, content), _avro_decode(content, setting), bytes_max, unwrap)
+        content = _read_content(named, setting)
+        return Decoder(_make_name("avro", named, content), _make_avro_decode(content, setting), bytes_max, unwrap)
     file, mark, message = named.rpartition("#")
     if form == "protobuf" and mark and file and message:
-        content = _content(file, setting)
-        name = _name("protobuf", f"{file}#{message}", content)
-        return Decoder(name, _protobuf_decode(content, message, setting), bytes_max, unwrap)
+        content = _read_content(file, setting)
+        name = _make_name("protobuf", f"{file}#{message}", content)
+        return Decoder(name, _make_protobuf_decode(content, message, setting), bytes_max, unwrap)
     problem = f"{text!r} isn't known; json, avro, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
     raise SettingError(setting, problem)
 
 
-def _name(form: str, named: str, content: bytes) -> str:
+def _make_name(form: str, named: str, content: bytes) -> str:
     return f"{form}:{Path(named).name}@{hashlib.sha256(content).hexdigest()[:12]}"
 
 
-def _content(file: str, setting: str) -> bytes:
+def _read_content(file: str, setting: str) -> bytes:
     try:
         content = Path(file).read_bytes()
     except OSError as unreadable:
@@ -174,24 +174,24 @@ def _content(file: str, setting: str) -> bytes:
     return content
 
 
-def _resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, unwrap: Unwrap | None) -> Decoder:
+def _make_resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, unwrap: Unwrap | None) -> Decoder:
     """Makes a decoder by the schema that each value names, resolved to that of the file ``named``, if one is."""
-    reader = _content(named, setting) if named else None
-    files = _schema_files(folder, f"{setting}_schemas")
+    reader = _read_content(named, setting) if named else None
+    files = _read_schema_files(folder, f"{setting}_schemas")
     contents = [*([] if reader is None else [reader]), *files.values()]
-    prints = {_fingerprint(content, setting): content for content in contents}
+    prints = {_compute_fingerprint(content, setting): content for content in contents}
     numbers = {int(name): content for name, content in files.items() if name.isdecimal()}
     decode = partial(decode_resolved, WriterSchemas(folder, prints, numbers), reader)
-    return Decoder(_name("avro", named or folder, b"".join(contents)), decode, bytes_max, unwrap)
+    return Decoder(_make_name("avro", named or folder, b"".join(contents)), decode, bytes_max, unwrap)
 
 
-def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
+def _read_schema_files(folder: str, setting: str) -> dict[str, bytes]:
     if not Path(folder).is_dir():
         raise SettingError(setting, f"there is no folder {folder}: put the writers' schemas there, *.avsc")
     files = sorted(Path(folder).glob("*.avsc"))
     if not files:
         raise SettingError(setting, f"{folder} holds no schema: put the writers' schemas there, *.avsc")
-    contents = {file.stem: _content(str(file), setting) for file in files[: SCHEMAS_MAX + 1]}
+    contents = {file.stem: _read_content(str(file), setting) for file in files[: SCHEMAS_MAX + 1]}
     size = sum(map(len, contents.values()))
     if len(contents) > SCHEMAS_MAX or size > SCHEMAS_BYTES_MAX:
         most = f"at most {SCHEMAS_MAX} of {SCHEMAS_BYTES_MAX} bytes together are wanted"
@@ -199,12 +199,12 @@ def _schema_files(folder: str, setting: str) -> dict[str, bytes]:
     return contents
 
 
-def _avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
-    _fingerprint(content, setting)
+def _make_avro_decode(content: bytes, setting: str) -> Callable[[bytes], Any]:
+    _compute_fingerprint(content, setting)
     return partial(decode_avro, content)
 
 
-def _fingerprint(content: bytes, setting: str) -> bytes:
+def _compute_fingerprint(content: bytes, setting: str) -> bytes:
     try:
         check_bounds(orjson.loads(content), DEPTH_MAX)
         return parse_avro(content)[1]
@@ -212,9 +212,9 @@ def _fingerprint(content: bytes, setting: str) -> bytes:
         raise SettingError(setting, f"the Avro schema can't be used: {type(wrong).__name__}: {wrong}") from wrong
 
 
-def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[bytes], Any]:
+def _make_protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[bytes], Any]:
     try:
-        _protobuf(content, message)
+        _load_protobuf(content, message)
     except Exception as wrong:
         problem = f"{message} can't be made of the descriptors: {wrong}; write them with protoc --include_imports"
         raise SettingError(setting, problem) from wrong
@@ -222,7 +222,7 @@ def _protobuf_decode(content: bytes, message: str, setting: str) -> Callable[[by
 
 
 @lru_cache(maxsize=32)
-def _protobuf(content: bytes, message: str) -> tuple[Any, Any]:
+def _load_protobuf(content: bytes, message: str) -> tuple[Any, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
 
     pool = descriptor_pool.DescriptorPool()
@@ -234,11 +234,12 @@ def _protobuf(content: bytes, message: str) -> tuple[Any, Any]:
 def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
     from google.protobuf import json_format
 
-    message_class, pool = _protobuf(content, message)
-    path, body = message_of(body)
-    if path is not None and path != _path(message_class.DESCRIPTOR):
+    message_class, pool = _load_protobuf(content, message)
+    path, body = unframe_message(body)
+    if path is not None and path != _find_message_path(message_class.DESCRIPTOR):
         raise ValueError(
-            f"it is message {path} of its schema, {message} is {_path(message_class.DESCRIPTOR)} of its own"
+            f"it is message {path} of its schema, {message} is {_find_message_path(message_class.DESCRIPTOR)} of "
+            "its own"
         )
     read = message_class.FromString(body)
     if body and not read.ListFields():
@@ -246,11 +247,11 @@ def _decode_protobuf(content: bytes, message: str, body: bytes) -> Any:
     return json_format.MessageToDict(read, preserving_proto_field_name=True, descriptor_pool=pool)
 
 
-def _path(descriptor: Any) -> list[int]:
+def _find_message_path(descriptor: Any) -> list[int]:
     outer = descriptor.containing_type
     siblings = descriptor.file.message_types_by_name.values() if outer is None else outer.nested_types
     names = [sibling.name for sibling in siblings]
-    return [*([] if outer is None else _path(outer)), names.index(descriptor.name)]
+    return [*([] if outer is None else _find_message_path(outer)), names.index(descriptor.name)]
 
 
 def _check_depth(document: Any) -> None:

@@ -23,13 +23,13 @@ from core.errors import PayhookError
 from core.files import FilesToSend, SentFiles, use_sent
 from core.log import quiet_talkative
 from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcome, WorkItem, limited_by
-from processor.calls.budget import Budgets, Report
+from processor.calls.budget import Budgets, CallReport
 from processor.calls.limiter import LateCalls, Limiter, Try
-from processor.decide.item import attempt
-from processor.decide.line import disproves, holds_back
+from processor.decide.item import catch_event_error
+from processor.decide.line import holds_back, is_disproof
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
-from processor.run.outcomes import checked, version_of
+from processor.run.outcomes import check_outcome, read_version
 from processor.run.worker_pool import WorkerPool
 
 IN_PLACE_TRIES = 3
@@ -75,7 +75,7 @@ class HandlerFiles:
         self._to_send = FilesToSend()
         self._sent: SentFiles | None = None
 
-    def use(self) -> None:
+    def use_files(self) -> None:
         if self._sent is not None:
             use_sent(self._sent)
 
@@ -88,7 +88,7 @@ class HandlerFiles:
             if (
                 isinstance(result, Ignored)
                 and result.note
-                and (failed := attempt(self._side.keep, result.note)) is not None
+                and (failed := catch_event_error(self._side.keep, result.note)) is not None
             ):
                 results[seq] = failed
 
@@ -137,7 +137,7 @@ class StillOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChunkAnswer:
     """The answer of a chunk. ``results`` are by ``item_seq``; events after one that holds their entity back are left
     out.
 
@@ -148,7 +148,7 @@ class Answer:
 
     handler_version: str
     results: list[tuple[int, Outcome | Failure]]
-    reports: dict[str, Report]
+    reports: dict[str, CallReport]
     still_out: dict[int, StillOut]
     waited_s: float
     hung: int
@@ -163,14 +163,14 @@ _tasks_begun = 0
 
 def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `ChunkAnswer` out."""
-    task_begins(task)
-    handler = handler_of(task)
+    begin_task(task)
+    handler = get_handler(task)
     for batch in batches:
         for packed_chunk in batch.column(0).to_pylist():
             chunk: Chunk = pickle.loads(packed_chunk)  # noqa: S301 - from this job's own driver
             if _was_lost_before():
-                chunk = replace(chunk, budgets=chunk.budgets.after_loss())
-            answer = _frozen_ends(task, handler, chunk)
+                chunk = replace(chunk, budgets=chunk.budgets.subtract_loss())
+            answer = _run_or_end_frozen(task, handler, chunk)
             packed = pickle.dumps(answer, protocol=5)
             yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], names=["results"])
     if _abandoned.count() >= HUNG_CALLS_MAX:
@@ -183,7 +183,7 @@ def _was_lost_before() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
+def _run_or_end_frozen(task: Task, handler: Handler, chunk: Chunk) -> ChunkAnswer:
     """Runs a chunk so that a call which never lets go of the interpreter ends its Python worker."""
     faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)
     try:
@@ -192,15 +192,15 @@ def _frozen_ends(task: Task, handler: Handler, chunk: Chunk) -> Answer:
         faulthandler.cancel_dump_traceback_later()
 
 
-def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCalls) -> Answer:
+def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCalls) -> ChunkAnswer:
     """Runs a chunk in this process; calls that it doesn't wait for go to ``abandoned``, which is the process's."""
-    abandoned.tidy()
+    abandoned.drop_useless()
     deadlines = task.deadlines
     late = _late.setdefault(task.stream, LateCalls())
     limiter = Limiter(chunk.budgets, deadlines.call_s, late)
     with LogTails() as tails:
         limited = bool(chunk.budgets.by_name or chunk.budgets.by_pattern)
-        calls = Calls(task, handler, tails, limiter, limited)
+        calls = EventRunner(task, handler, tails, limiter, limited)
         threads_max = HUNG_CALLS_MAX + task.concurrency
         pool = WorkerPool(calls, chunk.groups, deadlines, abandoned, task.concurrency, threads_max)
         results = pool.run()
@@ -208,11 +208,13 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCa
     still_out = {seq: StillOut(seconds, limiter.waits_for(keys[seq])) for seq, seconds in pool.still_out.items()}
     worker = f"{socket.gethostname()}:{os.getpid()}"
     hung = abandoned.count()
-    return Answer(version_of(handler), results, limiter.reports(), still_out, pool.waited_s, hung, worker)
+    return ChunkAnswer(
+        read_version(handler), results, limiter.collect_reports(), still_out, pool.waited_s, hung, worker
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class EventRunner:
     """Does what a chunk's threads do with an event. ``limited``: some downstream is."""
 
     task: Task
@@ -223,36 +225,36 @@ class Calls:
 
     def run(self, item: WorkItem) -> Outcome | Failure:
         """Calls the handler, several times where the error is likely gone in a moment; never raises an `Exception`."""
-        result = self._try(item, again=False)
+        result = self._call_once(item, again=False)
         if isinstance(result, Failure) and result.kind is ErrorKind.SLE:
-            return self._again(item, result)
+            return self._retry_in_place(item, result)
         return result
 
-    def _again(self, item: WorkItem, result: Outcome | Failure) -> Outcome | Failure:
+    def _retry_in_place(self, item: WorkItem, result: Outcome | Failure) -> Outcome | Failure:
         until = time.monotonic() + self.task.deadlines.patience_s
         for _ in range(IN_PLACE_TRIES - 1):
             if time.monotonic() + IN_PLACE_WAIT_S >= until:
                 break
             time.sleep(IN_PLACE_WAIT_S)
-            result = self._try(item, again=True)
+            result = self._call_once(item, again=True)
             if not isinstance(result, Failure) or result.kind is not ErrorKind.SLE:
                 break
         return result
 
-    def _try(self, item: WorkItem, *, again: bool) -> Outcome | Failure:
+    def _call_once(self, item: WorkItem, *, again: bool) -> Outcome | Failure:
         self.tails.begin()
-        event_try = self.limiter.trying(item, again=again) if self.limited else None
+        event_try = self.limiter.begin_try(item, again=again) if self.limited else None
         try:
-            return checked(self._answer(item, event_try))
+            return check_outcome(self._call_handler(item, event_try))
         except GivenUp:
             raise
         except BaseException as error:  # sys.exit() in a handler too: a thread that it ended would hold up the chunk
-            failure = self.task.classifier.failure(error, self.tails.text(), item)
+            failure = self.task.classifier.make_failure(error, self.tails.text(), item)
             if event_try is None:
                 return failure
             return replace(failure, downstream=event_try.blamed_for(error), called=tuple(sorted(event_try.called)))
 
-    def _answer(self, item: WorkItem, event_try: Try | None) -> Outcome:
+    def _call_handler(self, item: WorkItem, event_try: Try | None) -> Outcome:
         try:
             if event_try is None:
                 return self.handler(item)
@@ -264,33 +266,33 @@ class Calls:
     def holds_back(self, item: WorkItem, result: Outcome | Failure) -> bool:
         return holds_back(item, result, stop_on_dead=self.task.stop_on_dead)
 
-    def disproves(self, item: WorkItem, result: Outcome | Failure, blocking: Failure) -> bool:
-        return disproves(result, self.limiter.answered(item.event_key), blocking.called)
+    def is_disproof(self, item: WorkItem, result: Outcome | Failure, blocking: Failure) -> bool:
+        return is_disproof(result, self.limiter.list_answered(item.event_key), blocking.called)
 
-    def queues(self, item: WorkItem) -> bool:
+    def is_queued(self, item: WorkItem) -> bool:
         """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
-        return self.limiter.queues(item.event_key)
+        return self.limiter.is_queued(item.event_key)
 
-    def timed_out(self, item: WorkItem, seconds: float) -> Failure:
-        return timed_out(self.task, item, StillOut(seconds, self.limiter.waits_for(item.event_key)))
+    def make_timeout(self, item: WorkItem, seconds: float) -> Failure:
+        return make_timeout(self.task, item, StillOut(seconds, self.limiter.waits_for(item.event_key)))
 
 
-def timed_out(task: Task, item: WorkItem, call: StillOut) -> Failure:
-    late = task.classifier.failure(HandlerTimeout(item.event_key, call.seconds), item=item)
+def make_timeout(task: Task, item: WorkItem, call: StillOut) -> Failure:
+    late = task.classifier.make_failure(HandlerTimeout(item.event_key, call.seconds), item=item)
     return replace(late, downstream=call.downstream)
 
 
-def task_begins(task: Task) -> None:
+def begin_task(task: Task) -> None:
     """Begins a task; each job's function calls it.
 
     It is given its files, and a Python worker that is about to be replaced goes on.
     """
     global _tasks_begun
     _tasks_begun += 1
-    task.files.use()
+    task.files.use_files()
 
 
-def handler_of(task: Task) -> Handler:
+def get_handler(task: Task) -> Handler:
     key = pickle.dumps(task.build_handler)
     known = _handlers.get(task.stream)
     if known is None or known[0] != key:

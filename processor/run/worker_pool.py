@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from core.work import Outcome, WorkItem
-from processor.decide.line import after_dead, is_passed_dead
+from processor.decide.line import add_previous_dead, is_passed_dead
 from processor.judge.classify import Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
 
 if TYPE_CHECKING:
-    from processor.run.worker import Calls
+    from processor.run.worker import EventRunner
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02
@@ -76,7 +76,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        work: Calls,
+        work: EventRunner,
         groups: Sequence[list[WorkItem]],
         deadlines: Deadlines,
         abandoned: AbandonedCalls,
@@ -118,7 +118,7 @@ class WorkerPool:
                     break
                 self._start_spares(now)
         with self._lock:
-            self._leave(time.monotonic())
+            self._abandon_rest(time.monotonic())
         return [
             (item.item_seq, result) for run in self._runs for item, result in zip(run.items, run.results, strict=False)
         ]
@@ -132,13 +132,13 @@ class WorkerPool:
     def _main(self, me: Runner) -> None:
         result = None
         try:
-            while (run := self._next(me)) is not None:
+            while (run := self._take_next_run(me)) is not None:
                 dead = None
                 for waiting in run.items:
-                    item = after_dead(waiting, dead)
+                    item = add_previous_dead(waiting, dead)
                     if not self._begin(me, item):
                         return
-                    result = self._result(item)
+                    result = self._get_result(item)
                     if not self._end(me, run, result):
                         return
                     if result is None or self._work.holds_back(item, result):
@@ -147,9 +147,9 @@ class WorkerPool:
         except GivenUp:
             result = None
         finally:
-            self._gone(me, result)
+            self._end_runner(me, result)
 
-    def _next(self, me: Runner) -> GroupRun | None:
+    def _take_next_run(self, me: Runner) -> GroupRun | None:
         with self._lock:
             surplus = len(self._active) > self._wanted
             if self._closed or surplus or not self._waiting or time.monotonic() >= self._stop_at:
@@ -165,14 +165,14 @@ class WorkerPool:
             me.item, me.began = item, now
             return True
 
-    def _result(self, item: WorkItem) -> Result | None:
+    def _get_result(self, item: WorkItem) -> Result | None:
         before = self._abandoned.find(self._work.handler, item) if self._abandoned else None
-        return self._work.run(item) if before is None else self._of_earlier(item, before)
+        return self._work.run(item) if before is None else self._use_earlier_call(item, before)
 
-    def _of_earlier(self, item: WorkItem, before: AbandonedCall) -> Result | None:
+    def _use_earlier_call(self, item: WorkItem, before: AbandonedCall) -> Result | None:
         """Takes the result of the event's earlier call here: no second one runs beside it. None while it is out and has
         time."""
-        if before.out:
+        if before.is_out:
             seconds = time.monotonic() - before.began
             if seconds < before.call_s:
                 with self._lock:
@@ -180,9 +180,9 @@ class WorkerPool:
                         self.still_out[item.item_seq] = seconds
                 return None
             before.time_out()
-            return self._work.timed_out(item, seconds)
+            return self._work.make_timeout(item, seconds)
         if before.is_good and before.is_for(item):
-            return before.take()
+            return before.take_result()
         return self._work.run(item)
 
     def _end(self, me: Runner, run: GroupRun, result: Result | None) -> bool:
@@ -195,29 +195,29 @@ class WorkerPool:
             me.began = None
             if result is not None:
                 run.results.append(result)
-                if isinstance(result, Failure) and result.blocks:
-                    self._blocks(Blocking(run, result, now))
+                if isinstance(result, Failure) and result.is_blocking:
+                    self._note_blocking(Blocking(run, result, now))
                 elif self._blocking and me.item is not None:
-                    self._weigh(me.item, result, began)
+                    self._weigh_result(me.item, result, began)
             return True
 
-    def _blocks(self, blocking: Blocking) -> None:
+    def _note_blocking(self, blocking: Blocking) -> None:
         self._blocking.append(blocking)
         if len(self._blocking) >= BLOCKED_IN_A_ROW:
             self._waiting.clear()
 
-    def _weigh(self, item: WorkItem, result: Result, began: float) -> None:
+    def _weigh_result(self, item: WorkItem, result: Result, began: float) -> None:
         """Clears failures of other events that this one disproves: its call began after them, and went well where they
         failed."""
         left = []
         for blocking in self._blocking:
-            if began >= blocking.at and self._work.disproves(item, result, blocking.failure):
+            if began >= blocking.at and self._work.is_disproof(item, result, blocking.failure):
                 blocking.run.results[-1] = replace(blocking.failure, own=True)
             else:
                 left.append(blocking)
         self._blocking = left
 
-    def _gone(self, me: Runner, result: Result | None) -> None:
+    def _end_runner(self, me: Runner, result: Result | None) -> None:
         if me.left is not None:
             me.left.end(result)
         with self._lock:
@@ -236,13 +236,13 @@ class WorkerPool:
 
     def _start_spares(self, now: float) -> None:
         """Starts as many threads that aren't stuck as there should be, and one more for each that is."""
-        after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._usual())
+        after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._estimate_call_s())
         stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
         self._wanted = self._concurrency + 2 * stuck
         if stuck:
             self._start(min(self._wanted - len(self._active), len(self._waiting)))
 
-    def _usual(self) -> float:
+    def _estimate_call_s(self) -> float:
         return self._took_s / self._back if self._back else self._usual_s
 
     def _must_leave(self, now: float) -> bool:
@@ -256,26 +256,26 @@ class WorkerPool:
         self._waits_since = self._waits_since or now
         return all(_is_out(runner, now, self._deadlines.patience_s) for runner in self._active)
 
-    def _leave(self, now: float) -> None:
+    def _abandon_rest(self, now: float) -> None:
         """Abandons the calls that are out. From here on nothing begins and no result is taken."""
         self._closed, self._left_at = True, now
-        self._abandoned.usual_s = self._usual()
+        self._abandoned.usual_s = self._estimate_call_s()
         for runner in self._active:
             if runner.began is not None:
-                self._abandon(runner, now - runner.began)
+                self._abandon_call(runner, now - runner.began)
 
-    def _abandon(self, runner: Runner, seconds: float) -> None:
+    def _abandon_call(self, runner: Runner, seconds: float) -> None:
         assert runner.run is not None and runner.item is not None and runner.thread is not None
         item, call_s = runner.item, self._deadlines.call_s
         call = AbandonedCall(self._work.handler, item, time.monotonic() - seconds, call_s, runner.thread)
         runner.left = call
         self._abandoned.add(call)
-        if self._work.queues(item):
+        if self._work.is_queued(item):
             return
         if seconds < call_s:
             self.still_out[item.item_seq] = seconds
         else:
-            runner.run.results.append(self._work.timed_out(item, seconds))
+            runner.run.results.append(self._work.make_timeout(item, seconds))
             call.time_out()
 
 

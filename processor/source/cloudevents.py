@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from core.clock import from_rfc3339
 from core.errors import Unparseable
 from core.source_record import Identified, NotAnEvent, RecordIdentity, SourceRecord
-from core.strict_json import loads
+from core.strict_json import load_json
 
 CONTENT_TYPE = "content-type"
 STRUCTURED = "application/cloudevents"
@@ -28,7 +28,7 @@ def identify_cloudevent(record: SourceRecord) -> Identified:
 
     :raises ValueError, Unparseable: the record is no CloudEvent
     """
-    attributes = _attributes(record)
+    attributes = _read_attributes(record)
     if not attributes and record.value is None:
         return NotAnEvent("a tombstone")
     missing = [name for name in WANTED if not attributes.get(name)]
@@ -39,36 +39,36 @@ def identify_cloudevent(record: SourceRecord) -> Identified:
     source, time = attributes["source"], attributes.get("time")
     return RecordIdentity(
         event_key=f"{source} {attributes['id']}",
-        entity=_entity(record, source, attributes),
+        entity=_choose_entity(record, source, attributes),
         event_type=attributes["type"],
         occurred_at=None if time is None else from_rfc3339(time),
     )
 
 
-def data_of(body: bytes) -> bytes:
+def extract_data(body: bytes) -> bytes:
     """Returns the data of an event in structured mode, byte for byte; what isn't one stays as it is.
 
     :raises ValueError: ``data_base64`` isn't Base64
     """
     try:
-        document = loads(body)
+        document = load_json(body)
     except Unparseable:
         return body
     if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in WANTED):
         return body
     if "data_base64" in document:
         return base64.b64decode(document["data_base64"], validate=True)
-    return dict(_members(body.decode("utf-8"))).get("data", "").encode()
+    return dict(_split_members(body.decode("utf-8"))).get("data", "").encode()
 
 
-def _attributes(record: SourceRecord) -> Mapping[str, str]:
+def _read_attributes(record: SourceRecord) -> Mapping[str, str]:
     headers = {name.casefold(): raw.decode() for name, raw in record.headers if raw is not None and _is_ours(name)}
     media_type = headers.get(CONTENT_TYPE, "").partition(";")[0].strip().casefold()
     if not media_type.startswith(STRUCTURED):
         return {name.removeprefix(PREFIX): text for name, text in headers.items() if name.startswith(PREFIX)}
     if media_type != STRUCTURED_JSON:
         raise ValueError(f"it is in structured mode as {media_type[:80]}, {STRUCTURED_JSON} is wanted")
-    document = loads(record.value or b"")
+    document = load_json(record.value or b"")
     return (
         {name: value for name, value in document.items() if isinstance(value, str)}
         if isinstance(document, dict)
@@ -81,15 +81,15 @@ def _is_ours(name: str) -> bool:
     return name.casefold() == CONTENT_TYPE or name.casefold().startswith(PREFIX)
 
 
-def _entity(record: SourceRecord, source: str, attributes: Mapping[str, str]) -> str:
+def _choose_entity(record: SourceRecord, source: str, attributes: Mapping[str, str]) -> str:
     if record.key:
-        return text_of_key(record.key)
+        return decode_key(record.key)
     if partition_key := attributes.get("partitionkey"):
         return partition_key
     return f"{source} {attributes.get('subject') or attributes['id']}"
 
 
-def text_of_key(key: bytes) -> str:
+def decode_key(key: bytes) -> str:
     """Returns a record's key as text; in hex where it is none."""
     try:
         text = key.decode("utf-8")
@@ -98,19 +98,19 @@ def text_of_key(key: bytes) -> str:
     return text if text.isprintable() else f"hex-{key.hex()}"
 
 
-def _members(text: str) -> Iterator[tuple[str, str]]:
+def _split_members(text: str) -> Iterator[tuple[str, str]]:
     """Yields name and raw text of each member of a JSON object: no number is read and written again."""
     decoder, at = json.JSONDecoder(), text.index("{") + 1
-    while text[(at := _skip(text, at))] != "}":
+    while text[(at := _skip_blanks(text, at))] != "}":
         name, at = decoder.raw_decode(text, at)
-        begin = _skip(text, _skip(text, at) + 1)
+        begin = _skip_blanks(text, _skip_blanks(text, at) + 1)
         _, at = decoder.raw_decode(text, begin)
         yield name, text[begin:at]
-        at = _skip(text, at)
+        at = _skip_blanks(text, at)
         at += text[at] == ","
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     while text[at : at + 1] in _BLANK and at < len(text):
         at += 1
     return at

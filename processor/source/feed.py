@@ -25,8 +25,8 @@ from core.tracing import is_traced, sampled_in, span_id_of, with_span
 from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
-from journal.schema import JournalRow, Record, from_arrow
-from processor.decide.item import attempt
+from journal.schema import JournalRow, TopicRecord, from_arrow
+from processor.decide.item import catch_event_error
 from processor.decide.records import RECORD_SCHEMA
 from processor.judge.classify import Failure
 
@@ -52,11 +52,11 @@ REVERSAL_PART = "reversed"
 """Ends a reversal's key: the event itself is sent under the key without it."""
 
 
-def event_key_of(stream: str, receiver: str, row: JournalRow) -> str:
-    return join_key(stream, receiver, *_names(row))
+def make_event_key(stream: str, receiver: str, row: JournalRow) -> str:
+    return join_key(stream, receiver, *_list_key_parts(row))
 
 
-def _names(row: JournalRow) -> list[str]:
+def _list_key_parts(row: JournalRow) -> list[str]:
     assert row.event_key is not None, f"row {row.seq} books without its key"
     return [row.event_key, REVERSAL_PART] if row.decision is Decision.REVERSED else [row.event_key]
 
@@ -142,18 +142,18 @@ class FeedRecords:
         traced = ("attempt", "headers") if self._traced else ()
         return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns, *traced]))
 
-    def table(self, source: str, rows: Sequence[JournalRow]) -> pa.Table:
+    def make_table(self, source: str, rows: Sequence[JournalRow]) -> pa.Table:
         topics = self._topics[source]
-        records = [record for row in rows for record in self._of(row, source, topics)]
+        records = [record for row in rows for record in self._make_records(row, source, topics)]
         return pa.Table.from_pylist(records, schema=RECORD_SCHEMA)
 
-    def _of(self, row: JournalRow, source: str, topics: Mapping[str, str]) -> Iterator[dict[str, object]]:
-        body, poison = self._body(row, source)
+    def _make_records(self, row: JournalRow, source: str, topics: Mapping[str, str]) -> Iterator[dict[str, object]]:
+        body, poison = self._make_body(row, source)
         taken = sampled_in(row.headers) if self._traced else None
         # Its span is of the try that applied the event.
         traceparent = None if taken is None else with_span(taken, span_id_of(row.event_key or "", row.attempt))
         for receiver, topic in topics.items():
-            event = self._event(row, receiver, body, poison)
+            event = self._make_event(row, receiver, body, poison)
             headers = to_headers(event, row.decided_at, Dedupe.CLAIMED, traceparent)
             yield {
                 "topic": topic,
@@ -163,9 +163,9 @@ class FeedRecords:
                 "headers": [{"key": name, "value": text} for name, text in headers],
             }
 
-    def _body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
+    def _make_body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
         """Makes the body of a row's records. Where the feed can't, it says which row it is and why not."""
-        answer = attempt(self._feed.body, row)
+        answer = catch_event_error(self._feed.body, row)
         if isinstance(answer, bytes):
             return answer, None
         name = f"row {row.seq} of {source}"
@@ -175,15 +175,15 @@ class FeedRecords:
             log.error("%s: the feed makes no body of %s: %s", self.stream, name, answer.stack)
         return name.encode(), f"the feed makes no body of {name}: {why}"
 
-    def _event(self, row: JournalRow, receiver: str, body: bytes, poison: str | None) -> Event:
+    def _make_event(self, row: JournalRow, receiver: str, body: bytes, poison: str | None) -> Event:
         assert row.entity_key is not None, f"row {row.seq} books without its entity"
         assert row.mode in ("live", "test"), f"row {row.seq} books without its mode"
         event_type = REVERSED_TYPE if row.decision is Decision.REVERSED else row.event_type or ""
         event = Event(
             provider=PROVIDER,
-            event_id=":".join(_names(row)),
+            event_id=":".join(_list_key_parts(row)),
             event_type=event_type if poison is None else POISON_TYPE,
-            event_key=event_key_of(self.stream, receiver, row),
+            event_key=make_event_key(self.stream, receiver, row),
             entity_key=join_key(self.stream, receiver, row.entity_key),
             content_sha256="",
             content_version=CONTENT_VERSION,
@@ -201,7 +201,7 @@ class FeedRecords:
 class JournalLog:
     """The log that a check of positions reads for a stream that reads another one's journal.
 
-    It is `journal.kafka_log.Log` of Kafka's topics, the control topic among them, and of
+    It is `journal.kafka_log.TopicLog` of Kafka's topics, the control topic among them, and of
     ``journal.<source>/<receiver>``, whose offsets are seqs.
 
     Of a journal's record key and time are known. Its body is a feed's, which a newer version may word otherwise.
@@ -224,14 +224,14 @@ class JournalLog:
         """Asks for Kafka's topics alone. Rows of a journal say by themselves whether it is another."""
         return self._kafka.topic_ids([topic for topic in topics if not is_sparse(topic)])
 
-    def held(self, topics: Sequence[str]) -> Held:
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
         """Returns seq 1 to before the one to come for a receiver's part of the journal; where it is gone, to before
         1."""
-        held = self._kafka.held([topic for topic in topics if not is_sparse(topic)])
-        ends = {source: following(path) for source, path in self._journals.items()}
+        held = self._kafka.read_held_offsets([topic for topic in topics if not is_sparse(topic)])
+        ends = {source: read_next_seq(path) for source, path in self._journals.items()}
         return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
 
-    def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
+    def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]:
         all_points = list(points)
         records = dict(self._kafka.records_at([point for point in all_points if not is_sparse(point[0])]))
         for source, path in self._journals.items():
@@ -244,13 +244,13 @@ class JournalLog:
         """Asks for Kafka's topics alone. Between the seqs of a receiver's records there are others."""
         return self._kafka.next_offsets([point for point in points if not is_sparse(point[0])])
 
-    def _record(self, topic: str, row: JournalRow) -> Record:
-        key = event_key_of(self._stream, receiver_of(topic), row)
+    def _record(self, topic: str, row: JournalRow) -> TopicRecord:
+        key = make_event_key(self._stream, receiver_of(topic), row)
         headers = (("event_key", key.encode()), ("received_at", to_rfc3339(row.decided_at).encode()))
-        return Record(row.seq, None, headers, body_known=False)
+        return TopicRecord(row.seq, None, headers, body_known=False)
 
 
-def following(journal: str) -> int:
+def read_next_seq(journal: str) -> int:
     return JournalReader(journal).last_seq + 1 if has_table(journal) else 1
 
 

@@ -26,13 +26,13 @@ from core.event import OWN_TYPES, POISON_TYPE, Mode
 from core.keys import join_key, name_of
 from core.routing import foreign_provider
 from core.source_record import IdentityFunction, NotAnEvent, RecordIdentity, SourceRecord
-from core.strict_json import loads
-from processor.decide.item import failure_of
-from processor.decide.records import KafkaRecord, Named, header_text
-from processor.judge.classify import clean
-from processor.run.framing import without_head
+from core.strict_json import load_json
+from processor.decide.item import make_event_failure
+from processor.decide.records import KafkaRecord, ParsedRecord, format_headers
+from processor.judge.classify import clean_text
+from processor.run.framing import drop_head
 from processor.run.payload import Decoder
-from processor.source.cloudevents import data_of
+from processor.source.cloudevents import extract_data
 
 IDENTITY_S_MAX = 1.0
 """An identity is a matter of microseconds. One that isn't back by then is given up, and its record is dead."""
@@ -58,11 +58,11 @@ class IdentityFailed(PayhookError):
         )
 
 
-class _TimeOver(BaseException):
+class _IdentityTimeOver(BaseException):
     """Raised within an identity function that takes too long."""
 
 
-class Watch:
+class IdentityWatch:
     """Ends calls that take too long; one after the other, on the main thread.
 
     Native code hears no signal: then the Python worker ends after ``frozen_s``. Elsewhere than on the main thread (in
@@ -76,11 +76,11 @@ class Watch:
         self._late = 0
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch_calls(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.signal(signal.SIGALRM, self._tick)
+        before = signal.signal(signal.SIGALRM, self._check_time)
         signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
         try:
             yield
@@ -89,18 +89,18 @@ class Watch:
             faulthandler.cancel_dump_traceback_later()
             signal.signal(signal.SIGALRM, before)
 
-    def call(self, function: Callable[[SourceRecord], object], record: SourceRecord) -> object:
+    def call_in_time(self, function: Callable[[SourceRecord], object], record: SourceRecord) -> object:
         """
         :raises TimeoutError: it wasn't back in time
         """
         try:
             now = self._since = time.monotonic()
-            self._arm(now)
+            self._arm_watchdog(now)
             try:
                 return function(record)
             finally:
                 self._since = None
-        except _TimeOver:
+        except _IdentityTimeOver:
             limit_s, self._late = self._limit_s, self._late + 1
             raise TimeoutError(f"it wasn't back after {limit_s:g} s") from None
 
@@ -108,15 +108,15 @@ class Watch:
     def _limit_s(self) -> float:
         return IDENTITY_S_MAX if self._late < PATIENT_FOR else HASTY_S_MAX
 
-    def _arm(self, now: float) -> None:
+    def _arm_watchdog(self, now: float) -> None:
         """Arms the watchdog, once a second at most: making it takes longer than most calls."""
         if now - self._armed_at >= IDENTITY_S_MAX and threading.current_thread() is threading.main_thread():
             faulthandler.dump_traceback_later(2 * IDENTITY_S_MAX + self._frozen_s, exit=True)
             self._armed_at = now
 
-    def _tick(self, _number: int, _frame: FrameType | None) -> None:
+    def _check_time(self, _number: int, _frame: FrameType | None) -> None:
         if self._since is not None and time.monotonic() - self._since > self._limit_s:
-            raise _TimeOver
+            raise _IdentityTimeOver
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,40 +132,42 @@ class ForeignTopic:
     decoder: Decoder
     mode: Mode
 
-    def identify(self, records: Sequence[KafkaRecord], frozen_s: float) -> list[KafkaRecord]:
+    def identify_records(self, records: Sequence[KafkaRecord], frozen_s: float) -> list[KafkaRecord]:
         """Names the records of its topic; the others stay as they are."""
-        watch = Watch(frozen_s)
-        with watch.watching():
-            return [self._identified(record, watch) if record.topic == self.topic else record for record in records]
+        watch = IdentityWatch(frozen_s)
+        with watch.watch_calls():
+            return [
+                self._identify_record(record, watch) if record.topic == self.topic else record for record in records
+            ]
 
-    def refused(self, record: KafkaRecord, problem: str) -> KafkaRecord:
-        return record._replace(refused=failure_of(IdentityFailed(self.name, problem)))
+    def refuse_record(self, record: KafkaRecord, problem: str) -> KafkaRecord:
+        return record._replace(refused=make_event_failure(IdentityFailed(self.name, problem)))
 
-    def _identified(self, record: KafkaRecord, watch: Watch) -> KafkaRecord:
+    def _identify_record(self, record: KafkaRecord, watch: IdentityWatch) -> KafkaRecord:
         at = None if record.at_ms is None else from_micros(record.at_ms * 1_000)
-        given = SourceRecord(*record[:3], record.key, record.value, tuple(record.headers), at, self._document)
+        given = SourceRecord(*record[:3], record.key, record.value, tuple(record.headers), at, self._decode_document)
         try:
-            answer = watch.call(self.identity, given)
+            answer = watch.call_in_time(self.identity, given)
             if isinstance(answer, NotAnEvent):
-                reason = clean(f"not an event: {answer.reason}", REASON_CHARS_MAX)
+                reason = clean_text(f"not an event: {answer.reason}", REASON_CHARS_MAX)
                 return record._replace(until=record.offset + 1, why=reason, value=None, headers=[])
-            return record._replace(named=self._named(record, answer, at))
+            return record._replace(named=self._parse_identity(record, answer, at))
         except BaseException as failed:  # somebody's code, which may call sys.exit()
-            problem = str(failed) if isinstance(failed, _Unusable | TimeoutError) else _told(failed)
+            problem = str(failed) if isinstance(failed, _Unusable | TimeoutError) else _describe_failure(failed)
             try:
                 raise IdentityFailed(self.name, problem) from failed
             except IdentityFailed as unnamed:
-                return record._replace(refused=failure_of(unnamed))
+                return record._replace(refused=make_event_failure(unnamed))
 
-    def _document(self, value: bytes) -> Any:
-        return loads(self.decoder(value))
+    def _decode_document(self, value: bytes) -> Any:
+        return load_json(self.decoder(value))
 
-    def _named(self, record: KafkaRecord, answer: object, at: datetime | None) -> Named:
-        identity = _checked(answer)
+    def _parse_identity(self, record: KafkaRecord, answer: object, at: datetime | None) -> ParsedRecord:
+        identity = _check_identity(answer)
         provider, body = foreign_provider(self.topic), record.value or b""
         sha256 = hashlib.sha256(body).hexdigest()
         texts = {name: raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None}
-        return Named(
+        return ParsedRecord(
             body=body,
             poison=None,
             event_key=join_key(provider, identity.event_key),
@@ -187,29 +189,29 @@ class ForeignTopic:
             original_content_sha256=None,
             dedupe=None,
             actor=None,
-            headers=header_text(texts),
+            headers=format_headers(texts),
         )
 
 
-def unwrapped(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
+def unwrap_value(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
     """Takes the data out of a record's value: out of a CloudEvent in structured mode, without the framing around
     JSON.
 
     :raises ValueError: the event's data isn't what it says
     """
-    data = data_of(body) if is_event else body
-    return without_head(data) if is_json else data
+    data = extract_data(body) if is_event else body
+    return drop_head(data) if is_json else data
 
 
 class _Unusable(ValueError):
     """An answer that is no identity."""
 
 
-def _told(failed: BaseException) -> str:
+def _describe_failure(failed: BaseException) -> str:
     return f"it raised {type(failed).__name__}: {str(failed)[:500]}"
 
 
-def _checked(answer: object) -> RecordIdentity:
+def _check_identity(answer: object) -> RecordIdentity:
     """
     :raises _Unusable: it isn't an identity
     """

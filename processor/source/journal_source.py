@@ -14,14 +14,14 @@ from core.location import Location
 from core.routing import is_sparse, receiver_of, source_of
 from journal.kafka_log import Held
 from journal.lake import open_table
-from journal.reader import scan
+from journal.reader import scan_rows
 from journal.schema import from_arrow
 from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
 from processor.decide.records import RECORD_SCHEMA
-from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, FeedRecords, JournalLog, following
-from processor.source.sources import KafkaSource, tick
-from processor.source.while_blocked import Orders
+from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, FeedRecords, JournalLog, read_next_seq
+from processor.source.sources import KafkaSource, make_tick_frame
+from processor.source.while_blocked import OrderReader
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ class FirstNamed:
     def __init__(self) -> None:
         self._following: dict[str, int] = {}
 
-    def named(self, topics: Sequence[str], journal: Location) -> None:
+    def note_receivers(self, topics: Sequence[str], journal: Location) -> None:
         if new := [topic for topic in topics if topic not in self._following]:
-            self._following.update(dict.fromkeys(new, following(str(journal))))
+            self._following.update(dict.fromkeys(new, read_next_seq(str(journal))))
 
     def start(self, topic: str, following: int) -> int:
         """Returns the first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
@@ -94,7 +94,7 @@ class JournalSource:
     def log(self) -> JournalLog:
         return JournalLog(self._control.log(), self._records.stream, self._journals)
 
-    def starts(self, state: JournalState | None, held: Held) -> Marks:
+    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
         """A new receiver begins with what is applied since it was first named.
 
         One that another journal is read for already begins with a new journal's first own row.
@@ -108,26 +108,26 @@ class JournalSource:
             first_own = copied[source_of(topic)] + 1
             is_new_journal = first_own > 1 and receiver_of(topic) in known
             journal[topic] = {0: first_own if is_new_journal else self._since.start(topic, ends[0][1])}
-        return {**self._control.starts(state, control), **journal}
+        return {**self._control.find_start_marks(state, control), **journal}
 
-    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:  # noqa: ARG002 - one place
+    def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:  # noqa: ARG002 - one place
         if any(is_sparse(topic) for topic in (state.marks if state is not None else ())):
             return None
         return f"begins with what {', '.join(self._journals)} applies from now on"
 
-    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+    def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Reads what changed the books since the slowest receiver's mark; pins the versions after which `open_frame`
         begins."""
         tables = {source: open_table(str(journal)) for source, journal in self._journals.items()}
         self._versions = {source: table.version() for source, table in tables.items()}
         for source, table in tables.items():
-            for window in scan(table, self._lowest(source, marks) - 1, self._records.columns):
+            for window in scan_rows(table, self._find_lowest_mark(source, marks) - 1, self._records.columns):
                 taken = window.filter(CHANGED_BOOKS)
                 for at in range(0, taken.num_rows, self._rows_max):
-                    yield self._records.table(source, from_arrow(taken.slice(at, self._rows_max)))
+                    yield self._records.make_table(source, from_arrow(taken.slice(at, self._rows_max)))
 
-    def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        frame = self._control.topic_frame(marks, records_max).unionByName(tick(self._control.session))
+    def open_frame(self, marks: Marks, records_max: int) -> DataFrame:
+        frame = self._control.topic_frame(marks, records_max).unionByName(make_tick_frame(self._control.session))
         for source in self._journals:
             frame = frame.unionByName(self._journal_frame(source, marks), allowMissingColumns=True)
         return frame
@@ -140,24 +140,26 @@ class JournalSource:
             .option("startingVersion", self._versions[source])
             .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
             .load(str(self._journals[source]))
-            .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._lowest(source, marks)}")
+            .where(f"({CHANGED_BOOKS_SQL}) AND seq >= {self._find_lowest_mark(source, marks)}")
             .selectExpr(f"'{source}' AS {SOURCE}", *columns)
         )
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:  # noqa: ARG002 - nothing is divided by it
         return self.records(frame.toArrow())
 
-    def orders(self) -> Orders:
-        return self._control.orders()
+    def open_orders(self) -> OrderReader:
+        return self._control.open_orders()
 
     def records(self, table: pa.Table) -> pa.Table:
         kafka = table.filter(pc.is_valid(table["topic"])).select(RECORD_SCHEMA.names)
-        return pa.concat_tables([kafka.cast(RECORD_SCHEMA), *(self._of(source, table) for source in self._journals)])
+        return pa.concat_tables(
+            [kafka.cast(RECORD_SCHEMA), *(self._make_records(source, table) for source in self._journals)]
+        )
 
-    def _of(self, source: str, table: pa.Table) -> pa.Table:
+    def _make_records(self, source: str, table: pa.Table) -> pa.Table:
         names = self._records.columns
         own_rows = table.filter(pc.equal(table[SOURCE], source)).select([BESIDE + name for name in names])
-        return self._records.table(source, from_arrow(own_rows.rename_columns(names).sort_by("seq")))
+        return self._records.make_table(source, from_arrow(own_rows.rename_columns(names).sort_by("seq")))
 
-    def _lowest(self, source: str, marks: Marks) -> int:
+    def _find_lowest_mark(self, source: str, marks: Marks) -> int:
         return min(marks[topic][0] for topic in self._records.topics_of(source))

@@ -27,25 +27,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.event import Dedupe, Mode, poison_event, to_headers
 from core.record_keys import Header, Keys, sign_record
-from core.where import EVERYTHING, Where
+from core.where import EVERYTHING, HeaderFilter
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
-from processor.decide.item import Early
+from processor.decide.item import EarlyAnswer
 from processor.decide.records import (
     PACKED,
     RECORD_SCHEMA,
     KafkaRecord,
-    Named,
-    named,
-    packed,
+    ParsedRecord,
+    make_work_item,
+    pack_record,
+    parse_record,
     read_batch,
     read_table,
-    work_item,
 )
-from processor.run.execute import on_workers_of, worker_gone
-from processor.run.outcomes import checked, version_of
-from processor.run.worker import Task, handler_of, task_begins
+from processor.run.execute import is_worker_gone, on_workers_of
+from processor.run.outcomes import check_outcome, read_version
+from processor.run.worker import Task, begin_task, get_handler
 from processor.source.foreign import ForeignTopic
-from processor.spark import uncollected
+from processor.spark import pause_collection
 
 log = logging.getLogger(__name__)
 
@@ -64,19 +64,19 @@ WARM_ROUNDS = 4
 WARM_RECORDS = 1_000
 
 
-class _TimeOver(BaseException):
+class _HandlerTimeOver(BaseException):
     """Raised within a handler's call when the chunk's time is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class MapJob:
     """The job of the executors; travels to them with each batch."""
 
     task: Task
     mode: Mode
     control_topic: str
     keys: Keys | None = None
-    where: Where = EVERYTHING
+    where: HeaderFilter = EVERYTHING
     foreign: ForeignTopic | None = None
 
 
@@ -88,7 +88,7 @@ class MapStage:
     """
 
     def __init__(
-        self, stage: Pass, workers: str, tasks: Callable[[], int], keys: Callable[[], Keys | None] = lambda: None
+        self, stage: MapJob, workers: str, tasks: Callable[[], int], keys: Callable[[], Keys | None] = lambda: None
     ) -> None:
         """``keys``: with which a batch's records are checked; they may change from one to the next."""
         self._stage = stage
@@ -96,7 +96,7 @@ class MapStage:
         self._tasks = tasks
         self._keys = keys
 
-    def warm(self, session: SparkSession) -> None:
+    def warm_workers(self, session: SparkSession) -> None:
         """Takes records that were made up, so that the first records find the way from the JVM and back in use."""
         body = json.dumps({"id": "made up to warm the workers"}).encode()
         event = poison_event("warm", body, self._stage.mode, "")
@@ -116,10 +116,10 @@ class MapStage:
         tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
-                passing = frame.coalesce(tasks).mapInArrow(self._function(), PASS_SCHEMA)
+                passing = frame.coalesce(tasks).mapInArrow(self._make_function(), PASS_SCHEMA)
             return passing.toArrow()
         except Exception as error:
-            if not worker_gone(error):
+            if not is_worker_gone(error):
                 raise
             goes_on = "goes without" if self._stage.foreign is None else "is divided until the record is found"
             log.warning(
@@ -128,9 +128,9 @@ class MapStage:
             table = frame.toArrow()
         if self._stage.foreign is None:
             return table
-        return pa.concat_tables(self._divided(self._stage.foreign, frame.sparkSession, table))
+        return pa.concat_tables(self._pass_divided(self._stage.foreign, frame.sparkSession, table))
 
-    def _divided(self, foreign: ForeignTopic, session: SparkSession, table: pa.Table) -> list[pa.Table]:
+    def _pass_divided(self, foreign: ForeignTopic, session: SparkSession, table: pa.Table) -> list[pa.Table]:
         """Names another program's records, which the driver never does; one that ends its worker alone is refused.
 
         :raises Exception: a Python worker isn't there even for nothing: then it wasn't the record
@@ -139,115 +139,119 @@ class MapStage:
             middle = table.num_rows // 2
             # Copies: Spark doesn't take a list's slice.
             halves = table.take([*range(middle)]), table.take([*range(middle, table.num_rows)])
-            passed_halves = [self._passed(session, half) for half in halves]
+            passed_halves = [self._pass_table(session, half) for half in halves]
             return [
                 part
                 for half, passed in zip(halves, passed_halves, strict=True)
-                for part in ([passed] if passed is not None else self._divided(foreign, session, half))
+                for part in ([passed] if passed is not None else self._pass_divided(foreign, session, half))
             ]
-        again = self._passed(session, table)
+        again = self._pass_table(session, table)
         if again is None:
-            session.createDataFrame(RECORD_SCHEMA.empty_table()).mapInArrow(self._function(), PASS_SCHEMA).toArrow()
+            session.createDataFrame(RECORD_SCHEMA.empty_table()).mapInArrow(
+                self._make_function(), PASS_SCHEMA
+            ).toArrow()
             ended = "it ends the Python worker: look for a crash in native code, or memory"
-            again = pack([foreign.refused(record, ended) for record in read_table(table)])
+            again = pack_records([foreign.refuse_record(record, ended) for record in read_table(table)])
         return [again]
 
-    def _passed(self, session: SparkSession, table: pa.Table) -> pa.Table | None:
+    def _pass_table(self, session: SparkSession, table: pa.Table) -> pa.Table | None:
         try:
             with on_workers_of(session, self._workers):
-                frame = session.createDataFrame(table).coalesce(1).mapInArrow(self._function(), PASS_SCHEMA)
+                frame = session.createDataFrame(table).coalesce(1).mapInArrow(self._make_function(), PASS_SCHEMA)
             return frame.toArrow()
         except Exception as error:
-            if not worker_gone(error):
+            if not is_worker_gone(error):
                 raise
             return None
 
-    def _function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        return partial(map_stage, replace(self._stage, keys=self._keys()))
+    def _make_function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        return partial(run_map_stage, replace(self._stage, keys=self._keys()))
 
 
-def pack(records: Sequence[KafkaRecord]) -> pa.Table:
-    rows = [packed(record, record.named, None) for record in records]
+def pack_records(records: Sequence[KafkaRecord]) -> pa.Table:
+    rows = [pack_record(record, record.named, None) for record in records]
     return pa.table({PACKED: pa.array([pickle.dumps(rows, protocol=5)], pa.binary())})
 
 
-def map_stage(stage: Pass, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_map_stage(stage: MapJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
-    task_begins(stage.task)
-    handler = handler_of(stage.task)
+    begin_task(stage.task)
+    handler = get_handler(stage.task)
     for batch in batches:
-        with uncollected():
-            packed_rows = _pass(stage, handler, batch)
+        with pause_collection():
+            packed_rows = _pass_batch(stage, handler, batch)
         yield pa.RecordBatch.from_arrays([pa.array([packed_rows], pa.binary())], names=[PACKED])
 
 
-def _pass(stage: Pass, handler: Handler, batch: pa.RecordBatch) -> bytes:
+def _pass_batch(stage: MapJob, handler: Handler, batch: pa.RecordBatch) -> bytes:
     records = read_batch(batch)
     if stage.foreign is not None:
-        records = stage.foreign.identify(records, stage.task.deadlines.frozen_s)
-    records, names = _told_apart(stage, records)
-    answers = _answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
-    rows = [packed(record, parsed, early) for record, parsed, early in zip(records, names, answers, strict=True)]
+        records = stage.foreign.identify_records(records, stage.task.deadlines.frozen_s)
+    records, names = _parse_records(stage, records)
+    answers = _collect_answers(stage, handler, names) if getattr(handler, "pure", False) else [None] * len(names)
+    rows = [pack_record(record, parsed, early) for record, parsed, early in zip(records, names, answers, strict=True)]
     return pickle.dumps(rows, protocol=5)
 
 
-def _told_apart(stage: Pass, records: Sequence[KafkaRecord]) -> tuple[list[KafkaRecord], list[Named | None]]:
+def _parse_records(
+    stage: MapJob, records: Sequence[KafkaRecord]
+) -> tuple[list[KafkaRecord], list[ParsedRecord | None]]:
     """Parses what each record says of itself.
 
     Commands and what isn't an event go to the driver as they came. Of what isn't the stream's the driver gets the
     offset alone.
     """
-    kept, names = list[KafkaRecord](), list[Named | None]()
+    kept, names = list[KafkaRecord](), list[ParsedRecord | None]()
     for record in records:
         parsed, elsewhere = None, False
         with contextlib.suppress(Exception):  # not an event: the driver decides what becomes of it
             if stage.foreign is not None and record.topic == stage.foreign.topic:
-                parsed, elsewhere = _of_foreign(stage, record)
+                parsed, elsewhere = _choose_foreign(stage, record)
             elif record.topic != stage.control_topic:
-                parsed = named(record, stage.mode, stage.keys, stage.where)
+                parsed = parse_record(record, stage.mode, stage.keys, stage.where)
                 elsewhere = parsed is None
         kept.append(record._replace(elsewhere=True) if elsewhere else record)
         names.append(parsed)
     return kept, names
 
 
-def _of_foreign(stage: Pass, record: KafkaRecord) -> tuple[Named | None, bool]:
+def _choose_foreign(stage: MapJob, record: KafkaRecord) -> tuple[ParsedRecord | None, bool]:
     parsed = record.named
-    if parsed is None or stage.where.takes(parsed.mode, parsed.tenant, parsed.zone, parsed.provider):
+    if parsed is None or stage.where.is_match(parsed.mode, parsed.tenant, parsed.zone, parsed.provider):
         return parsed, False
     return None, True
 
 
-def _answers(stage: Pass, handler: Handler, names: Sequence[Named | None]) -> list[Early | None]:
-    answers: list[Early | None] = []
-    with contextlib.suppress(_TimeOver), _limited(_seconds(stage.task, len(names)), stage.task):
+def _collect_answers(stage: MapJob, handler: Handler, names: Sequence[ParsedRecord | None]) -> list[EarlyAnswer | None]:
+    answers: list[EarlyAnswer | None] = []
+    with contextlib.suppress(_HandlerTimeOver), _limit_time(_limit_seconds(stage.task, len(names)), stage.task):
         for parsed in names:
             if parsed is None or parsed.poison is not None:
                 answers.append(None)
             else:
-                answers.append(_answer(handler, work_item(parsed, parsed.body)))
+                answers.append(_ask_handler(handler, make_work_item(parsed, parsed.body)))
     return answers + [None] * (len(names) - len(answers))
 
 
-def _seconds(task: Task, calls: int) -> float:
+def _limit_seconds(task: Task, calls: int) -> float:
     """Returns how long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
     return min(task.deadlines.call_s, task.deadlines.batch_s) + CALL_S_MAX * calls
 
 
-def _answer(handler: Handler, item: WorkItem) -> Early | None:
+def _ask_handler(handler: Handler, item: WorkItem) -> EarlyAnswer | None:
     try:
-        outcome, version = checked(handler(item)), version_of(handler)
-    except _TimeOver:
+        outcome, version = check_outcome(handler(item)), read_version(handler)
+    except _HandlerTimeOver:
         raise
     except BaseException:
         return None
     if isinstance(outcome, Applied):
-        return Early(version, postings_to_json(outcome.postings), None, outcome.pair, outcome.undoes)
-    return Early(version, None, outcome.reason) if isinstance(outcome, Ignored) else None
+        return EarlyAnswer(version, postings_to_json(outcome.postings), None, outcome.pair, outcome.undoes)
+    return EarlyAnswer(version, None, outcome.reason) if isinstance(outcome, Ignored) else None
 
 
 @contextlib.contextmanager
-def _limited(seconds: float, task: Task) -> Iterator[None]:
+def _limit_time(seconds: float, task: Task) -> Iterator[None]:
     """Ends the block with `_HandlerTimeOver` after so long; where native code hears no signal, the Python worker ends.
 
     Only the main thread hears signals: elsewhere (in tests) nothing limits the block.
@@ -267,4 +271,4 @@ def _limited(seconds: float, task: Task) -> Iterator[None]:
 
 
 def _time_is_over(_number: int, _frame: FrameType | None) -> None:
-    raise _TimeOver
+    raise _HandlerTimeOver

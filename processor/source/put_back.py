@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Callable
 
 from core.errors import PayhookError
-from journal.anchors import Producer
+from journal.anchors import AnchorProducer
 from journal.kafka_log import KafkaLog, KafkaSilent, Point
-from journal.schema import JournalRow, Record, same_record
+from journal.schema import JournalRow, TopicRecord, same_record
 
 PUBLISH_S_MAX = 5.0
 
@@ -32,10 +32,10 @@ class RecordGone(PayhookError):
 class PutBack:
     """Puts records of one topic back (`processor.decide.ports.PutBackRecord`). Clients are made when first needed."""
 
-    def __init__(self, producer_factory: Callable[[], Producer], log_factory: Callable[[], KafkaLog]) -> None:
+    def __init__(self, producer_factory: Callable[[], AnchorProducer], log_factory: Callable[[], KafkaLog]) -> None:
         self._producer_factory = producer_factory
         self._log_factory = log_factory
-        self._producer: Producer | None = None
+        self._producer: AnchorProducer | None = None
 
     def __call__(self, row: JournalRow, mark: tuple[str, bytes]) -> str | None:
         """
@@ -50,7 +50,7 @@ class PutBack:
             return str(silent)
         return self._publish(row, [*(header for header in record.headers if header[0] != mark[0]), mark], record)
 
-    def _read(self, row: JournalRow) -> Record:
+    def _read(self, row: JournalRow) -> TopicRecord:
         point: Point = (row.topic, row.partition, row.offset)
         with contextlib.closing(self._log_factory()) as log:
             record = log.records_at([point]).get(point)
@@ -58,7 +58,7 @@ class PutBack:
             raise RecordGone(*point)
         return record
 
-    def _publish(self, row: JournalRow, headers: list[tuple[str, bytes | None]], record: Record) -> str | None:
+    def _publish(self, row: JournalRow, headers: list[tuple[str, bytes | None]], record: TopicRecord) -> str | None:
         errors: list[str | None] = []
 
         def on_delivery(error: object, _message: object) -> None:

@@ -23,14 +23,14 @@ from core.durability import RECORD_BYTES_MAX
 from core.kafka import spark_options
 from core.routing import PARTITIONER, WHOLE, Shard
 from core.settings import KafkaSettings
-from journal.anchors import Producer
-from journal.kafka_log import Held, KafkaLog, Log
+from journal.anchors import AnchorProducer
+from journal.kafka_log import Held, KafkaLog, TopicLog
 from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.ports import Outgoing
 from processor.decide.records import RECORD_SCHEMA
 from processor.history import check as positions
 from processor.source.starting import EARLIEST, FROM_EARLIEST, Starting
-from processor.source.while_blocked import ControlTopic, Orders
+from processor.source.while_blocked import ControlTopic, OrderReader
 
 if TYPE_CHECKING:
     from processor.source.map_stage import MapStage
@@ -68,7 +68,7 @@ _NOTHING = tuple(
 )
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """The port from which a work stream reads."""
 
     @property
@@ -78,20 +78,20 @@ class Source(Protocol):
     @property
     def topics(self) -> Sequence[str]: ...
 
-    def log(self) -> Log:
+    def log(self) -> TopicLog:
         """Opens the log of the topics, for the length of a check; the caller closes it."""
 
-    def starts(self, state: JournalState | None, held: Held) -> Marks:
+    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
         """Finds where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
 
-    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
+    def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
         """Says in words where a new source begins: ``marks`` are its start marks. None if it has begun before."""
 
-    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+    def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Yields tables of records that are taken before the first of `open_frame`, in order; none where that gives
         all."""
 
-    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+    def open_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """Opens a streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a
         batch.
 
@@ -101,7 +101,7 @@ class Source(Protocol):
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         """Returns a batch of the frame, as `decide.records.read_table` takes it; about ``expected`` records."""
 
-    def orders(self) -> Orders:
+    def open_orders(self) -> OrderReader:
         """Opens the control topic beside Spark; the caller closes it."""
 
 
@@ -127,21 +127,21 @@ class KafkaSource:
         return [topic for topic in (self.events, self.control) if topic]
 
     def log(self) -> KafkaLog:
-        return KafkaLog(self.kafka, self.reads)
+        return KafkaLog(self.kafka, self.is_own_partition)
 
-    def reads(self, topic: str, partition: int) -> bool:
-        return topic != self.events or self.shard.reads(partition)
+    def is_own_partition(self, topic: str, partition: int) -> bool:
+        return topic != self.events or self.shard.has_partition(partition)
 
-    def starts(self, state: JournalState | None, held: Held) -> Marks:
-        marks = positions.starts(state, held)
+    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
+        marks = positions.find_start_marks(state, held)
         if self._is_new(state) and self.starting.text != EARLIEST:
             marks[self.events] = self._first_offsets(held[self.events])
         return marks
 
-    def begun(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
+    def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
         if not self._is_new(state):
             return None
-        return self.starting.sentence(self.events, held[self.events], marks[self.events])
+        return self.starting.to_sentence(self.events, held[self.events], marks[self.events])
 
     def _is_new(self, state: JournalState | None) -> bool:
         return bool(self.events) and (state is None or self.events not in state.marks)
@@ -152,11 +152,11 @@ class KafkaSource:
         with contextlib.closing(self.log()) as source_log:
             return source_log.offsets_at(self.events, ends, self.starting.moment)
 
-    def backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
+    def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:  # noqa: ARG002 - the frame gives all
         return iter(())
 
-    def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        return self.topic_frame(marks, records_max).unionByName(tick(self.session))
+    def open_frame(self, marks: Marks, records_max: int) -> DataFrame:
+        return self.topic_frame(marks, records_max).unionByName(make_tick_frame(self.session))
 
     def topic_frame(self, marks: Marks, records_max: int) -> DataFrame:
         starts = {topic: marks[topic] for topic in self.topics}
@@ -190,11 +190,11 @@ class KafkaSource:
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         return frame.toArrow() if self.map_stage is None else self.map_stage.collect(frame, expected)
 
-    def orders(self) -> Orders:
+    def open_orders(self) -> OrderReader:
         return ControlTopic(self.kafka, self.control)
 
 
-def tick(session: SparkSession) -> DataFrame:
+def make_tick_frame(session: SparkSession) -> DataFrame:
     rate = session.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     return rate.where(f"value % {TICK_S} = 0").selectExpr(*_NOTHING)
 
@@ -250,9 +250,9 @@ REPUBLISH = MappingProxyType(
 class Republisher:
     """`processor.decide.ports.Republish`. Its producer is made when it is needed, which is rarely."""
 
-    def __init__(self, producer_factory: Callable[[], Producer], topic: str) -> None:
+    def __init__(self, producer_factory: Callable[[], AnchorProducer], topic: str) -> None:
         self._producer_factory = producer_factory
-        self._producer: Producer | None = None
+        self._producer: AnchorProducer | None = None
         self._topic = topic
 
     def __call__(self, events: Sequence[Outgoing]) -> str | None:

@@ -19,7 +19,7 @@ class Starting:
     text: str = EARLIEST
     moment: datetime | None = None
 
-    def sentence(self, topic: str, ends: Mapping[int, tuple[int, int]], marks: Mapping[int, int]) -> str:
+    def to_sentence(self, topic: str, ends: Mapping[int, tuple[int, int]], marks: Mapping[int, int]) -> str:
         waiting = sum(high - marks[number] for number, (_, high) in ends.items())
         left_out = sum(marks[number] - low for number, (low, _) in ends.items())
         waits = f"{waiting} record{'s wait' if waiting > 1 else ' waits'}" if waiting else "no record waits"
@@ -30,7 +30,7 @@ class Starting:
 FROM_EARLIEST = Starting()
 
 
-def starts_of(text: str) -> Starting:
+def parse_starting(text: str) -> Starting:
     """
     :raises ValueError: it is none
     """

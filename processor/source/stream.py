@@ -23,12 +23,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from core.clock import Clock
 from core.errors import PayhookError
 from core.log import in_this_context
-from journal.errors import Refused, StorageDown
-from processor.backlog.catch_up import CatchUp
+from journal.errors import StorageDown, StreamRefused
+from processor.backlog.catch_up import StreamCatchUp
 from processor.decide.batch import Batches
-from processor.decide.records import without_answers
-from processor.reporting.progress import Fetch
-from processor.source.sources import ASYNC_PROGRESS, Source
+from processor.decide.records import drop_answers
+from processor.reporting.progress import BatchFetch
+from processor.source.sources import ASYNC_PROGRESS, StreamSource
 from processor.source.while_blocked import WhileBlocked
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ MakeThread = Callable[[Callable[[], None]], threading.Thread]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class BatchRead:
     table: pa.Table
-    fetch: Fetch
+    fetch: BatchFetch
 
 
 class Stream:
@@ -67,8 +67,8 @@ class Stream:
     def __init__(
         self,
         batches: Batches,
-        source: Source,
-        catch_up: CatchUp,
+        source: StreamSource,
+        catch_up: StreamCatchUp,
         clock: Clock,
         checkpoint: Path,
         on_batch: Callable[[], None],
@@ -84,8 +84,8 @@ class Stream:
         self._in_batch = threading.Lock()
         self._failure: BaseException | None = None
         self._reads_ahead = False
-        self._ahead: Ahead[Read] = Ahead(self._decide)
-        self._while_blocked = WhileBlocked(batches, clock, source.orders, self._stop, on_batch)
+        self._ahead: DecisionThread[BatchRead] = DecisionThread(self._decide)
+        self._while_blocked = WhileBlocked(batches, clock, source.open_orders, self._stop, on_batch)
 
     @property
     def has_decided(self) -> bool:
@@ -115,30 +115,30 @@ class Stream:
             query = self._start()
             self._ahead.start(lambda run: InheritableThread(in_this_context(run)))
             while query.isActive and not self._stop.is_set() and self._failure is None and self._ahead.failure is None:
-                if self._batches.refusal is not None:
-                    self._failure = self._batches.refusal
+                if self._batches.history_refusal is not None:
+                    self._failure = self._batches.history_refusal
                 self._stop.wait(IDLE_CHECK_S)
             self._end(query)
         finally:
             self._while_blocked.close()
 
     def _take_backlog(self) -> None:
-        for table in self._source.backlog(self._batches.marks):
+        for table in self._source.read_backlog(self._batches.committed_marks):
             if self._stop.is_set():
                 return
-            if self._while_blocked.passes(table):
+            if self._while_blocked.wait_while_blocked(table):
                 self._run(table)
 
     def _run(self, table: pa.Table) -> None:
         self._batches.run(table)
-        self._catch_up.after_batch(self._batches.progress, self._batches.marks)
+        self._catch_up.after_batch(self._batches.progress, self._batches.committed_marks)
         self._on_batch()
 
     def _start(self) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._catch_up.begin()
         limit = self._catch_up.limit
-        stream = self._source.frame(self._batches.marks, limit)
+        stream = self._source.open_frame(self._batches.committed_marks, limit)
         writer = stream.writeStream.foreachBatch(in_this_context(self._batch)).option(
             "checkpointLocation", f"file://{self._checkpoint}"
         )
@@ -163,7 +163,7 @@ class Stream:
         if self._in_batch.acquire(timeout=STOP_WAIT_S_MAX):
             self._in_batch.release()
         if self._failure is not None:
-            if not isinstance(self._failure, Refused):
+            if not isinstance(self._failure, StreamRefused):
                 self._await_end(query)
             elif query.isActive:
                 query.stop()
@@ -212,25 +212,25 @@ class Stream:
                 self._failure = failed
                 raise
 
-    def _read(self, frame: DataFrame) -> Read:
+    def _read(self, frame: DataFrame) -> BatchRead:
         limit = self._catch_up.limit if self._read_limit is None else self._read_limit.records
-        started = self._clock.monotonic()
+        started = self._clock.monotonic_s()
         table = self._source.collect(frame, self._batches.progress.taken)
-        return Read(table, Fetch(self._clock.monotonic() - started, table.nbytes, limit, self._reads_ahead))
+        return BatchRead(table, BatchFetch(self._clock.monotonic_s() - started, table.nbytes, limit, self._reads_ahead))
 
-    def _decide(self, read: Read) -> None:
+    def _decide(self, read: BatchRead) -> None:
         """Decides a batch on the thread that decides. What was read ahead of a stop isn't decided: it is read again."""
         if self._stop.is_set():
             return
-        was_blocked = self._batches.blocked
-        if not self._while_blocked.passes(read.table):
+        was_blocked = self._batches.is_blocked
+        if not self._while_blocked.wait_while_blocked(read.table):
             return
         self._batches.progress.fetch = read.fetch
         # What blocked the stream may have been mended by other settings than a pure handler answered by.
-        self._run(without_answers(read.table) if was_blocked else read.table)
+        self._run(drop_answers(read.table) if was_blocked else read.table)
 
 
-class Ahead(Generic[T]):
+class DecisionThread(Generic[T]):
     """Decides one thing at a time, in order, on a thread of its own.
 
     ``decide`` is never called again after it raised; what it raised is in ``failure``. At most one thing waits: the one
@@ -257,7 +257,7 @@ class Ahead(Generic[T]):
         """
         with self._changed:
             self._changed.wait_for(self._idle_or_ended)
-            if self._ended():
+            if self._has_ended():
                 return False
             self._given.append(task)
             self._busy = True
@@ -280,13 +280,13 @@ class Ahead(Generic[T]):
         return not self._thread.is_alive()
 
     def _idle_or_ended(self) -> bool:
-        return not self._busy or self._ended()
+        return not self._busy or self._has_ended()
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._closed or self.failure is not None
 
     def _run(self) -> None:
-        while (task := self._next()) is not None:
+        while (task := self._take_next()) is not None:
             try:
                 self._decide(task[0])
             except BaseException as failure:
@@ -295,10 +295,10 @@ class Ahead(Generic[T]):
                 self._busy = False
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[T] | None:
+    def _take_next(self) -> tuple[T] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._given or self._ended())
-            return None if self._ended() else (self._given.pop(),)
+            self._changed.wait_for(lambda: self._given or self._has_ended())
+            return None if self._has_ended() else (self._given.pop(),)
 
 
 class ReadLimit:

@@ -15,7 +15,7 @@ from core.kafka import open_consumer
 from core.settings import KafkaSettings
 from journal.state import Marks
 from processor.decide.batch import Batches
-from processor.decide.records import KafkaRecord, read_table, without_answers
+from processor.decide.records import KafkaRecord, drop_answers, read_table
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ READ_S_MAX = 0.05
 OFFSETS_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  # noqa: SLF001  the library's public name
 
 
-class Orders(Protocol):
+class OrderReader(Protocol):
     """The port of the control topic, beside Spark (`ControlTopic`)."""
 
     def read(self, marks: Marks) -> list[KafkaRecord]:
@@ -50,7 +50,7 @@ class WhileBlocked:
         self,
         batches: Batches,
         clock: Clock,
-        open_orders: Callable[[], Orders],
+        open_orders: Callable[[], OrderReader],
         stop: threading.Event,
         on_batch: Callable[[], None],
     ) -> None:
@@ -59,7 +59,7 @@ class WhileBlocked:
         self._open_orders = open_orders
         self._stop = stop
         self._on_batch = on_batch
-        self._orders: Orders | None = None
+        self._orders: OrderReader | None = None
 
     @property
     def _probe_at(self) -> float | None:
@@ -69,32 +69,32 @@ class WhileBlocked:
     def _probe_at(self, at: float | None) -> None:
         self._batches.progress.probe_at = at
 
-    def passes(self, table: pa.Table) -> bool:
+    def wait_while_blocked(self, table: pa.Table) -> bool:
         """Waits while the stream is blocked; returns whether the batch is to be decided as usual.
 
         It isn't where the stream stops; nor where the stream is still blocked and all of the batch is decided: then the
         next one may bring an event to try.
         """
-        if not self._batches.blocked:
+        if not self._batches.is_blocked:
             return True
-        records: Sequence[KafkaRecord] = read_table(without_answers(table))
-        self._obey(records)
-        records = self._batches.undecided(records)
+        records: Sequence[KafkaRecord] = read_table(drop_answers(table))
+        self._run_commands(records)
+        records = self._batches.filter_undecided(records)
         if self._probe_at is None:
-            self._probe_at = self._clock.monotonic() + self._batches.probe_s
-        if records and self._batches.tells_more(records):
-            self._probe_at = self._clock.monotonic()
-        while self._batches.blocked and not self._stop.is_set():
-            self._obey((self._orders or self._open()).read(self._batches.marks))
-            if self._clock.monotonic() >= self._probe_at:
+            self._probe_at = self._clock.monotonic_s() + self._batches.probe_s
+        if records and self._batches.has_better_probe(records):
+            self._probe_at = self._clock.monotonic_s()
+        while self._batches.is_blocked and not self._stop.is_set():
+            self._run_commands((self._orders or self._open()).read(self._batches.committed_marks))
+            if self._clock.monotonic_s() >= self._probe_at:
                 self._probe(records)
-                records = self._batches.undecided(records)
+                records = self._batches.filter_undecided(records)
             elif not records:
                 return False
             else:
                 self._stop.wait(LOOK_S)
             self._on_batch()
-        if not self._batches.blocked:
+        if not self._batches.is_blocked:
             self.close()
         return not self._stop.is_set()
 
@@ -104,19 +104,19 @@ class WhileBlocked:
             self._orders.close()
             self._orders = None
 
-    def _open(self) -> Orders:
+    def _open(self) -> OrderReader:
         self._orders = self._open_orders()
         return self._orders
 
-    def _obey(self, records: Sequence[KafkaRecord]) -> None:
+    def _run_commands(self, records: Sequence[KafkaRecord]) -> None:
         """Runs commands. One may have ended what blocks the stream: the next probe comes at once."""
-        if self._batches.obey(records):
-            self._probe_at = self._clock.monotonic()
+        if self._batches.run_commands(records):
+            self._probe_at = self._clock.monotonic_s()
             self._on_batch()
 
     def _probe(self, records: Sequence[KafkaRecord]) -> None:
         wait_s = self._batches.probe(records)
-        self._probe_at = self._clock.monotonic() + wait_s
+        self._probe_at = self._clock.monotonic_s() + wait_s
 
 
 class ControlTopic:
@@ -148,7 +148,9 @@ class ControlTopic:
         if self._assigned != starts:
             self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in starts.items()])
             self._assigned = dict(starts)
-        records = [_record(message) for message in self._consumer.consume(ORDERS_MAX, READ_S_MAX) if _is_good(message)]
+        records = [
+            _make_record(message) for message in self._consumer.consume(ORDERS_MAX, READ_S_MAX) if _is_good(message)
+        ]
         for record in records:
             self._assigned[record.partition] = record.offset + 1
         return records
@@ -167,7 +169,7 @@ def _is_good(message: Message) -> bool:
     return False
 
 
-def _record(message: Message) -> KafkaRecord:
+def _make_record(message: Message) -> KafkaRecord:
     value: Any = message.value()
     key: Any = message.key()
     headers: Any = message.headers() or []

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
-from providers.adyen_money import DATED, MOVEMENTS, NAME, PAIRS, captures_at_once
+from providers.adyen_money import DATED, MOVEMENTS, NAME, PAIRS, is_captured_at_once
 from providers.fields import entity_key
 from providers.money import PAYOUTS
 from providers.settings import ProvidersSettings
-from providers.settlement.report import TO_US, NotCompared, ReportLine, Row, SettlementLine
+from providers.settlement.report import TO_US, NotCompared, ReportLine, ReportRow, SettlementLine
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "account": ("merchant account",),
@@ -82,59 +82,66 @@ class AdyenSettlement:
         self._only = account
         self._told: set[str] = set()
 
-    def read(self, row: Row) -> ReportLine:
+    def read(self, row: ReportRow) -> ReportLine:
         kind = row.text("type")
         code = _CODES.get(kind.lower())
         if code is None:
-            return NotCompared(row.line, kind, _fee_of_line(row) if kind.lower() == "fee" else None)
+            return NotCompared(row.line, kind, _read_line_fee(row) if kind.lower() == "fee" else None)
         account = row.text("account")
         if self._only and account != self._only:
             return NotCompared(row.line, f"of the account {account}")
         movement, name = MOVEMENTS[code]
-        payment = row.optional("payment") if movement in PAYOUTS else row.text("payment")
-        reference = payment if code == "CAPTURE" and self._at_once(row, account) else row.text("modification")
+        payment = row.optional_text("payment") if movement in PAYOUTS else row.text("payment")
+        reference = (
+            payment if code == "CAPTURE" and self._is_captured_at_once(row, account) else row.text("modification")
+        )
         fact = MoneyFact(
             fact_key=join_key(NAME, reference, name),
             movement=movement,
             account=account,
             payment=None if movement in PAYOUTS else payment,
-            money=_money(row, movement),
+            money=_read_money(row, movement),
             pair=join_key(NAME, reference, PAIRS[movement]) if movement in PAIRS else None,
         )
         entity = None if code == _TWO else entity_key(self._entity, NAME, account, payment or reference)
         is_further_round = code in DATED and fact.fact_key in self._told
         self._told.add(fact.fact_key)
         return SettlementLine(
-            row.line, fact, row.moment("created", row.zone("zone")), entity, is_further_round, fee=_fee(row)
+            row.line,
+            fact,
+            row.parse_moment("created", row.parse_zone("zone")),
+            entity,
+            is_further_round,
+            fee=_read_fee(row),
         )
 
-    def _at_once(self, row: Row, account: str) -> bool:
-        at_once = captures_at_once(self._adyen, account, row.optional("method") or None)
+    def _is_captured_at_once(self, row: ReportRow, account: str) -> bool:
+        at_once = is_captured_at_once(self._adyen, account, row.optional_text("method") or None)
         if at_once is None:
-            raise row.wrong("method", "is wanted: providers.adyen.capture of the account depends on it")
+            raise row.build_error("method", "is wanted: providers.adyen.capture of the account depends on it")
         return at_once
 
 
-def _fee(row: Row) -> Money | None:
-    parts = [row.money(name, "net_currency") for name in _FEES if row.optional(name)]
+def _read_fee(row: ReportRow) -> Money | None:
+    parts = [row.money(name, "net_currency") for name in _FEES if row.optional_text(name)]
     kept = sum(part.amount_minor for part in parts)
     return Money(kept, parts[0].currency) if kept else None
 
 
-def _fee_of_line(row: Row) -> Money | None:
+def _read_line_fee(row: ReportRow) -> Money | None:
     """Reads the net amount of a line that is a fee itself."""
     for name, sign in (("net_debit", 1), ("net_credit", -1)):
-        if row.optional(name):
+        if row.optional_text(name):
             money = row.money(name, "net_currency")
             return Money(sign * money.amount_minor, money.currency) if money.amount_minor else None
     return None
 
 
-def _money(row: Row, movement: Movement) -> Money:
+def _read_money(row: ReportRow, movement: Movement) -> Money:
     """Returns the amount as the webhook gives it: above zero when it goes the movement's own way."""
-    debit, credit = row.optional("debit"), row.optional("credit")
+    debit, credit = row.optional_text("debit"), row.optional_text("credit")
     if bool(debit) == bool(credit):
-        raise row.wrong("credit", "either the debit or the credit is wanted, and not both")
+        raise row.build_error("credit", "either the debit or the credit is wanted, and not both")
     is_credit = bool(credit)
     money = row.money("credit" if is_credit else "debit", "currency")
     own_way = is_credit == (movement in TO_US)

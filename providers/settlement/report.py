@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from core.card_numbers import shown
+from core.card_numbers import quote_masked
 from core.errors import PayhookError
 from core.money import Money, MoneyFact, MoneyInvalid, Movement
 from providers.money import PAYOUTS, decimal_money_of
@@ -87,7 +87,7 @@ class Header:
     titles: Mapping[str, str]
 
 
-class Row:
+class ReportRow:
     """The values of one line by our names of the columns."""
 
     __slots__ = ("_header", "_values", "line")
@@ -97,10 +97,10 @@ class Row:
         self._values = values
         self.line = line
 
-    def has(self, column: str) -> bool:
+    def has_column(self, column: str) -> bool:
         return column in self._header.at
 
-    def optional(self, column: str) -> str:
+    def optional_text(self, column: str) -> str:
         """Returns the value; empty where there is nothing, or no such column."""
         at = self._header.at.get(column)
         return "" if at is None else self._values[at].strip()
@@ -109,9 +109,11 @@ class Row:
         """
         :raises RowUnreadable: empty, or no such column
         """
-        value = self.optional(column)
+        value = self.optional_text(column)
         if not value:
-            raise self.wrong(column, "is empty" if self.has(column) else "isn't in the file, and this line needs it")
+            raise self.build_error(
+                column, "is empty" if self.has_column(column) else "isn't in the file, and this line needs it"
+            )
         return value
 
     def money(self, amount: str, currency: str) -> Money:
@@ -121,13 +123,13 @@ class Row:
         """
         code = self.text(currency)
         if len(code) != _CURRENCY_CHARS or not (code.isascii() and code.isalpha()):
-            raise self.wrong(currency, f"{shown(code, TEXT_CHARS_MAX)} isn't a currency's three letters")
+            raise self.build_error(currency, f"{quote_masked(code, TEXT_CHARS_MAX)} isn't a currency's three letters")
         try:
             return decimal_money_of(self.text(amount), code)
         except MoneyInvalid as invalid:
-            raise self.wrong(amount, invalid.problem) from None
+            raise self.build_error(amount, invalid.problem) from None
 
-    def moment(self, column: str, zone: str = "UTC") -> datetime:
+    def parse_moment(self, column: str, zone: str = "UTC") -> datetime:
         """Reads a date and time; in ``zone`` where it doesn't name its own.
 
         :raises RowUnreadable: no such time
@@ -136,26 +138,28 @@ class Row:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise self.wrong(column, f"{shown(value, TEXT_CHARS_MAX)} isn't a date and time") from None
+            raise self.build_error(column, f"{quote_masked(value, TEXT_CHARS_MAX)} isn't a date and time") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=timezone(timedelta(hours=_HOURS_BY_ZONE[zone])))
         try:
             return moment.astimezone(UTC)
         except OverflowError:
-            raise self.wrong(column, f"{shown(value, TEXT_CHARS_MAX)} is beyond all calendars") from None
+            raise self.build_error(column, f"{quote_masked(value, TEXT_CHARS_MAX)} is beyond all calendars") from None
 
-    def zone(self, column: str) -> str:
+    def parse_zone(self, column: str) -> str:
         """Reads the name of a time zone; UTC where there is no such column.
 
         :raises RowUnreadable: one that isn't known, or that stands for several
         """
-        name = self.optional(column).upper() or "UTC"
+        name = self.optional_text(column).upper() or "UTC"
         if name not in _HOURS_BY_ZONE:
-            problem = f"the time zone {shown(name, TEXT_CHARS_MAX)} isn't known here: have the report made in UTC"
-            raise self.wrong(column, problem)
+            problem = (
+                f"the time zone {quote_masked(name, TEXT_CHARS_MAX)} isn't known here: have the report made in UTC"
+            )
+            raise self.build_error(column, problem)
         return name
 
-    def wrong(self, column: str, problem: str) -> RowUnreadable:
+    def build_error(self, column: str, problem: str) -> RowUnreadable:
         return RowUnreadable(self._header.name, self.line, self._header.titles[column], problem)
 
 
@@ -207,7 +211,7 @@ class SettlementReport(Protocol):
     required: frozenset[str]
     wanted_to_repair: str
 
-    def read(self, row: Row) -> ReportLine:
+    def read(self, row: ReportRow) -> ReportLine:
         """
         :raises RowUnreadable: names line and column
         """
@@ -225,24 +229,24 @@ def read_report(path: Path, report: SettlementReport, digest: Digest) -> Iterato
     :raises RowUnreadable: a line can't be read; those before it were handed out
     """
     with path.open("rb") as file:
-        rows = csv.reader(_texts(path.name, file, digest), strict=True)
+        rows = csv.reader(_decode_lines(path.name, file, digest), strict=True)
         header: Header | None = None
         line = 1
-        while (values := _next(rows, path.name, line)) is not None:
+        while (values := _read_next(rows, path.name, line)) is not None:
             if header is None:
-                header = _header(path.name, values, report)
+                header = _parse_header(path.name, values, report)
                 width = len(values)
             elif values:
                 if len(values) != width:
                     problem = f"it has {len(values)} columns, the header has {width}"
                     raise RowUnreadable(path.name, line, None, problem)
-                yield report.read(Row(header, line, values))
+                yield report.read(ReportRow(header, line, values))
             line = rows.line_num + 1
     if header is None:
         raise ReportUnreadable(path.name, report.title, "it is empty")
 
 
-def _next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | None:
+def _read_next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | None:
     try:
         return next(rows)
     except StopIteration:
@@ -251,7 +255,7 @@ def _next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | None:
         raise RowUnreadable(name, line, None, f"it isn't CSV ({wrong})") from wrong
 
 
-def _texts(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
+def _decode_lines(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
     """Decodes the lines one by one: one line in another encoding is found where it stands."""
     number = 0
     while raw := file.readline(LINE_BYTES_MAX + 1):
@@ -269,7 +273,7 @@ def _texts(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
             raise RowUnreadable(name, number, None, "it isn't UTF-8; save the report as UTF-8") from None
 
 
-def _header(name: str, values: Sequence[str], report: SettlementReport) -> Header:
+def _parse_header(name: str, values: Sequence[str], report: SettlementReport) -> Header:
     """
     :raises ReportUnreadable: other separators, or columns that are missing or there twice
     """
@@ -291,7 +295,7 @@ def _header(name: str, values: Sequence[str], report: SettlementReport) -> Heade
     missing = [titles[column] for column in report.columns if column in report.required and column not in at]
     if missing:
         missing_titles = ", ".join(repr(title) for title in missing)
-        first_line = shown(",".join(given), HEADER_CHARS_SHOWN)
+        first_line = quote_masked(",".join(given), HEADER_CHARS_SHOWN)
         raise ReportUnreadable(
             name, report.title, f"the columns {missing_titles} are missing; its first line is {first_line}"
         )

@@ -28,7 +28,7 @@ from core.money import Money, Movement
 from providers.fields import entity_key
 from providers.money import PAYOUTS, moved
 from providers.settings import ProvidersSettings
-from providers.settlement.report import TO_US, NotCompared, ReportLine, Row, SettlementLine
+from providers.settlement.report import TO_US, NotCompared, ReportLine, ReportRow, SettlementLine
 from providers.stripe_money import NAME
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -88,41 +88,41 @@ class StripeBalance:
         self._entity = settings.entity
         self._account = account
 
-    def read(self, row: Row) -> ReportLine:
+    def read(self, row: ReportRow) -> ReportLine:
         category = row.text("category").lower()
         if category == _PARTIAL:
-            return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
-        if category in _FAILED and row.optional("charge"):
-            return self._line(row, Movement.CAPTURE, row.text("charge"), adds=True)
-        movement = _MOVEMENTS.get(category) or _adjusted(row, category)
+            return self._build_line(row, Movement.CAPTURE, row.text("charge"), adds=True)
+        if category in _FAILED and row.optional_text("charge"):
+            return self._build_line(row, Movement.CAPTURE, row.text("charge"), adds=True)
+        movement = _MOVEMENTS.get(category) or _find_adjustment(row, category)
         if movement is None:
-            return NotCompared(row.line, category, _fee(row, category))
-        return self._line(row, movement, row.text("source"))
+            return NotCompared(row.line, category, _read_fee(row, category))
+        return self._build_line(row, movement, row.text("source"))
 
-    def _line(self, row: Row, movement: Movement, source: str, adds: bool = False) -> ReportLine:
-        payment = row.optional("payment") or row.optional("charge") or source
-        money, paired = _money(row, movement), movement is not Movement.CAPTURE
+    def _build_line(self, row: ReportRow, movement: Movement, source: str, adds: bool = False) -> ReportLine:
+        payment = row.optional_text("payment") or row.optional_text("charge") or source
+        money, paired = _read_money(row, movement), movement is not Movement.CAPTURE
         fact = moved(NAME, movement, source, money, account=self._account, payment=payment, paired=paired)
         by_transaction = join_key(NAME, row.text("id"), movement.value) if movement in _SEVERAL else None
-        entity = entity_key(self._entity, NAME, self._account, payment) if _tells_all(row, movement) else None
-        return SettlementLine(row.line, fact, row.moment("created"), entity, adds, by_transaction, _fee(row))
+        entity = entity_key(self._entity, NAME, self._account, payment) if _is_complete(row, movement) else None
+        return SettlementLine(row.line, fact, row.parse_moment("created"), entity, adds, by_transaction, _read_fee(row))
 
 
-def _adjusted(row: Row, category: str) -> Movement | None:
+def _find_adjustment(row: ReportRow, category: str) -> Movement | None:
     """Finds the movement of a dispute's ``adjustment``; other adjustments are none."""
-    if category != "adjustment" or not row.optional("source").startswith(_DISPUTES):
+    if category != "adjustment" or not row.optional_text("source").startswith(_DISPUTES):
         return None
     withdrawn = row.money("gross", "currency").amount_minor < 0
     return Movement.DISPUTE_OPENED if withdrawn else Movement.DISPUTE_WON
 
 
-def _money(row: Row, movement: Movement) -> Money:
+def _read_money(row: ReportRow, movement: Movement) -> Money:
     """Returns the amount as the webhook gives it: in the payer's currency, above zero when it goes the movement's own
     way.
     """
     gross = row.money("gross", "currency")
     amount_minor, currency = gross.amount_minor, gross.currency
-    facing = row.optional("facing_currency").upper()
+    facing = row.optional_text("facing_currency").upper()
     if facing and facing != currency and movement not in PAYOUTS:
         seen = row.money("facing_amount", "facing_currency")
         size, currency = abs(seen.amount_minor), seen.currency
@@ -130,18 +130,18 @@ def _money(row: Row, movement: Movement) -> Money:
     return Money(amount_minor if movement in TO_US else -amount_minor, currency)
 
 
-def _fee(row: Row, category: str = "") -> Money | None:
+def _read_fee(row: ReportRow, category: str = "") -> Money | None:
     """Reads what Stripe kept of the line; of a line that is a fee, its gross too."""
-    kept = row.money("fee", "currency") if row.optional("fee") else None
+    kept = row.money("fee", "currency") if row.optional_text("fee") else None
     if category in _FEES:
         gross = row.money("gross", "currency")
         kept = Money((0 if kept is None else kept.amount_minor) - gross.amount_minor, gross.currency)
     return kept if kept is not None and kept.amount_minor else None
 
 
-def _tells_all(row: Row, movement: Movement) -> bool:
+def _is_complete(row: ReportRow, movement: Movement) -> bool:
     if movement in PAYOUTS:
         return True
     if movement is Movement.CAPTURE and row.text("source").startswith(_NO_CARD):
         return False
-    return row.has("charge") and row.has("payment") and bool(row.optional("facing_currency"))
+    return row.has_column("charge") and row.has_column("payment") and bool(row.optional_text("facing_currency"))

@@ -26,7 +26,7 @@ from journal.schema import ChainHead, row_hashes
 from journal.state import JournalState
 from ledger.redactions import Redactions
 from stack.backup.copying import data_files
-from stack.backup.manifest import ACTS, BODIES, REDACTIONS, CopiedJournal, CopiedTable, Manifest, SourceTable
+from stack.backup.manifest import ACTS, BODIES, REDACTIONS, BackupManifest, CopiedJournal, CopiedTable, SourceTable
 from stack.backup.trees import copy_hashed, tree_at
 
 PROBLEMS_MAX = 10
@@ -37,7 +37,7 @@ LAKE = "lake"
 """The folder of the tables in a backup."""
 
 
-def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> list[str]:
+def find_problems(backup: Location, manifest: BackupManifest, tables: list[SourceTable], scratch: Path) -> list[str]:
     """Finds what is wrong with a backup, `PROBLEMS_MAX` at most; nothing in a good one. Reads every file.
 
     :param tables: what belongs to which work stream (`stack.backup.manifest.list_tables`)
@@ -45,10 +45,12 @@ def problems(backup: Location, manifest: Manifest, tables: list[SourceTable], sc
     """
     broken = list(islice(_broken_files(backup, manifest), PROBLEMS_MAX))
     # Tables with a file that isn't what it was are not opened: the file is what there is to say.
-    return broken or list(islice(table_problems(backup / LAKE, manifest, tables, scratch), PROBLEMS_MAX))
+    return broken or list(islice(find_table_problems(backup / LAKE, manifest, tables, scratch), PROBLEMS_MAX))
 
 
-def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable], scratch: Path) -> Iterator[str]:
+def find_table_problems(
+    lake: Location, manifest: BackupManifest, tables: list[SourceTable], scratch: Path
+) -> Iterator[str]:
     """Finds what is wrong with the tables of a copied lake."""
     for path, table in manifest.tables.items():
         try:
@@ -58,7 +60,7 @@ def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable]
             elif table.kind == ACTS:
                 yield from _broken_acts(lake / path)
             elif table.kind == REDACTIONS:
-                Redactions(lake / path).all()
+                Redactions(lake / path).read_all()
         except (DeltaError, OSError, pa.ArrowException) as failed:
             yield f"{path} can't be read: {failed}"
         except PayhookError as failed:
@@ -71,13 +73,13 @@ def table_problems(lake: Location, manifest: Manifest, tables: list[SourceTable]
             yield f"{path}: {failed}"
 
 
-def journal_of(state: JournalState, stream: str) -> CopiedJournal:
+def describe_journal(state: JournalState, stream: str) -> CopiedJournal:
     """Describes a journal as a manifest does."""
     seq = state.next_seq - 1
     return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
 
 
-def _broken_files(backup: Location, manifest: Manifest) -> Iterator[str]:
+def _broken_files(backup: Location, manifest: BackupManifest) -> Iterator[str]:
     stored = tree_at(backup)
     for path, expected in manifest.files.items():
         try:
@@ -92,7 +94,7 @@ def _broken_files(backup: Location, manifest: Manifest) -> Iterator[str]:
             yield f"{path} isn't what was copied: its hash differs"
 
 
-def _broken_table(lake: Location, path: str, expected: CopiedTable, manifest: Manifest) -> Iterator[str]:
+def _broken_table(lake: Location, path: str, expected: CopiedTable, manifest: BackupManifest) -> Iterator[str]:
     table = open_table(str(lake / path))
     actual = str(table.metadata().id), table.version()
     if actual != (expected.table_id, expected.version):
@@ -116,7 +118,7 @@ def _broken_acts(log: Location) -> Iterator[str]:
     """Checks that the last row is the one that the table's log names, and walks the chain of all rows."""
     AuditLog(log).head()
     rows = read_rows(open_table(str(log))).sort_by("number").to_pylist()
-    for offender in ChainWalk().offenders(rows):
+    for offender in ChainWalk().find_offenders(rows):
         yield f"{log.name}, {', '.join(f'{name} {value}' for name, value in offender.items())}"
 
 
@@ -125,7 +127,7 @@ def _broken_journal(
 ) -> Iterator[str]:
     """Computes every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
     reader = JournalReader(str(journal), table.version)
-    actual = journal_of(reader.state(), expected.stream)
+    actual = describe_journal(reader.state(), expected.stream)
     if actual != expected:
         yield f"the journal of {expected.stream} says {actual}, {expected} was copied"
     chain = ChainHead()

@@ -29,7 +29,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\.\d{10}\.\d{10})?\.parquet")
 
 
 @dataclass(slots=True)
-class Target:
+class CopyTarget:
     """A folder ``under`` a tree that files are copied into.
 
     ``known``: files of an ``earlier`` backup beside it, which are shared.
@@ -47,39 +47,43 @@ class Target:
         """The bytes that passed through here: all but what is shared."""
         return sum(file.size for path, file in self.files.items() if path not in self.shared)
 
-    def take(self, path: str, source: Readable) -> CopiedFile:
+    def copy_file(self, path: str, source: Readable) -> CopiedFile:
         """Copies an open file; it is stored for good when this returns.
 
         :raises OSError: it can't be read or written
         """
-        self.files[path] = copied = self.tree.take(self._at(path), source)
+        self.files[path] = copied = self.tree.copy_file(self._path_in_tree(path), source)
         return copied
 
-    def share(self, path: str, size: int) -> bool:
+    def share_file(self, path: str, size: int) -> bool:
         """Takes a file from the earlier backup, if it is there with that size."""
         copied = self.known.get(path)
-        if copied is None or copied.size != size or not self.tree.share(f"{self.earlier}/{path}", self._at(path)):
+        if (
+            copied is None
+            or copied.size != size
+            or not self.tree.share_file(f"{self.earlier}/{path}", self._path_in_tree(path))
+        ):
             return False
         self.files[path] = copied
         self.shared.add(path)
         return True
 
-    def undo(self, prefix: str) -> None:
+    def remove_copied(self, prefix: str) -> None:
         """Removes what was copied to paths that begin so."""
         for path in [copied for copied in self.files if copied.startswith(prefix)]:
             del self.files[path]
-            self.tree.remove(self._at(path))
+            self.tree.remove(self._path_in_tree(path))
 
     def sync(self) -> None:
         """Waits until the names of all files outlast a loss of power."""
-        self.tree.sync(self._at(path) for path in self.files)
+        self.tree.sync(self._path_in_tree(path) for path in self.files)
 
-    def _at(self, path: str) -> str:
+    def _path_in_tree(self, path: str) -> str:
         return f"{self.under}/{path}" if self.under else path
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedTable:
     """A table at one version, its log copied already; ``data``: the files that it names, with their sizes in bytes."""
 
     place: Location
@@ -89,7 +93,7 @@ class Pinned:
     data: Mapping[str, int]
 
 
-def pin(source: Location, path: str, target: Target, *, with_state: bool) -> Pinned:
+def pin_table(source: Location, path: str, target: CopyTarget, *, with_state: bool) -> PinnedTable:
     """Pins a table at its newest version and copies the log that leads there; ``path`` is the table's in the backup.
 
     :param with_state: the copied log reaches back to the last commit that has a journal's state
@@ -103,16 +107,16 @@ def pin(source: Location, path: str, target: Target, *, with_state: bool) -> Pin
             tree = tree_at(source)
             for name in log_files(source, table.version(), with_state=with_state):
                 with tree.open(name) as entry:
-                    target.take(f"{path}/{name}", entry)
+                    target.copy_file(f"{path}/{name}", entry)
         except FileNotFoundError as cleaned:
             gone = cleaned
-            target.undo(f"{path}/{LOG}/")
+            target.remove_copied(f"{path}/{LOG}/")
             continue
-        return Pinned(source, path, table.version(), str(table.metadata().id), data_files(table))
+        return PinnedTable(source, path, table.version(), str(table.metadata().id), data_files(table))
     raise BackupImpossible(f"the log of {source} is cleared while it is copied ({gone}); run it again")
 
 
-def copy_data(pinned: Pinned, target: Target) -> None:
+def copy_data(pinned: PinnedTable, target: CopyTarget) -> None:
     """Copies the files that a pinned table names. The caller holds the maintenance lock: none of them goes meanwhile.
 
     :raises BackupImpossible: a file isn't as long as the table says
@@ -123,10 +127,10 @@ def copy_data(pinned: Pinned, target: Target) -> None:
     def copy(file: tuple[str, int]) -> None:
         name, size = file
         path = f"{pinned.path}/{name}"
-        if target.share(path, size):
+        if target.share_file(path, size):
             return
         with table.open(name) as source:
-            copied = target.take(path, source)
+            copied = target.copy_file(path, source)
         if copied.size != size:
             problem = f"{pinned.place}/{name} has {copied.size:,} bytes, and the table says {size:,}"
             raise BackupImpossible(f"{problem}: the lake is damaged, see `payhook verify`")

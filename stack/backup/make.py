@@ -19,30 +19,30 @@ from core.files import write_whole
 from core.location import Location, location_of
 from core.status_file import past_moment_of, read_said
 from journal.errors import JournalBroken, problem_of
-from journal.histories import JournalOlder, Position, follows
+from journal.histories import JournalOlder, ReflectedPosition, may_follow
 from journal.lake import has_table
 from journal.reader import JournalReader
-from ledger.maintain.tables import MaintenanceRunning, sole_maintenance
-from stack.backup.check import LAKE, journal_of, problems
-from stack.backup.copying import Pinned, Target, copy_data, pin
+from ledger.maintain.tables import MaintenanceRunning, hold_maintenance_lock
+from stack.backup.check import LAKE, describe_journal, find_problems
+from stack.backup.copying import CopyTarget, PinnedTable, copy_data, pin_table
 from stack.backup.manifest import (
     JOURNAL,
     MANIFEST,
     PARTIAL,
     REJECTED,
     BackupImpossible,
+    BackupManifest,
     CopiedJournal,
     CopiedTable,
-    Manifest,
     NoBackup,
     SourceTable,
-    complete,
-    files,
+    list_backups,
+    list_complete_backups,
+    list_files,
+    list_tables,
     name_after,
-    names,
     read_manifest,
     table_location,
-    tables,
 )
 from stack.backup.trees import FileTree, tree_at
 from stack.journals import check_all_journals
@@ -78,7 +78,7 @@ class BackupReport:
 
     def as_json(self) -> str:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return json.dumps({"ok": self.ok, **fields}, indent=1, default=_plain) + "\n"
+        return json.dumps({"ok": self.ok, **fields}, indent=1, default=_format_value) + "\n"
 
 
 def run_round(settings: Settings) -> bool:
@@ -111,23 +111,23 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
     :raises IncompleteJournals: it wouldn't hold all of them
     :raises MaintenanceRunning: maintenance, or another backup, copies or rewrites tables; run it again
     """
-    began_s, began_at = clock.monotonic(), clock.now()
-    folder = _apart(folder, settings)
+    began_s, began_at = clock.monotonic_s(), clock.now()
+    folder = _check_apart(folder, settings)
     try:
         backups = tree_at(folder)
-        with backups.hold(_scratch(settings)) as is_ours:
+        with backups.hold_lock(_make_scratch(settings)) as is_ours:
             if not is_ours:
                 problem = f"another backup is being made in {backups.place}; run it again when that is done"
                 raise BackupImpossible(problem)
             _clear(backups)
-            target, manifest = _copied(settings, backups, clock)
-            flaws = problems(folder / target.under, manifest, tables(settings), _scratch(settings))
+            target, manifest = _copy_lake(settings, backups, clock)
+            flaws = find_problems(folder / target.under, manifest, list_tables(settings), _make_scratch(settings))
             if flaws:
-                backups.move(f"{target.under}/{MANIFEST}", f"{target.under}/{REJECTED}")
+                backups.move_path(f"{target.under}/{MANIFEST}", f"{target.under}/{REJECTED}")
                 _clear(backups)
             else:
                 _drop_others(backups, keep)
-            kept = complete(backups)
+            kept = list_complete_backups(backups)
     except (DeltaError, OSError) as failed:
         raise BackupImpossible(problem_of(failed)) from failed
     good_at = last_good(settings, began_at) if flaws else began_at
@@ -135,7 +135,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
         folder=folder,
         name=target.under,
         ended_at=clock.now(),
-        seconds=round(clock.monotonic() - began_s, 3),
+        seconds=round(clock.monotonic_s() - began_s, 3),
         files=len(manifest.files),
         bytes=manifest.bytes,
         copied_bytes=target.copied_bytes,
@@ -143,7 +143,7 @@ def back_up(settings: Settings, folder: Location, keep: int, clock: Clock) -> Ba
         problems=tuple(flaws),
         kept=tuple(kept),
         good_at=good_at,
-        since=good_at or _since(settings, began_at) or began_at,
+        since=good_at or _read_first_try(settings, began_at) or began_at,
     )
     write_whole(settings.layout.backed_up, report.as_json())
     return report
@@ -154,17 +154,17 @@ def check_backup(settings: Settings, backup: Location) -> list[str]:
 
     :raises NoBackup: it has no manifest
     """
-    return problems(backup, read_manifest(backup), tables(settings), _scratch(settings))
+    return find_problems(backup, read_manifest(backup), list_tables(settings), _make_scratch(settings))
 
 
 def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
     """Keeps in the run folder that no backup could be made, and since when the newest good one is the newest."""
     now = clock.now()
     good_at = last_good(settings, now)
-    since = good_at or _since(settings, now) or now
+    since = good_at or _read_first_try(settings, now) or now
     fields = {"ok": False, "at": now, "problem": problem, "good_at": good_at, "since": since}
-    _scratch(settings)
-    write_whole(settings.layout.backed_up, json.dumps(fields, indent=1, default=_plain) + "\n")
+    _make_scratch(settings)
+    write_whole(settings.layout.backed_up, json.dumps(fields, indent=1, default=_format_value) + "\n")
 
 
 def last_good(settings: Settings, now: datetime) -> datetime | None:
@@ -172,12 +172,12 @@ def last_good(settings: Settings, now: datetime) -> datetime | None:
     return past_moment_of(read_said(settings.layout.backed_up), "good_at", now)
 
 
-def _since(settings: Settings, now: datetime) -> datetime | None:
+def _read_first_try(settings: Settings, now: datetime) -> datetime | None:
     """Returns when the first try was made, while none was good."""
     return past_moment_of(read_said(settings.layout.backed_up), "since", now)
 
 
-def _apart(folder: Location, settings: Settings) -> Location:
+def _check_apart(folder: Location, settings: Settings) -> Location:
     """
     :raises BackupImpossible: what destroys the lake would destroy its backups
     """
@@ -190,24 +190,24 @@ def _apart(folder: Location, settings: Settings) -> Location:
     return folder
 
 
-def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target, Manifest]:
-    with sole_maintenance(settings.layout.run, clock.now()):
+def _copy_lake(settings: Settings, backups: FileTree, clock: Clock) -> tuple[CopyTarget, BackupManifest]:
+    with hold_maintenance_lock(settings.layout.run, clock.now()):
         check_all_journals(settings)
         began_at = clock.now()
-        newest = _newest(backups)
-        earlier = names(backups)
-        target = Target(backups, name_after(earlier, began_at))
+        newest = _find_newest(backups)
+        earlier = list_backups(backups)
+        target = CopyTarget(backups, name_after(earlier, began_at))
         # After a backup that wasn't good no file is shared: the damage may be in one that both would have.
         if newest is not None and not _is_rejected(backups, earlier[-1]):
             target.earlier, target.known = newest[0], newest[1].files
         wanted = [
-            table for table in tables(settings) if has_table(str(table_location(settings.layout.lake, table.path)))
+            table for table in list_tables(settings) if has_table(str(table_location(settings.layout.lake, table.path)))
         ]
         if not any(table.kind == JOURNAL for table in wanted):
             raise BackupImpossible(f"there is no journal at {settings.layout.lake}: nothing was decided yet")
-        with _removed_if_it_fails(target):
+        with _remove_on_failure(target):
             pinned = [
-                pin(
+                pin_table(
                     table_location(settings.layout.lake, table.path),
                     f"{LAKE}/{table.path}",
                     target,
@@ -220,11 +220,11 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
                 _check_not_older(pinned, backups.place / newest[0], newest[1])
             for table in pinned:
                 copy_data(table, target)
-            for path, source in files(settings).items():
+            for path, source in list_files(settings).items():
                 if source.is_file():
                     with source.open("rb") as file:
-                        target.take(path, file)
-    manifest = Manifest(
+                        target.copy_file(path, file)
+    manifest = BackupManifest(
         began_at,
         target.files,
         {
@@ -232,7 +232,7 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
             for table, at in zip(wanted, pinned, strict=True)
         },
         {
-            table.path: _journal(table_location(backups.place / target.under, at.path), table, at)
+            table.path: _describe_copy(table_location(backups.place / target.under, at.path), table, at)
             for table, at in zip(wanted, pinned, strict=True)
             if table.kind == JOURNAL
         },
@@ -244,7 +244,7 @@ def _copied(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Target
 
 
 @contextlib.contextmanager
-def _removed_if_it_fails(target: Target) -> Iterator[None]:
+def _remove_on_failure(target: CopyTarget) -> Iterator[None]:
     """Removes what was copied if the block fails: it takes room that the next try may need."""
     target.tree.write(f"{target.under}{PARTIAL}", "")
     try:
@@ -255,24 +255,24 @@ def _removed_if_it_fails(target: Target) -> Iterator[None]:
         raise
 
 
-def _journal(copy: Location, table: SourceTable, pinned: Pinned) -> CopiedJournal:
-    return journal_of(JournalReader(str(copy), pinned.version).state(), table.stream)
+def _describe_copy(copy: Location, table: SourceTable, pinned: PinnedTable) -> CopiedJournal:
+    return describe_journal(JournalReader(str(copy), pinned.version).state(), table.stream)
 
 
-def _newest(backups: FileTree) -> tuple[str, Manifest] | None:
+def _find_newest(backups: FileTree) -> tuple[str, BackupManifest] | None:
     """Finds the newest complete backup, and its name."""
-    for name in reversed(complete(backups)):
+    for name in reversed(list_complete_backups(backups)):
         with contextlib.suppress(NoBackup):
             return name, read_manifest(backups.place / name)
     return None
 
 
 def _is_rejected(backups: FileTree, name: str) -> bool:
-    return backups.has(f"{name}/{REJECTED}")
+    return backups.has_file(f"{name}/{REJECTED}")
 
 
 def _is_partial(backups: FileTree, name: str) -> bool:
-    return backups.has(f"{name}{PARTIAL}") and not backups.has(f"{name}/{MANIFEST}")
+    return backups.has_file(f"{name}{PARTIAL}") and not backups.has_file(f"{name}/{MANIFEST}")
 
 
 def _is_whole(backups: FileTree, name: str) -> bool:
@@ -284,7 +284,7 @@ def _is_whole(backups: FileTree, name: str) -> bool:
     return True
 
 
-def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) -> None:
+def _check_same_lake(folder: Location, pinned: list[PinnedTable], known: BackupManifest) -> None:
     """Checks that the folder's backups are this lake's: two lakes would remove each other's."""
     table_ids = {table.path.removeprefix(f"{LAKE}/"): table.table_id for table in pinned}
     both = table_ids.keys() & known.journals.keys()
@@ -294,7 +294,7 @@ def _check_same_lake(folder: Location, pinned: list[Pinned], known: Manifest) ->
         )
 
 
-def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) -> None:
+def _check_not_older(pinned: list[PinnedTable], newest: Location, known: BackupManifest) -> None:
     """Checks that the lake isn't older than its newest backup, as it may be where it went back together with Kafka.
 
     It agrees with itself then, and its backups would remove the newer ones.
@@ -305,11 +305,11 @@ def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) ->
         before = known.journals.get(table.path.removeprefix(f"{LAKE}/"))
         if before is None:
             continue
-        what, reached = f"backup {newest.name}", Position(before.lineage, before.seq, before.row_hash)
+        what, reached = f"backup {newest.name}", ReflectedPosition(before.lineage, before.seq, before.row_hash)
         try:
             # A journal that can't be read is named when its copy is verified.
             with contextlib.suppress(JournalBroken):
-                follows(what, reached, JournalReader(str(table.place), table.version))
+                may_follow(what, reached, JournalReader(str(table.place), table.version))
         except JournalOlder as older:
             raise BackupImpossible(
                 f"the journal of {before.stream} is an older copy. {what} holds row {before.seq}, which it "
@@ -320,7 +320,7 @@ def _check_not_older(pinned: list[Pinned], newest: Location, known: Manifest) ->
 
 def _clear(backups: FileTree) -> None:
     """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
-    present = names(backups)
+    present = list_backups(backups)
     bad = [name for name in present if _is_rejected(backups, name)]
     for name in {*bad[:-1], *(name for name in present if _is_partial(backups, name))}:
         _remove(backups, name)
@@ -328,8 +328,8 @@ def _clear(backups: FileTree) -> None:
 
 def _drop_others(backups: FileTree, keep: int) -> None:
     """Removes complete backups beyond ``keep``, and those that weren't good."""
-    old = [name for name in complete(backups)[:-keep] if _is_whole(backups, name)]
-    for name in [*old, *(name for name in names(backups) if _is_rejected(backups, name))]:
+    old = [name for name in list_complete_backups(backups)[:-keep] if _is_whole(backups, name)]
+    for name in [*old, *(name for name in list_backups(backups) if _is_rejected(backups, name))]:
         _remove(backups, name)
 
 
@@ -341,10 +341,10 @@ def _remove(backups: FileTree, name: str) -> None:
     backups.remove(f"{name}{PARTIAL}")
 
 
-def _scratch(settings: Settings) -> Path:
+def _make_scratch(settings: Settings) -> Path:
     settings.layout.run.mkdir(parents=True, exist_ok=True)
     return settings.layout.run
 
 
-def _plain(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     return to_rfc3339(value) if isinstance(value, datetime) else str(value)

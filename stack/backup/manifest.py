@@ -94,7 +94,7 @@ class CopiedJournal:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BackupManifest:
     """``files`` are by their path in the backup, ``tables`` and ``journals`` by their path in the lake."""
 
     began_at: datetime
@@ -108,7 +108,7 @@ class Manifest:
 
     def to_json(self) -> str:
         fields = {"format": FORMAT, "began_at": to_rfc3339(self.began_at)}
-        parts = {name: _dicts(getattr(self, name)) for name in ("journals", "tables", "files")}
+        parts = {name: _to_dicts(getattr(self, name)) for name in ("journals", "tables", "files")}
         return json.dumps({**fields, **parts}, indent=1) + "\n"
 
 
@@ -121,7 +121,7 @@ class SourceTable:
     stream: str = ""
 
 
-def tables(settings: Settings) -> list[SourceTable]:
+def list_tables(settings: Settings) -> list[SourceTable]:
     """Lists every table that can't be made again, in the order in which versions are pinned.
 
     What refers to other things comes first, so that what it refers to is in the copy.
@@ -136,13 +136,13 @@ def tables(settings: Settings) -> list[SourceTable]:
     return [
         *(SourceTable(kind, stream_of(kind, mode)) for mode in MODES for kind in REFERRING),
         *(SourceTable(JOURNAL, f"journal/{stream}", stream) for stream in journal_names),
-        *(SourceTable(BODIES, layout.stream(stream).bodies.name, stream) for stream in journal_names),
+        *(SourceTable(BODIES, layout.stream(stream).bodies_table.name, stream) for stream in journal_names),
         *(SourceTable(REDACTIONS, stream_of(REDACTIONS, mode)) for mode in MODES),
         SourceTable(ACTS, layout.audit_log.name),
     ]
 
 
-def files(settings: Settings) -> dict[str, Path]:
+def list_files(settings: Settings) -> dict[str, Path]:
     """Lists the files that people's work is in, by their path in a backup. Secrets aren't among them."""
     return {
         "console/users.json": settings.layout.users,
@@ -158,7 +158,7 @@ def table_location(lake: Location, table: str) -> Location:
     return lake
 
 
-def read_manifest(backup: Location) -> Manifest:
+def read_manifest(backup: Location) -> BackupManifest:
     """The manifest of a backup's folder.
 
     :raises NoBackup: there is none, it isn't whole, or newer code wrote it
@@ -168,21 +168,21 @@ def read_manifest(backup: Location) -> Manifest:
             fields = json.loads(read_all(file))
         if fields["format"] != FORMAT:
             raise NoBackup(backup, f"its manifest is of format {fields['format']}, this version reads {FORMAT}")
-        files = {_inside(path): CopiedFile(**entry) for path, entry in fields["files"].items()}
+        files = {_check_inside(path): CopiedFile(**entry) for path, entry in fields["files"].items()}
         if any(not _SHA256.fullmatch(entry.sha256) or type(entry.size) is not int for entry in files.values()):
             raise ValueError("a file without its hash or size")
-        tables = {_inside(path): CopiedTable(**entry) for path, entry in fields["tables"].items()}
-        journals = {_inside(path): CopiedJournal(**entry) for path, entry in fields["journals"].items()}
+        tables = {_check_inside(path): CopiedTable(**entry) for path, entry in fields["tables"].items()}
+        journals = {_check_inside(path): CopiedJournal(**entry) for path, entry in fields["journals"].items()}
         if not journals or journals.keys() != {path for path, entry in tables.items() if entry.kind == JOURNAL}:
             raise ValueError("no journal, or one without its table or its state")
-        return Manifest(from_rfc3339(fields["began_at"]), files, tables, journals)
+        return BackupManifest(from_rfc3339(fields["began_at"]), files, tables, journals)
     except FileNotFoundError:
         raise NoBackup(backup, "it has no manifest: no backup, or one that was never completed") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as broken:
         raise NoBackup(backup, f"its manifest isn't whole: {broken!r}") from broken
 
 
-def names(backups: FileTree) -> list[str]:
+def list_backups(backups: FileTree) -> list[str]:
     """Lists the folders of backups, complete or not, oldest first.
 
     :raises OSError: they can't be listed
@@ -201,18 +201,18 @@ def name_after(earlier: Sequence[str], began_at: datetime) -> str:
     return f"{began_at:{NAME_FORM}}"
 
 
-def complete(backups: FileTree) -> list[str]:
+def list_complete_backups(backups: FileTree) -> list[str]:
     """Lists the folders of backups that have a manifest, oldest first."""
-    return [name for name in names(backups) if backups.has(f"{name}/{MANIFEST}")]
+    return [name for name in list_backups(backups) if backups.has_file(f"{name}/{MANIFEST}")]
 
 
-def chosen(folder: Location, name: str | None) -> Location:
+def choose_backup(folder: Location, name: str | None) -> Location:
     """Finds a backup by its name, else the newest complete one.
 
     :raises NoBackup: there is none
     """
     try:
-        present = complete(tree_at(folder))
+        present = list_complete_backups(tree_at(folder))
     except OSError as unreadable:
         raise NoBackup(folder, f"it can't be read: {unreadable}") from unreadable
     if name is None and not present:
@@ -222,7 +222,7 @@ def chosen(folder: Location, name: str | None) -> Location:
     return folder / (name or present[-1])
 
 
-def _inside(path: str) -> str:
+def _check_inside(path: str) -> str:
     """
     :raises ValueError: it leads out of its folder
     """
@@ -231,5 +231,5 @@ def _inside(path: str) -> str:
     return path
 
 
-def _dicts(entries: Mapping[str, Any]) -> dict[str, Any]:
+def _to_dicts(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {name: asdict(entry) for name, entry in sorted(entries.items())}

@@ -27,35 +27,35 @@ from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
 from core.routing import MODES, stream_of
-from dlq.audit_log import AuditEntry, AuditLog, ChainWalk, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome, ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
 from journal.reader import dataset_of, read_rows
 from journal.rocksdb_store import is_held
 from journal.shards import IncompleteJournals
-from journal.storage import sync
+from journal.storage import sync_to_disk
 from journal.writer import JournalWriter
-from ledger.maintain.redact import EventOpen, check_closed, purge
-from ledger.maintain.tables import sole_maintenance
+from ledger.maintain.redact import EventOpen, check_closed, purge_bodies
+from ledger.maintain.tables import hold_maintenance_lock
 from ledger.redactions import Redaction, Redactions
-from stack.backup.check import LAKE, table_problems
-from stack.backup.copying import UNREADABLE, Target, copy_data, pin
+from stack.backup.check import LAKE, find_table_problems
+from stack.backup.copying import UNREADABLE, CopyTarget, copy_data, pin_table
 from stack.backup.manifest import (
     ACTS,
     BODIES,
     JOURNAL,
     RECEIPTS,
     REDACTIONS,
-    Manifest,
+    BackupManifest,
     NewerRows,
     RestoreRefused,
     SourceTable,
-    chosen,
-    files,
+    choose_backup,
+    list_files,
+    list_tables,
     read_manifest,
     table_location,
-    tables,
 )
 from stack.backup.present import Present, present_journals, rows_beyond
 from stack.backup.trees import FileTree, at_once, tree_at
@@ -71,7 +71,7 @@ RESTORING, REPLACED = "_restoring", "_replaced-"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreReport:
     """``journals``: the last row of each stream's; ``set_aside``: rows of the present one that it lacks, None where
     that couldn't be read. ``kept``: tables that are the present ones. ``redacted_again``: bodies that were removed
     after the backup, and are removed from it; ``redact``: events whose bodies a person must remove again, because an
@@ -104,7 +104,7 @@ def restore(
     reason: str,
     name: str | None = None,
     replace_newer: bool = False,
-) -> Restored | None:
+) -> RestoreReport | None:
     """Puts back the newest backup of a folder, or the one that is named, and begins a new lineage of each journal.
 
     None: an earlier restore was interrupted while it moved tables; that one is done now, and no other was begun.
@@ -115,12 +115,12 @@ def restore(
     :raises AlreadyUp: the stack is up
     :raises MaintenanceRunning: maintenance, or a backup, is at the tables
     """
-    began_s, layout = clock.monotonic(), settings.layout
-    with sole_supervisor(layout), sole_maintenance(layout.run, clock.now()):
+    began_s, layout = clock.monotonic_s(), settings.layout
+    with sole_supervisor(layout), hold_maintenance_lock(layout.run, clock.now()):
         if finish(layout):
             return None
         _check_unused(settings)
-        backup = chosen(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
+        backup = choose_backup(folder.expanduser().absolute() if isinstance(folder, Path) else folder, name)
         manifest = read_manifest(backup)
         _check_journals(settings, backup)
         present = present_journals(settings)
@@ -150,11 +150,11 @@ def finish(layout: Layout) -> bool:
         elif (layout.root / source).exists() and not (layout.root / target).exists():
             (layout.root / target).parent.mkdir(parents=True, exist_ok=True)
             (layout.root / source).rename(layout.root / target)
-            sync((layout.root / target).parent)
+            sync_to_disk((layout.root / target).parent)
         moves = moves[1:]
         write_whole(layout.restore_moves, json.dumps(moves))
     layout.restore_moves.unlink()
-    shutil.rmtree(layout.restoring, ignore_errors=True)
+    shutil.rmtree(layout.restoring_folder, ignore_errors=True)
     return True
 
 
@@ -163,11 +163,11 @@ def _move_objects(source: LakeUrl, target: LakeUrl) -> None:
     into = source.name == RESTORING
     lake = tree_at(target if into else source)
     if into:
-        lake.move(RESTORING, "")
+        lake.move_path(RESTORING, "")
         return
     for name in lake.names():
         if not name.startswith((RESTORING, REPLACED)):
-            lake.move(name, f"{target.name}/{name}")
+            lake.move_path(name, f"{target.name}/{name}")
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class _Restore:
 
     settings: Settings
     backup: Location
-    manifest: Manifest
+    manifest: BackupManifest
     present: Present
     beyond: dict[str, int | None]
     clock: Clock
@@ -194,41 +194,41 @@ class _Restore:
     def lake(self) -> Location:
         """The lake that is put together."""
         present = self.layout.lake
-        return self.layout.restoring / LAKE if isinstance(present, Path) else present / RESTORING
+        return self.layout.restoring_folder / LAKE if isinstance(present, Path) else present / RESTORING
 
     @property
-    def staged(self) -> FileTree:
+    def staged_tree(self) -> FileTree:
         """The tree of its files."""
         return tree_at(self.lake, private=False)
 
     @property
     def tables(self) -> list[SourceTable]:
-        return tables(self.settings)
+        return list_tables(self.settings)
 
-    def run(self, began_s: float) -> Restored:
+    def run(self, began_s: float) -> RestoreReport:
         self._copy()
         for mode in MODES:
             self._keep_and_redact(stream_of(REDACTIONS, mode))
         for table in self.tables:
             if table.kind in CONTINUES and table.kind != REDACTIONS:
-                self._keep(table)
-        self.staged.remove(KEPT)
+                self._keep_table(table)
+        self.staged_tree.remove(KEPT)
         now = self.clock.now()
         self._renew(now)
-        aside, gone = f"replaced-{now:%Y%m%dT%H%M%SZ}", self._gone()
-        moves = [[self._written(place) for place in move] for move in self._moves(aside)]
-        restored = self._restored(aside, gone, began_s)
+        aside, gone = f"replaced-{now:%Y%m%dT%H%M%SZ}", self._find_missing_files()
+        moves = [[self._format_place(place) for place in move] for move in self._plan_moves(aside)]
+        restored = self._build_report(aside, gone, began_s)
         self._record(restored, now)
         for path, target in gone.items():
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole(target, (self.layout.restoring / FILES / path).read_text("utf-8"))
+            write_whole(target, (self.layout.restoring_folder / FILES / path).read_text("utf-8"))
         write_whole(self.layout.restore_moves, json.dumps(moves))
         finish(self.layout)
         return replace(restored, seconds=self._took_s(began_s))
 
-    def _restored(self, aside: str, gone: Mapping[str, Path], began_s: float) -> Restored:
+    def _build_report(self, aside: str, gone: Mapping[str, Path], began_s: float) -> RestoreReport:
         lake = self.layout.lake
-        return Restored(
+        return RestoreReport(
             name=self.backup.name,
             made_at=self.manifest.began_at,
             journals={journal.stream: journal.seq for journal in self.manifest.journals.values()},
@@ -242,27 +242,31 @@ class _Restore:
         )
 
     def _took_s(self, began_s: float) -> float:
-        return round(self.clock.monotonic() - began_s, 3)
+        return round(self.clock.monotonic_s() - began_s, 3)
 
     def _copy(self) -> None:
         """Copies every file of the backup, by its hash, and checks its tables as a processor would read them."""
-        shutil.rmtree(self.layout.restoring, ignore_errors=True)
+        shutil.rmtree(self.layout.restoring_folder, ignore_errors=True)
         free = shutil.disk_usage(self.layout.root).free
         if isinstance(self.lake, Path) and free < self.manifest.bytes:
             raise RestoreRefused(f"it takes {self.manifest.bytes:,} bytes, and {free:,} are free beside the lake")
-        self.layout.restoring.mkdir()
-        self.staged.remove("")
-        lake, beside, stored = Target(self.staged), Target(tree_at(self.layout.restoring), FILES), tree_at(self.backup)
+        self.layout.restoring_folder.mkdir()
+        self.staged_tree.remove("")
+        lake, beside, stored = (
+            CopyTarget(self.staged_tree),
+            CopyTarget(tree_at(self.layout.restoring_folder), FILES),
+            tree_at(self.backup),
+        )
 
         def copy(path: str) -> None:
             target = lake if path.startswith(f"{LAKE}/") else beside
             with stored.open(path) as source:
-                if target.take(path.removeprefix(f"{LAKE}/"), source) != self.manifest.files[path]:
+                if target.copy_file(path.removeprefix(f"{LAKE}/"), source) != self.manifest.files[path]:
                     raise RestoreRefused(f"{self.backup / path} isn't what was backed up: its hash differs")
 
         at_once(copy, self.manifest.files)
         lake.sync()
-        flaw = next(table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
+        flaw = next(find_table_problems(self.lake, self.manifest, self.tables, self.layout.run), None)
         if flaw is not None:
             raise RestoreRefused(f"backup {self.backup.name} isn't good: {flaw}")
 
@@ -274,12 +278,12 @@ class _Restore:
                 replaced = self.present.get(table.path)
                 writer.renew_lineage(now, self.reason, replaced=replaced)
 
-    def _record(self, restored: Restored, now: datetime) -> None:
+    def _record(self, restored: RestoreReport, now: datetime) -> None:
         act = AuditEntry(
             at=now,
             actor=self.actor,
             action="restore",
-            outcome=Outcome.DONE,
+            outcome=AuditOutcome.DONE,
             channel="cli",
             what=f"backup {restored.name}",
             reason=self.reason,
@@ -290,9 +294,9 @@ class _Restore:
     def _keep_and_redact(self, path: str) -> None:
         """Keeps the present redactions, and does again what was done after the backup."""
         table = next(candidate for candidate in self.tables if candidate.path == path)
-        before = len(Redactions(self.lake / path).all())
-        self._keep(table)
-        for act, done in Redactions(self.lake / path).orders():
+        before = len(Redactions(self.lake / path).read_all())
+        self._keep_table(table)
+        for act, done in Redactions(self.lake / path).list_orders():
             if done is not None and done.number > before:
                 self._redact_again(act)
 
@@ -300,7 +304,7 @@ class _Restore:
         journal = self.lake / JOURNAL / act.stream
         path = next((table.path for table in self.tables if (table.kind, table.stream) == (BODIES, act.stream)), "")
         bodies = self.lake / path
-        if not path or not has_table(str(bodies)) or not self._holds(bodies, act.body_sha256):
+        if not path or not has_table(str(bodies)) or not self._has_body(bodies, act.body_sha256):
             # Its record comes after the backup's last row: it is decided again, if Kafka still has it.
             self.redact.append(act.event_key)
             return
@@ -309,41 +313,41 @@ class _Restore:
         except EventOpen:
             self.redact.append(act.event_key)
             return
-        purge(bodies, [act.body_sha256], self.clock)
+        purge_bodies(bodies, [act.body_sha256], self.clock)
         self.redacted_again += 1
 
-    def _holds(self, bodies: Location, sha256: str) -> bool:
-        return bool(BodyStore(str(bodies), may_create=False).held([sha256]))
+    def _has_body(self, bodies: Location, sha256: str) -> bool:
+        return bool(BodyStore(str(bodies), may_create=False).find_kept([sha256]))
 
-    def _keep(self, table: SourceTable) -> None:
+    def _keep_table(self, table: SourceTable) -> None:
         """Takes the present table in the place of the backup's, if it goes on from that."""
         present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
         try:
             before = copied if has_table(str(copied)) else None
             goes_on = has_table(str(present)) and CONTINUES[table.kind](present, before)
             if goes_on:
-                fresh = Target(self.staged, KEPT)
-                copy_data(pin(present, table.path, fresh, with_state=False), fresh)
+                fresh = CopyTarget(self.staged_tree, KEPT)
+                copy_data(pin_table(present, table.path, fresh, with_state=False), fresh)
         except UNREADABLE:
             return
         if goes_on:
-            self.staged.remove(table.path)
-            self.staged.move(f"{KEPT}/{table.path}", table.path)
+            self.staged_tree.remove(table.path)
+            self.staged_tree.move_path(f"{KEPT}/{table.path}", table.path)
             self.kept.append(table.path)
 
-    def _gone(self) -> dict[str, Path]:
+    def _find_missing_files(self) -> dict[str, Path]:
         """Finds what people edit and is gone: it is to be the backup's. What is there stays as it is."""
         backed_up = self.manifest.files
-        return {path: at for path, at in files(self.settings).items() if path in backed_up and not at.exists()}
+        return {path: at for path, at in list_files(self.settings).items() if path in backed_up and not at.exists()}
 
-    def _moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
+    def _plan_moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
         """Yields the moves: the present lake and what was derived from it go aside, the restored one comes in."""
         layout, lake = self.layout, self.layout.lake
         streams = {table.stream for table in self.tables if table.kind == JOURNAL}
         derived = [
             *(layout.root / "index", layout.root / "checkpoints"),
             *(layout.stream(stream).dead_letter_index for stream in sorted(streams)),
-            *(layout.stream(stream).trying for stream in sorted(streams)),
+            *(layout.stream(stream).trying_file for stream in sorted(streams)),
         ]
         for place in [*derived, layout.root / LAKE] if isinstance(lake, Path) else derived:
             if place.exists():
@@ -352,7 +356,7 @@ class _Restore:
             yield lake, lake / f"_{aside}"
         yield self.lake, lake
 
-    def _written(self, place: Location) -> str:
+    def _format_place(self, place: Location) -> str:
         return str(place.relative_to(self.layout.root) if isinstance(place, Path) else place)
 
 
@@ -360,7 +364,7 @@ def _check_unused(settings: Settings) -> None:
     """
     :raises RestoreRefused: a processor that no supervisor knows of runs on the data folder
     """
-    for table in tables(settings):
+    for table in list_tables(settings):
         if table.kind == JOURNAL and is_held(settings.layout.stream(table.stream).index):
             raise RestoreRefused(f"a processor of {table.stream} runs on {settings.data_dir}: stop it first")
 
@@ -379,31 +383,31 @@ Continues = Callable[[Location, Location | None], bool]
 """Whether a present table is whole and begins with the backup's, if there is one."""
 
 
-def _redactions(present: Location, copied: Location | None) -> bool:
-    before = Redactions(copied).all() if copied is not None else []
-    return Redactions(present).all()[: len(before)] == before
+def _has_all_redactions(present: Location, copied: Location | None) -> bool:
+    before = Redactions(copied).read_all() if copied is not None else []
+    return Redactions(present).read_all()[: len(before)] == before
 
 
-def _acts(present: Location, copied: Location | None) -> bool:
-    rows, before = _rows(present), _rows(copied) if copied is not None else []
-    return rows[: len(before)] == before and not any(ChainWalk().offenders(rows))
+def _has_all_acts(present: Location, copied: Location | None) -> bool:
+    rows, before = _read_acts(present), _read_acts(copied) if copied is not None else []
+    return rows[: len(before)] == before and not any(ChainWalk().find_offenders(rows))
 
 
-def _receipts(present: Location, copied: Location | None) -> bool:
+def _has_all_receipts(present: Location, copied: Location | None) -> bool:
     """Checks that it is the same table, at no earlier version, with rows that can be read: receipts aren't chained."""
     table = open_table(str(present))
     for _ in dataset_of(table).to_batches():
         pass
-    return copied is None or _follows(table, open_table(str(copied)))
+    return copied is None or _is_later_version(table, open_table(str(copied)))
 
 
-CONTINUES: Mapping[str, Continues] = {REDACTIONS: _redactions, ACTS: _acts, RECEIPTS: _receipts}
+CONTINUES: Mapping[str, Continues] = {REDACTIONS: _has_all_redactions, ACTS: _has_all_acts, RECEIPTS: _has_all_receipts}
 """By kind of table; every other kind is the backup's after a restore."""
 
 
-def _follows(table: DeltaTable, before: DeltaTable) -> bool:
+def _is_later_version(table: DeltaTable, before: DeltaTable) -> bool:
     return table.metadata().id == before.metadata().id and table.version() >= before.version()
 
 
-def _rows(path: Location) -> list[dict[str, Any]]:
+def _read_acts(path: Location) -> list[dict[str, Any]]:
     return read_rows(open_table(str(path))).sort_by("number").to_pylist()  # type: ignore[no-any-return]

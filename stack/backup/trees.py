@@ -21,7 +21,7 @@ from core.clock import from_rfc3339, to_rfc3339
 from core.files import try_lock, write_whole
 from core.location import LakeUrl, Location
 from journal.objects import ObjectStorage
-from journal.storage import sync
+from journal.storage import sync_to_disk
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class FileTree(Protocol):
     def names(self) -> list[str]:
         """Lists the folders right in it, in their order."""
 
-    def has(self, path: str) -> bool:
+    def has_file(self, path: str) -> bool:
         """Whether a file is there."""
 
     def open(self, path: str) -> AbstractContextManager[Readable]:
@@ -73,16 +73,16 @@ class FileTree(Protocol):
         :raises FileNotFoundError: none is there
         """
 
-    def take(self, path: str, source: Readable) -> CopiedFile:
+    def copy_file(self, path: str, source: Readable) -> CopiedFile:
         """Copies an open file under a name that isn't taken; on return it outlasts a loss of power."""
 
-    def share(self, path: str, other: str) -> bool:
+    def share_file(self, path: str, other: str) -> bool:
         """Makes a file of the tree available under another path too, without its bytes passing through here."""
 
     def write(self, path: str, text: str) -> None:
         """Writes a small file whole, over one that is there."""
 
-    def move(self, path: str, to: str) -> None:
+    def move_path(self, path: str, to: str) -> None:
         """Moves a file, or all that is under a path."""
 
     def remove(self, path: str) -> None:
@@ -91,7 +91,7 @@ class FileTree(Protocol):
     def sync(self, paths: Iterable[str]) -> None:
         """Waits until the names of these files outlast a loss of power."""
 
-    def hold(self, run: Path, /) -> AbstractContextManager[bool]:
+    def hold_lock(self, run: Path, /) -> AbstractContextManager[bool]:
         """Holds the tree's lock for the length of a ``with``; False where another process holds it.
 
         :param run: the run folder of this process's data folder
@@ -142,17 +142,17 @@ class DiskTree:
     def names(self) -> list[str]:
         return sorted(folder.name for folder in self.place.iterdir() if folder.is_dir())
 
-    def has(self, path: str) -> bool:
+    def has_file(self, path: str) -> bool:
         return (self.place / path).is_file()
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[Readable]:
         with (self.place / path).open("rb", buffering=0) as file:
-            _forget(file)
+            _drop_from_cache(file)
             yield file
-            _forget(file)
+            _drop_from_cache(file)
 
-    def take(self, path: str, source: Readable) -> CopiedFile:
+    def copy_file(self, path: str, source: Readable) -> CopiedFile:
         target = self.place / path
         self._make(target.parent)
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self._private else 0o666)
@@ -162,7 +162,7 @@ class DiskTree:
             os.fsync(sink.fileno())
         return copied
 
-    def share(self, path: str, other: str) -> bool:
+    def share_file(self, path: str, other: str) -> bool:
         self._make((self.place / other).parent)
         try:
             os.link(self.place / path, self.place / other)
@@ -174,10 +174,10 @@ class DiskTree:
         self._make((self.place / path).parent)
         write_whole(self.place / path, text)
 
-    def move(self, path: str, to: str) -> None:
+    def move_path(self, path: str, to: str) -> None:
         self._make((self.place / to).parent)
         (self.place / path).rename(self.place / to)
-        sync((self.place / to).parent)
+        sync_to_disk((self.place / to).parent)
 
     def remove(self, path: str) -> None:
         target = self.place / path
@@ -188,10 +188,10 @@ class DiskTree:
 
     def sync(self, paths: Iterable[str]) -> None:
         for folder in {(self.place / path).parent for path in paths} | {self.place}:
-            sync(folder)
+            sync_to_disk(folder)
 
     @contextlib.contextmanager
-    def hold(self, _run: Path, /) -> Iterator[bool]:
+    def hold_lock(self, _run: Path, /) -> Iterator[bool]:
         self.place.parent.mkdir(parents=True, exist_ok=True)
         self.place.mkdir(mode=0o700, exist_ok=True)
         with try_lock(self.place / LOCK) as is_ours:
@@ -204,7 +204,7 @@ class DiskTree:
         folder.mkdir(mode=0o700 if self._private else 0o777, exist_ok=True)
 
 
-def _forget(file: FileIO) -> None:
+def _drop_from_cache(file: FileIO) -> None:
     """Drops a file from the cache: what is read comes from the disk, and no other file leaves the cache for it."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -218,21 +218,21 @@ class StoreTree:
         self._storage = ObjectStorage(str(place))
 
     def names(self) -> list[str]:
-        return sorted(self._storage.folders())
+        return sorted(self._storage.list_folders())
 
-    def has(self, path: str) -> bool:
-        return self._storage.has(path)
+    def has_file(self, path: str) -> bool:
+        return self._storage.has_file(path)
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[Readable]:
         with self._storage.reader(path) as file:
             yield cast(Readable, file)
 
-    def take(self, path: str, source: Readable) -> CopiedFile:
+    def copy_file(self, path: str, source: Readable) -> CopiedFile:
         with self._storage.writer(path) as sink:
             return copy_hashed(source, sink)
 
-    def share(self, path: str, other: str) -> bool:
+    def share_file(self, path: str, other: str) -> bool:
         try:
             self._storage.copy(path, other)
         except FileNotFoundError:
@@ -242,20 +242,20 @@ class StoreTree:
     def write(self, path: str, text: str) -> None:
         self._storage.put_file(path, text.encode())
 
-    def move(self, path: str, to: str) -> None:
+    def move_path(self, path: str, to: str) -> None:
         """Copies all to the new path before anything leaves the old one: interrupted, it is done again."""
-        moved = self._under(path)
+        moved = self._list_under(path)
         at_once(lambda name: self._storage.copy(name, f"{to}{name.removeprefix(path)}".strip("/")), moved)
         self._storage.delete(moved)
 
     def remove(self, path: str) -> None:
-        self._storage.delete(self._under(path))
+        self._storage.delete(self._list_under(path))
 
     def sync(self, paths: Iterable[str]) -> None:
         """A store has kept what it has answered."""
 
     @contextlib.contextmanager
-    def hold(self, run: Path, /) -> Iterator[bool]:
+    def hold_lock(self, run: Path, /) -> Iterator[bool]:
         """Holds a lock on this machine, and an object that tells other machines."""
         holder = f"{socket.gethostname()}:{run}"
         with try_lock(run / "backup.lock") as is_ours:
@@ -284,5 +284,5 @@ class StoreTree:
                 return True
         return False
 
-    def _under(self, path: str) -> list[str]:
-        return [path] if path and self._storage.has(path) else list(self._storage.tree(path))
+    def _list_under(self, path: str) -> list[str]:
+        return [path] if path and self._storage.has_file(path) else list(self._storage.tree(path))

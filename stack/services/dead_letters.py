@@ -6,21 +6,21 @@ from collections.abc import Callable
 from functools import partial
 
 from console.access.users import Users
-from console.dead_letters import DeadLetters
+from console.dead_letters import StreamDeadLetters
 from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
-from dlq.commands import Producer
+from dlq.commands import CommandProducer
 from dlq.index import DeadLetterIndex, Payloads, kafka_origin
-from dlq.orders import Orders
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
 from dlq.selection.ignored import IgnoredEventFinder
 from dlq.selection.rehearsal import Rehearsal
 from ledger.body_amounts import BodyAmounts
-from ledger.redactions import body_statuses
+from ledger.redactions import read_body_statuses
 from stack.settings import Settings, streams_of
 
 
@@ -28,14 +28,14 @@ def open_dead_letter_index(
     layout: StreamLayout, settings: Settings, clock: Clock, kafka: KafkaSettings | None = None
 ) -> DeadLetterIndex:
     """Opens the index of one stream. ``kafka``: to ask for bodies that aren't kept; None: not to ask."""
-    payloads, amounts = _payloads(layout, kafka), BodyAmounts(settings.providers)
+    payloads, amounts = _open_payloads(layout, kafka), BodyAmounts(settings.providers)
     places = layout.dead_letter_index, layout.journal
     return DeadLetterIndex(*places, payloads, clock, amounts=amounts, ages=settings.alerts)
 
 
-def _payloads(layout: StreamLayout, kafka: KafkaSettings | None) -> Payloads:
-    known = partial(body_statuses, layout.stream, layout.bodies, layout.shared("redactions"))
-    return Payloads(layout.bodies, known, None if kafka is None else kafka_origin(kafka))
+def _open_payloads(layout: StreamLayout, kafka: KafkaSettings | None) -> Payloads:
+    known = partial(read_body_statuses, layout.stream, layout.bodies_table, layout.shared_table("redactions"))
+    return Payloads(layout.bodies_table, known, None if kafka is None else kafka_origin(kafka))
 
 
 def _open_rehearsal(settings: Settings, stream: str) -> Rehearsal:
@@ -46,8 +46,8 @@ def _open_rehearsal(settings: Settings, stream: str) -> Rehearsal:
 
 
 def open_dead_letters(
-    settings: Settings, stream: str, clock: Clock, channel: str, producer: Callable[[], Producer]
-) -> DeadLetters:
+    settings: Settings, stream: str, clock: Clock, channel: str, producer: Callable[[], CommandProducer]
+) -> StreamDeadLetters:
     """Opens a stream's dead letters.
 
     ``channel``: through which acts come: ``page``, ``api`` or ``cli``. ``producer``: opened with the first order.
@@ -55,22 +55,24 @@ def open_dead_letters(
     layout, control = settings.layout, topics_of(mode_of(stream)).control
     places = layout.stream(stream)
     config = streams_of(settings)[base_of(stream)]
-    limits = config.dlq.alone.of_each(len(config.shards))
+    limits = config.dlq.alone_limits.of_each(len(config.all_shards))
     index = open_dead_letter_index(places, settings, clock, settings.kafka)
     recorder, log = Recorder(AuditLog(layout.audit_log), clock, channel), RunLog(places.journal, control)
 
-    ignored = IgnoredEventFinder(places.journal, _payloads(places, None).kept, BodyAmounts(settings.providers))
+    ignored = IgnoredEventFinder(
+        places.journal, _open_payloads(places, None).fetch_kept, BodyAmounts(settings.providers)
+    )
     selections = Selections(places, log, index, clock, recorder, ignored)
     if channel == "cli":  # accounts of the machine act there
-        orders = Orders(producer, control, recorder)
+        orders = OrderSender(producer, control, recorder)
     else:
-        orders = Orders(producer, control, recorder, Users(layout.users).check_signed_in)
-    finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
-    return DeadLetters(
+        orders = OrderSender(producer, control, recorder, Users(layout.users).check_signed_in)
+    finder = FactFinder(places.dead_letter_index, places.journal, places.bodies_table)
+    return StreamDeadLetters(
         stream,
         index,
         selections,
-        Runs(selections, orders, limits, clock),
+        RunOrders(selections, orders, limits, clock),
         DryRuns(selections.files, index, finder, clock, partial(_open_rehearsal, settings, stream)),
         config.dead_head.value,
         recorder,

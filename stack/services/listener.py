@@ -28,10 +28,10 @@ from console.bookings import Bookings, BookingService
 from console.catch_ups import read_catch_ups
 from console.dead_letters import Streams
 from console.forms import Cookies
-from console.guard import guarded, origins_of
+from console.guard import guard_app, origins_of
 from console.health import KafkaLag, create_app
-from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.place import Asking
+from console.pages import DlqPlace, PagePlace, PageStream, make_routers
+from console.pages.place import QuestionRunner
 from console.pulse import Pulse
 from console.received import AskReceived
 from console.uploads import ReportUploads
@@ -45,7 +45,7 @@ from core.redis import async_redis, check_redis
 from core.routing import topics_of
 from dlq.alerts.standing import read_standing
 from dlq.audit_log import STREAM, AuditAnchors, AuditLog
-from dlq.orders import DeltaView, Orders, OrderService
+from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
@@ -54,11 +54,11 @@ from ledger.queries import LedgerJournals
 from providers.settlement import REPORTS
 from stack.children import metrics_urls
 from stack.comparing import compare_by_command
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
 from stack.subscribers import find_missed, read_subscribers
-from stack.watching import receipt_tail, watched
+from stack.watching import build_watched, open_receipt_tail
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 """A session ends after so much rest, and in any case after so long."""
@@ -84,7 +84,7 @@ def main() -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = load_settings()
-        own(settings)
+        secure_data_folder(settings)
         check_redis(settings.redis)
         check_kafka_files(settings.kafka)
     except PayhookError as problem:
@@ -98,11 +98,11 @@ def main() -> int:
 
 async def _serve(settings: Settings) -> None:
     clock, console, layout = SystemClock(), settings.console, settings.layout
-    lag, tail = KafkaLag(settings.kafka), receipt_tail(settings, clock)
+    lag, tail = KafkaLag(settings.kafka), open_receipt_tail(settings, clock)
     producer = open_producer(settings.kafka, _COMMANDS, RecordKeys(Path(settings.kafka.record_keys_file)))
     gate = RedisGate(REDIS_TIMEOUT_S, REDIS_FAILURES_MAX, REDIS_RESET_S)
     audit_log = AuditLog(layout.audit_log)
-    users, sessions = Users(layout.users), Sessions(layout.sessions, clock, SESSION_IDLE, SESSION_WHOLE)
+    users, sessions = Users(layout.users), Sessions(layout.sessions_file, clock, SESSION_IDLE, SESSION_WHOLE)
     access = Access(users, sessions, SignInThrottle(clock), audit_log, clock)
     service = UserService(users, sessions, audit_log, clock, "page")
     cookies = Cookies(console.public_url.startswith("https://"))
@@ -111,32 +111,34 @@ async def _serve(settings: Settings) -> None:
         httpx2.AsyncClient(trust_env=False) as client,
         async_redis(settings.redis, REDIS_TIMEOUT_S, REDIS_TIMEOUT_S) as redis,
     ):
-        app = create_app(watched(settings, lag.read, tail.received), client, clock)
+        app = create_app(build_watched(settings, lag.read, tail.get_last_hour), client, clock)
         answers = RedisAnswers(redis, gate, KEY_LEASE_S)
         streams = {
             name: open_dead_letters(settings, name, clock, "api", lambda: producer) for name in stream_names(settings)
         }
         by_api, by_page = (
-            _orders(settings, producer, Recorder(audit_log, clock, channel), users) for channel in ("api", "page")
+            _open_orders(settings, producer, Recorder(audit_log, clock, channel), users) for channel in ("api", "page")
         )
-        bookings = _bookings(settings, by_api, clock)
+        bookings = _open_bookings(settings, by_api, clock)
         selections = {name: stream.selections for name, stream in streams.items()}
         standing = partial(read_standing, layout.alerts, settings.alerts, clock)
         attention = Attention(standing, selections, bookings, clock)
         services = _order_services(settings, by_api, clock)
-        catch_ups = partial(read_catch_ups, layout, settings.ingest.modes)
-        mount_api(app, services, bookings, answers, Streams(streams), tail.received, attention, catch_ups)
+        catch_ups = partial(read_catch_ups, layout, settings.ingest.taken_modes)
+        mount_api(app, services, bookings, answers, Streams(streams), tail.get_last_hour, attention, catch_ups)
         pulse = Pulse(metrics_urls(settings), client, clock, settings.alerts)
-        bookings_by_page = _bookings(settings, by_page, clock)
-        pages = _pages(settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.received, attention)
-        listener = guarded(app, access, cookies, origins, pages, attention.badges)
+        bookings_by_page = _open_bookings(settings, by_page, clock)
+        pages = _build_pages(
+            settings, audit_log, service, bookings_by_page, clock, producer, pulse, tail.get_last_hour, attention
+        )
+        listener = guard_app(app, access, cookies, origins, pages, attention.badges_for)
         # Tries to sign in are counted by address: no header may say another one.
         config = uvicorn.Config(
             listener, host=console.host, port=console.port, access_log=False, log_config=None, proxy_headers=False
         )
         following = asyncio.gather(pulse.follow(), attention.follow())
         reading = asyncio.create_task(tail.follow(), name="what came in")
-        with _anchored(settings, audit_log, producer, clock):
+        with _anchor_audit_log(settings, audit_log, producer, clock):
             await uvicorn.Server(config).serve()
         following.cancel()
         reading.cancel()
@@ -145,7 +147,7 @@ async def _serve(settings: Settings) -> None:
     await asyncio.to_thread(tail.close)
 
 
-def _pages(
+def _build_pages(
     settings: Settings,
     audit_log: AuditLog,
     users: UserService,
@@ -159,22 +161,24 @@ def _pages(
     """Builds every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
-        name: WorkStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
+        name: PageStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
         for name in stream_names(settings)
     }
     uploads = ReportUploads(sorted(REPORTS), partial(compare_by_command, settings), clock)
     traces = settings.tracing.address_of
-    finance = Place(layout, settings.ingest.modes, Asking(), clock, settings.console.order_field, uploads, traces)
+    finance = PagePlace(
+        layout, settings.ingest.taken_modes, QuestionRunner(), clock, settings.console.order_field, uploads, traces
+    )
     subscribers = partial(read_subscribers, settings.notify)
     missed = partial(find_missed, settings.notify)
     operators = DlqPlace(
-        streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+        streams, QuestionRunner(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
     )
-    return routers(finance, operators, audit_log, users, bookings, received)
+    return make_routers(finance, operators, audit_log, users, bookings, received)
 
 
 @contextlib.contextmanager
-def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
+def _anchor_audit_log(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
     """Anchors the audit log meanwhile, where there are keys to do it with."""
     processor = settings.processor
     try:
@@ -192,25 +196,25 @@ def _anchored(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clo
         anchors.close()
 
 
-def _orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, Orders]:
+def _open_orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, OrderSender]:
     """Opens what sends orders, for each mode whose traffic is taken."""
     return {
-        mode: Orders(lambda: producer, topics_of(mode).control, recorder, users.check_signed_in)
-        for mode in settings.ingest.modes
+        mode: OrderSender(lambda: producer, topics_of(mode).control, recorder, users.check_signed_in)
+        for mode in settings.ingest.taken_modes
     }
 
 
-def _order_services(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> OrderServices:
+def _order_services(settings: Settings, orders: Mapping[Mode, OrderSender], clock: Clock) -> OrderServices:
     return {
         ledger.stream: OrderService(ledger.stream, DeltaView(ledger.journal, topics_of(mode).control), sender, clock)
         for mode, sender in orders.items()
-        for ledger in settings.layout.ledgers(mode)
+        for ledger in settings.layout.all_ledgers(mode)
     }
 
 
-def _bookings(settings: Settings, orders: Mapping[Mode, Orders], clock: Clock) -> Bookings:
+def _open_bookings(settings: Settings, orders: Mapping[Mode, OrderSender], clock: Clock) -> Bookings:
     return {
-        mode: BookingService(LedgerJournals(settings.layout.ledgers(mode)), topics_of(mode).control, sender, clock)
+        mode: BookingService(LedgerJournals(settings.layout.all_ledgers(mode)), topics_of(mode).control, sender, clock)
         for mode, sender in orders.items()
     }
 

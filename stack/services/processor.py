@@ -34,17 +34,17 @@ from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.backlog.sizing import open_executors
 from processor.claims import ReceiverClaims
-from processor.opening import OpenableStream, Shared
-from processor.reporting.exposition import Parts, by_stream, serve
+from processor.opening import OpenableStream, SharedResources
+from processor.reporting.exposition import PartFigures, join_registries, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import DecisionSpans, StatusFile, StreamStatus
-from processor.spark import calm, open_session, spark_runs, with_slots
-from processor.streams import StreamConfig, taking
-from processor.wiring import Wired, wire
+from processor.spark import add_slots, calm_collector, open_session, spark_runs
+from processor.streams import StreamConfig, list_enabled
+from processor.wiring import Wired, wire_stream
 from providers.registry import build_adapters
 from stack.children import metrics_port
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.endpoints import check_restored
 from stack.jars import spark_jars
 from stack.package import make_package
@@ -56,13 +56,13 @@ log = logging.getLogger("processor")
 def main() -> int:
     """Exit 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
     configure_logging()
-    mode, number = _arguments()
+    mode, number = _read_arguments()
     try:
         settings = load_settings()
-        own(settings)
+        secure_data_folder(settings)
         check_restored(settings.layout)
-        configs = _running(settings, mode, number)
-        wired = _wired(settings, configs, mode, number)
+        configs = _select_streams(settings, mode, number)
+        wired = _wire_streams(settings, configs, mode, number)
         record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
         # What decides the events that receivers publish holds the generation of their claims.
         ledgers = [stream.name for stream in wired if base_of(stream.name) == LEDGER]
@@ -79,14 +79,14 @@ def main() -> int:
     files = {stream.name: StatusFile(stream.places.status, clock) for stream in wired}
     for file in files.values():
         file.remove()
-    port, parts = metrics_port(settings, mode, number), Parts()
+    port, parts = metrics_port(settings, mode, number), PartFigures()
     if port is not None:
-        registry = by_stream({name: metric.registry for name, metric in metrics.items()})
+        registry = join_registries({name: metric.registry for name, metric in metrics.items()})
         registry.register(parts)
-        serve(port, settings.metrics_host, registry, lambda: {name: file.written for name, file in files.items()})
+        serve(port, settings.metrics_host, registry, lambda: {name: file.last_written for name, file in files.items()})
     claims = ReceiverClaims(settings.redis, mode, settings.processor.shards)
     try:
-        shared = replace(_shared(settings, configs, clock, anchor_keys, record_keys), claims=claims)
+        shared = replace(_open_shared(settings, configs, clock, anchor_keys, record_keys), claims=claims)
     except PayhookError as problem:
         log.error("%s", problem)
         return 1
@@ -105,7 +105,7 @@ def main() -> int:
     streams = [(OpenableStream(stream, shared, statuses[stream.name]), statuses[stream.name]) for stream in wired]
     for writer in generations.values():
         writer.start()
-    calm()
+    calm_collector()
     application = Application(streams, clock, lambda: spark_runs(shared.session))
     signal.signal(signal.SIGTERM, lambda *_: application.stop())
     signal.signal(signal.SIGINT, lambda *_: application.stop())
@@ -118,44 +118,46 @@ def main() -> int:
             tracing.close()
 
 
-def _running(settings: Settings, mode: Mode, number: int) -> list[StreamConfig]:
+def _select_streams(settings: Settings, mode: Mode, number: int) -> list[StreamConfig]:
     """
     :raises NoSuchShard: ``processor.shards`` are fewer
     """
     if number >= settings.processor.shards:
         raise NoSuchShard(number, settings.processor.shards)
-    return [config for config in taking(streams_of(settings), mode) if number < len(config.shards)]
+    return [config for config in list_enabled(streams_of(settings), mode) if number < len(config.all_shards)]
 
 
-def _wired(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, number: int) -> list[Wired]:
-    layout, sections, streams = settings.layout, _sections(settings), streams_of(settings)
+def _wire_streams(settings: Settings, configs: Sequence[StreamConfig], mode: Mode, number: int) -> list[Wired]:
+    layout, sections, streams = settings.layout, _collect_sections(settings), streams_of(settings)
     wired = []
     for config in configs:
         sources = streams[config.source_stream].names(mode) if config.source_stream is not None else []
-        wired.append(wire(config, mode, layout.stream, sections, number, sources))
+        wired.append(wire_stream(config, mode, layout.stream, sections, number, sources))
     return wired
 
 
-def _shared(
+def _open_shared(
     settings: Settings,
     configs: Sequence[StreamConfig],
     clock: SystemClock,
     anchor_keys: AnchorKeys,
     record_keys: RecordKeys,
-) -> Shared:
+) -> SharedResources:
     processor, bounded = settings.processor, sum(config.tasks_max for config in configs)
     unbounded = any(config.tasks_max == 0 for config in configs)
-    master = with_slots(processor.master, bounded if unbounded else 0)
+    master = add_slots(processor.master, bounded if unbounded else 0)
     jars = spark_jars(settings.layout.lake)
     archive = None if is_local(master) else make_package(settings.layout.package)
     session = open_session("payhook", master, processor.driver_memory, jars, settings.data_dir, archive=archive)
     cores = session.sparkContext.defaultParallelism - (bounded if master != processor.master else 0)
     adapters = build_adapters(settings.providers)
     executors = open_executors(processor, session, int(cores))
-    return Shared(session, settings.kafka, settings.topics, adapters, clock, executors, anchor_keys, record_keys)
+    return SharedResources(
+        session, settings.kafka, settings.topics, adapters, clock, executors, anchor_keys, record_keys
+    )
 
 
-def _sections(settings: Settings) -> Mapping[type, BaseModel]:
+def _collect_sections(settings: Settings) -> Mapping[type, BaseModel]:
     """Collects the sections that a handler may ask for, by their type."""
     sections = [getattr(settings, name) for name in Settings.model_fields]
     return {type(section): section for section in sections if isinstance(section, BaseModel)}
@@ -170,7 +172,7 @@ class NoSuchShard(PayhookError):
         super().__init__(f"there is no shard {number}: processor.shards is {count}, and the first one is 0")
 
 
-def _arguments() -> tuple[Mode, int]:
+def _read_arguments() -> tuple[Mode, int]:
     parser = argparse.ArgumentParser(description="The processor: the work streams of one kind of traffic.")
     parser.add_argument("--mode", choices=MODES, default="live", help="whose traffic they decide")
     parser.add_argument("--shard", type=int, default=0, help="which of processor.shards, from 0")

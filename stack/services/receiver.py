@@ -29,30 +29,30 @@ from core.redis import async_redis, check_redis
 from core.routing import topics_of
 from core.topics import check_topics
 from core.tracing import open_tracing
-from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, listening
+from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, open_listening_socket
 from ingest.body import BodyReader
 from ingest.claims import RedisGate
-from ingest.endpoints import Contexts, SecretFiles, check_endpoints
+from ingest.endpoints import EndpointContexts, SecretFiles, check_endpoints
 from ingest.event_reader import EventReader
 from ingest.fetch import FetchLimits, HttpFetch
 from ingest.generations import RedisGenerations
 from ingest.http import http_protocol
-from ingest.limits import LIMITS, Limits, Load, RateLimits
+from ingest.limits import LIMITS, Load, RateLimits, ReceiverLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
-from ingest.protocol import Protocol, Take, traced
+from ingest.protocol import ClaimProtocol, Take, add_tracing
 from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
 from ingest.redis_claims import RedisClaims
-from ingest.reports import Reports
+from ingest.reports import RequestReports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from providers.adyen_money import NAME as ADYEN
 from providers.paypal_money import NAME as PAYPAL
 from providers.port import Adapter, WeaklySigningAdapter
 from providers.registry import build_adapters
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger(__name__)
@@ -67,19 +67,19 @@ SOCKET_TIMEOUTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class WorkerParent:
     """The parent of a receiver's workers: its socket and its process id."""
 
     listening: socket.socket
     parent: int
 
 
-def main(limits: Limits = LIMITS) -> None:
+def main(limits: ReceiverLimits = LIMITS) -> None:
     configure_logging()
     try:
         settings = load_settings(reaches_lake=False)
-        own(settings)
-        check(settings)
+        secure_data_folder(settings)
+        check_settings(settings)
         check_kafka_files(settings.kafka)
         check_kafka(settings)
     except PayhookError as wrong:
@@ -92,11 +92,11 @@ def main(limits: Limits = LIMITS) -> None:
     if settings.ingest.workers == 1:
         serve(settings, limits, 0)
         return
-    shared = Shared(listening(settings.ingest.host, settings.ingest.port), os.getpid())
+    shared = WorkerParent(open_listening_socket(settings.ingest.host, settings.ingest.port), os.getpid())
     Workers(settings.ingest.workers, lambda number: serve(settings, limits, number, shared)).run()
 
 
-def check(settings: Settings) -> None:
+def check_settings(settings: Settings) -> None:
     """
     :raises PayhookError: the settings, the secrets' files, the masking key's or Redis's are wrong
     """
@@ -108,7 +108,7 @@ def check(settings: Settings) -> None:
     _warn_of_adyen(settings, secrets)
     _warn_of_paypal(settings, secrets)
     for name in (name for name, adapter in adapters.items() if isinstance(adapter, WeaklySigningAdapter)):
-        for missing in secrets.without_credentials(name):
+        for missing in secrets.find_missing_credentials(name):
             log.warning(
                 "%s: money isn't asked for again at its API before it is published, though its signature doesn't tell "
                 "bodies apart; write the API's credentials to secrets/%s",
@@ -144,7 +144,7 @@ def check_kafka(settings: Settings) -> None:
     :raises TopicsUnfit: one of them could lose records
     """
     wanted: dict[str, int] = {}
-    for names in map(topics_of, settings.ingest.modes):
+    for names in map(topics_of, settings.ingest.taken_modes):
         wanted |= {names.events: RECORD_BYTES_MAX, names.receipts: 0}
     client = open_admin(settings.kafka)
     while True:
@@ -155,7 +155,7 @@ def check_kafka(settings: Settings) -> None:
             time.sleep(ASK_AGAIN_S)
 
 
-def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None = None) -> None:
+def serve(settings: Settings, limits: ReceiverLimits, number: int, shared: WorkerParent | None = None) -> None:
     """Runs one process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
@@ -175,7 +175,7 @@ def serve(settings: Settings, limits: Limits, number: int, shared: Shared | None
         host=settings.ingest.host,
         port=settings.ingest.port,
         timeout_graceful_shutdown=GRACE_S,
-        **SERVING | {"http": http_protocol(limits, lambda refused: app.receiver.unread(refused))},
+        **SERVING | {"http": http_protocol(limits, lambda refused: app.receiver.report_unread(refused))},
     )
     uvicorn.Server(config).run(sockets=None if shared is None else [shared.listening])
 
@@ -188,7 +188,7 @@ async def _end_with(parent: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ReceiverParts:
     """The opened parts that take events to Kafka: for the receiver, and for what brings events in another way."""
 
     publisher: KafkaPublisher
@@ -198,31 +198,31 @@ class Parts:
     fetch: HttpFetch
     reader: EventReader
     take: Take
-    reports: Reports
+    reports: RequestReports
     adapters: Mapping[str, Adapter]
 
 
 @contextlib.asynccontextmanager
 async def open_receiver(
-    settings: Settings, limits: Limits, metrics: IngestMetrics, clock: Clock
+    settings: Settings, limits: ReceiverLimits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     async with open_parts(settings, limits, metrics, clock) as parts:
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, settings.ingest.body_bytes_max, limits.read_deadline_s)
         receiver = Receiver(parts.adapters, bodies, parts.reader, parts.take, parts.reports, clock)
-        metrics.read_from(_gauges(load, parts))
+        metrics.set_gauges(_build_gauges(load, parts))
         yield receiver, parts.publisher
 
 
 @contextlib.asynccontextmanager
 async def open_parts(
     settings: Settings,
-    limits: Limits,
+    limits: ReceiverLimits,
     metrics: IngestMetrics,
     clock: Clock,
     fetch_limits: FetchLimits = FETCHES,
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[ReceiverParts]:
     """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     ingest, timeout_s = settings.ingest, settings.ingest.redis_timeout_ms / 1000
     record_keys = RecordKeys(Path(settings.kafka.record_keys_file))
@@ -233,7 +233,7 @@ async def open_parts(
         async_redis(settings.redis, timeout_s, SOCKET_TIMEOUTS * timeout_s) as redis,
         open_client() as client,
     ):
-        generations = RedisGenerations(redis, ingest.modes, clock, partitions, lambda: record_keys.ids)
+        generations = RedisGenerations(redis, ingest.taken_modes, clock, partitions, lambda: record_keys.ids)
         await generations.read()
         tasks = [
             asyncio.create_task(publisher.serve(), name="delivery reports"),
@@ -243,29 +243,29 @@ async def open_parts(
             task.add_done_callback(_end_without_it)
         gate = RedisGate(timeout_s, limits.redis_failures_max, limits.redis_reset_s)
         claims = RedisClaims(redis, gate, limits.lease_s, limits.confirmed_s)
-        protocol = Protocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
+        protocol = ClaimProtocol(claims, generations, publisher, metrics, clock, limits.in_flight_wait_s)
         # Where an adapter wants something of this very machine, a setting says so: a simulator.
         fetch = HttpFetch(client, clock, fetch_limits, loopback=True, instead=settings.providers.api_urls)
         rates = RateLimits(ingest.rates_per_s, clock)
         verifier = Verifier(adapters, secrets, fetch, protocol, rates, metrics)
-        reader = EventReader(verifier, Contexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
-        reports = Reports(publisher, metrics, clock, ingest.mode)
+        reader = EventReader(verifier, EndpointContexts(ingest), CardMasker(ingest.pan, masking_key(ingest)))
+        reports = RequestReports(publisher, metrics, clock, ingest.mode)
         tracing = open_tracing("receiver", clock)
-        take = traced(protocol.take, tracing)
+        take = add_tracing(protocol.take_events, tracing)
         try:
-            yield Parts(publisher, claims, generations, gate, fetch, reader, take, reports, adapters)
+            yield ReceiverParts(publisher, claims, generations, gate, fetch, reader, take, reports, adapters)
         finally:
             reports.flush()
             for task in tasks:
                 task.cancel()
             await publisher.close(GRACE_S)
-            await claims.settled()
+            await claims.await_settlements()
             await fetch.close()
             if tracing is not None:
                 await asyncio.to_thread(tracing.close)
 
 
-def _gauges(load: Load, parts: Parts) -> dict[str, Callable[[], float]]:
+def _build_gauges(load: Load, parts: ReceiverParts) -> dict[str, Callable[[], float]]:
     return {
         "payhook_ingest_receipts_dropped": lambda: parts.publisher.dropped,
         "payhook_ingest_in_flight": lambda: load.requests,
@@ -273,9 +273,9 @@ def _gauges(load: Load, parts: Parts) -> dict[str, Callable[[], float]]:
         "payhook_ingest_fetches_failed": lambda: parts.fetch.failures,
         "payhook_redis_pipelines": lambda: parts.gate.tries,
         "payhook_redis_failures": lambda: parts.gate.failures,
-        "payhook_redis_unsettled": lambda: parts.claims.unsettled,
-        "payhook_redis_modes_deferred": lambda: parts.generations.missing,
-        "payhook_redis_breaker_open": lambda: parts.gate.refusing,
+        "payhook_redis_unsettled": lambda: parts.claims.unsettled_count,
+        "payhook_redis_modes_deferred": lambda: parts.generations.deferred_mode_count,
+        "payhook_redis_breaker_open": lambda: parts.gate.is_refusing,
     }
 
 
@@ -284,7 +284,7 @@ def masking_key(ingest: IngestSettings) -> MaskingKey:
 
 
 def secret_files(settings: Settings, clock: Clock) -> SecretFiles:
-    return SecretFiles(Path(settings.ingest.secrets_dir), clock, Contexts(settings.ingest))
+    return SecretFiles(Path(settings.ingest.secrets_dir), clock, EndpointContexts(settings.ingest))
 
 
 def _end_without_it(task: asyncio.Task[None]) -> None:

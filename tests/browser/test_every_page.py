@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from console.access.routes import declared_routes
-from console.rendering import segment
+from console.rendering import quote_segment
 from core.layout import Layout
 from dlq.index import Filter
-from ledger.verify.report import remember
+from ledger.verify.report import remember_report
 from tests.browser.conftest import Stage, staged
 from tests.caught_up import lose, remember_catch_ups
 from tests.console_site import add_people
@@ -49,7 +49,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/ledger/events/{key:path}": ("/ledger/events/stripe:evt_paid0:charge.captured", "/ledger/events/seq:8"),
     "/ledger/entities/{key:path}": (
         "/ledger/entities/stripe:acct_1:pi_0",
-        f"/ledger/entities/{segment(f'stripe:acct_1:pi_hostile{HOSTILE[0]}')}",
+        f"/ledger/entities/{quote_segment(f'stripe:acct_1:pi_hostile{HOSTILE[0]}')}",
     ),
     "/ledger/search": ("/ledger/search", "/ledger/search?text=evt", "/ledger/search?text=nothing-is-like-this"),
     "/ledger/unknown": ("/ledger/unknown",),
@@ -95,7 +95,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         letters.dies(letters.receive(f"evt_long{number}_{'x' * 60}"), Rejected(LONG))
     letters.batch()
     reconcile(letters)
-    remember(Layout(data).verified, verified(), deep=False)
+    remember_report(Layout(data).verified_file, verified(), deep=False)
     remember_catch_ups(Layout(data))
     lose(Layout(data))
     with staged(letters, data, received=busy_hour) as made:

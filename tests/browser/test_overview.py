@@ -45,8 +45,8 @@ def minute(processes: LiveProcesses, events: int) -> None:
     processes.decide("ledger", Decision.DEAD, events // 20)
     processes.decide("notify", Decision.APPLIED, 85 * events // 100)
     figures = {"dead": 101, "open": 9, "unpublished": 0, "unpublished_s": 0, "index_memory_bytes": 1}
-    processes.streams["ledger"].dead(figures)
-    processes.streams["ledger"].block(None)
+    processes.streams["ledger"].set_dead(figures)
+    processes.streams["ledger"].set_blocked(None)
     processes.looks(30)
 
 

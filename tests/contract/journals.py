@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from journal.errors import BatchInvalid, Fenced
 from journal.reader import JournalReader
-from journal.schema import GENESIS, JournalRow, commit_digest, extend, from_arrow, stamped
+from journal.schema import GENESIS, JournalRow, commit_digest, extend_chain, from_arrow, stamp_rows
 from journal.state import JournalState, Marks, check_movement, with_starts
-from journal.writer import Committed, JournalWriter
+from journal.writer import CommittedBatch, JournalWriter
 
 
 class Writer(Protocol):
@@ -21,7 +21,7 @@ class Writer(Protocol):
     def begin_epoch(self, starts: Marks) -> JournalState: ...
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str] | None = None
-    ) -> Committed: ...
+    ) -> CommittedBatch: ...
 
 
 class Journal(Protocol):
@@ -78,14 +78,14 @@ class MemoryWriter:
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str] | None = None
-    ) -> Committed:
+    ) -> CommittedBatch:
         state = self._state
         if state is None:
             raise BatchInvalid("no epoch was begun")
         if not rows or [row.seq for row in rows] != list(range(state.next_seq, state.next_seq + len(rows))):
             raise BatchInvalid("seq")
         check_movement(rows, state.marks, marks)
-        table = stamped(rows, state.epoch, state.next_seq)
+        table = stamp_rows(rows, state.epoch, state.next_seq)
         if any(entry is not None for entry in self._journal.log[state.version + 1 :]):
             raise Fenced("memory", state.epoch, "a later commit is there")
         self._state = replace(
@@ -94,11 +94,11 @@ class MemoryWriter:
             next_seq=rows[-1].seq + 1,
             marks=marks,
             published_upto=max(published_upto, state.published_upto),
-            chain=extend(state.chain, commit_digest(row.row_hash for row in rows)),
+            chain=extend_chain(state.chain, commit_digest(row.row_hash for row in rows)),
             notes={**state.notes, **(notes or {})},
         )
         self._journal.log.append((self._state, from_arrow(table)))
-        return Committed(self._state.version, rows[0].seq, rows[-1].seq, self._state.chain)
+        return CommittedBatch(self._state.version, rows[0].seq, rows[-1].seq, self._state.chain)
 
 
 @dataclass

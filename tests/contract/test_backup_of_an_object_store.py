@@ -17,17 +17,25 @@ from core.decision import Decision
 from core.errors import SettingError
 from core.location import LakeUrl, Location, location_of
 from dlq.audit_log import AuditLog
-from journal.histories import abandoned, is_given_up
+from journal.histories import is_given_up, read_abandoned
 from journal.objects import ObjectStorage
 from journal.reader import JournalReader
 from journal.storage import open_storage
 from stack.backup import restore as restoring
 from stack.backup.make import check_backup
-from stack.backup.manifest import MANIFEST, BackupImpossible, NewerRows, RestoreRefused, chosen, complete, names
-from stack.backup.restore import Restored, finish, restore
+from stack.backup.manifest import (
+    MANIFEST,
+    BackupImpossible,
+    NewerRows,
+    RestoreRefused,
+    choose_backup,
+    list_backups,
+    list_complete_backups,
+)
+from stack.backup.restore import RestoreReport, finish, restore
 from stack.backup.trees import LOCK, LOCK_H_MAX, tree_at
 from stack.settings import Settings
-from stack.settings import reach as reach_place
+from stack.settings import prepare_store as reach_place
 from tests.backed_up import SmallLake
 from tests.object_store import BUCKET, ObjectStore, Relay, with_bucket
 from tests.object_store.fixtures import reach
@@ -63,7 +71,7 @@ def lake_of(kind: str, tmp_path: Path, store_folder: str) -> SmallLake:
     return SmallLake(tmp_path, f"{store_folder}/lake" if lake else "", f"{store_folder}-backups" if backups else "")
 
 
-def put_back(lake: SmallLake, **options: Any) -> Restored:
+def put_back(lake: SmallLake, **options: Any) -> RestoreReport:
     lake.clock.advance(60)
     given: dict[str, Any] = {"actor": "ada", "replace_newer": True, "reason": "test", **options}
     restored = restore(lake.settings, lake.backups_at, lake.clock, **given)
@@ -100,7 +108,7 @@ def test_the_newest_are_kept_and_what_was_never_completed_goes(stored: SmallLake
     open_storage(stored.backups_at).put_file("20250101T000000Z/lake/half", b"x")
     open_storage(stored.backups_at).put_file("20250101T000000Z.partial", b"")
     made = [stored.back_up(keep=2).name for _ in range(3)]
-    assert names(tree_at(stored.backups_at)) == complete(tree_at(stored.backups_at)) == made[1:]
+    assert list_backups(tree_at(stored.backups_at)) == list_complete_backups(tree_at(stored.backups_at)) == made[1:]
 
 
 def test_a_restore_puts_the_older_lake_in_place_and_sets_the_newer_one_aside(lake: SmallLake) -> None:
@@ -122,7 +130,7 @@ def test_a_restore_puts_the_older_lake_in_place_and_sets_the_newer_one_aside(lak
     state = lake.state()
     assert state.next_seq == 4 and state.lineage not in ("", before.lineage) and state.epoch == ahead.epoch + 1
     assert is_given_up(state.notes, before.lineage, 4) and not is_given_up(state.notes, before.lineage, 3)
-    assert [one.reason for one in abandoned(state.notes)] == ["test"]
+    assert [one.reason for one in read_abandoned(state.notes)] == ["test"]
     assert lake.held(1, 2, 3) == [1, 3], removed
     assert [one.what for one in AuditLog(lake.settings.layout.audit_log).read(10)][1:] == ["after", "before"]
     aside = restored.replaced if isinstance(restored.replaced, LakeUrl) else restored.replaced / "lake"
@@ -130,7 +138,7 @@ def test_a_restore_puts_the_older_lake_in_place_and_sets_the_newer_one_aside(lak
     lake.begin()
     lake.commit(2)
     assert lake.back_up().journals == {"ledger": 5}
-    assert not lake.settings.layout.restoring.exists()
+    assert not lake.settings.layout.restoring_folder.exists()
     there = data_of(lake.settings.layout.lake)
     assert not [one for one in there if one.startswith(("_restoring", "_kept"))], sorted(there)
 
@@ -216,7 +224,7 @@ def test_an_interrupted_restore_on_a_store_is_gone_on_with(
 def test_one_backup_at_a_time_on_one_machine_and_on_several(stored: SmallLake) -> None:
     stored.commit()
     backups, now = tree_at(stored.backups_at), SystemClock().now()
-    with backups.hold(stored.settings.layout.run), pytest.raises(BackupImpossible, match="another backup"):
+    with backups.hold_lock(stored.settings.layout.run), pytest.raises(BackupImpossible, match="another backup"):
         stored.back_up()
     lock = open_storage(stored.backups_at)
     lock.put_file(LOCK, json.dumps({"holder": "another machine", "at": to_rfc3339(now)}).encode())
@@ -225,7 +233,7 @@ def test_one_backup_at_a_time_on_one_machine_and_on_several(stored: SmallLake) -
     late = now - timedelta(hours=LOCK_H_MAX, minutes=1)
     lock.put_file(LOCK, json.dumps({"holder": "another machine", "at": to_rfc3339(late)}).encode())
     assert stored.back_up().ok, "of a machine that died"
-    assert not backups.has(LOCK)
+    assert not backups.has_file(LOCK)
 
 
 @ON_A_STORE
@@ -251,9 +259,9 @@ def test_a_store_that_fails_while_it_is_copied_makes_no_backup(
             with pytest.raises(BackupImpossible, match=f"{folder}-backups"):
                 lake.back_up()
         relay.open()
-        assert len(complete(tree_at(lake.backups_at))) == 1
+        assert len(list_complete_backups(tree_at(lake.backups_at))) == 1
         assert lake.back_up().journals == {"ledger": 5}, "the lock that was left is its own"
-        assert len(names(tree_at(lake.backups_at))) == 2
+        assert len(list_backups(tree_at(lake.backups_at))) == 2
 
 
 @pytest.mark.skipif(SCHEME != "s3", reason="the store that is named isn't S3: no second bucket is made there")
@@ -320,4 +328,4 @@ def test_commands_take_a_url(stored: SmallLake, object_store: ObjectStore, monke
     assert JournalReader(str(new / "lake" / "journal" / "ledger")).last_seq == 3
     wrong = CliRunner().invoke(main, ["restore", "s3://UPPER/x", "--reason", "x", "--data", str(new)])
     assert wrong.exit_code == 2 and "s3://bucket/folder" in wrong.stderr
-    assert MANIFEST in str(data_of(chosen(stored.backups_at, None)).keys())
+    assert MANIFEST in str(data_of(choose_backup(stored.backups_at, None)).keys())

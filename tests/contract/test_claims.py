@@ -21,7 +21,7 @@ from core.settings import RedisSettings
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
 from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.memory_claims import MemoryClaims
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
@@ -77,7 +77,7 @@ class RedisGround:
                 try:
                     return await use(claims)
                 finally:
-                    await claims.settled()
+                    await claims.await_settlements()
 
         return asyncio.run(inside())
 
@@ -95,7 +95,7 @@ async def _await(step: Awaitable[Answer]) -> Answer:
 @pytest.fixture(scope="module")
 def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    with running(redis_server(folder, folder / "redis.log")):
+    with run_server(redis_server(folder, folder / "redis.log")):
         yield redis_url(folder, ADMIN)
 
 
@@ -120,7 +120,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 @pytest.fixture
 def key() -> ClaimKey:
-    return ClaimKey.of(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
+    return ClaimKey.for_event(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
 
 
 def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s: float = LEASE_S) -> list[ClaimState]:
@@ -130,7 +130,7 @@ def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s:
 def settle(ground: Ground, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
     async def settle_now(claims: Claims) -> None:
         claims.settle(published, given_up, owner)
-        await claims.settled()
+        await claims.await_settlements()
 
     ground.run(settle_now)
 
@@ -193,7 +193,7 @@ def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground
 
 
 def test_several_keys_are_decided_each_by_itself_in_their_order(ground: Ground, key: ClaimKey) -> None:
-    more = [ClaimKey.of(f"{key.name.hex()}:{n}", CONTENT) for n in range(3)]
+    more = [ClaimKey.for_event(f"{key.name.hex()}:{n}", CONTENT) for n in range(3)]
     claim(ground, [more[1]])
     confirm(ground, more[1])
     assert claim(ground, more, BOB) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
@@ -209,7 +209,7 @@ def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> 
 
 def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground: Ground, key: ClaimKey) -> None:
     async def settle_and_claim(claims: Claims) -> list[ClaimState]:
-        more = ClaimKey.of(f"{key.name.hex()}:more", CONTENT)
+        more = ClaimKey.for_event(f"{key.name.hex()}:more", CONTENT)
         await claims.claim([key, more], ANN)
         claims.settle([key], [more], ANN)
         return await claims.claim([key, more], BOB)
@@ -238,7 +238,7 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
     """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
 
     async def lose_a_script(claims: Claims) -> list[ClaimState]:
-        settled = ClaimKey.of(f"{key.name.hex()}:settled", CONTENT)
+        settled = ClaimKey.for_event(f"{key.name.hex()}:settled", CONTENT)
         await claims.claim([settled], BOB)
         ground.on_servers(lambda client: client.script_flush())
         ground.on_servers(lambda client: client.script_load(CLAIM.text))
@@ -253,7 +253,7 @@ def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGro
     """Else the first settlement would send its pipeline again, and a claim that was taken over would find itself."""
 
     async def take_over(claims: Claims) -> list[ClaimState]:
-        settled = ClaimKey.of(f"{key.name.hex()}:settled", CONTENT)
+        settled = ClaimKey.for_event(f"{key.name.hex()}:settled", CONTENT)
         await claims.claim([settled], BOB)
         claims.settle([settled], [], BOB)
         return await claims.claim([key], BOB)
@@ -262,13 +262,13 @@ def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGro
     ground.pass_time(2 * BRIEF_S)
     ground.on_servers(lambda client: client.script_flush())
     # On a cluster each master is asked for some of these.
-    claim(ground, [ClaimKey.of(f"{key.name.hex()}:{n}", CONTENT) for n in range(20)])
+    claim(ground, [ClaimKey.for_event(f"{key.name.hex()}:{n}", CONTENT) for n in range(20)])
     assert ground.run(take_over) == [ClaimState.RECLAIMED]
 
 
 def test_in_another_generation_or_mode_the_same_key_is_another_claim(ground: Ground) -> None:
     event_key = f"stripe:evt_{next(_numbers)}:charge.succeeded"
-    keys = [ClaimKey.of(event_key, CONTENT, mode, number) for mode in MODES for number in (0, 1, 2)]
+    keys = [ClaimKey.for_event(event_key, CONTENT, mode, number) for mode in MODES for number in (0, 1, 2)]
     for one in keys:
         assert claim(ground, [one]) == [ClaimState.CLAIMED]
     confirm(ground, keys[0])

@@ -133,18 +133,18 @@ class ClaimHistory(RuleBasedStateMachine):
 
     async def settled(self, published: list[ClaimKey], given_up: list[ClaimKey], owner: bytes) -> None:
         self.claims.settle(published, given_up, owner)
-        await self.claims.settled()
+        await self.claims.await_settlements()
 
     @rule(request=consumes(requests))
     def settle(self, request: Request) -> None:
         """Confirm or release, as the receiver does; a conflict and a duplicate have nothing to settle."""
         if request.state not in (None, ClaimState.CLAIMED, ClaimState.RECLAIMED):
             return
-        keys = [ClaimKey.of(EVENT_KEY, request.content)]
+        keys = [ClaimKey.for_event(EVENT_KEY, request.content)]
         if request.acknowledged:
             self.runner.run(self.settled(keys, [], request.owner))
             if (key := self.live_key()) is None or key.owner == request.owner:
-                self.key = Key(request.content, None, self.clock.monotonic() + CONFIRMED_S)
+                self.key = Key(request.content, None, self.clock.monotonic_s() + CONFIRMED_S)
         else:
             self.runner.run(self.settled([], keys, request.owner))
             if self.key is not None and self.key.owner == request.owner:
@@ -173,7 +173,7 @@ class ClaimHistory(RuleBasedStateMachine):
     @invariant()
     def the_store_holds_what_the_model_does(self) -> None:
         key = self.live_key()
-        held = self.runner.run(self.store.held(ClaimKey.of(EVENT_KEY, CONTENT)))
+        held = self.runner.run(self.store.held(ClaimKey.for_event(EVENT_KEY, CONTENT)))
         assert held == (key and (key.owner, bytes.fromhex(key.content)[:CONTENT_BYTES]))
 
     @invariant()
@@ -181,11 +181,11 @@ class ClaimHistory(RuleBasedStateMachine):
         assert self.taken <= 1 or not self.undisturbed
 
     def ask(self, request: Request) -> None:
-        [said] = self.runner.run(self.claims.claim([ClaimKey.of(EVENT_KEY, request.content)], request.owner))
+        [said] = self.runner.run(self.claims.claim([ClaimKey.for_event(EVENT_KEY, request.content)], request.owner))
         assert said == self.expected(request)
         request.state = said
         if said in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
-            self.key = Key(request.content, request.owner, self.clock.monotonic() + LEASE_S)
+            self.key = Key(request.content, request.owner, self.clock.monotonic_s() + LEASE_S)
         if said is ClaimState.DUPLICATE:
             assert request.content in self.kafka, "a 200 for what nobody holds"
         if said is ClaimState.CONFLICT:
@@ -197,13 +197,13 @@ class ClaimHistory(RuleBasedStateMachine):
             return ClaimState.CLAIMED
         if key.owner is None:
             return ClaimState.DUPLICATE if key.content == request.content else ClaimState.CONFLICT
-        return ClaimState.IN_FLIGHT if key.until > self.clock.monotonic() else ClaimState.RECLAIMED
+        return ClaimState.IN_FLIGHT if key.until > self.clock.monotonic_s() else ClaimState.RECLAIMED
 
     def live_key(self) -> Key | None:
         """What Redis still has: a pending key stays for an hour past its lease."""
         if self.key is not None:
             kept_s = 0.0 if self.key.owner is None else PENDING_KEPT_S
-            if self.key.until + kept_s <= self.clock.monotonic():
+            if self.key.until + kept_s <= self.clock.monotonic_s():
                 self.key = None
         return self.key
 

@@ -12,14 +12,14 @@ import fakeredis
 import pytest
 
 from core.event import Mode
-from core.generation import Announced, generation_key
-from core.keys import hash16
+from core.generation import Announcement, generation_key
+from core.keys import hash_key
 from core.redis import AsyncClient, Client, async_redis, sync_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimKey, RedisGate
 from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
 from stack.redis import redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 CONTENT = "11" * 32
@@ -42,7 +42,7 @@ class Ground:
                 claims = RedisClaims(client, RedisGate(30.0), 60.0, 1_000.0)
                 await claims.claim([*confirmed, *pending], ANN)
                 claims.settle(confirmed, [], ANN)
-                await claims.settled()
+                await claims.await_settlements()
 
         asyncio.run(inside())
 
@@ -64,7 +64,7 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
         with contextlib.closing(sync_redis(site.settings(), ASK_S)) as sync:
             yield Ground(sync, site.open)
         return
-    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
+    with run_server(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
         url = redis_url(tmp_path / "redis")
         settings = RedisSettings(url=url)
         with contextlib.closing(sync_redis(settings, ASK_S)) as sync:
@@ -81,22 +81,22 @@ def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Groun
     for (mode, generation), names in confirmed.items():
         pending = event_keys("pending", 2)
         ground.confirm(
-            [ClaimKey.of(name, CONTENT, mode, generation) for name in names],
-            [ClaimKey.of(name, CONTENT, mode, generation) for name in pending],
+            [ClaimKey.for_event(name, CONTENT, mode, generation) for name in names],
+            [ClaimKey.for_event(name, CONTENT, mode, generation) for name in pending],
         )
-    ground.redis.set(generation_key("live"), Announced(1, 4).encode())
+    ground.redis.set(generation_key("live"), Announcement(1, 4).encode())
     ground.redis.set(b"idempotency:" + bytes(32), b"d")
     for (mode, generation), names in confirmed.items():
         found = [one for part in ground.found(mode, generation) for one in part]
-        assert sorted(found) == sorted(map(hash16, names))
+        assert sorted(found) == sorted(map(hash_key, names))
     assert ground.found("test", 7) == []
 
 
 def test_many_come_in_bounded_parts_and_nothing_is_changed(ground: Ground) -> None:
     names = event_keys("many", MANY)
-    ground.confirm([ClaimKey.of(name, CONTENT) for name in names], [])
+    ground.confirm([ClaimKey.for_event(name, CONTENT) for name in names], [])
     before = set(ground.redis.scan_iter())
     parts = ground.found("live", 0)
     assert max(map(len, parts)) <= KEYS_AT_ONCE
-    assert {one for part in parts for one in part} == set(map(hash16, names))
+    assert {one for part in parts for one in part} == set(map(hash_key, names))
     assert set(ground.redis.scan_iter()) == before

@@ -15,13 +15,13 @@ import pytest
 import journal.rewrite
 from journal.append import Appender
 from journal.errors import CommitUnknown
-from journal.log import COMMIT_S_MAX, AppTransaction, NotCommitted, OutcomeUnknown, numbers
+from journal.log import COMMIT_S_MAX, AppTransaction, NotCommitted, OutcomeUnknown, list_numbers
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, replace_all, snapshot
+from journal.rewrite import Rewriter, replace_all, take_snapshot
 from journal.storage import DiskStorage
 from journal.writer import JournalWriter
 from ledger.maintain.redact import IN_FLIGHT_S_MAX
-from ledger.maintain.retention import data_files, vacuum
+from ledger.maintain.retention import list_data_files, vacuum_table
 from ledger.settings import MaintainSettings
 from tests.contract.test_journal_append import made, read, rows
 from tests.unit.journal.rows import STARTS, marks, row
@@ -45,7 +45,7 @@ class Machine:
             aged = one.stat().st_mtime - FROZEN.total_seconds()
             os.utime(one, (aged, aged))
         now = datetime.now(UTC)
-        vacuum(self.path, now, now - RETENTION)
+        vacuum_table(self.path, now, now - RETENTION)
 
     def elapsed_s(self) -> float:
         return self.since_boot_s
@@ -63,8 +63,8 @@ class Freezing(DiskStorage):
         super().put_file(name, data)
         self._at("file")
 
-    def adopt(self, staged: Path, name: str) -> None:
-        super().adopt(staged, name)
+    def adopt_file(self, staged: Path, name: str) -> None:
+        super().adopt_file(staged, name)
         self._at("file")
 
     def put_new(self, name: str, data: bytes) -> None:
@@ -95,14 +95,14 @@ def staged(machine: Machine, table: pa.Table) -> Path:
 
 
 def names(machine: Machine) -> set[str]:
-    return {one.name for one in data_files(machine.path)}
+    return {one.name for one in list_data_files(machine.path)}
 
 
 def test_a_file_that_was_written_before_the_writer_froze_is_not_committed(machine: Machine) -> None:
     one = appender(machine, "file")
     with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append(rows(1), AppTransaction("a", 1))
-    assert (numbers(one.log.storage), read(str(machine.path))) == ([0], [])
+    assert (list_numbers(one.log.storage), read(str(machine.path))) == ([0], [])
     assert one.append(rows(2), AppTransaction("a", 2)) == 1
     assert read(str(machine.path)) == [2]
 
@@ -111,7 +111,7 @@ def test_nor_is_one_that_somebody_else_wrote(machine: Machine) -> None:
     one = appender(machine, "file")
     with pytest.raises(NotCommitted, match="nothing was committed"):
         one.append_files([staged(machine, rows(1))])
-    assert (numbers(one.log.storage), read(str(machine.path))) == ([0], [])
+    assert (list_numbers(one.log.storage), read(str(machine.path))) == ([0], [])
 
 
 def test_a_file_whose_commit_came_too_late_is_removed(machine: Machine) -> None:
@@ -163,13 +163,13 @@ def test_a_rewrite_that_was_frozen_before_its_commit_changes_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Appender.open(str(machine.path)).append(rows(1))
-    before, there = snapshot(machine.path, "n"), names(machine)
+    before, there = take_snapshot(machine.path, "n"), names(machine)
     monkeypatch.setattr(journal.rewrite, "open_storage", lambda _: Freezing(machine, "file"))
     rewriter = Rewriter(before, machine.elapsed_s)
     with pytest.raises(NotCommitted, match="more than 600 s"):
-        rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
+        rewriter.replace_files(before.files, [staged(machine, rows(1))], NOW_MS)
     assert (read(str(machine.path)), names(machine)) == ([1], there)
-    rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
+    rewriter.replace_files(before.files, [staged(machine, rows(1))], NOW_MS)
     assert read(str(machine.path)) == [1]
 
 
@@ -177,10 +177,10 @@ def test_of_a_rewrite_that_was_frozen_in_its_commit_nobody_knows(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Appender.open(str(machine.path)).append(rows(1))
-    before, times = snapshot(machine.path, "n"), iter([0.0, 0.0, COMMIT_S_MAX + 1])
+    before, times = take_snapshot(machine.path, "n"), iter([0.0, 0.0, COMMIT_S_MAX + 1])
     rewriter = Rewriter(before, lambda: next(times))
     with pytest.raises(OutcomeUnknown, match="too long"):
-        rewriter.replace(before.files, [staged(machine, rows(1))], NOW_MS)
+        rewriter.replace_files(before.files, [staged(machine, rows(1))], NOW_MS)
     assert read(str(machine.path)) == [1], "the entry may count: its files must be there"
 
 
@@ -199,8 +199,8 @@ def test_a_file_is_as_old_as_it_is_in_the_tables_folder(machine: Machine) -> Non
     """Spark may have written it long before: maintenance goes by its age, and its commit is counted from here on."""
     file = staged(machine, rows(1))
     os.utime(file, (0, 0))
-    DiskStorage(machine.path).adopt(file, "part.parquet")
-    [found] = data_files(machine.path)
+    DiskStorage(machine.path).adopt_file(file, "part.parquet")
+    [found] = list_data_files(machine.path)
     assert abs(found.at.timestamp() - time.time()) < RETENTION.total_seconds() / 2
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.clock import SystemClock
-from core.generation import Announced, generation_key, generation_keys
+from core.generation import Announcement, generation_key, generation_keys
 from core.redis import async_redis, is_cluster, sync_redis
 from core.routing import Shard
 from core.settings import RedisSettings
@@ -21,7 +21,7 @@ from load.client import wait_for
 from processor.claims import NAMES_AT_ONCE, ReceiverClaims
 from processor.reporting.generation import open_generation_writer
 from stack.redis import redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 ASK_S = 5.0
@@ -35,7 +35,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSe
         site.on_masters(lambda client: client.flushall())
         yield site.settings()
         return
-    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
+    with run_server(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
         yield RedisSettings(url=redis_url(tmp_path / "redis"))
 
 
@@ -44,7 +44,7 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
         async with async_redis(settings, ASK_S, ASK_S) as client:
             generations = RedisGenerations(client, ("live", "test"), SystemClock(), 4, tuple)
             await generations.read()
-            return generations.of("live", "e"), generations.of("test", "e")
+            return generations.find_generation("live", "e"), generations.find_generation("test", "e")
 
     def reads(wanted: tuple[int | None, int | None]) -> bool:
         return wait_for(lambda: asyncio.run(read()) == wanted, WAIT_S)
@@ -53,10 +53,10 @@ def test_what_a_processor_announces_a_receiver_reads_and_modes_are_apart(setting
     live, test = open_generation_writer(settings, "live", tuple), open_generation_writer(settings, "test", tuple)
     for writer in (live, test):
         writer.start()
-        writer.publish(Announced(5, 4, refused=True))
-    test.publish(Announced(8, 4))
+        writer.publish(Announcement(5, 4, refused=True))
+    test.publish(Announcement(8, 4))
     assert reads((None, 8))
-    live.publish(Announced(6, 4))
+    live.publish(Announcement(6, 4))
     assert reads((6, 8))
     live.close()
     test.close()
@@ -75,18 +75,18 @@ def test_the_claims_of_released_keys_are_free_in_the_generation_that_receivers_c
     async def states(generation: int) -> list[ClaimState]:
         async with async_redis(settings, ASK_S, ASK_S) as client:
             claims = RedisClaims(client, RedisGate(ASK_S), 60.0, 1_000.0)
-            asked = [ClaimKey.of(key, content, "live", generation) for key in keys]
+            asked = [ClaimKey.for_event(key, content, "live", generation) for key in keys]
             found = await claims.claim(asked, owner)
             claims.settle(asked, [], owner)
-            await claims.settled()
+            await claims.await_settlements()
             return found
 
     writer = open_generation_writer(settings, "live", tuple, 1)
-    writer._write(Announced(7, 4, shard=Shard(1, 2)))
+    writer._write(Announcement(7, 4, shard=Shard(1, 2)))
     for generation in (3, 7):
         assert set(asyncio.run(states(generation))) == {ClaimState.CLAIMED}
         assert set(asyncio.run(states(generation))) == {ClaimState.DUPLICATE}
-    assert ReceiverClaims(settings, "live", 2).free(keys[1:], 3) is None
+    assert ReceiverClaims(settings, "live", 2).free_claims(keys[1:], 3) is None
     for generation in (3, 7):
         assert asyncio.run(states(generation)) == [ClaimState.DUPLICATE, *[ClaimState.RECLAIMED] * (len(keys) - 1)]
         assert set(asyncio.run(states(generation))) == {ClaimState.DUPLICATE}, "what came again holds its key"
@@ -95,25 +95,28 @@ def test_the_claims_of_released_keys_are_free_in_the_generation_that_receivers_c
 def test_a_confirmation_that_comes_after_the_release_does_not_hold_the_key_again(settings: RedisSettings) -> None:
     """A receiver sends one again as long as its lease lasts; what the provider sends then is still a first event."""
     first, again = b"a" * 16, b"b" * 16
-    asked = [ClaimKey.of("stripe:evt_1:charge", "11" * 32, "live", 3)]
+    asked = [ClaimKey.for_event("stripe:evt_1:charge", "11" * 32, "live", 3)]
 
     async def run() -> list[ClaimState]:
         async with async_redis(settings, ASK_S, ASK_S) as client:
             claims = RedisClaims(client, RedisGate(ASK_S), 60.0, 1_000.0)
             found = await claims.claim(asked, first)
-            assert await asyncio.to_thread(ReceiverClaims(settings, "live", 1).free, ["stripe:evt_1:charge"], 3) is None
+            assert (
+                await asyncio.to_thread(ReceiverClaims(settings, "live", 1).free_claims, ["stripe:evt_1:charge"], 3)
+                is None
+            )
             claims.settle(asked, [], first)
-            await claims.settled()
+            await claims.await_settlements()
             found += await claims.claim(asked, again)
             claims.settle(asked, [], again)
-            await claims.settled()
+            await claims.await_settlements()
             return [*found, *await claims.claim(asked, b"c" * 16)]
 
     assert asyncio.run(run()) == [ClaimState.CLAIMED, ClaimState.RECLAIMED, ClaimState.DUPLICATE]
 
 
 def test_a_redis_that_is_not_there_is_a_reason_and_no_error() -> None:
-    gone = ReceiverClaims(RedisSettings(url="redis://127.0.0.1:9/0"), "live", 1).free(["stripe:evt_1:charge"], 0)
+    gone = ReceiverClaims(RedisSettings(url="redis://127.0.0.1:9/0"), "live", 1).free_claims(["stripe:evt_1:charge"], 0)
     assert gone is not None and "127.0.0.1:9" in gone
 
 
@@ -122,9 +125,9 @@ def test_a_higher_one_stays_and_what_cant_be_read_is_written_over(settings: Redi
         client.set(generation_key("live"), b"soon")
         writer = open_generation_writer(settings, "live", tuple)
         for announced, stands in (
-            (Announced(9, 4), b"9 p4"),
-            (Announced(10, 4), b"10 p4"),
-            (Announced(9, 4, refused=True), b"10 p4"),
+            (Announcement(9, 4), b"9 p4"),
+            (Announcement(10, 4), b"10 p4"),
+            (Announcement(9, 4, refused=True), b"10 p4"),
         ):
             writer._write(announced)
             assert client.get(generation_key("live")) == stands

@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from core.clock import ManualClock
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
+from ingest.idempotency.store import AnswerStore, KeptAnswer, KeyClaim, RedisAnswers, RequestKey
 from tests.examples import examples
 from tests.memory_answers import MemoryAnswers
 
@@ -78,7 +78,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule(target=runners, body=BODIES)
     def request(self, body: bytes) -> Runner:
-        runner = Runner(RequestKey.of("ann", "k", body), next(self.owners).to_bytes(16, "big"))
+        runner = Runner(RequestKey.for_request("ann", "k", body), next(self.owners).to_bytes(16, "big"))
         claimed = self.runner.run(self.store.claim(runner.key, runner.owner))
         assert claimed == self.expected(runner.key)
         if claimed.state in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
@@ -113,14 +113,14 @@ class Requests(RuleBasedStateMachine):
         confirmed = self.runner.run(self.store.confirm(runner.key, runner.owner, answer))
         assert confirmed == (self.live() is None or self.owns(runner))
         if confirmed:
-            until = self.clock.monotonic() + KEPT_S
+            until = self.clock.monotonic_s() + KEPT_S
             self.known = Known(runner.key, None, until, until, answer)
 
     @rule(runner=consumes(runners))
     def lapse(self, runner: Runner) -> None:
         """The application answered 5xx, or raised."""
         owned = self.owns(runner)
-        self.runner.run(self.store.lapse(runner.key, runner.owner))
+        self.runner.run(self.store.end_lease(runner.key, runner.owner))
         if owned:
             self.pend(runner, 0.0)
 
@@ -158,32 +158,32 @@ class Requests(RuleBasedStateMachine):
         known = self.live()
         if known is not None and known.answer is not None:
             found = self.runner.run(self.store.claim(known.key, PROBE))
-            assert found == Claimed(ClaimState.DUPLICATE, known.answer)
+            assert found == KeyClaim(ClaimState.DUPLICATE, known.answer)
 
     async def flush(self) -> None:
         await self.redis.flushall()
 
-    def expected(self, key: RequestKey) -> Claimed:
+    def expected(self, key: RequestKey) -> KeyClaim:
         known = self.live()
         if known is None:
-            return Claimed(ClaimState.CLAIMED)
+            return KeyClaim(ClaimState.CLAIMED)
         if known.key != key:
-            return Claimed(ClaimState.CONFLICT)
+            return KeyClaim(ClaimState.CONFLICT)
         if known.owner is None:
-            return Claimed(ClaimState.DUPLICATE, known.answer)
-        alive = known.lease_until > self.clock.monotonic()
-        return Claimed(ClaimState.IN_FLIGHT if alive else ClaimState.RECLAIMED)
+            return KeyClaim(ClaimState.DUPLICATE, known.answer)
+        alive = known.lease_until > self.clock.monotonic_s()
+        return KeyClaim(ClaimState.IN_FLIGHT if alive else ClaimState.RECLAIMED)
 
     def owns(self, runner: Runner) -> bool:
         known = self.live()
         return known is not None and known.owner == runner.owner
 
     def pend(self, runner: Runner, lease_s: float) -> None:
-        until = self.clock.monotonic() + lease_s
+        until = self.clock.monotonic_s() + lease_s
         self.known = Known(runner.key, runner.owner, until, until + KEPT_S)
 
     def live(self) -> Known | None:
-        if self.known is not None and self.known.kept_until <= self.clock.monotonic():
+        if self.known is not None and self.known.kept_until <= self.clock.monotonic_s():
             self.known = None
         return self.known
 

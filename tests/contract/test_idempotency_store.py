@@ -20,9 +20,9 @@ from core.clock import ManualClock
 from core.redis import AsyncClient, async_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
-from ingest.idempotency.store import AnswerStore, Claimed, KeptAnswer, RedisAnswers, RequestKey
+from ingest.idempotency.store import AnswerStore, KeptAnswer, KeyClaim, RedisAnswers, RequestKey
 from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.memory_answers import MemoryAnswers
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
@@ -98,7 +98,7 @@ class RedisGround:
 @pytest.fixture(scope="module")
 def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("redis")
-    with running(redis_server(folder, folder / "redis.log")):
+    with run_server(redis_server(folder, folder / "redis.log")):
         yield redis_url(folder, ADMIN)
 
 
@@ -122,7 +122,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 @pytest.fixture
 def key() -> RequestKey:
-    return RequestKey.of("ann", f"key-{next(_numbers)}", b"POST", b"/refunds", b"{}")
+    return RequestKey.for_request("ann", f"key-{next(_numbers)}", b"POST", b"/refunds", b"{}")
 
 
 def other(key: RequestKey) -> RequestKey:
@@ -130,7 +130,7 @@ def other(key: RequestKey) -> RequestKey:
     return RequestKey(key.key32, bytes(32))
 
 
-def claim(ground: Ground, key: RequestKey, owner: bytes = ANN, lease_s: float = LASTS_S) -> Claimed:
+def claim(ground: Ground, key: RequestKey, owner: bytes = ANN, lease_s: float = LASTS_S) -> KeyClaim:
     return ground.run(lambda store: store.claim(key, owner), lease_s)
 
 
@@ -149,7 +149,7 @@ def renew(ground: Ground, key: RequestKey, owner: bytes = ANN) -> bool:
 
 
 def lapse(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
-    ground.run(lambda store: store.lapse(key, owner))
+    ground.run(lambda store: store.end_lease(key, owner))
 
 
 def release(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
@@ -157,15 +157,15 @@ def release(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
 
 
 def test_the_first_to_ask_has_it_and_a_copy_finds_it_in_flight(ground: Ground, key: RequestKey) -> None:
-    assert claim(ground, key) == Claimed(ClaimState.CLAIMED)
-    assert claim(ground, key, BOB) == Claimed(ClaimState.IN_FLIGHT)
+    assert claim(ground, key) == KeyClaim(ClaimState.CLAIMED)
+    assert claim(ground, key, BOB) == KeyClaim(ClaimState.IN_FLIGHT)
 
 
 @pytest.mark.parametrize("answer", [ANSWER, TOO_LARGE])
 def test_confirmed_a_copy_finds_the_answer_byte_for_byte(ground: Ground, key: RequestKey, answer: KeptAnswer) -> None:
     claim(ground, key)
     assert confirm(ground, key, answer=answer)
-    assert claim(ground, key, BOB) == Claimed(ClaimState.DUPLICATE, answer)
+    assert claim(ground, key, BOB) == KeyClaim(ClaimState.DUPLICATE, answer)
 
 
 def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Ground, key: RequestKey) -> None:
@@ -175,7 +175,7 @@ def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Grou
     assert state(ground, other(key), BOB) is ClaimState.CONFLICT, "its dead owner may have acted"
     claim(ground, key)
     confirm(ground, key)
-    assert claim(ground, other(key), BOB) == Claimed(ClaimState.CONFLICT)
+    assert claim(ground, other(key), BOB) == KeyClaim(ClaimState.CONFLICT)
 
 
 def test_a_key_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: RequestKey) -> None:
@@ -245,14 +245,14 @@ def test_a_key_that_was_forgotten_between_claim_and_confirm_is_known_again(groun
 
 def test_keys_of_several_callers_are_several_keys(ground: Ground) -> None:
     name = f"key-{next(_numbers)}"
-    mine, yours = (RequestKey.of(caller, name, b"POST") for caller in ("ann", "bob"))
+    mine, yours = (RequestKey.for_request(caller, name, b"POST") for caller in ("ann", "bob"))
     claim(ground, mine)
     assert state(ground, yours, BOB) is ClaimState.CLAIMED
 
 
 @pytest.mark.row("A14")
 def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: RequestKey) -> None:
-    async def all_at_once(store: AnswerStore) -> list[Claimed]:
+    async def all_at_once(store: AnswerStore) -> list[KeyClaim]:
         return await asyncio.gather(*(store.claim(key, bytes([n]) * 16) for n in range(50)))
 
     states = [claimed.state for claimed in ground.run(all_at_once)]

@@ -24,7 +24,7 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
-from journal.snapshots import GRACE, Going, load_newest, save
+from journal.snapshots import GRACE, StopSignal, load_newest, save_snapshot
 from journal.storage import open_storage
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import STARTS, marks, row, sha
@@ -62,7 +62,7 @@ class Site:
         rows = [self._row(seq) for seq in range(self.rows + 1, self.rows + count + 1)]
         self.rows += count
         self.writer.commit(rows, marks(self.rows), 0)
-        self.index.apply(rows, {sha("the body"): BODY})
+        self.index.apply_rows(rows, {sha("the body"): BODY})
 
     def _row(self, seq: int) -> JournalRow:
         if seq % 3:
@@ -99,7 +99,7 @@ def assert_same(index: Index, other: Index) -> None:
     )
     assert list(index.event_entries()) == list(other.event_entries())
     assert list(index.open_items()) == list(other.open_items())
-    assert list(index.places()) == list(other.places())
+    assert list(index.read_places()) == list(other.read_places())
 
 
 @pytest.mark.row("F5")
@@ -107,7 +107,7 @@ def test_an_empty_disk_begins_with_the_snapshot_and_catches_up_to_the_same_index
     site: Site, clock: ManualClock
 ) -> None:
     site.decide(30)
-    assert save(site.index, site.place, clock) == 30
+    assert save_snapshot(site.index, site.place, clock) == 30
     site.decide(7)
     index = site.fresh()
     assert load_newest(index, site.place, site.reader()) == 30
@@ -121,7 +121,7 @@ def test_an_empty_disk_begins_with_the_snapshot_and_catches_up_to_the_same_index
 
 def test_no_file_of_a_snapshot_holds_a_body(site: Site, clock: ManualClock) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     storage = open_storage(f"{site.place}/files")
     assert site.files()
     assert not [name for name in site.files() if BODY in storage.read(name)]
@@ -132,7 +132,7 @@ def test_a_further_snapshot_puts_only_the_files_that_came_since(
     site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     before = site.files()
     hashed: list[str] = []
     hash_of = snapshots._hash_of
@@ -143,7 +143,7 @@ def test_a_further_snapshot_puts_only_the_files_that_came_since(
 
     monkeypatch.setattr(snapshots, "_hash_of", recording)
     site.decide(30)
-    assert save(site.index, site.place, clock) == 60
+    assert save_snapshot(site.index, site.place, clock) == 60
     assert {name for name in before if name in site.files()} == before
     known = [name for name in hashed if name.endswith(".sst")]
     assert len(known) == 1, "the file that came since; what the first one hashed isn't read again"
@@ -151,22 +151,22 @@ def test_a_further_snapshot_puts_only_the_files_that_came_since(
 
 def test_a_snapshot_with_nearly_as_many_rows_is_enough(site: Site, clock: ManualClock) -> None:
     site.decide(30)
-    assert save(site.index, site.place, clock) == 30
+    assert save_snapshot(site.index, site.place, clock) == 30
     site.decide(4)
-    assert save(site.index, site.place, clock) is None
+    assert save_snapshot(site.index, site.place, clock) is None
     site.decide(1)
-    assert save(site.index, site.place, clock) == 35
+    assert save_snapshot(site.index, site.place, clock) == 35
 
 
 def test_one_goes_with_its_files_a_while_after_two_newer_ones_came(site: Site, clock: ManualClock) -> None:
     for _ in range(4):
         site.decide(30)
-        save(site.index, site.place, clock)
+        save_snapshot(site.index, site.place, clock)
     assert [name.lstrip("0") for name in site.manifests()] == ["1.json", "2.json", "3.json", "4.json"]
     many = site.files()
     clock.advance(GRACE.total_seconds() + 60)
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     assert [name.lstrip("0") for name in site.manifests()] == ["4.json", "5.json"]
     assert len(site.files()) < len(many)
     index = site.fresh()
@@ -178,21 +178,21 @@ def test_who_reads_one_finds_its_files_though_newer_ones_come(tmp_path: Path, cl
     """A large index is read for minutes, and most of its files were written long before."""
     site = Site(tmp_path, str(tmp_path / "snapshots"))
     site.decide(30)
-    save(site.index, site.place, clock)
-    [(_, read)] = snapshots._manifests(site.place)
+    save_snapshot(site.index, site.place, clock)
+    [(_, read)] = snapshots._read_manifests(site.place)
     long_before = (clock.now() - 2 * GRACE).timestamp()
     for file in (tmp_path / "snapshots").rglob("*"):
         os.utime(file, (long_before, long_before))
     for _ in range(3):
         site.decide(30)
-        save(site.index, site.place, clock)
+        save_snapshot(site.index, site.place, clock)
     assert set(read.files.values()) <= site.files()
     site.index.close()
 
 
 def test_an_index_that_is_nearly_there_is_left(site: Site, clock: ManualClock) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     index = site.fresh()
     index.catch_up(site.reader(), site.bodies)
     site.decide(20)
@@ -202,9 +202,9 @@ def test_an_index_that_is_nearly_there_is_left(site: Site, clock: ManualClock) -
 
 
 def unfit(site: Site, change: dict[str, object]) -> None:
-    [(number, manifest)] = snapshots._manifests(site.place)
+    [(number, manifest)] = snapshots._read_manifests(site.place)
     changed = replace(manifest, **change)  # type: ignore[arg-type]
-    open_storage(site.place).put_new(f"{number + 1:020}.json", snapshots._encoded(changed))
+    open_storage(site.place).put_new(f"{number + 1:020}.json", snapshots._encode_manifest(changed))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_one_that_does_not_fit_the_journal_is_passed_over_with_its_reason(
     site: Site, clock: ManualClock, change: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     unfit(site, change)
     index = site.fresh()
     assert load_newest(index, site.place, site.reader()) == 30, "the one before it fits"
@@ -235,14 +235,14 @@ def test_a_restored_journal_has_no_use_for_the_snapshots_of_before(
     site: Site, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     JournalWriter.create_or_open(site.journal, "ledger").renew_lineage(NOW, "an older copy")
     index = site.fresh()
     assert load_newest(index, site.place, site.reader()) is None
     assert "the journal was restored since" in caplog.text
     index.catch_up(site.reader(), site.bodies)
     assert index.seq == 30
-    assert save(index, site.place, clock) == 30, "a new one is made, with as many rows"
+    assert save_snapshot(index, site.place, clock) == 30, "a new one is made, with as many rows"
     index.close()
 
 
@@ -250,7 +250,7 @@ def test_a_damaged_file_is_found_out_and_the_index_is_made_from_the_journal(
     site: Site, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     storage = open_storage(f"{site.place}/files")
     name = max(site.files(), key=lambda one: len(storage.read(one)))
     data = storage.read(name)
@@ -285,7 +285,7 @@ def test_who_is_killed_before_the_index_knows_which_bodies_it_lacks_begins_with_
     """Every file of the snapshot is there by then, and the index would count as one that has all bodies."""
     site = Site(tmp_path, str(tmp_path / "snapshots"))
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     folder = tmp_path / "other machine"
     command = [sys.executable, "-c", KILLED, str(folder), site.place, site.journal]
     assert subprocess.run(command, cwd=Path(__file__).parents[2]).returncode == -signal.SIGKILL
@@ -302,7 +302,7 @@ def test_where_the_disk_is_full_before_the_index_knows_which_bodies_it_lacks_it_
     site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
-    save(site.index, site.place, clock)
+    save_snapshot(site.index, site.place, clock)
     index, write = site.fresh(), RocksDbStore.write
 
     def full(store: RocksDbStore, batch: WriteBatch) -> None:
@@ -326,9 +326,9 @@ def test_where_the_disk_is_full_before_the_index_knows_which_bodies_it_lacks_it_
 
 def test_one_that_is_given_up_half_way_names_nothing(site: Site, clock: ManualClock) -> None:
     site.decide(30)
-    going = Going()
+    going = StopSignal()
     going.end()
-    assert save(site.index, site.place, clock, going) is None
+    assert save_snapshot(site.index, site.place, clock, going) is None
     assert site.manifests() == []
     assert not (site.index.folder / "copy").exists()
 
@@ -339,7 +339,7 @@ def test_a_place_that_cannot_be_written_costs_no_more_than_the_snapshot(tmp_path
     site = Site(tmp_path, str(place))
     site.decide(30)
     with pytest.raises(OSError):
-        save(site.index, site.place, clock)
+        save_snapshot(site.index, site.place, clock)
     assert load_newest(site.index, site.place, site.reader()) is None
     site.decide(5)
     site.index.close()

@@ -22,9 +22,17 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.location import location_of, make_folder
 from journal.append import Appender, RowsRefused, TableUnfit
-from journal.checkpoints import COMMITS, _said
-from journal.log import AppTransaction, NotCommitted, OutcomeUnknown, Overtaken, entry_name, last_checkpoint, numbers
-from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamped
+from journal.checkpoints import COMMITS, _read_errors
+from journal.log import (
+    AppTransaction,
+    NotCommitted,
+    OutcomeUnknown,
+    Overtaken,
+    entry_name,
+    last_checkpoint,
+    list_numbers,
+)
+from journal.schema import JOURNAL_SCHEMA, TIMESTAMP, stamp_rows
 from journal.storage import DiskStorage, open_storage
 from journal.table import CHECKS, create_table
 from tests.object_store.fixtures import EVERYWHERE, place_on
@@ -157,7 +165,7 @@ JOURNAL_ROWS = [
 
 @pytest.mark.parametrize("number", range(len(JOURNAL_ROWS)))
 def test_a_row_of_the_journal_is_taken_just_where_delta_itself_takes_it(tmp_path: Path, number: int) -> None:
-    table = stamped([JOURNAL_ROWS[number]], 1, 1)
+    table = stamp_rows([JOURNAL_ROWS[number]], 1, 1)
 
     def takes(write: Any, name: str) -> bool:
         create_table(str(tmp_path / name), "ledger")
@@ -284,7 +292,7 @@ def test_an_entry_that_was_cleaned_away_is_not_written_again(path: str) -> None:
         open_storage(path).delete([entry_name(version)])
     with pytest.raises(NotCommitted, match="commit 1"):
         stale.append(rows(9))
-    assert numbers(open_storage(path)) == [3]
+    assert list_numbers(open_storage(path)) == [3]
     live.append(rows(3))
     assert read(path) == [0, 1, 2, 3]
 
@@ -375,12 +383,12 @@ sys.exit("it waits for the writer")
 
 def test_a_checkpoints_process_waits_for_its_writer() -> None:
     with subprocess.Popen([sys.executable, "-c", WAITS_TO_BE_SLOW], stderr=subprocess.PIPE, text=True) as process:
-        assert _said(process) == ["it waits for the writer"]
+        assert _read_errors(process) == ["it waits for the writer"]
 
 
 def test_the_journals_schema_is_taken_whole(tmp_path: Path) -> None:
     create_table(str(tmp_path), "ledger")
-    table = stamped([row(1, received_at=AT), row(2, reason="x" * 10_000)], 1, 1)
+    table = stamp_rows([row(1, received_at=AT), row(2, reason="x" * 10_000)], 1, 1)
     Appender.open(str(tmp_path), checks=CHECKS).append(table)
     read_again = DeltaTable(str(tmp_path)).to_pyarrow_dataset().to_table().select(JOURNAL_SCHEMA.names)
     assert read_again.sort_by("seq").to_pylist() == table.to_pylist()

@@ -69,6 +69,6 @@ def test_a_file_of_another_disk_is_taken_in_whole(tmp_path: Path) -> None:
         pytest.skip("there is one disk only")
     staged = others[0] / f"payhook-{tmp_path.name}"
     staged.write_bytes(b"rows")
-    DiskStorage(tmp_path).adopt(staged, "part.parquet")
+    DiskStorage(tmp_path).adopt_file(staged, "part.parquet")
     assert not staged.exists()
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("part.parquet", b"rows")]

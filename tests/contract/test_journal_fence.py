@@ -21,9 +21,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from core.decision import Decision
 from journal.append import Appender
 from journal.errors import BatchInvalid, CommitUnknown, Fenced, JournalBroken, StorageDown
-from journal.log import AppTransaction, Overtaken, entry_name, numbers
+from journal.log import AppTransaction, Overtaken, entry_name, list_numbers
 from journal.reader import JournalReader
-from journal.schema import JOURNAL_SCHEMA, stamped
+from journal.schema import JOURNAL_SCHEMA, stamp_rows
 from journal.state import JournalState, Marks
 from journal.storage import open_storage
 from journal.table import CONFIGURATION, CONSTRAINTS, create_table
@@ -95,7 +95,7 @@ def test_the_stale_appender_is_refused_each_time_it_is_tried(path: str) -> None:
     stale = begun(path)
     stale.commit([row(1)], marks(1), 0)
     fresh = begun(path)
-    table = stamped([row(2)], 1, 2)
+    table = stamp_rows([row(2)], 1, 2)
     for _ in range(3):
         with pytest.raises(Overtaken):
             appender(stale).append(table, FENCE)
@@ -332,7 +332,7 @@ def test_the_state_can_be_read_from_the_rows_when_the_log_no_longer_has_it(path:
     writer.commit([row(3)], marks(3), 0)
     reported = JournalReader(path).state()
     DeltaTable(path).create_checkpoint()
-    for number in numbers(open_storage(path)):
+    for number in list_numbers(open_storage(path)):
         open_storage(path).delete([entry_name(number)])
     rebuilt = JournalReader(path).state()
     assert (rebuilt.epoch, rebuilt.marks, rebuilt.start) == (reported.epoch, reported.marks, reported.start)

@@ -29,10 +29,10 @@ from journal.follower import JournalFollower
 from journal.histories import JournalOlder
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, snapshot
+from journal.rewrite import Rewriter, take_snapshot
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.accounts import book
+from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 from tests.unit.journal.rows import NOW, TOPIC, bare_row, row
 
@@ -55,7 +55,7 @@ def make_row(seq: int, word: str) -> JournalRow:
     if kind == 2 or (kind == 6 and word == FIRST):
         return row(seq, offset, decision=Decision.DEAD, error_class="Boom", event_type=word, provider="stripe")
     fact = MoneyFact(f"stripe:{content}:capture", Movement.CAPTURE, "acct", f"pi_{seq}", Money(seq, "EUR"))
-    postings = postings_to_json(book(fact, "stripe", "m-1"))
+    postings = postings_to_json(book_fact(fact, "stripe", "m-1"))
     return row(seq, offset, fact_key=fact.fact_key, fact_sha256=fact.sha256, postings=postings, provider="stripe")
 
 
@@ -101,11 +101,11 @@ class Site:
 
     def is_compacted(self) -> None:
         path = Path(self.journal)
-        before = snapshot(path, "seq")
+        before = take_snapshot(path, "seq")
         staged = path / "_staged.parquet"
         tables = [pq.read_table(path / file.name) for file in sorted(before.files, key=lambda file: file.first or 0)]
         pq.write_table(pa.concat_tables(tables), staged)
-        Rewriter(before).replace(before.files, [staged], 1_800_000_000_000)
+        Rewriter(before).replace_files(before.files, [staged], 1_800_000_000_000)
 
 
 class Case(ABC):
@@ -169,7 +169,7 @@ class OfDeadLetterIndex(Case):
         return FollowingIndex(self.file)
 
     def content(self) -> object:
-        with self.file.reading() as connection:
+        with self.file.begin_read() as connection:
             items = connection.execute("SELECT item_seq, state, event_type FROM items ORDER BY item_seq").fetchall()
             return items, connection.execute("SELECT * FROM cube ORDER BY 1, 2, 3, 4, 5, 6").fetchall()
 

@@ -73,8 +73,8 @@ def assert_reflects_history(index: Index) -> None:
     assert not index.known_original(first.event_key or "", sha("card 4"))
     assert index.known_fact("stripe:re_1:refund") == b"\xab" * 8
     assert [item.row.item_seq for item in index.queue("e-waits")] == [2, 3]
-    assert [item.row.item_seq for item in index.due(NOW, 10)] == [2]
-    assert index.due(NOW - timedelta(microseconds=1), 10) == []
+    assert [item.row.item_seq for item in index.find_due(NOW, 10)] == [2]
+    assert index.find_due(NOW - timedelta(microseconds=1), 10) == []
     assert list(index.queue("e-dead")) and not list(index.queue(first.entity_key or ""))
     assert (index.open_count(), index.dead_count()) == (4, 2)
     head = index.open_item(2)
@@ -87,7 +87,7 @@ def test_rows_applied_one_by_one_or_caught_up_from_the_journal_give_the_same(
 ) -> None:
     one_by_one = Index.open(tmp_path / "a", 1)
     for one in history():
-        one_by_one.apply([one], {sha("the body"): BODY})
+        one_by_one.apply_rows([one], {sha("the body"): BODY})
     assert_reflects_history(one_by_one)
     caught_up = Index.open(tmp_path / "b", 1)
     caught_up.catch_up(JournalReader(journal), bodies)
@@ -151,9 +151,9 @@ def test_a_batch_and_the_seq_that_it_reaches_are_one_write(tmp_path: Path, monke
         write(batch)
 
     monkeypatch.setattr(index._store, "write", counting)
-    index.apply(history()[:3], {})
+    index.apply_rows(history()[:3], {})
     with pytest.raises(OSError):
-        index.apply(history()[3:], {})
+        index.apply_rows(history()[3:], {})
     assert (index.seq, index.open_count()) == (3, 2)
     index.close()
     again = Index.open(tmp_path / "index", 2)
@@ -162,19 +162,19 @@ def test_a_batch_and_the_seq_that_it_reaches_are_one_write(tmp_path: Path, monke
 
 def test_an_item_keeps_its_body_when_later_rows_come_without_it(tmp_path: Path) -> None:
     index = Index.open(tmp_path / "index", 1)
-    index.apply(history()[:6], {sha("the body"): BODY})
-    index.apply(history()[6:], {})
+    index.apply_rows(history()[:6], {sha("the body"): BODY})
+    index.apply_rows(history()[6:], {})
     assert_reflects_history(index)
 
 
 def test_rows_given_twice_change_nothing_and_a_gap_is_refused(tmp_path: Path) -> None:
     index = Index.open(tmp_path / "index", 1)
-    index.apply(history()[:3], {sha("the body"): BODY})
-    index.apply(history()[1:], {sha("the body"): BODY})
-    index.apply(history(), {sha("the body"): BODY})
+    index.apply_rows(history()[:3], {sha("the body"): BODY})
+    index.apply_rows(history()[1:], {sha("the body"): BODY})
+    index.apply_rows(history(), {sha("the body"): BODY})
     assert_reflects_history(index)
     with pytest.raises(RowsOutOfOrder):
-        index.apply([row(9)], {})
+        index.apply_rows([row(9)], {})
     assert index.seq == 7
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import PayhookError
 from journal.errors import Fenced
-from journal.histories import LINEAGES_MAX, Abandoned, abandoned, cuts, is_given_up, to_note
+from journal.histories import LINEAGES_MAX, AbandonedLineage, find_cuts, is_given_up, read_abandoned, to_note
 from journal.reader import JournalReader
 from journal.state import JournalState
 from journal.writer import JournalWriter
@@ -43,7 +43,7 @@ def test_a_new_lineage_keeps_rows_marks_and_chain_and_fences_the_writer_before(p
     )
     assert (after.epoch, after.published_upto, after.notes["anchored"]) == (first.epoch + 1, 2, "2")
     assert after.lineage not in ("", first.lineage)
-    assert abandoned(after.notes) == (Abandoned(first.lineage, 2, AT, "the disk died"),)
+    assert read_abandoned(after.notes) == (AbandonedLineage(first.lineage, 2, AT, "the disk died"),)
     with pytest.raises(Fenced):
         writer.commit([row(3)], marks(3), 0)
 
@@ -59,7 +59,7 @@ def test_every_later_commit_says_which_lineages_were_given_up(tmp_path: object) 
     assert now.lineage == state.lineage == renewed.lineage
     assert is_given_up(now.notes, first.lineage, 2) and not is_given_up(now.notes, first.lineage, 1)
     assert not is_given_up(now.notes, now.lineage, 2)
-    assert cuts(now.notes) == [(1, AT)]
+    assert find_cuts(now.notes) == [(1, AT)]
 
 
 def test_lineages_that_only_the_replaced_journal_knew_are_given_up_whole(tmp_path: object) -> None:
@@ -73,7 +73,7 @@ def test_lineages_that_only_the_replaced_journal_knew_are_given_up_whole(tmp_pat
     for lineage in (lost.lineage, replaced.lineage):
         assert is_given_up(again.notes, lineage, 1)
     assert not is_given_up(again.notes, first.lineage, 0) and is_given_up(again.notes, first.lineage, 1)
-    assert cuts(again.notes) == [(0, AT)]
+    assert find_cuts(again.notes) == [(0, AT)]
 
 
 def test_dead_letters_are_published_again_where_asked(tmp_path: object) -> None:
@@ -85,8 +85,8 @@ def test_dead_letters_are_published_again_where_asked(tmp_path: object) -> None:
 
 
 def test_what_every_commit_carries_is_bounded() -> None:
-    many = [Abandoned(f"{number:032x}", number, AT, "r" * 10_000) for number in range(100)]
-    kept = abandoned({"lineages": to_note(many)})
+    many = [AbandonedLineage(f"{number:032x}", number, AT, "r" * 10_000) for number in range(100)]
+    kept = read_abandoned({"lineages": to_note(many)})
     assert [one.after for one in kept] == list(range(100 - LINEAGES_MAX, 100))
     assert len(to_note(many)) < 10_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from journal.errors import BatchInvalid, Fenced
-from journal.schema import GENESIS, commit_digest, extend
+from journal.schema import GENESIS, commit_digest, extend_chain
 from tests.contract.journals import DeltaJournal, Journal, MemoryJournal, Writer
 from tests.object_store.fixtures import place_on
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row
@@ -55,7 +55,7 @@ def test_the_state_is_that_of_the_last_commit(journal: Journal) -> None:
     rows = [row(1), row(2)]
     writer.commit(rows, marks(2), 0)
     state = journal.state()
-    chain = extend(GENESIS, commit_digest(one.row_hash for one in rows))
+    chain = extend_chain(GENESIS, commit_digest(one.row_hash for one in rows))
     assert (state.epoch, state.next_seq, state.marks, state.start, state.chain) == (1, 3, marks(2), STARTS, chain)
 
 

@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 
 import journal.log
 import journal.rewrite
-from journal.append import Appender, TableUnfit, file_statistics
+from journal.append import Appender, TableUnfit, compute_file_statistics
 from journal.bodies import BodyStore
 from journal.errors import Fenced
 from journal.log import AppTransaction, NotCommitted, Overtaken
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, Snapshot, replace_all, snapshot
+from journal.rewrite import Rewriter, Snapshot, replace_all, take_snapshot
 from journal.storage import DiskStorage
 from journal.writer import JournalWriter
 from tests.contract.test_journal_append import made, read
@@ -47,11 +47,11 @@ def commit(writer: JournalWriter, *seqs: int) -> None:
 
 def rewrite(path: Path, before: Snapshot | None = None, rewriter: Rewriter | None = None) -> None:
     """All of a snapshot's files into one."""
-    before = before or snapshot(path, "seq")
+    before = before or take_snapshot(path, "seq")
     staged = path / "_staged.parquet"
     tables = [pq.read_table(path / one.name) for one in sorted(before.files, key=lambda one: one.first or 0)]
     pq.write_table(pa.concat_tables(tables), staged, row_group_size=3)
-    (rewriter or Rewriter(before)).replace(before.files, [staged], NOW_MS)
+    (rewriter or Rewriter(before)).replace_files(before.files, [staged], NOW_MS)
 
 
 def seqs(path: Path) -> list[int]:
@@ -88,8 +88,8 @@ def test_the_log_says_of_a_new_file_what_an_append_of_its_rows_would(path: Path)
     for seq in range(1, 8):
         commit(writer, seq)
     rewrite(path)
-    (found,) = snapshot(path, "seq").files
-    reported = file_statistics(path / found.name, snapshot(path).indexed)
+    (found,) = take_snapshot(path, "seq").files
+    reported = compute_file_statistics(path / found.name, take_snapshot(path).indexed)
     assert (found.rows, found.first, found.last) == (7, 1, 7)
     assert reported["minValues"]["topic"] == reported["maxValues"]["topic"] == "payments.events"
     assert (reported["minValues"]["offset"], reported["maxValues"]["offset"]) == (0, 6)
@@ -176,7 +176,7 @@ def test_a_checkpoint_beside_a_quiet_writer_takes_no_entry_from_it(path: Path) -
 
 def test_who_was_overtaken_by_another_rewrite_changes_nothing(path: Path) -> None:
     commit(begun(path), 1, 2)
-    before = snapshot(path, "seq")
+    before = take_snapshot(path, "seq")
     late = Rewriter(before)
     rewrite(path, before)
     files = sorted(path.glob("*.parquet"))
@@ -189,7 +189,7 @@ def test_who_was_overtaken_by_another_rewrite_changes_nothing(path: Path) -> Non
 
 def test_a_change_of_the_table_refuses_a_rewrite(path: Path) -> None:
     commit(begun(path), 1)
-    before = snapshot(path, "seq")
+    before = take_snapshot(path, "seq")
     rewriter = Rewriter(before)
     DeltaTable(str(path)).alter.add_constraint({"small": "seq < 100"})
     with pytest.raises(Overtaken, match="metadata"):
@@ -200,7 +200,7 @@ def test_a_change_of_the_table_refuses_a_rewrite(path: Path) -> None:
 def test_a_rewrite_that_slept_while_the_log_was_cleaned_is_refused(path: Path) -> None:
     writer = begun(path)
     commit(writer, 1)
-    before = snapshot(path, "seq")
+    before = take_snapshot(path, "seq")
     rewriter = Rewriter(before)
     commit(writer, 2)
     DeltaTable(str(path)).create_checkpoint()
@@ -238,14 +238,14 @@ def test_a_rewrite_whose_success_was_not_reported_keeps_its_files(path: Path, mo
         patched.setattr(DiskStorage, "put_new", put_twice)
         rewrite(path)
     assert seqs(path) == [1]
-    assert len(entries(path)) == snapshot(path).version + 1
+    assert len(entries(path)) == take_snapshot(path).version + 1
 
 
 def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
     writer = begun(path)
     for seq in (1, 2):
         commit(writer, seq)
-    before, other = snapshot(path, "seq"), snapshot(path, "seq")
+    before, other = take_snapshot(path, "seq"), take_snapshot(path, "seq")
     late = Rewriter(before)
     rewrite(path, other)
     there = set(path.glob("*.parquet"))
@@ -257,7 +257,7 @@ def test_a_rewrite_that_was_refused_leaves_no_file_behind(path: Path) -> None:
 def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = begun(path)
     commit(writer, 1)
-    before = snapshot(path, "seq")
+    before = take_snapshot(path, "seq")
     put_new, seq = DiskStorage.put_new, iter(range(2, 100))
 
     class Beaten(DiskStorage):
@@ -274,18 +274,18 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
 
 def test_an_append_only_table_keeps_every_row(path: Path) -> None:
     commit(begun(path), 1)
-    before = snapshot(path, "seq")
+    before = take_snapshot(path, "seq")
     with pytest.raises(Overtaken, match="append-only"):
-        Rewriter(before).replace(before.files, [], NOW_MS, drops_rows=True)
+        Rewriter(before).replace_files(before.files, [], NOW_MS, drops_rows=True)
 
 
 def test_bodies_may_be_dropped_beside_their_writer(tmp_path: Path) -> None:
     bodies = BodyStore(str(tmp_path / "bodies"))
     for n in range(3):
         bodies.append([(sha(f"body {n}"), f"body {n}".encode())])
-    before = snapshot(tmp_path / "bodies")
+    before = take_snapshot(tmp_path / "bodies")
     first = min(before.files, key=lambda one: one.modified_ms)
-    Rewriter(before).replace([first], [], NOW_MS, drops_rows=True)
+    Rewriter(before).replace_files([first], [], NOW_MS, drops_rows=True)
     bodies.append([(sha("body 3"), b"body 3")])
     found = bodies.fetch([sha(f"body {n}") for n in range(4)])
     assert sorted(found.values()) == [b"body 1", b"body 2", b"body 3"]
@@ -297,7 +297,7 @@ def test_a_table_that_is_not_plain_is_left_alone(tmp_path: Path) -> None:
     protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
     Path(tmp_path, "_delta_log", f"{1:020}.json").write_text(json.dumps(protocol), "utf-8")
     with pytest.raises(TableUnfit, match="deletion vectors"):
-        snapshot(tmp_path)
+        take_snapshot(tmp_path)
 
 
 def test_a_rewrite_says_that_no_row_changed_and_names_no_application(path: Path) -> None:

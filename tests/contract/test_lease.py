@@ -56,8 +56,8 @@ def names(place: str) -> list[str]:
 
 def test_the_first_takes_it_at_once_and_another_one_learns_whose_it_is(hosts: list[Host]) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
-    assert leader.take() and leader.held
-    assert not standby.take() and not standby.held
+    assert leader.take_lease() and leader.is_held
+    assert not standby.take_lease() and not standby.is_held
     assert standby.holder is not None and leader.holder is not None
     assert (standby.holder.owner, standby.holder.since) == ("a", leader.holder.since)
     assert f"(pid {os.getpid()})" in standby.holder.host
@@ -66,32 +66,32 @@ def test_the_first_takes_it_at_once_and_another_one_learns_whose_it_is(hosts: li
 
 def test_one_that_is_given_up_is_free_at_once(hosts: list[Host]) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
-    assert leader.take() and not standby.take()
+    assert leader.take_lease() and not standby.take_lease()
     leader.release()
-    assert standby.take()
-    assert not leader.take()
+    assert standby.take_lease()
+    assert not leader.take_lease()
 
 
 def test_one_that_is_renewed_is_never_taken_however_long_it_lasts(hosts: list[Host], clock: ManualClock) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
-    assert leader.take()
+    assert leader.take_lease()
     for _ in range(40):
-        assert not standby.take()
+        assert not standby.take_lease()
         clock.advance(LAPSES_S - RENEW_S)
         assert leader.renew()
-    assert leader.held
+    assert leader.is_held
 
 
 def test_one_that_is_renewed_no_more_is_taken_when_its_time_is_over_and_not_before(
     hosts: list[Host], clock: ManualClock
 ) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
-    assert leader.take() and leader.renew()
-    assert not standby.take()
+    assert leader.take_lease() and leader.renew()
+    assert not standby.take_lease()
     clock.advance(LAPSES_S - 0.1)
-    assert not standby.take()
+    assert not standby.take_lease()
     clock.advance(0.1)
-    assert standby.take()
+    assert standby.take_lease()
     assert not leader.renew()
 
 
@@ -99,9 +99,9 @@ def test_a_standby_counts_from_its_own_first_look_whatever_the_holders_clock_say
     hosts: list[Host], clock: ManualClock
 ) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
-    assert leader.take()
+    assert leader.take_lease()
     clock.advance(10 * LAPSES_S)
-    assert not standby.take(), "it has just begun to look"
+    assert not standby.take_lease(), "it has just begun to look"
     assert leader.renew()
 
 
@@ -110,16 +110,16 @@ def test_a_holder_that_wakes_after_a_takeover_never_finds_itself_the_holder(
 ) -> None:
     """The name that it would put next was put and removed long ago, so it can be put again."""
     sleeper, leader = hosts[0].lease("a"), hosts[1].lease("b")
-    assert sleeper.take() and not leader.take()
+    assert sleeper.take_lease() and not leader.take_lease()
     clock.advance(LAPSES_S)
-    assert leader.take()
+    assert leader.take_lease()
     for _ in range(3 * KEPT_FILES):
         assert leader.renew()
     assert f"{2:020}.json" not in names(place), "the test needs a name that is free again"
     assert not sleeper.renew()
     assert leader.renew()
     sleeper.drop()
-    assert not sleeper.take()
+    assert not sleeper.take_lease()
     assert len(names(place)) <= 2 * KEPT_FILES + 2
 
 
@@ -129,7 +129,7 @@ def test_of_many_that_want_it_at_once_one_gets_it(place: str, tmp_path: Path, cl
     def race(number: int) -> bool:
         lease = Host(tmp_path / str(number), place, clock).lease(f"owner-{number}")
         together.wait(WAIT_S_MAX)
-        return lease.take()
+        return lease.take_lease()
 
     with ThreadPoolExecutor(RACERS) as pool:
         assert sum(pool.map(race, range(RACERS))) == 1
@@ -141,17 +141,17 @@ def test_a_thread_of_its_own_renews_it_and_says_when_another_one_has_it(
     monkeypatch.setattr(leases, "RENEW_S", 0.02)
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     lost = threading.Event()
-    assert leader.take()
-    leader.keep(lost.set)
+    assert leader.take_lease()
+    leader.keep_renewing(lost.set)
     while len(names(place)) < 5:
         assert not lost.wait(0.01)
     # Another process counts it as dead, and puts the next number before it.
     monkeypatch.setattr(leases, "RENEW_S", 2.0)
     monkeypatch.setattr(leases, "LAPSES_S", -1.0)
-    while not standby.take():
+    while not standby.take_lease():
         pass
     assert lost.wait(WAIT_S_MAX)
-    assert not leader.held
+    assert not leader.is_held
     assert standby.renew()
 
 
@@ -163,17 +163,17 @@ def test_a_store_that_cannot_be_reached_is_no_silence(
     with Relay(object_store.address) as relay:
         place = f"{reach(object_store, monkeypatch, relay.endpoint, timeout_s=10.0)}/lease"
         leader, standby = (Host(tmp_path / name, place, clock).lease(name) for name in ("one", "other"))
-        assert leader.take() and not standby.take()
+        assert leader.take_lease() and not standby.take_lease()
         relay.cut()
         with pytest.raises(StorageDown):
-            standby.take()
+            standby.take_lease()
         clock.advance(10 * LAPSES_S)
         with pytest.raises(StorageDown):
             leader.renew()
         relay.open()
-        assert not standby.take(), "the holder is given its time again"
+        assert not standby.take_lease(), "the holder is given its time again"
         assert leader.renew()
-        assert not standby.take()
+        assert not standby.take_lease()
 
 
 HOLDER = """
@@ -204,13 +204,13 @@ def holder_process(host: Host, place: str, owner: str) -> Iterator[subprocess.Po
 def test_one_of_a_dead_process_on_the_same_data_folder_is_taken_at_once(hosts: list[Host], place: str) -> None:
     here, elsewhere = hosts[0].lease("b"), hosts[1].lease("c")
     with holder_process(hosts[0], place, "a") as process:
-        assert not here.take() and not elsewhere.take()
+        assert not here.take_lease() and not elsewhere.take_lease()
         assert here.holder is not None and here.holder.here
         assert elsewhere.holder is not None and not elsewhere.holder.here
         process.kill()
         process.wait()
-        assert not elsewhere.take(), "another machine can't know"
-        assert here.take()
+        assert not elsewhere.take_lease(), "another machine can't know"
+        assert here.take_lease()
 
 
 def test_a_paused_process_keeps_it_until_its_time_is_over_and_learns_of_it_when_it_wakes(
@@ -219,11 +219,11 @@ def test_a_paused_process_keeps_it_until_its_time_is_over_and_learns_of_it_when_
     here = hosts[0].lease("b")
     with holder_process(hosts[0], place, "a") as process:
         pause(process.pid)
-        assert not here.take()
+        assert not here.take_lease()
         clock.advance(LAPSES_S - 1)
-        assert not here.take()
+        assert not here.take_lease()
         clock.advance(1)
-        assert here.take()
+        assert here.take_lease()
         process.send_signal(signal.SIGCONT)
         assert process.stdout is not None and process.stdout.readline() == "lost\n"
         assert here.renew()

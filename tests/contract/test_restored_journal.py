@@ -11,11 +11,11 @@ import pytest
 from core.decision import Decision
 from dlq.command import PROPOSE_REVERSAL, Command, approve
 from dlq.commands import encode
-from dlq.orders import DeltaView, Wanted, as_seen
+from dlq.orders import DeltaView, OrderedItem, as_seen
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.state import Marks
-from journal.writer import Committed, JournalWriter
+from journal.writer import CommittedBatch, JournalWriter
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ListJournal, ignored
 from tests.unit.processor.ordering import decided
 
@@ -33,7 +33,7 @@ class DeltaJournal(ListJournal):
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
-    ) -> Committed:
+    ) -> CommittedBatch:
         super().commit(rows, marks, published_upto, notes)
         return self.writer.commit(rows, marks, published_upto, notes)
 
@@ -67,7 +67,7 @@ class DeltaEngine(Engine):
         view = DeltaView(self.path, CONTROL)
         [row] = view.last_rows([item_seq]).values()
         [target] = (
-            as_seen([Wanted(item_seq)], {item_seq: row})
+            as_seen([OrderedItem(item_seq)], {item_seq: row})
             if row.decision is Decision.DEAD
             else [self.target(item_seq, row.seq)]
         )
@@ -119,7 +119,7 @@ def test_an_order_of_before_does_nothing_to_the_event_that_has_its_number_now(
 def test_an_approved_reversal_of_before_reverses_nothing(engine: DeltaEngine) -> None:
     second(engine, "evt_2", "applied")
     booked = engine.seen("reverse", 2).targets
-    first = Command.new("ledger", engine.lineage, PROPOSE_REVERSAL, booked, "ada", "captured twice", NOW)
+    first = Command.with_new_id("ledger", engine.lineage, PROPOSE_REVERSAL, booked, "ada", "captured twice", NOW)
     engine.put_back()
     other = second(engine, "evt_3", "applied")
     for command in (first, approve(first, "bob", "I looked", NOW)):

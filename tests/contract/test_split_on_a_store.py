@@ -23,7 +23,7 @@ def test_each_open_item_is_in_one_shard_though_the_division_was_interrupted(
     lake: DividedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(JournalWriter, "divide", interrupted)
+        patch.setattr(JournalWriter, "divide_journal", interrupted)
         with pytest.raises(KeyboardInterrupt):
             split(lake.settings, 2, lake.clock)
     (divided,) = split(lake.settings, 2, lake.clock)

@@ -122,7 +122,7 @@ def test_a_large_file_is_taken_in_whole(storage: Storage, place: str, tmp_path: 
     staged = tmp_path / "table" / "_maintain.parquet"
     staged.parent.mkdir(exist_ok=True)
     staged.write_bytes(data)
-    storage.adopt(staged, "part.parquet")
+    storage.adopt_file(staged, "part.parquet")
     assert not staged.exists()
     assert storage.read("part.parquet") == data
     with file_system(place).open_input_file("part.parquet") as file:

@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
 from core.location import LakeUrl, location_of
-from dlq.audit_log import AuditEntry, AuditLog, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.bodies import BodyStore
 from journal.errors import CommitUnknown, Fenced, StorageDown
 from journal.log import Overtaken
 from journal.reader import JournalReader
-from journal.rewrite import Rewriter, Snapshot, snapshot
+from journal.rewrite import Rewriter, Snapshot, take_snapshot
 from journal.state import commits_of
 from journal.storage import file_system, open_storage
 from journal.writer import JournalWriter, Tenure
@@ -130,7 +130,7 @@ def rewrite(path: str, tmp_path: Path, before: Snapshot, rewriter: Rewriter) -> 
     staged = tmp_path / "staged.parquet"
     names = [one.name for one in sorted(before.files, key=lambda one: one.first or 0)]
     pq.write_table(pa.concat_tables([pq.read_table(name, filesystem=file_system(path)) for name in names]), staged)
-    rewriter.replace(before.files, [staged], NOW_MS)
+    rewriter.replace_files(before.files, [staged], NOW_MS)
 
 
 def test_a_rewrite_that_loses_the_race_steps_over_the_commit_and_takes_the_next_place(
@@ -139,14 +139,14 @@ def test_a_rewrite_that_loses_the_race_steps_over_the_commit_and_takes_the_next_
     writer = begun(path)
     for seq in (1, 2):
         commit(writer, seq)
-    before = snapshot(location_of(path), "seq")
+    before = take_snapshot(location_of(path), "seq")
     rewriter = Rewriter(before)
     commit(writer, 3)
     relay.lose(2)
     rewrite(path, tmp_path, before, rewriter)
     commit(writer, 4)
     assert seqs(path) == [1, 2, 3, 4]
-    assert len(snapshot(location_of(path)).names) == 3
+    assert len(take_snapshot(location_of(path)).names) == 3
     version = DeltaTable(path).version()
     assert [commit.version for commit in commits_of(path, [3, 4]).values()] == [version - 2, version]
 
@@ -155,7 +155,7 @@ def test_a_rewrite_of_files_that_another_one_replaced_gives_way_and_leaves_nothi
     writer = begun(path)
     for seq in (1, 2):
         commit(writer, seq)
-    before = snapshot(location_of(path), "seq")
+    before = take_snapshot(location_of(path), "seq")
     first, late = Rewriter(before), Rewriter(before)
     rewrite(path, tmp_path, before, first)
     there = {one.name for one in open_storage(path).files()}
@@ -201,13 +201,13 @@ def test_bodies_postings_and_receipts_are_written_and_read(folder: str, path: st
 
 def test_what_people_did_is_put_on_record_and_a_look_tells_whether_there_is_more(folder: str) -> None:
     acts = AuditLog(location_of(f"{folder}/acts"))
-    stamps = [acts.stamp()]
+    stamps = [acts.read_stamp()]
     for number in (1, 2):
         act = AuditEntry(
-            at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}"
+            at=NOW, actor="ada", action="replay", outcome=AuditOutcome.DONE, channel="api", what=f"item {number}"
         )
         acts.record(act)
-        stamps.append(acts.stamp())
+        stamps.append(acts.read_stamp())
     assert stamps == sorted(set(stamps)), "each is another"
     assert [one.number for one in acts.read(10)] == [2, 1]
 

@@ -187,7 +187,7 @@ def pid_of(stack: Stack, name: str) -> int | None:
     """The process id of one of the stack's processes now; `endpoints.json` doesn't name the catch-up's."""
     if name != "catch-up":
         return int(stack.endpoints["pids"][name]) if name in stack.endpoints["pids"] else None
-    recorded = json.loads(Layout(stack.data_dir).supervisor.read_text("utf-8"))["processes"]
+    recorded = json.loads(Layout(stack.data_dir).supervisor_file.read_text("utf-8"))["processes"]
     for pid in (process["pid"] for process in recorded):
         with suppress(psutil.NoSuchProcess):
             if "stack.catching_up" in psutil.Process(pid).cmdline():

@@ -189,10 +189,10 @@ def test_its_rounds_verify_it_and_status_says_so(folder: Path) -> None:
     }
     with subprocess.Popen([sys.executable, "-m", "stack.rounds"], env=env) as rounds:
         try:
-            wait_for(layout.verification.exists)
+            wait_for(layout.verification_file.exists)
         finally:
             rounds.terminate()
-    said = json.loads(layout.verification.read_text())
+    said = json.loads(layout.verification_file.read_text())
     assert (said["ok"], said["wrong"], said["problems"]) == (True, 0, {}), said
     status = payhook("status", "--data", str(folder)).stdout
     assert re.search(r"verified ledger +\d{4}-\d\d-\d\dT\S+: all of it holds\n", status), status

@@ -18,7 +18,7 @@ from core.settings import KafkaSettings
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, redis_url
 from stack.redis import redis_server as redis_server_on
-from stack.server import running
+from stack.server import run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 
@@ -40,7 +40,7 @@ class Topics:
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a real Redis, shared by the run. A test that wants it empty asks for ``empty_redis``."""
     folder: Path = tmp_path_factory.mktemp("redis")
-    with running(redis_server_on(folder, folder / "redis.log")):
+    with run_server(redis_server_on(folder, folder / "redis.log")):
         yield redis_url(folder, ADMIN)
 
 
@@ -58,7 +58,7 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a real broker, shared by the run."""
     folder: Path = tmp_path_factory.mktemp("kafka")
     port, controller_port = free_ports(2)
-    with running(kafka_server(folder, port, controller_port, folder / "kafka.log")):
+    with run_server(kafka_server(folder, port, controller_port, folder / "kafka.log")):
         yield f"{LOOPBACK}:{port}"
         # Clients that tests left behind would print that nothing answers them any more.
         gc.collect()

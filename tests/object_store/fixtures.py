@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.store import variables
+from core.store import store_variables
 from tests.object_store.programs import NotBuilt
 from tests.object_store.server import PREFIXES, ObjectStore, azurite_server, object_store_server, versity_gateway
 
@@ -61,7 +61,7 @@ def reach(
         monkeypatch.delenv(variable)
     settings = store.settings(uuid.uuid4().hex, endpoint)
     timeouts = {} if timeout_s is None else dict.fromkeys(_timeouts(store), f"{timeout_s:g}s")
-    for name, value in {**variables(settings, settings.url), **store.variables(), **timeouts}.items():
+    for name, value in {**store_variables(settings, settings.url), **store.variables(), **timeouts}.items():
         monkeypatch.setenv(name, value)
     return settings.url
 

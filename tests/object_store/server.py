@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError
 
 from core.store import StorageSettings
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, running
+from stack.server import Server, run_server
 from tests.object_store.programs import azurite, go_program
 
 ENDPOINT, BUCKET_NAME = "PAYHOOK_TEST_OBJECT_STORE", "PAYHOOK_TEST_OBJECT_STORE_BUCKET"
@@ -84,7 +84,7 @@ def object_store_server(folder: Path) -> Iterator[ObjectStore]:
         yield with_bucket(named) if SCHEME == "s3" else named
         return
     (port,) = free_ports(1)
-    with running(_moto(folder, port)):
+    with run_server(_moto(folder, port)):
         yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
 
 
@@ -95,7 +95,7 @@ def versity_gateway(folder: Path) -> Iterator[ObjectStore]:
     :raises NotBuilt: it can't be had here
     """
     (port,) = free_ports(1)
-    with running(_versity(folder, port)):
+    with run_server(_versity(folder, port)):
         yield with_bucket(ObjectStore(f"http://{LOOPBACK}:{port}", KEYS))
 
 
@@ -117,7 +117,7 @@ def azurite_server(folder: Path) -> Iterator[ObjectStore]:
         answers=lambda: _answers(endpoint),
         env={"AZURITE_ACCOUNTS": ":".join(AZURITE_KEYS.values())},
     )
-    with running(server):
+    with run_server(server):
         _make_container(endpoint, BUCKET)
         yield ObjectStore(endpoint, AZURITE_KEYS, "az")
 

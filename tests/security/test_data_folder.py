@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from cli.main import main
 from core.errors import SettingError
-from stack.data_folder import own
+from stack.data_folder import secure_data_folder
 from stack.settings import Settings
 
 
@@ -43,7 +43,7 @@ def mode(path: Path) -> int:
 def test_what_is_made_is_the_owners_alone_and_an_open_folder_is_closed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
-    own(settings(data))
+    secure_data_folder(settings(data))
     assert mode(data) == 0o700
     (data / "lake").mkdir()
     (data / "lake" / "file").write_text("x")
@@ -56,7 +56,7 @@ def test_a_group_reads_finances_tables_and_nothing_else(tmp_path: Path) -> None:
     old = data / "lake" / "postings" / "_delta_log" / "0.json"
     old.parent.mkdir(parents=True)
     old.write_text("x")
-    own(settings(data, name))
+    secure_data_folder(settings(data, name))
     for folder in (data, data / "lake"):
         assert (mode(folder), folder.stat().st_gid) == (0o710, os.getgid())
     assert (mode(old), mode(old.parent)) == (0o640, 0o2750)
@@ -69,14 +69,14 @@ def test_a_group_reads_finances_tables_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_group_reads_the_postings_of_every_shard(tmp_path: Path) -> None:
     name = grp.getgrgid(os.getgid()).gr_name
-    own(settings(tmp_path / "data", name, shards=2))
+    secure_data_folder(settings(tmp_path / "data", name, shards=2))
     for table in ("postings", "postings.1", "postings-test", "postings-test.1"):
         assert mode(tmp_path / "data" / "lake" / table) == 0o2750
 
 
 def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="there is no group"):
-        own(settings(tmp_path / "data", "nobody-has-this-group"))
+        secure_data_folder(settings(tmp_path / "data", "nobody-has-this-group"))
 
 
 @pytest.mark.parametrize(("group", "wanted"), [("", 0o600), ("adm", 0o640)])

@@ -29,7 +29,7 @@ from stack.kafka import kafka_server
 from stack.kafka_rights import EVENTS, RIGHTS
 from stack.kafka_users import ADMIN, credentials_file, embedded_kafka, make_services, password_of
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Running, running
+from stack.server import RunningServer, run_server
 from stack.topics import Topic, make_topics
 from tests import plain_kafka
 from tests.local_attacker import listeners
@@ -111,7 +111,7 @@ class Broker:
     folder: Path
     address: str
     controller: str
-    running: Running
+    running: RunningServer
 
     def settings(self, user: str) -> KafkaSettings:
         return embedded_kafka(self.folder, self.address, user)
@@ -156,7 +156,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder = tmp_path_factory.mktemp("data") / "kafka"
     port, controller = free_ports(2)
     address, before = f"{LOOPBACK}:{port}", os.umask(0o022)
-    with running(kafka_server(folder, port, controller, folder.parent / "kafka.log")) as started:
+    with run_server(kafka_server(folder, port, controller, folder.parent / "kafka.log")) as started:
         kafka = embedded_kafka(folder, address)
         make_services(open_admin(kafka), folder)
         make_topics(kafka, [Topic(EVENTS, 1, -1)], replication=1)
@@ -199,7 +199,7 @@ def test_a_service_deletes_nothing(broker: Broker, user: str) -> None:
 
 
 def test_every_port_is_on_loopback(broker: Broker) -> None:
-    found = listeners(broker.running.pid)
+    found = listeners(broker.running.process_id)
     assert len(found) == 2
     assert {address.removeprefix("::ffff:") for address in found.values()} == {LOOPBACK}
 
@@ -208,7 +208,7 @@ def test_passwords_are_the_owners_alone_and_on_no_command_line(broker: Broker) -
     for name in (*RIGHTS, ADMIN):
         assert stat.S_IMODE(credentials_file(broker.folder, name).stat().st_mode) == 0o600
     assert stat.S_IMODE((broker.folder / "server.properties").stat().st_mode) == 0o600
-    command = " ".join(psutil.Process(broker.running.pid).cmdline())
+    command = " ".join(psutil.Process(broker.running.process_id).cmdline())
     assert not [name for name in (*RIGHTS, ADMIN) if password_of(broker.folder, name) in command]
     assert not list(broker.folder.glob("*.arguments")), "what the storage was formatted with"
 
@@ -217,7 +217,7 @@ def test_a_folder_of_before_gets_its_users_and_keeps_its_records(tmp_path: Path)
     folder, log = tmp_path / "kafka", tmp_path / "kafka.log"
     port, controller = free_ports(2)
     address = f"{LOOPBACK}:{port}"
-    with running(plain_kafka.kafka_server(folder, port, controller, log)):
+    with run_server(plain_kafka.kafka_server(folder, port, controller, log)):
         plain = KafkaSettings(bootstrap_servers=address)
         make_topics(plain, [Topic(EVENTS, 1, -1)], replication=1)
         publish(plain)
@@ -225,7 +225,7 @@ def test_a_folder_of_before_gets_its_users_and_keeps_its_records(tmp_path: Path)
         if removed:
             credentials_file(folder, ADMIN).unlink()
             credentials_file(folder, "operator").unlink()
-        with running(kafka_server(folder, port, controller, log)) as started:
+        with run_server(kafka_server(folder, port, controller, log)) as started:
             make_services(open_admin(embedded_kafka(folder, address)), folder)
             broker = Broker(folder, address, "", started)
             assert broker.kept() == KEPT

@@ -15,14 +15,14 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
-from ingest.endpoints import Contexts, SecretFiles, SecretsMissing
+from ingest.endpoints import EndpointContexts, SecretFiles, SecretsMissing
 from ingest.fetch import FetchLimits, HttpFetch
 from ingest.pan import FILE
 from ingest.provider_client import FetchFailed
 from ingest.settings import IngestSettings
 from load.samples.paypal import capture_event
 from providers.port import Fetched, Wanted
-from stack.services.receiver import check
+from stack.services.receiver import check_settings
 from stack.settings import Settings
 from tests.paypal_api import CLIENT, TOKEN_LASTS_S, PayPalApi
 from tests.paypal_signer import LIVE_URL, SANDBOX_URL, headers_for, paypals_certificate
@@ -257,7 +257,7 @@ def test_of_two_credentials_the_newest_that_paypal_takes_counts(asking: Asking, 
 def test_credentials_of_another_form_are_refused_at_start_and_on_reload(
     asking: Asking, tmp_path: Path, wrong: str
 ) -> None:
-    secrets = SecretFiles(tmp_path, asking.clock, Contexts(asking.settings))
+    secrets = SecretFiles(tmp_path, asking.clock, EndpointContexts(asking.settings))
     (tmp_path / "paypal-api").write_text(wrong + "\n", "utf-8")
     with pytest.raises((SettingError, SecretsMissing)) as refused:
         secrets.check(asking.adapters)
@@ -268,22 +268,22 @@ def test_credentials_of_another_form_are_refused_at_start_and_on_reload(
 
 
 def test_credentials_that_are_taken_away_while_it_runs_close_the_door(asking: Asking, tmp_path: Path) -> None:
-    secrets = SecretFiles(tmp_path, asking.clock, Contexts(asking.settings))
-    assert secrets.credentials("paypal", None) == (CLIENT,)
+    secrets = SecretFiles(tmp_path, asking.clock, EndpointContexts(asking.settings))
+    assert secrets.find_credentials("paypal", None) == (CLIENT,)
     (tmp_path / "paypal-api").unlink()
     asking.clock.advance(2)
     with pytest.raises(SecretsMissing):
-        secrets.credentials("paypal", None)
+        secrets.find_credentials("paypal", None)
 
 
 def test_an_endpoint_has_credentials_of_its_own_or_none(tmp_path: Path) -> None:
     for name in ("paypal", "paypal.eu", "paypal.us", "stripe"):
         (tmp_path / name).write_text(WEBHOOK + "\n", "utf-8")
     (tmp_path / "paypal-api.eu").write_text(CLIENT + "\n", "utf-8")
-    secrets = SecretFiles(tmp_path, ManualClock(NOW), Contexts(IngestSettings()))
-    assert secrets.credentials("paypal", "eu") == (CLIENT,)
-    assert secrets.credentials("paypal", None) == secrets.credentials("paypal", "us") == ()
-    assert secrets.without_credentials("paypal") == ["paypal-api", "paypal-api.us"]
+    secrets = SecretFiles(tmp_path, ManualClock(NOW), EndpointContexts(IngestSettings()))
+    assert secrets.find_credentials("paypal", "eu") == (CLIENT,)
+    assert secrets.find_credentials("paypal", None) == secrets.find_credentials("paypal", "us") == ()
+    assert secrets.find_missing_credentials("paypal") == ["paypal-api", "paypal-api.us"]
 
 
 def test_the_start_says_what_isnt_asked_for_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -294,11 +294,11 @@ def test_the_start_says_what_isnt_asked_for_again(tmp_path: Path, caplog: pytest
     merchant = {"paypal": {"merchant_id": "M1"}}
     settings = Settings.model_validate({"ingest": {"secrets_dir": str(folder)}, "providers": merchant})
     with caplog.at_level(logging.WARNING):
-        check(settings)
+        check_settings(settings)
     assert "secrets/paypal-api" in caplog.text
     caplog.clear()
     (folder / "paypal-api").write_text(CLIENT + "\n", "utf-8")
-    check(settings)
+    check_settings(settings)
     assert caplog.text == ""
 
 

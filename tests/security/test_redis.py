@@ -15,22 +15,22 @@ import redis
 
 from core.sockets import SOCKET_PATH_BYTES_MAX, SocketFolderUnsafe
 from stack.redis import ADMIN, admin_url, redis_server, redis_url, socket_of
-from stack.server import Running, running
+from stack.server import RunningServer, run_server
 
 FOLDER = "redis"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Running]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, RunningServer]]:
     """In a folder that was others' to read before."""
     root = tmp_path_factory.mktemp("data")
     (root / FOLDER).mkdir(mode=0o755)
-    with running(redis_server(root / FOLDER, root / "redis.log")) as started:
+    with run_server(redis_server(root / FOLDER, root / "redis.log")) as started:
         yield root / FOLDER, started
 
 
 @pytest.fixture
-def folder(server: tuple[Path, Running]) -> Path:
+def folder(server: tuple[Path, RunningServer]) -> Path:
     return server[0]
 
 
@@ -90,9 +90,9 @@ def test_passwords_are_the_owners_alone_and_stay_over_a_restart(folder: Path) ->
     assert redis_url(folder) != redis_url(folder, ADMIN)
 
 
-def test_it_listens_on_no_port_and_its_socket_is_the_owners_alone(server: tuple[Path, Running]) -> None:
+def test_it_listens_on_no_port_and_its_socket_is_the_owners_alone(server: tuple[Path, RunningServer]) -> None:
     folder, started = server
-    processes = [psutil.Process(started.pid), *psutil.Process(started.pid).children(recursive=True)]
+    processes = [psutil.Process(started.process_id), *psutil.Process(started.process_id).children(recursive=True)]
     open_sockets = [one for process in processes for one in process.net_connections("all")]
     assert [one.laddr for one in open_sockets if one.family.name != "AF_UNIX"] == []
     assert socket_of(folder).is_socket()
@@ -116,7 +116,7 @@ def test_where_the_path_is_too_long_a_short_one_is_taken_and_removed_at_the_end(
     socket = socket_of(deep)
     assert socket.parent.parent == short and len(os.fsencode(socket)) <= SOCKET_PATH_BYTES_MAX
     for _ in range(2):
-        with running(redis_server(deep, short / "redis.log")), redis.Redis.from_url(redis_url(deep)) as client:
+        with run_server(redis_server(deep, short / "redis.log")), redis.Redis.from_url(redis_url(deep)) as client:
             assert client.ping()
             assert mode(socket.parent) == 0o700
             url = redis_url(deep)
@@ -154,7 +154,7 @@ def test_a_link_or_file_in_the_place_of_the_folder_is_refused(
     server = redis_server(deep, short / "redis.log")
     (short / "another").mkdir(mode=0o777)
     socket_of(deep).parent.symlink_to(short / "another")
-    with pytest.raises(SocketFolderUnsafe, match="XDG_RUNTIME_DIR"), running(server):
+    with pytest.raises(SocketFolderUnsafe, match="XDG_RUNTIME_DIR"), run_server(server):
         pass
 
 
@@ -162,5 +162,5 @@ def test_a_folder_of_another_user_is_refused(deep: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     server = redis_server(deep, short / "redis.log")
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(SocketFolderUnsafe), running(server):
+    with pytest.raises(SocketFolderUnsafe), run_server(server):
         pass

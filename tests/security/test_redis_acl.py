@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
-from core.generation import Announced
+from core.generation import Announcement
 from core.redis import sync_redis
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims, confirmed_hashes
@@ -41,15 +41,15 @@ def everything(site: Site) -> None:
         async with site.open() as client:
             gate = RedisGate(5.0)
             claims = RedisClaims(client, gate, 60.0, 60.0)
-            kept, free = ClaimKey.of("kept", "00" * 32), ClaimKey.of("free", "00" * 32)
+            kept, free = ClaimKey.for_event("kept", "00" * 32), ClaimKey.for_event("free", "00" * 32)
             assert (await claims.claim([kept, free], ANN))[1] is ClaimState.CLAIMED
             claims.settle([kept], [free], ANN)
-            await claims.settled()
+            await claims.await_settlements()
             if gate.failures:
                 raise PermissionError("a settlement was refused")
 
     with contextlib.closing(sync_redis(site.settings(), 5.0)) as client:
-        client.eval(WRITE, 1, "generation", 1, Announced(1, 4).encode(), 1_000)
+        client.eval(WRITE, 1, "generation", 1, Announcement(1, 4).encode(), 1_000)
         assert client.ping()
         with site.nodes[0].admin() as admin:
             admin.script_flush()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.endpoints import Contexts, SecretFiles, SecretsMissing
+from ingest.endpoints import EndpointContexts, SecretFiles, SecretsMissing
 from tests.unit.ingest.app_under_test import Bench
 
 
@@ -31,7 +31,7 @@ def test_what_is_no_secret_opens_nothing_and_closes_its_provider(bench: Bench, t
     for bench.secrets["stripe"] in (secret, "#", "later", "changeme"):
         assert outcome(bench) == (503, "not_configured")
     with pytest.raises(SecretsMissing, match="line 1|line 2"):
-        SecretFiles(tmp_path, bench.clock, Contexts(bench.settings)).check(bench.adapters)
+        SecretFiles(tmp_path, bench.clock, EndpointContexts(bench.settings)).check(bench.adapters)
 
 
 def test_a_providers_secret_opens_none_of_its_other_endpoints(bench: Bench, tmp_path: Path) -> None:

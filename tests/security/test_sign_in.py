@@ -12,7 +12,7 @@ from fastapi import Depends, FastAPI
 from console.access import accounts
 from console.access.passwords import PasswordUnfit
 from console.access.roles import Role
-from console.access.routes import Everybody, require
+from console.access.routes import Everybody, require_role
 from console.access.users import TOKEN_DAYS, UserUnfit
 from core.clock import ManualClock
 from load.samples import sign
@@ -30,7 +30,7 @@ DAY_S = 86_400
 def listener(tmp_path: Path) -> Listener:
     app = FastAPI(openapi_url=None)
 
-    @app.get("/api/secret", dependencies=[Depends(require(Role.REPLAYER))])
+    @app.get("/api/secret", dependencies=[Depends(require_role(Role.REPLAYER))])
     def secret() -> str:
         return "yes"
 
@@ -83,7 +83,7 @@ def test_the_token_that_takes_the_place_of_one_that_is_over_may_have_its_name(li
     seen: list[str | None] = []
     later = AT + timedelta(days=1)
     accounts.make_token(listener.users, BOB, "ci", later, lambda _, before, after: seen.extend((before, after)), 9)
-    assert [token.name for token in listener.users.all()[BOB].tokens] == ["test", "ci"]
+    assert [token.name for token in listener.users.read_accounts()[BOB].tokens] == ["test", "ci"]
     # What is on record says that it is another one, and how long it lasts.
     assert ["ci until 2026-02-01" in str(seen[0]), "ci until 2026-02-10" in str(seen[1])] == [True, True]
 

@@ -13,7 +13,7 @@ import pytest
 
 from console.access import accounts
 from console.access.roles import Role
-from dlq.audit_log import Outcome
+from dlq.audit_log import AuditOutcome
 from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
 
@@ -73,7 +73,7 @@ def test_an_administrator_who_is_none_any_more_changes_no_user(
     body = slowly(f"csrf_token={token}&role=replayer&role=finance".encode(), change(office, ADA))
     answer = ada.request("POST", "/users/eve/roles", content=body, headers=FORM)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-    assert users.all()[EVE].roles == {Role.VIEWER}
+    assert users.read_accounts()[EVE].roles == {Role.VIEWER}
 
 
 @pytest.mark.parametrize(("change", "status"), [(removed, 401), (roles_taken, 403)])
@@ -87,7 +87,7 @@ def test_a_token_whose_user_or_role_is_gone_orders_nothing(
     assert answer.status_code == status
     proposals = office.listener.request("GET", "/api/ledger/proposals", ADA).json()["proposals"]
     assert proposals == []
-    refused = [act for act in office.listener.audit_log.read(100) if act.outcome is Outcome.REFUSED]
+    refused = [act for act in office.listener.audit_log.read(100) if act.outcome is AuditOutcome.REFUSED]
     assert [(act.actor, act.what, act.channel) for act in refused] == [
         (FAY, "POST /api/ledger/entries", "api") for _ in range(status == 403)
     ]

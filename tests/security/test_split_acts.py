@@ -24,15 +24,15 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.command import REPLAY, Command, Target
+from dlq.command import REPLAY, Command, ItemTarget
 from dlq.commands import send
 from dlq.limits import AloneLimits
-from dlq.orders import DeltaView, Orders, OrderService
+from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.maintain.redact import AnotherPersonRedacts, Order, redact
+from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
@@ -69,7 +69,7 @@ class Night:
         service = OrderService(
             "ledger",
             DeltaView(layout.journal, CONTROL),
-            Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.check_signed_in),
+            OrderSender(lambda: kafka, CONTROL, Recorder(acts, clock, "api"), self.listener.users.check_signed_in),
             clock,
         )
         bookings: Bookings = {"live": bookings_at(data, acts, clock, "api", kafka)}
@@ -102,7 +102,7 @@ class Night:
         return self.listener.request("POST", f"/api/{path}", user, json=body, headers=headers)
 
     def replays(self, user: str, *keys: str) -> None:
-        seen = [Target.of(self.row_of(key)) for key in keys]
+        seen = [ItemTarget.of_row(self.row_of(key)) for key in keys]
         items = [{"item_seq": one.item_seq, "seen_seq": one.seen_seq, "seen_hash": one.seen_hash} for one in seen]
         answer = self.post("dlq/replay", user, items=items, reason="mended")
         assert answer.status_code == 202, answer.text
@@ -180,8 +180,8 @@ def test_ignored_events_are_no_way_around_it(night: Night) -> None:
     letters.books(key, EACH_MINOR, "EUR")
     night.replays(ADA, *night.keys[:3])
     letters.batch()
-    target, at = Target.of(night.row_of(key)), letters.clock.now()
-    send(night.kafka, Command.new("ledger", letters.lineage, REPLAY, [target], ADA, "its type is known", at))
+    target, at = ItemTarget.of_row(night.row_of(key)), letters.clock.now()
+    send(night.kafka, Command.with_new_id("ledger", letters.lineage, REPLAY, [target], ADA, "its type is known", at))
     letters.batch()
     assert night.applied() == 3
     frozen = night.post("dlq/selections", ADA, filter={"states": ["ignored"]}, note="known now").json()["number"]
@@ -201,7 +201,7 @@ def folder(tmp_path: Path) -> Path:
     places = Layout(tmp_path).ledger()
     writer = JournalWriter.create_or_open(str(places.journal), "ledger")
     writer.begin_epoch(STARTS)
-    BodyStore(str(places.bodies)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(4)])
+    BodyStore(str(places.bodies_table)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(4)])
     writer.commit([row(number) for number in range(1, 5)], marks(4), 0)
     return tmp_path
 
@@ -223,18 +223,18 @@ def test_bodies_are_redacted_one_by_one_up_to_the_days_limit(folder: Path, monke
     assert said.exit_code == 1
     for words in (this_account(), "above 2 a day (dlq.alone_redactions_max)", "another person does it"):
         assert words in said.output.replace("\n", " ")
-    acts = Redactions(Layout(folder).ledger().derived("redactions"))
-    assert [one.event_key for one in acts.all() if one.act == ORDERED] == [event(0), event(1)]
+    acts = Redactions(Layout(folder).ledger().derived_table("redactions"))
+    assert [one.event_key for one in acts.read_all() if one.act == ORDERED] == [event(0), event(1)]
     assert payhook(0).exit_code == 0, "what is gone already costs nothing"
 
 
 def test_each_person_has_a_day_of_their_own_to_redact(folder: Path) -> None:
     places, clock = Layout(folder).ledger(), ManualClock(SystemClock().now())
-    redactions = Redactions(places.derived("redactions"))
-    tables = StreamTables("ledger", places.journal, places.bodies, None, (), places.derived("redactions"))
+    redactions = Redactions(places.derived_table("redactions"))
+    tables = StreamTables("ledger", places.journal, places.bodies_table, None, (), places.derived_table("redactions"))
 
     def order(number: int, actor: str) -> None:
-        redact([tables], redactions, Order(event(number), actor, "asked"), clock, 1)
+        redact_bodies([tables], redactions, RedactionOrder(event(number), actor, "asked"), clock, 1)
 
     order(0, "ada")
     for name in ("ada", " ADA"):
@@ -246,4 +246,4 @@ def test_each_person_has_a_day_of_their_own_to_redact(folder: Path) -> None:
         order(2, "ada")
     clock.advance(1)
     order(2, "ada")
-    assert [one.actor for one in redactions.all() if one.act == ORDERED] == ["ada", "bob", "ada"]
+    assert [one.actor for one in redactions.read_all() if one.act == ORDERED] == ["ada", "bob", "ada"]

@@ -25,10 +25,10 @@ from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
 from dlq.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
-from dlq.command import PROPOSE_REVERSAL, Command, Target
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget
 from dlq.commands import send as send_command
 from journal.schema import JournalRow
-from ledger.queries import entity_story
+from ledger.queries import read_entity_story
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PASSWORD, Browser, Listener, csrf_of
 from tests.unit.console.places import bookings_at
@@ -131,7 +131,7 @@ def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
     assert office.states() == [("propose_entry", "approved")]
     status, reported = office.approves(AMY, proposed)
     assert (status, "it was approved before" in reported, len(office.booked())) == (404, True, 1)
-    story = entity_story(str(office.letters.layout.journal), PAYMENT)
+    story = read_entity_story(str(office.letters.layout.journal), PAYMENT)
     assert [event.first.event_type for event in story.events] == ["charge.captured", "book_entry"]
 
 
@@ -195,8 +195,8 @@ def test_an_approval_whose_answer_was_lost_is_given_once(office: Office, monkeyp
 
 def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: Office) -> None:
     letters = office.letters
-    target = Target.of(next(row for row in letters.journal.rows if row.event_key == office.key))
-    command = Command.new(
+    target = ItemTarget.of_row(next(row for row in letters.journal.rows if row.event_key == office.key))
+    command = Command.with_new_id(
         "ledger", letters.lineage, PROPOSE_REVERSAL, [target], this_account(), "twice", letters.clock.now()
     )
     send_command(office.kafka, command)
@@ -228,10 +228,10 @@ def test_nobody_approves_their_own(office: Office) -> None:
 def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> None:
     """Who may write to the control topic still can't approve in the name of the proposer, however it is typed."""
     from dlq.command import approve
-    from ledger.reversals import proposal
+    from ledger.reversals import find_proposal
 
     layout = office.letters.layout
-    proposed = proposal(str(layout.journal), str(layout.bodies), CONTROL, office.proposes(FAY)).command
+    proposed = find_proposal(str(layout.journal), str(layout.bodies_table), CONTROL, office.proposes(FAY)).command
     for name in (FAY, "FAY", " Fay "):
         send_command(office.kafka, approve(proposed, name, "mine", office.letters.clock.now()))
     office.letters.batch()

@@ -14,7 +14,7 @@ import pytest
 from console.details import figures_of
 from core.decision import Decision
 from core.work import Applied, Held, Ignored, MissingPredecessor, Outcome, Unknown, WorkItem
-from dlq.advice import advise
+from dlq.advice import give_advice
 from dlq.alerts.settings import AlertsSettings
 from dlq.commands import CommandNotSent, encode
 from dlq.selection.model import SelectionEmpty
@@ -22,7 +22,7 @@ from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
-from processor.run.payload import PayloadTooLarge, decoder_of
+from processor.run.payload import PayloadTooLarge, make_decoder
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -68,7 +68,7 @@ def test_a_dead_unknown_merchant_is_tried_by_nothing_but_a_replay_as_every_text_
     assert engine.decisions(key)[-1] == "dead"
     message = last(engine, key).error_message or ""
     assert "'acct_1': add it to the merchant directory; an event that is dead by then needs a replay" in message
-    assert "then replay them all: nothing tries a dead event again" in advise("MerchantUnknown", None)
+    assert "then replay them all: nothing tries a dead event again" in give_advice("MerchantUnknown", None)
     merchants.write_text('[stripe]\n"acct_1" = "m-1"\n', "utf-8")
     before = len(engine.journal.rows)
     for _ in range(20):
@@ -120,7 +120,7 @@ def test_300_dead_in_a_minute_are_300_in_and_nobody_says_0_an_hour(tmp_path: Pat
     items.commit()
     items.clock.advance(30)
     stats = items.followed().stats()
-    said = [rate.sentence for rate in stats.rates]
+    said = [rate.full_sentence for rate in stats.rates]
     assert said == [
         f"300 in, 0 out in the last {window} (time to clear: never, at this rate)"
         for window in ("15 minutes", "hour", "24 hours")
@@ -166,7 +166,7 @@ def test_other_content_of_a_booked_event_can_only_be_discarded_as_the_texts_say(
     engine.batch()
     told = last(engine, key)
     assert "If the first was booked, it stays booked: discard this one." in (told.error_message or "")
-    assert "If the first was booked, it stays booked: discard this one" in advise("EventConflict", None)
+    assert "If the first was booked, it stays booked: discard this one" in give_advice("EventConflict", None)
     command(engine, "purge", engine.target(1, 1))
     assert "item 1 is not open" in (decided(engine).reason or ""), "what was booked can't be discarded"
     refused = order(engine, "replay", key).reason or ""
@@ -181,7 +181,7 @@ def test_a_report_that_differs_dies_again_even_after_the_other_one_was_reversed(
     second = engine.post("evt_2", "e2", fact="stripe:ch_1:capture", fact_sha256="bb" * 32)
     engine.batch()
     assert "a replay dies again" in (last(engine, second).error_message or "")
-    assert "book this one by hand and resolve it: a replay dies again" in advise("FactConflict", None)
+    assert "book this one by hand and resolve it: a replay dies again" in give_advice("FactConflict", None)
     seen = target(engine, first)
     proposed = command(engine, "propose_reversal", seen)
     decided(engine)
@@ -194,7 +194,7 @@ def test_a_report_that_differs_dies_again_even_after_the_other_one_was_reversed(
 
 
 def test_a_forged_event_is_booked_once_its_provider_sends_it_again(tmp_path: Path) -> None:
-    assert "have the provider send the event again" in advise("Forged", None)
+    assert "have the provider send the event again" in give_advice("Forged", None)
     engine = Engine(tmp_path)
     engine.send(EVENTS, b"not of payhook", [("event_key", b"stripe:evt_1:charge.captured")])
     engine.batch()
@@ -214,10 +214,10 @@ def test_a_claimed_event_that_the_journal_lost_is_a_duplicate_until_the_loss_is_
             claims = RedisClaims(client, RedisGate(30.0), 60.0, 1_000.0)
             found = []
             for generation in (0, 0, 1):
-                key = ClaimKey.of("stripe:evt_1:charge", "11" * 32, "live", generation)
+                key = ClaimKey.for_event("stripe:evt_1:charge", "11" * 32, "live", generation)
                 found += await claims.claim([key], b"a" * 16)
                 claims.settle([key], [], b"a" * 16)
-                await claims.settled()
+                await claims.await_settlements()
             return found
 
     assert asyncio.run(states()) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
@@ -225,12 +225,12 @@ def test_a_claimed_event_that_the_journal_lost_is_a_duplicate_until_the_loss_is_
 
 def test_bytes_that_a_raised_limit_takes_are_read_by_a_decoder_that_is_made_anew_as_the_text_says() -> None:
     """A limit is read when the processor starts: the running decoder refuses whatever the setting says by now."""
-    small, large = (decoder_of("json", bytes_max=most, setting="payload") for most in (10, 1_000))
+    small, large = (make_decoder("json", bytes_max=most, setting="payload") for most in (10, 1_000))
     body = b'{"amount": 12345678}'
     with pytest.raises(PayloadTooLarge, match="start the processor again and replay the event"):
         small(body)
     large(body)
-    assert "restart, replay" in advise("PayloadTooLarge", None)
+    assert "restart, replay" in give_advice("PayloadTooLarge", None)
 
 
 def test_a_filter_that_matches_nothing_says_no_more_than_that() -> None:
@@ -241,7 +241,7 @@ def test_what_was_never_tried_waits_behind_another_or_for_what_it_calls_and_goes
     tmp_path: Path,
 ) -> None:
     told = "nothing: they were never tried; each waits behind another event, or until what it calls may be called"
-    assert advise(None, None) == told
+    assert give_advice(None, None) == told
     engine = Engine(tmp_path)
     held, behind = engine.post("evt_1"), engine.post("evt_2")
     waits = [Held("bank", 5.0)]

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from core.clock import ManualClock
-from dlq.alerts.engine import Engine as AlertEngine
-from dlq.alerts.engine import Kind
-from dlq.alerts.readings import Readings, Seen
-from dlq.alerts.rules import Reading, rules
+from dlq.alerts.engine import AlertEngine as AlertEngine
+from dlq.alerts.engine import NoticeKind
+from dlq.alerts.readings import Observation, Readings
+from dlq.alerts.rules import AlertReading, make_rules
 from dlq.alerts.settings import AlertsSettings
-from ledger.reconcile import LeftOut, Made, Repair, plan
-from processor.calls.budget import Report
+from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
+from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
 from processor.settings import DownstreamSettings
-from stack.catching_up import scheduled
+from stack.catching_up import schedule_catch_up
 from stack.settings import Settings
 from tests.unit.console.pages.conftest import made
 from tests.unit.console.pages.test_operators import text
@@ -51,30 +51,30 @@ def test_an_alert_is_over_two_minutes_after_its_value_is_as_low_as_the_page_says
         "alerts"
     )
     assert "One of payhook's own is over two minutes after what its entry says" in page("runbook")
-    engine, now = AlertEngine(rules(AlertsSettings())), NOW
+    engine, now = AlertEngine(make_rules(AlertsSettings())), NOW
     for seconds, value, kinds in (
         (0, firing, None),
         (600, firing, None),
         (600, still, []),
         (0, over, []),
         (119, over, []),
-        (1, over, [Kind.RECOVERED]),
+        (1, over, [NoticeKind.RECOVERED]),
     ):
         now += timedelta(seconds=seconds)
-        notices = [notice.kind for notice in engine.look([Reading(rule, "x", value)], now)]
+        notices = [notice.kind for notice in engine.judge_readings([AlertReading(rule, "x", value)], now)]
         assert kinds is None or notices == kinds
 
 
 def test_a_list_that_nobody_asks_for_any_more_ends_its_alert_without_saying_that_it_recovered() -> None:
     entry = page("runbook").split("### Alert: catch_up\n")[1].split("\n### ")[0]
     assert "nobody looks any more: the alert ends with a notice of kind `unwatched`" in entry
-    engine, readings = AlertEngine(rules(AlertsSettings())), Readings()
+    engine, readings = AlertEngine(make_rules(AlertsSettings())), Readings()
     failing = {"stripe": {"problem": "the key was revoked", "since": "2026-01-31T11:00:00Z"}}
-    kinds: list[list[Kind]] = []
+    kinds: list[list[NoticeKind]] = []
     for at_s, caught_up in enumerate((failing, {})):
-        found = readings.of(Seen(caught_up=caught_up), NOW, float(at_s))
-        kinds.append([notice.kind for notice in engine.look(found, NOW) if notice.rule == "catch_up"])
-    assert kinds == [[Kind.FIRING], [Kind.UNWATCHED]]
+        found = readings.make_readings(Observation(caught_up=caught_up), NOW, float(at_s))
+        kinds.append([notice.kind for notice in engine.judge_readings(found, NOW) if notice.rule == "catch_up"])
+    assert kinds == [[NoticeKind.FIRING], [NoticeKind.UNWATCHED]]
 
 
 def test_five_slow_claims_are_a_share_and_no_thousand_claims_are_needed() -> None:
@@ -100,21 +100,21 @@ def test_one_good_answer_ends_an_open_breakers_alert_and_three_let_all_out_as_th
     downstream = Downstream("bank", DownstreamSettings(), clock)
 
     def answer(good: int, failed: int) -> None:
-        downstream.learn(Report(calls=good + failed, failed=failed, failed_in_a_row=failed))
+        downstream.learn_calls(CallReport(calls=good + failed, failed=failed, failed_in_a_row=failed))
 
     answer(0, 5)
     clock.advance(5)
     answer(1, 0)
-    assert downstream.status()["since"] is None and downstream.budget().calls == 2
+    assert downstream.status()["since"] is None and downstream.make_budget().calls == 2
     answer(0, 1)
     clock.advance(9)
     assert not downstream.may_be_called
     clock.advance(1)
     answer(1, 0)
     answer(1, 0)
-    assert downstream.budget().calls == 1
+    assert downstream.make_budget().calls == 1
     answer(1, 0)
-    assert downstream.state == "closed" and downstream.budget().calls > 1
+    assert downstream.state == "closed" and downstream.make_budget().calls > 1
 
 
 def test_ages_are_coloured_by_the_settings_of_the_alerts(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_repair_books_what_the_journal_never_saw_and_says_why_it_leaves_out_th
     told = "books once what the journal has never seen, and says why it leaves out the rest"
     assert told in (TEMPLATES / "ledger" / "reconciliation.html").read_text("utf-8")
     dead = replace(MISSING, fact_key="stripe:re_2:refund", absent=False, decision="dead")
-    new, left_out = plan(Repair(RUN, "live", "ada", "why"), [MISSING, dead], "payments")
-    assert isinstance(new, Made)
-    assert isinstance(left_out, LeftOut) and "the journal knows it: dead" in left_out.why
+    new, left_out = plan_repair(Repair(RUN, "live", "ada", "why"), [MISSING, dead], "payments")
+    assert isinstance(new, RepairEvent)
+    assert isinstance(left_out, SkippedDifference) and "the journal knows it: dead" in left_out.why
 
 
 @pytest.mark.parametrize("every_s", [0.0, 60.0])
@@ -141,7 +141,7 @@ def test_credentials_are_taken_by_the_next_round_of_catch_up_unless_it_is_off(tm
     shown = text(pages.browser("eve").get("/catch-up").text)
     assert "the next round ( ingest.catch_up_every_s ; 0: none by itself) takes it" in shown
     settings = Settings(data_dir=tmp_path, ingest={"catch_up_every_s": every_s, "secrets_dir": str(tmp_path)})
-    rounds = scheduled(settings)
+    rounds = schedule_catch_up(settings)
     assert [one.every_s for one in rounds] == ([every_s] if every_s else [])
     for one in rounds:
         assert not one.is_wanted()

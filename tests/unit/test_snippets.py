@@ -29,7 +29,7 @@ from cli.main import main
 from core.money import Movement
 from processor.streams import load_streams
 from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from stack.settings import Settings
 from tests.documented import CHECKOUT, Block, fenced
 from tests.only import environment, run_with
@@ -207,7 +207,7 @@ def test_the_application_of_ones_own_runs_on_redis_with_what_the_page_names(tmp_
     (tmp_path / "shop.py").write_text(block("docs/api.md", "shop.py"))
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
+    with run_server(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
         words = ["-m", "uvicorn", "--factory", "shop:from_environment", "--port", str(port), "--log-level", "warning"]
         shop = subprocess.Popen(
             [sys.executable, "-S", *words],

@@ -26,7 +26,7 @@ from core.clock import SystemClock
 from core.kafka import open_admin
 from core.layout import Layout
 from core.settings import KafkaSettings
-from core.store import StorageSettings, variables
+from core.store import StorageSettings, store_variables
 from journal.anchors import new_key
 from journal.reader import dataset_of
 from load.embedded import payhook
@@ -200,7 +200,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         address = f"{NETWORK}.10"
         env = _environment(address, shop)
         reached = StorageSettings(url=LAKE, endpoint=f"http://{address}:9000", allow_http=True)
-        for name, value in {**env, **variables(reached, LAKE), **KEYS}.items():
+        for name, value in {**env, **store_variables(reached, LAKE), **KEYS}.items():
             patch.setenv(name, value)
         site = Site(folder, make, {**os.environ, **env}, folder / "settings", shop)
         _write_settings(site)
@@ -249,7 +249,7 @@ def _start_services(site: Site, address: str) -> None:
     host = site.host("services", binds=CODE)
     own = host.disk / "kafka"
     own.mkdir()
-    logging, config = kafka.logging_file(own), own / "server.properties"
+    logging, config = kafka.write_logging_file(own), own / "server.properties"
     text = plain_properties(own, 9092, 9093)
     config.write_text(text.replace(f"CLIENT://{LOOPBACK}", f"CLIENT://{address}").replace(str(own), "/srv/kafka"))
     java = tuple(word.replace(str(own), "/srv/kafka") for word in kafka.java_command(logging))

@@ -15,7 +15,7 @@ from load.client import wait_for
 from stack import kafka
 from stack.kafka import broker_answers
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, running
+from stack.server import Server, run_server
 from tests.plain_kafka import kafka_server, plain_properties
 
 TOPICS = ("payments.events", "dlq.ledger")
@@ -54,18 +54,18 @@ def second_broker(folder: Path, first: Path, port: int, controller_port: int) ->
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
     port, controller, other = free_ports(3)
     first = kafka_server(tmp_path / "one", port, controller, tmp_path / "one.log")
-    with running(first):
+    with run_server(first):
         client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{port}", "log_level": 0})
         watch = ReplicaWatch(client, [*TOPICS, "not.there"])
-        with running(second_broker(tmp_path / "two", tmp_path / "one", other, controller)):
+        with run_server(second_broker(tmp_path / "two", tmp_path / "one", other, controller)):
             made = [
                 NewTopic(TOPICS[0], 3, 2, config={"min.insync.replicas": "2"}),
                 NewTopic(TOPICS[1], 1, 2, config={"min.insync.replicas": "1"}),
             ]
             for future in client.create_topics(made).values():
                 future.result(WAIT_S)
-            assert wait_for(lambda: watch.look() == Replicas(0, 0), WAIT_S)
-        assert wait_for(lambda: watch.look() == Replicas(out_of_sync=4, under_min=3), WAIT_S)
-        with running(second_broker(tmp_path / "two", tmp_path / "one", other, controller)):
-            assert wait_for(lambda: watch.look() == Replicas(0, 0), WAIT_S)
-    assert watch.look() is None, "no broker answers"
+            assert wait_for(lambda: watch.check_replicas() == Replicas(0, 0), WAIT_S)
+        assert wait_for(lambda: watch.check_replicas() == Replicas(out_of_sync=4, under_min=3), WAIT_S)
+        with run_server(second_broker(tmp_path / "two", tmp_path / "one", other, controller)):
+            assert wait_for(lambda: watch.check_replicas() == Replicas(0, 0), WAIT_S)
+    assert watch.check_replicas() is None, "no broker answers"

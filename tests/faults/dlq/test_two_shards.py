@@ -49,7 +49,7 @@ def test_what_died_in_two_shards_is_one_queue(stack: Stack) -> None:
     dead = by_shard(stack)
     for number, items in enumerate(dead.values()):
         assert items
-        assert all(Shard(number, 2).decides(item["entity_key"]) for item in items)
+        assert all(Shard(number, 2).has_entity(item["entity_key"]) for item in items)
     assert sum(group["count"] for group in reported(stack, "groups")) == ITEMS
 
     with urllib.request.urlopen(f"{stack.endpoints['ops']}/status", timeout=10) as answer:

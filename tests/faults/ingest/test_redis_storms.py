@@ -69,10 +69,10 @@ async def kill_with_a_sentinel(site: Site, primary: Node) -> Callable[[], Awaita
 
 async def hang(_site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
     """It keeps its connections, and believes for a moment that it is still the primary when it comes round."""
-    pause(primary.process.pid)
+    pause(primary.process.process_id)
 
     async def back() -> None:
-        os.killpg(primary.process.pid, signal.SIGCONT)
+        os.killpg(primary.process.process_id, signal.SIGCONT)
 
     return back
 

@@ -19,12 +19,12 @@ from dlq.index import DeadLetterIndex, Payloads
 from dlq.index.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.shards import decides, shard_note
+from journal.shards import is_item_of, shard_note
 from journal.writer import JournalWriter
 from ledger.maintain import maintain
 from ledger.maintain.job import TableReport
-from ledger.provider_bugs import provider_bugs
-from ledger.redactions import Retained, body_statuses
+from ledger.provider_bugs import find_provider_bugs
+from ledger.redactions import RetentionState, read_body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -61,7 +61,7 @@ def there(lake: Lake) -> set[int]:
 
 def story_of(lake: Lake, item_seq: int) -> ItemStory:
     """As an operator sees it."""
-    known = partial(body_statuses, "ledger", lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
+    known = partial(read_body_statuses, "ledger", lake.tables.bodies, Path(lake.tables.journal).parent / "redactions")
     folder, payloads = Path(lake.tables.journal).parent / "index", Payloads(lake.tables.bodies, known)
     return DeadLetterIndex(folder, lake.tables.journal, payloads, ManualClock(NOW)).item(item_seq)
 
@@ -87,14 +87,14 @@ def test_what_was_dropped_stays_accounted_for_when_bodies_are_kept_for_longer(sp
     maintain([lake.tables], job(spark, ManualClock(NOW), bodies_days=400))
     published_upto = JournalReader(str(lake.tables.journal)).state().published_upto
     bodies = DeltaTable(str(lake.tables.bodies))
-    assert Retained.of(bodies) == Retained(NOW - timedelta(days=DAYS), DAYS, published_upto)
+    assert RetentionState.read(bodies) == RetentionState(NOW - timedelta(days=DAYS), DAYS, published_upto)
     assert verified(lake, deep=True)
 
 
 def test_a_table_of_which_nothing_is_to_go_says_nothing(spark: SparkSession, lake: Lake) -> None:
     written(lake, YOUNG, 2)
     assert run(spark, lake).bodies_dropped == 0
-    assert Retained.of(DeltaTable(str(lake.tables.bodies))) is None
+    assert RetentionState.read(DeltaTable(str(lake.tables.bodies))) is None
     assert len(there(lake)) == 4
 
 
@@ -142,7 +142,7 @@ def test_the_table_says_which_dead_letters_were_on_the_topic_when_bodies_were_dr
     assert run(spark, lake).bodies_dropped == 3
     JournalWriter.create_or_open(str(lake.tables.journal), "ledger").renew_lineage(NOW, "lost", publish_again=True)
     assert JournalReader(str(lake.tables.journal)).state().published_upto == 0
-    retained = Retained.of(DeltaTable(str(lake.tables.bodies)))
+    retained = RetentionState.read(DeltaTable(str(lake.tables.bodies)))
     assert retained is not None and retained.published_upto == purged.seq - 1
 
 
@@ -192,11 +192,11 @@ def test_whoever_asks_for_a_dropped_body_is_reported(spark: SparkSession, lake: 
     payload = story_of(lake, 1).payload
     assert payload.raw is None
     assert "dropped by retention (ledger.bodies_days)" in payload.note
-    assert [one.status for one in body_statuses("ledger", lake.tables.bodies, tmp_path / "none", rows[:2])] == [
+    assert [one.status for one in read_body_statuses("ledger", lake.tables.bodies, tmp_path / "none", rows[:2])] == [
         "dropped",
         "dropped",
     ]
-    (bug,) = provider_bugs(str(lake.tables.journal), str(lake.tables.bodies), {})
+    (bug,) = find_provider_bugs(str(lake.tables.journal), str(lake.tables.bodies), {})
     assert (bug.kind, bug.again.seq, bug.again.amount_minor) == ("fact_repeated", repeated, None)
     assert verified(lake)
 
@@ -219,7 +219,7 @@ def test_what_another_shard_goes_on_with_keeps_no_body_here(spark: SparkSession,
     lake.writer.begin_epoch({}, notes=shard_note(Shard(0, 2)))
     young = written(lake, YOUNG)
     rows = {row.seq: row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows}
-    own = {seq for seq in events if decides(Shard(0, 2), rows[seq])}
+    own = {seq for seq in events if is_item_of(Shard(0, 2), rows[seq])}
     assert 0 < len(own) < len(events)
     run(spark, lake)
     assert there(lake) == own | set(young)

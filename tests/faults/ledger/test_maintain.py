@@ -23,14 +23,14 @@ from dlq.orders import DeltaView
 from journal.errors import Fenced
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.rewrite import snapshot
+from journal.rewrite import take_snapshot
 from journal.writer import JournalWriter
 from ledger.maintain import StreamTables, maintain
-from ledger.maintain.compact import RowsDiffer, rewrite
-from ledger.maintain.job import log_length
-from ledger.maintain.retention import data_files
-from ledger.queries import balances, event_story
-from ledger.spark import MAINTAIN, staging
+from ledger.maintain.compact import RowsDiffer, rewrite_files
+from ledger.maintain.job import count_log_entries
+from ledger.maintain.retention import list_data_files
+from ledger.queries import read_event_story, sum_balances
+from ledger.spark import MAINTAIN, open_staging
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, event_count, marks, row, sha
 
@@ -58,8 +58,8 @@ def reported(lake: Lake, folder: Path) -> dict[str, Any]:
         "tables": [table for one in reader.tables_after(5, ["seq", "row_hash"]) for table in one.to_pylist()],
         "picked": reader.rows_of([3, 17, lake.seq]),
         "hash": reader.row_hash_at(9),
-        "story": event_story(journal, postings, key),
-        "balances": balances(postings),
+        "story": read_event_story(journal, postings, key),
+        "balances": sum_balances(postings),
         "view": (view.last_rows([5, 6]), view.command_row("none")),
         "bodies": lake.bodies.fetch([sha(f"body {n}") for n in range(0, lake.seq, 7)]),
         "index": known,
@@ -68,7 +68,7 @@ def reported(lake: Lake, folder: Path) -> dict[str, Any]:
 
 
 def ends(lake: Lake) -> list[tuple[int, int]]:
-    files = snapshot(lake.tables.journal, "seq").files
+    files = take_snapshot(lake.tables.journal, "seq").files
     return sorted((one.first, one.last) for one in files if one.first is not None and one.last is not None)
 
 
@@ -105,10 +105,10 @@ def test_a_window_of_seq_reads_no_more_files_than_it_lies_in(spark: SparkSession
 def test_what_is_large_enough_is_not_touched_again(spark: SparkSession, lake: Lake) -> None:
     lake.commits(10, count=100)
     maintain([lake.tables], job(spark))
-    names = snapshot(lake.tables.journal).names
+    names = take_snapshot(lake.tables.journal).names
     lake.commits(9)
     report = maintain([lake.tables], job(spark))
-    assert names < snapshot(lake.tables.journal).names
+    assert names < take_snapshot(lake.tables.journal).names
     assert report.tables[0].files_after == 2
 
 
@@ -125,10 +125,10 @@ def test_a_few_small_files_are_not_worth_a_rewrite_nor_a_session(lake: Lake) -> 
 
 def test_a_dry_run_tells_what_would_be_done_and_does_nothing(spark: SparkSession, lake: Lake) -> None:
     lake.commits(20)
-    versions = [DeltaTable(str(one.path)).version() for one in lake.tables.tables()]
+    versions = [DeltaTable(str(one.path)).version() for one in lake.tables.list_tables()]
     report = maintain([lake.tables], job(spark, dry_run=True))
     assert report.dry_run and [one.files_after for one in report.tables] == [1, 1, 1]
-    assert [DeltaTable(str(one.path)).version() for one in lake.tables.tables()] == versions
+    assert [DeltaTable(str(one.path)).version() for one in lake.tables.list_tables()] == versions
 
 
 # beside the writer
@@ -218,7 +218,7 @@ def test_replaced_files_stay_for_readers_that_began_before_and_go_after_the_rete
     report = maintain([lake.tables], job(spark))
     assert report.tables[0].freed_files == 0, "they were replaced a moment ago, however old they are"
     assert [one.seq for rows in pinned.rows_after(0) for one in rows] == list(range(1, 21))
-    assert len([*data_files(journal)]) == len(snapshot(journal).files) + 10
+    assert len([*list_data_files(journal)]) == len(take_snapshot(journal).files) + 10
 
 
 def test_files_that_were_replaced_long_enough_ago_and_orphans_leave_the_disk(spark: SparkSession, lake: Lake) -> None:
@@ -272,12 +272,12 @@ def test_rows_that_are_not_those_that_the_log_tells_of_are_not_taken(spark: Spar
     """As when another file was put in one's place."""
     lake.commits(8)
     lake.commit(count=5)
-    before = snapshot(lake.tables.journal, "seq")
+    before = take_snapshot(lake.tables.journal, "seq")
     *small, larger = sorted(before.files, key=lambda one: one.first or 0)
     folder = Path(before.path)
     (folder / small[0].name).write_bytes((folder / larger.name).read_bytes())
-    with pytest.raises(RowsDiffer, match="by the log"), staging(folder, MAINTAIN) as staged:
-        rewrite(spark, before, small, ("seq",), staged)
+    with pytest.raises(RowsDiffer, match="by the log"), open_staging(folder, MAINTAIN) as staged:
+        rewrite_files(spark, before, small, ("seq",), staged)
     assert maintain([lake.tables], job(spark)).tables[0].files_after == 9
 
 
@@ -321,8 +321,8 @@ def test_what_a_killed_run_staged_is_removed_by_the_next_one_whatever_it_does(la
 
 def test_the_log_is_short_for_readers_afterwards(spark: SparkSession, lake: Lake) -> None:
     lake.commits(30)
-    assert log_length(lake.tables.journal) > 30
+    assert count_log_entries(lake.tables.journal) > 30
     maintain([lake.tables], job(spark))
-    assert log_length(lake.tables.journal) == 0
+    assert count_log_entries(lake.tables.journal) == 0
     lake.commit()
-    assert log_length(lake.tables.journal) == 1
+    assert count_log_entries(lake.tables.journal) == 1

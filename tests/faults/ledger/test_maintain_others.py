@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
 from core.layout import StreamLayout
-from dlq.audit_log import AuditEntry, AuditLog, Outcome
+from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.reader import dataset_of
-from journal.rewrite import snapshot
-from ledger.maintain import LakeTable, Report, maintain, other_tables
-from ledger.maintain.job import log_length
+from journal.rewrite import take_snapshot
+from ledger.maintain import LakeTable, MaintenanceReport, list_other_tables, maintain
+from ledger.maintain.job import count_log_entries
 from ledger.maintain.tables import Kind
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
@@ -30,7 +30,7 @@ from ledger.redactions import ORDERED, Redaction, Redactions
 from ledger.verify import Lake as Verified
 from ledger.verify import verify
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.evidence import Limits
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.job import INVARIANTS
 from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
 from tests.integration.ledger.conftest import FakeKafka
@@ -55,31 +55,31 @@ class Others:
         self.redactions = Redactions(self.folder / "redactions")
         self.receipts = ReceiptsTable(str(self.folder / "receipts"))
         self.found = Reconciliations(self.folder / "reconciliation", self.folder / "reconciliation-runs")
-        self.found.make()
+        self.found.make_tables()
 
     def tables(self) -> list[LakeTable]:
-        return list(other_tables((kind, self.folder / kind) for kind in FOLDERS))
+        return list(list_other_tables((kind, self.folder / kind) for kind in FOLDERS))
 
     def commit(self, number: int, tmp_path: Path) -> None:
         """One of each."""
         self.audit_log.record(act(number))
         ordered = Redaction(0, ORDERED, "ledger", f"stripe:evt_{number}:x", 1, sha(f"b{number}"), "ada", "asked", NOW)
-        self.redactions.add([ordered])
+        self.redactions.add_acts([ordered])
         self.receipts.append(number % 2, receipts(number), number + 1)
-        self.found.append([staged(tmp_path, number)])
-        self.found.add(run(number))
+        self.found.append_differences([staged(tmp_path, number)])
+        self.found.add_run(run(number))
 
     def reported(self) -> dict[str, Any]:
         """What each table's readers say."""
-        runs = self.found.runs()
+        runs = self.found.list_runs()
         return {
             "acts": (self.audit_log.read(100), self.audit_log.read(3, before=7), self.audit_log.head()),
-            "redactions": (self.redactions.all(), self.redactions.unfinished("ledger")),
+            "redactions": (self.redactions.read_all(), self.redactions.find_unfinished("ledger")),
             "receipts": rows_of(self.folder / "receipts", "partition", "offset"),
             "next receipts": [self.receipts.next_offset(one) for one in (0, 1, 2)],
             "runs": runs,
-            "differences": {one.run_id: list(self.found.differences(one.run_id)) for one in runs},
-            "counts": {one.run_id: self.found.counts(one.run_id) for one in runs},
+            "differences": {one.run_id: list(self.found.read_differences(one.run_id)) for one in runs},
+            "counts": {one.run_id: self.found.count_differences(one.run_id) for one in runs},
             "verified": self.verified(),
         }
 
@@ -87,7 +87,7 @@ class Others:
         """What `payhook verify` finds: acts and receipts are among what it looks at."""
         places = Verified(StreamLayout(Path("none"), self.folder, "ledger"))
         kafka = FakeKafka({TOPIC: {0: (0, self.lake.seq)}, "dlq.ledger": {0: (0, 0)}})
-        settings, made = Limits(anchor_age_s_max=1e12), {one.name for one in INVARIANTS} - NOT_MADE
+        settings, made = VerifyLimits(anchor_age_s_max=1e12), {one.name for one in INVARIANTS} - NOT_MADE
         with duckdb_engine(self.folder, "1g") as engine:
             report = verify(engine, places, kafka, ANCHOR_KEYS, settings, SystemClock(), names=made)
         assert report.ok, report.as_json()
@@ -98,7 +98,9 @@ class Others:
 
 
 def act(number: int) -> AuditEntry:
-    return AuditEntry(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what=f"item {number}")
+    return AuditEntry(
+        at=NOW, actor="ada", action="replay", outcome=AuditOutcome.DONE, channel="api", what=f"item {number}"
+    )
 
 
 def receipts(number: int) -> pa.Table:
@@ -176,7 +178,7 @@ def others(tmp_path: Path) -> Others:
     return made
 
 
-def only(report: Report, table: str) -> Any:
+def only(report: MaintenanceReport, table: str) -> Any:
     (found,) = (one for one in report.tables if one.table == table)
     return found
 
@@ -187,7 +189,7 @@ def test_readers_and_verify_say_the_same_of_few_files_as_of_many(spark: SparkSes
     assert [(one.stream, one.table, one.files_before, one.files_after, one.problem) for one in report.tables] == [
         ("", name, COMMITS, 1, None) for name in FOLDERS
     ]
-    assert [log_length(one.path) for one in report.tables] == [0] * len(FOLDERS)
+    assert [count_log_entries(one.path) for one in report.tables] == [0] * len(FOLDERS)
     assert others.reported() == before
 
 
@@ -197,10 +199,10 @@ def test_writers_go_on_from_where_they_were(spark: SparkSession, others: Others,
     for number in range(COMMITS, 2 * COMMITS):
         others.commit(number, tmp_path)
     assert [one.number for one in others.audit_log.read(100)] == list(range(2 * COMMITS, 0, -1))
-    assert [one.number for one in others.redactions.all()] == list(range(1, 2 * COMMITS + 1))
+    assert [one.number for one in others.redactions.read_all()] == list(range(1, 2 * COMMITS + 1))
     assert others.receipts.next_offset(1) == 2 * COMMITS
     maintain([], job(spark, file_rows=1_000), others.tables())
-    assert {len(snapshot(one.path).names) for one in others.tables()} == {1}
+    assert {len(take_snapshot(one.path).names) for one in others.tables()} == {1}
     others.verified()
 
 
@@ -230,7 +232,7 @@ def test_acts_are_put_on_record_while_their_table_is_rewritten(spark: SparkSessi
 
 def test_an_act_that_is_changed_is_found_after_maintenance_as_before(spark: SparkSession, others: Others) -> None:
     maintain([], job(spark), others.tables())
-    (file,) = snapshot(others.folder / "acts").names
+    (file,) = take_snapshot(others.folder / "acts").names
     rows = pa.parquet.read_table(others.folder / "acts" / file)
     whats = ["item 99" if one == "item 5" else one for one in rows["what"].to_pylist()]
     changed = rows.set_column(rows.schema.get_field_index("what"), rows.schema.field("what"), pa.array([*whats]))

@@ -11,13 +11,13 @@ import psutil
 import pytest
 
 from core.layout import Layout
-from ledger.maintain.compact import Limits
+from ledger.maintain.compact import CompactionLimits
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from tests.e2e.conftest import DECIDED_S, Stack, assert_once
 
 ROUND_S = 120.0
-FILES_MIN = Limits().files_min
+FILES_MIN = CompactionLimits().files_min
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def report(data_dir: Path) -> dict[str, Any]:
     """The last round's."""
-    reported: dict[str, Any] = json.loads(Layout(data_dir).maintained.read_text("utf-8"))
+    reported: dict[str, Any] = json.loads(Layout(data_dir).maintained_file.read_text("utf-8"))
     return reported
 
 
@@ -43,7 +43,7 @@ def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effec
     webhooks = stack.decided_captures(FILES_MIN + 4, "batch")
     said = payhook("ledger", "maintain", "--json", "--data", str(stack.data_dir))
     assert said.returncode == 0 or "running already" in said.stderr, said.stderr
-    assert wait_for(lambda: Layout(stack.data_dir).maintained.exists() and report(stack.data_dir)["ok"], ROUND_S)
+    assert wait_for(lambda: Layout(stack.data_dir).maintained_file.exists() and report(stack.data_dir)["ok"], ROUND_S)
     assert wait_for(lambda: journal(stack.data_dir)["files_after"] < FILES_MIN, ROUND_S), report(stack.data_dir)
     more = stack.captures(5, "afterwards")
     stack.post(*more)
@@ -53,7 +53,7 @@ def test_the_lake_is_maintained_beside_the_processor_and_every_event_takes_effec
 
 
 def test_it_ends_with_the_stack(stack: Stack) -> None:
-    states = json.loads(Layout(stack.data_dir).supervisor.read_text("utf-8"))["states"]
+    states = json.loads(Layout(stack.data_dir).supervisor_file.read_text("utf-8"))["states"]
     assert states["maintenance"] == "running"
     payhook("down", "--data", str(stack.data_dir))
     left = [one for one in psutil.process_iter(["cmdline"]) if "stack.rounds" in " ".join(one.info["cmdline"] or [])]

@@ -6,7 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from journal.histories import abandoned
+from journal.histories import read_abandoned
 from journal.reader import JournalReader
 from load.client import wait_for
 from load.embedded import UP_S_MAX, embedded_stack, payhook
@@ -46,7 +46,7 @@ def test_a_journal_from_a_backup_goes_on_and_decides_again_what_kafka_holds(tmp_
         assert wait_for(lambda: _dead(stack) == 2, DECIDED_S)
         assert_once(stack, everything)
         state = JournalReader(str(stack.journal)).state()
-        assert [one.lineage for one in abandoned(state.notes)] == [lost.lineage] != [state.lineage]
+        assert [one.lineage for one in read_abandoned(state.notes)] == [lost.lineage] != [state.lineage]
         assert wait_for(lambda: _published(stack), DECIDED_S)
         stack.verify()
 

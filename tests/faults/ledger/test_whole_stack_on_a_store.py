@@ -11,7 +11,7 @@ import pytest
 
 from core.location import LakeUrl
 from journal.storage import open_storage
-from ledger.maintain.compact import Limits
+from ledger.maintain.compact import CompactionLimits
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from load.traffic import Webhook
@@ -108,7 +108,7 @@ def test_postings_are_made_again_beside_the_processor_which_goes_on(stack: Stack
 
 
 def test_tables_are_maintained_there_and_say_what_they_said(stack: Stack, decided: list[Webhook]) -> None:
-    more = stack.decided_captures(Limits().files_min, "many-files")
+    more = stack.decided_captures(CompactionLimits().files_min, "many-files")
     before = said(stack, "ledger", "balances", "--json")
     report: dict[str, Any] = json.loads(said(stack, "ledger", "maintain", "--json"))
     files = {one["table"]: (one["files_before"], one["files_after"]) for one in report["tables"] if one["stream"]}

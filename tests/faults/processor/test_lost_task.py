@@ -42,7 +42,7 @@ class DiesOnce:
 class Probing(Downstreams):
     """Gives each batch so many probes of "shop"."""
 
-    def budgets(self) -> Budgets:
+    def make_budgets(self) -> Budgets:
         return Budgets({"shop": Budget(calls=3, retries=3, at_once=3, failures=1, probing=True)})
 
 

@@ -161,7 +161,7 @@ def test_one_becomes_two_and_two_become_four(folder: Path, shop: Shop, configure
     assert_reported(shop, [*first, *second])
     with paused(stack.endpoints["pids"]["processor.1"]):
         while_one_stands = post(stack, stack.captures(PAYMENTS, "c"))
-        stack.decide([one for one in while_one_stands if Shard(0, 2).decides(entity_of(one))])
+        stack.decide([one for one in while_one_stands if Shard(0, 2).has_entity(entity_of(one))])
     second += while_one_stands
     assert_once(stack, second)
 

@@ -10,8 +10,8 @@ import pytest
 
 from core.decision import Decision
 from core.layout import Layout
-from dlq.command import Target
-from journal.schema import JournalRow, stamped
+from dlq.command import ItemTarget
+from journal.schema import JournalRow, stamp_rows
 from journal.writer import JournalWriter
 
 DEAD_ITEMS = 3
@@ -31,8 +31,10 @@ def journal(tmp_path: Path) -> Path:
 def seen(item_seq: int) -> dict[str, object]:
     """The item as the API lists it; of one that isn't there with a hash that no row has."""
     rows = dead_rows()
-    stamped(rows, epoch=1, batch_seq=1)
-    found = next((Target.of(row) for row in rows if row.item_seq == item_seq), Target(item_seq, item_seq, "0" * 16))
+    stamp_rows(rows, epoch=1, batch_seq=1)
+    found = next(
+        (ItemTarget.of_row(row) for row in rows if row.item_seq == item_seq), ItemTarget(item_seq, item_seq, "0" * 16)
+    )
     return asdict(found)
 
 

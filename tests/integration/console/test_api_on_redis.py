@@ -23,13 +23,13 @@ from core.clock import SystemClock
 from dlq.audit_log import AuditLog
 from dlq.command import Command
 from dlq.commands import decode
-from dlq.orders import DeltaView, Orders, OrderService
+from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.integration.console.conftest import CONTROL, seen
 
 LEASE_S, WAIT_S, LOOK_S = 10.0, 60.0, 0.1
@@ -78,7 +78,7 @@ async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0)
     answers = RedisAnswers(connections, RedisGate(WAIT_S, reset_s=0.1), lease_s)
     app = FastAPI()
     clock = SystemClock()
-    orders = Orders(lambda: kafka, CONTROL, Recorder(AuditLog(journal.parent / "acts"), clock, "api"))
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(AuditLog(journal.parent / "acts"), clock, "api"))
     mount_api(
         app, {"ledger": OrderService("ledger", DeltaView(journal, CONTROL), orders, clock)}, {}, answers, Streams({})
     )
@@ -161,7 +161,7 @@ def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Pa
     server = redis_server_on(tmp_path / "redis", tmp_path / "redis.log")
     assert asyncio.run(once()).status_code == 503
     assert kafka.sent == []
-    with running(server):
+    with run_server(server):
         assert asyncio.run(once()).status_code == 202
 
 

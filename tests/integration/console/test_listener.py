@@ -21,7 +21,7 @@ from dlq.audit_log import STREAM
 from dlq.command import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, running
+from stack.server import Server, run_server
 from stack.topics import Topic, make_topics
 from tests.integration.console.conftest import seen
 
@@ -114,7 +114,7 @@ def test_an_order_is_taken_once_also_across_a_kill(
     (port,) = free_ports(1)
     server = listener(port, tmp_path, empty_redis, kafka_broker)
     browser = httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", trust_env=False, timeout=60)
-    with running(server) as process:
+    with run_server(server) as process:
         assert "/dlq/replay" in get(port, "/openapi.json").json()["paths"]
         assert (get(port, "/metrics").status_code, get(port, "/").status_code) == (200, 303)
         assert sign_in(browser).status_code == 303
@@ -127,8 +127,8 @@ def test_an_order_is_taken_once_also_across_a_kill(
         assert replay(port, token, "k-2", item_seq=99).status_code == 404
         assert replay(port, token, "k-3", headers={"origin": "http://evil.example"}).status_code == 403
         assert replay(port, "payhook_none", "k-4").status_code == 401
-        process.kill()
-    with running(server):
+        process.kill_session()
+    with run_server(server):
         assert browser.get("/").status_code == 200, "the session outlives the listener"
         copy = replay(port, token, "k-1")
         assert (copy.status_code, copy.content) == (202, first.content)

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from dlq.audit_log import AuditLog
-from dlq.command import Target
-from dlq.commands import CommandNotSent, Sent, decode
-from dlq.orders import DeltaView, Order, Orders, OrderService, Wanted
+from dlq.command import ItemTarget
+from dlq.commands import CommandNotSent, SentCommand, decode
+from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.reader import JournalReader
 from stack.ports import LOOPBACK, free_ports
@@ -26,15 +26,15 @@ READ_S_MAX = 60.0
 def service(journal: Path, bootstrap: str, topic: str, timeout_ms: int = 8_000) -> OrderService:
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
     producer: Any = Producer({**settings, "enable.idempotence": True})
-    orders = Orders(lambda: producer, topic, Recorder(AuditLog(journal.parent / "acts"), SystemClock(), "api"))
+    orders = OrderSender(lambda: producer, topic, Recorder(AuditLog(journal.parent / "acts"), SystemClock(), "api"))
     return OrderService("ledger", DeltaView(journal, topic), orders, SystemClock())
 
 
-def order(item_seq: int) -> Order:
-    return Order(f"{item_seq:032x}", "replay", (Wanted(item_seq),), "ada", "mended")
+def order(item_seq: int) -> OperatorOrder:
+    return OperatorOrder(f"{item_seq:032x}", "replay", (OrderedItem(item_seq),), "ada", "mended")
 
 
-def read(bootstrap: str, at: Sent) -> bytes:
+def read(bootstrap: str, at: SentCommand) -> bytes:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "orders", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(at.topic, at.partition, at.offset)])
@@ -50,10 +50,10 @@ def read(bootstrap: str, at: Sent) -> bytes:
 def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
     kafka_broker: str, topics: Topics, journal: Path
 ) -> None:
-    given: dict[int, Sent] = {}
+    given: dict[int, SentCommand] = {}
 
     def give(item_seq: int) -> None:
-        given[item_seq] = shared.give(order(item_seq)).control
+        given[item_seq] = shared.place_order(order(item_seq)).control
 
     shared = service(journal, kafka_broker, topics.control)
     threads = [threading.Thread(target=give, args=(seq,)) for seq in range(1, DEAD_ITEMS + 1)]
@@ -65,10 +65,10 @@ def test_commands_of_threads_that_share_a_producer_stand_where_each_was_told(
     for item_seq, sent in given.items():
         command = decode(read(kafka_broker, sent))
         [row] = JournalReader(str(journal)).rows_of([item_seq])
-        assert (command.command_id, command.targets) == (f"{item_seq:032x}", (Target.of(row),))
+        assert (command.command_id, command.targets) == (f"{item_seq:032x}", (ItemTarget.of_row(row),))
 
 
 def test_without_a_broker_the_order_is_not_given(journal: Path) -> None:
     (port,) = free_ports(1)
     with pytest.raises(CommandNotSent, match="send it again"):
-        service(journal, f"{LOOPBACK}:{port}", "payments.control", timeout_ms=1_000).give(order(1))
+        service(journal, f"{LOOPBACK}:{port}", "payments.control", timeout_ms=1_000).place_order(order(1))

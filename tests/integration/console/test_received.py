@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from console.received import NOT_READ, ReceiptTail, Received
+from console.received import NOT_READ, ReceiptTail, ReceivedSummary
 from core.clock import SystemClock
 from core.settings import KafkaSettings
 from tests.integration.ingest.conftest import ReceiverUnderTest, receiver, servers, shared_receiver
@@ -25,19 +25,19 @@ def tail(receiver: ReceiverUnderTest) -> Iterator[ReceiptTail]:
     opened.close()
 
 
-def shown(tail: ReceiptTail, wanted: Callable[[Received], bool]) -> Received:
+def shown(tail: ReceiptTail, wanted: Callable[[ReceivedSummary], bool]) -> ReceivedSummary:
     """What came in once it is as wanted."""
     until = time.monotonic() + SHOWN_S
     while True:
-        tail.look()
-        if wanted(tail.received("live")) or time.monotonic() > until:
-            return tail.received("live")
+        tail.read_new_receipts()
+        if wanted(tail.get_last_hour("live")) or time.monotonic() > until:
+            return tail.get_last_hour("live")
 
 
 def test_answers_and_refusals_of_every_kind_are_counted(receiver: ReceiverUnderTest, tail: ReceiptTail) -> None:
-    assert tail.received("live").problem == NOT_READ
-    tail.look()
-    before = tail.received("live")
+    assert tail.get_last_hour("live").problem == NOT_READ
+    tail.read_new_receipts()
+    before = tail.get_last_hour("live")
     for number in range(3):
         assert receiver.post(receiver.stripe(f"counted-{number}")).status_code == 200
     body, _ = receiver.stripe("unsigned")
@@ -61,8 +61,8 @@ def test_a_second_reader_finds_the_same_hour(receiver: ReceiverUnderTest, tail: 
     other = ReceiptTail(
         KafkaSettings(bootstrap_servers=receiver.servers.bootstrap), {"live": "payments.receipts"}, SystemClock()
     )
-    other.look()
-    assert other.received("live").total >= first.total > 0
+    other.read_new_receipts()
+    assert other.get_last_hour("live").total >= first.total > 0
     other.close()
 
 
@@ -70,8 +70,8 @@ def test_while_kafka_is_away_the_figures_stay_and_say_so(receiver: ReceiverUnder
     assert receiver.post(receiver.stripe("before")).status_code == 200
     before = shown(tail, lambda hour: hour.total > 0)
     with receiver.servers.paused(receiver.servers.kafka):
-        tail.look()
-        away = tail.received("live")
+        tail.read_new_receipts()
+        away = tail.get_last_hour("live")
     assert away.problem is not None and "Kafka doesn't say" in away.problem
     assert away.total == before.total
     assert shown(tail, lambda hour: hour.problem is None).problem is None

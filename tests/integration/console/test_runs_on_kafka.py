@@ -13,9 +13,9 @@ from dlq.audit_log import AuditLog
 from dlq.commands import decode
 from dlq.index import DeadLetterIndex, Filter, Payloads
 from dlq.limits import AloneLimits
-from dlq.orders import Orders
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
-from dlq.selection import Run, RunLog, Runs, RunState, Selections
+from dlq.selection import RunLog, RunOrders, RunRequest, RunState, Selections
 from dlq.selection.ignored import IgnoredEventFinder
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
@@ -29,15 +29,20 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
     producer: Any = Producer({"bootstrap.servers": kafka_broker, "enable.idempotence": True, "log_level": 0})
     recorder = Recorder(AuditLog(layout.audit_log), clock, "cli")
     log = RunLog(journal, topics.control)
-    index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies), clock)
+    index = DeadLetterIndex(places.dead_letter_index, journal, Payloads(places.bodies_table), clock)
     selections = Selections(
-        places, log, index, clock, recorder, IgnoredEventFinder(places.journal, Payloads(places.bodies).kept, None)
+        places,
+        log,
+        index,
+        clock,
+        recorder,
+        IgnoredEventFinder(places.journal, Payloads(places.bodies_table).fetch_kept, None),
     )
-    orders = Orders(lambda: producer, topics.control, recorder)
-    runs = Runs(selections, orders, AloneLimits(), clock, sleep=lambda _: None)
+    orders = OrderSender(lambda: producer, topics.control, recorder)
+    runs = RunOrders(selections, orders, AloneLimits(), clock, sleep=lambda _: None)
     made = selections.freeze(Filter(), "ada")
     assert made.count == DEAD_ITEMS
-    started = runs.start(1, Run("replay", "mended", per_s=5.0), "ada")
+    started = runs.start(1, RunRequest("replay", "mended", per_s=5.0), "ada")
     assert (started.run.state, started.again) == (RunState.RUNNING, False)
     command = decode(_read(kafka_broker, topics.control))
     assert (command.stream, command.action, command.act) == ("ledger", "run_selection", "replay")

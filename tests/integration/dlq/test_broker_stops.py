@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from core.decision import Decision
 from core.settings import KafkaSettings
-from processor.opening import dead_letter_producer
+from processor.opening import make_dead_letter_producer
 from stack.ports import LOOPBACK, free_ports
-from stack.server import Running, Server
+from stack.server import RunningServer, Server
 from stack.topics import Topic, make_topics
 from tests.integration.dlq.test_publisher_on_kafka import read, seq_of
 from tests.integration.processor.stored import Stored
@@ -47,7 +47,7 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        self._running = Running(self._server)
+        self._running = RunningServer(self._server)
         self._running.wait_until_it_answers()
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ def polled(batches: Any, until: Any) -> None:
 
 def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: Broker) -> None:
     """It would have the broker's own number of partitions, and nobody's mark."""
-    ours: Any = dead_letter_producer(KafkaSettings(bootstrap_servers=broker.bootstrap))
+    ours: Any = make_dead_letter_producer(KafkaSettings(bootstrap_servers=broker.bootstrap))
     quick = {"topic.metadata.propagation.max.ms": 500}
     anybodys = {"bootstrap.servers": broker.bootstrap}
     assert publish_one({**anybodys, **ours.args[1], **quick}, "dlq.gone") in UNKNOWN

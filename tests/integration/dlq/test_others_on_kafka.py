@@ -19,7 +19,7 @@ from core.settings import KafkaSettings
 from dlq.audit_log import AuditLog
 from dlq.others import BROUGHT_BACK, LetterUnusable, OthersTopic
 from journal.kafka_log import KafkaLog, TopicMissing
-from journal.schema import Record
+from journal.schema import TopicRecord
 
 KEY, VALUE, HEADERS = b"o1", b'{"order": "o1"}', [("ce_id", b"17")]
 NOTHING: dict[str, bytes | None] = {}
@@ -62,10 +62,10 @@ class Broker:
             return f"0:{self.write(self.letters, VALUE, KEY, [*HEADERS, *headers], 0)}"
         return f"0:{self.write(self.letters, None, None, headers, 0)}"
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TopicRecord]:
         log = KafkaLog(self.kafka)
         try:
-            low, high = log.held([self.source])[self.source][1]
+            low, high = log.read_held_offsets([self.source])[self.source][1]
             return list(log.records(self.source, 1, low, high))
         finally:
             log.close()
@@ -80,7 +80,7 @@ def broker(kafka_broker: str, make_topic: Callable[[str, int], str]) -> Broker:
 def test_a_letter_is_brought_back_as_the_record_that_it_was(broker: Broker, *, copies: bool) -> None:
     offset = broker.write(broker.source, VALUE, KEY, HEADERS)
     name = broker.give_up(offset, copies=copies)
-    [listed] = broker.others.letters(10)
+    [listed] = broker.others.read_letters(10)
     assert (listed.name, listed.origin, listed.group, listed.deliveries) == (
         name,
         (broker.source, 1, offset),
@@ -88,7 +88,7 @@ def test_a_letter_is_brought_back_as_the_record_that_it_was(broker: Broker, *, c
         "5",
     )
     assert listed.is_copy is copies
-    placed = broker.others.bring_back(broker.others.named([name]))
+    placed = broker.others.bring_back(broker.others.find_letters([name]))
     assert placed == [(broker.source, 1, offset + 1)]
     first, again = broker.records()
     assert (again.key, again.value) == (first.key, first.value) == (KEY, VALUE)
@@ -104,19 +104,19 @@ def test_one_that_can_not_be_brought_back_keeps_all_from_it(broker: Broker) -> N
         (broker.give_up(offset + 1_000, copies=False), "no longer holds"),
     ]:
         with pytest.raises(LetterUnusable, match=problem):
-            broker.others.bring_back(broker.others.named([good, bad]))
+            broker.others.bring_back(broker.others.find_letters([good, bad]))
     with pytest.raises(LetterUnusable, match="Kafka holds none there"):
-        broker.others.named(["0:999"])
+        broker.others.find_letters(["0:999"])
     assert len(broker.records()) == 1
 
 
 def test_a_source_that_is_gone_and_a_topic_that_is_not_there_are_named(broker: Broker) -> None:
     name = broker.give_up(0, copies=True, changed={"topic": f"gone-{uuid.uuid4().hex}".encode()})
     with pytest.raises(TopicMissing, match="gone-"):
-        broker.others.bring_back(broker.others.named([name]))
+        broker.others.bring_back(broker.others.find_letters([name]))
     elsewhere = OthersTopic("dlq.nowhere", partial(KafkaLog, broker.kafka), lambda: pytest.fail("nothing is told"))
     with pytest.raises(TopicMissing, match="dlq.nowhere"):
-        elsewhere.letters(10)
+        elsewhere.read_letters(10)
 
 
 def test_the_commands_list_bring_back_and_leave_a_trace(

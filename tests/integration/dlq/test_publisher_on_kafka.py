@@ -14,13 +14,13 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from core.clock import SystemClock
 from core.decision import Decision
 from core.settings import KafkaSettings
-from dlq.command import REPLAY, Command, Target
+from dlq.command import REPLAY, Command, ItemTarget
 from dlq.commands import decode, send
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
 from stack.ports import LOOPBACK, free_ports
-from stack.server import running
+from stack.server import run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 from tests.unit.journal.rows import bare_row
@@ -48,7 +48,7 @@ def dead_row(seq: int, body: bytes) -> JournalRow:
 
 def publish(dlq: DlqPublisher, *seqs: int, size: int = 20) -> None:
     dlq.publish([(dead_row(seq, body_of(seq, size)), body_of(seq, size)) for seq in seqs])
-    dlq.passed(seqs[-1])
+    dlq.on_passed(seqs[-1])
 
 
 def producer(bootstrap: str, **more: object) -> Callable[[], Producer]:
@@ -132,7 +132,7 @@ def test_dead_letters_wait_for_a_broker_that_is_down(tmp_path: Path) -> None:
     assert dlq.tally.failed > 0
     publish(dlq, 3)
     assert dlq.published_upto == 0
-    with running(kafka_server(tmp_path, port, controller, tmp_path / "kafka.log")):
+    with run_server(kafka_server(tmp_path, port, controller, tmp_path / "kafka.log")):
         make_topics(
             KafkaSettings(bootstrap_servers=bootstrap),
             [Topic("dlq.ledger", 2, -1, is_dead_letters=True)],
@@ -147,7 +147,9 @@ def test_a_command_is_on_the_control_topic_when_send_returns(
     kafka_broker: str, make_topic: Callable[[str, int], str]
 ) -> None:
     topic = make_topic("payments.control", 1)
-    command = Command.new("ledger", "1" * 32, REPLAY, [Target(7, 9, "0" * 16)], "ada", "directory mended", AT)
+    command = Command.with_new_id(
+        "ledger", "1" * 32, REPLAY, [ItemTarget(7, 9, "0" * 16)], "ada", "directory mended", AT
+    )
     send(producer(kafka_broker)(), command, topic)
     (message,) = read(kafka_broker, topic, partitions=1)
     assert decode(message.value() or b"") == command

@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from core.clock import SystemClock
 from core.settings import KafkaSettings, TopicsSettings
-from core.topics import described
+from core.topics import read_topic_config
 from dlq.settings import DlqSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import Shared, check_dead_letter_topic
+from processor.opening import SharedResources, check_dead_letter_topic
 from stack.topics import Topic, make_topics
 
 SOURCE = {"payments.events": dict.fromkeys(range(3), (0, 0)), "payments.control": {0: (0, 0)}}
@@ -34,7 +34,7 @@ def start(bootstrap: str, topic: str, **settings: Any) -> None:
     wired: Any = SimpleNamespace(config=config, dlq_topic=topic)
     kafka = KafkaSettings(bootstrap_servers=bootstrap, durability="single")
     one = FixedExecutors(1, 1)
-    shared = Shared(None, kafka, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    shared = SharedResources(None, kafka, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_dead_letter_topic(wired, shared, SOURCE)
 
 
@@ -46,7 +46,7 @@ def make_elsewhere(bootstrap: str, topic: str, **config: str) -> None:
 
 
 def mark(bootstrap: str, topic: str) -> str:
-    return str(described(AdminClient({"bootstrap.servers": bootstrap}), topic)[MARK].value)
+    return str(read_topic_config(AdminClient({"bootstrap.servers": bootstrap}), topic)[MARK].value)
 
 
 def partitions(bootstrap: str, topic: str) -> int:
@@ -85,7 +85,7 @@ def test_a_topic_without_the_mark_is_refused_until_its_owner_marks_it(kafka_brok
     assert mark(kafka_broker, topic) == "false"
     assert DlqTopics(
         AdminClient({"bootstrap.servers": kafka_broker}), KafkaSettings(bootstrap_servers=kafka_broker)
-    ).mark(topic)
+    ).mark_topic(topic)
     start(kafka_broker, topic)
 
 

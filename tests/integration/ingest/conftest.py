@@ -21,7 +21,7 @@ from redis import Redis
 
 from core.clock import SystemClock
 from core.settings import KafkaSettings
-from ingest.limits import Limits
+from ingest.limits import ReceiverLimits
 from load.bench.receiver import announce_generation
 from load.samples import sign
 from load.samples.adyen import AdyenItem, adyen_notification
@@ -31,15 +31,15 @@ from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
 from stack.ports import LOOPBACK, free_ports
 from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
-from stack.server import Running, Server, running
+from stack.server import RunningServer, Server, run_server
 from stack.settings import Settings
-from stack.topics import make_topics, topics
+from stack.topics import make_topics, plan_topics
 from tests.integration.ingest.wire import Wire, wire
 from tests.plain_kafka import kafka_server
 from tests.processes import pause
 from tests.receiver_process import LIMITS
 
-PATIENT = Limits(
+PATIENT = ReceiverLimits(
     header_deadline_s=30.0,
     idle_s=60.0,
     read_deadline_s=30.0,
@@ -69,8 +69,8 @@ class Servers:
     """Kafka and Redis of this folder's tests."""
 
     folder: Path
-    kafka: Running
-    redis: Running
+    kafka: RunningServer
+    redis: RunningServer
     bootstrap: str
     redis_url: str
     admin_url: str
@@ -78,13 +78,13 @@ class Servers:
     secrets: dict[str, str] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def paused(self, server: Running) -> Iterator[None]:
+    def paused(self, server: RunningServer) -> Iterator[None]:
         """It holds its connections and answers nothing."""
-        pause(server.pid)
+        pause(server.process_id)
         try:
             yield
         finally:
-            os.killpg(server.pid, signal.SIGCONT)
+            os.killpg(server.process_id, signal.SIGCONT)
 
     @contextlib.contextmanager
     def publishing(self, count: int, topic: str = "payments.events") -> Iterator[list[Record]]:
@@ -125,9 +125,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     kafka_port, controller = free_ports(2)
     kafka = kafka_server(folder / "kafka", kafka_port, controller, folder / "kafka.log")
     store = redis_server(folder / "redis", folder / "redis.log")
-    with running(kafka) as broker, running(store) as claims:
+    with run_server(kafka) as broker, run_server(store) as claims:
         bootstrap = f"{LOOPBACK}:{kafka_port}"
-        make_topics(KafkaSettings(bootstrap_servers=bootstrap), topics(Settings()), replication=1)
+        make_topics(KafkaSettings(bootstrap_servers=bootstrap), plan_topics(Settings()), replication=1)
         url, admin_url = (redis_url(folder / "redis", user) for user in (PAYHOOK, ADMIN))
         announce_generation(Redis.from_url(url))
         made = Servers(folder, broker, claims, bootstrap, url, admin_url)
@@ -156,7 +156,7 @@ def _record(message: Message) -> Record:
 class ReceiverUnderTest:
     """One receiver process, and what was published through it."""
 
-    def __init__(self, servers: Servers, process: Running, url: str, metrics_url: str) -> None:
+    def __init__(self, servers: Servers, process: RunningServer, url: str, metrics_url: str) -> None:
         self.servers = servers
         self.process = process
         self.url = url
@@ -255,7 +255,7 @@ def metric(url: str, series: str) -> float:
 
 
 @contextlib.contextmanager
-def receiver_on(servers: Servers, limits: Limits = PATIENT, **env: str) -> Iterator[ReceiverUnderTest]:
+def receiver_on(servers: Servers, limits: ReceiverLimits = PATIENT, **env: str) -> Iterator[ReceiverUnderTest]:
     """A receiver with settings of its own over `SETTINGS`."""
     port, metrics_port = free_ports(2)
     given: dict[str, Any] = {
@@ -277,7 +277,7 @@ def receiver_on(servers: Servers, limits: Limits = PATIENT, **env: str) -> Itera
         env=given,
         answers=lambda: answers_ok(f"{url}/readyz"),
     )
-    with running(server) as process:
+    with run_server(server) as process:
         yield ReceiverUnderTest(servers, process, url, f"http://{LOOPBACK}:{metrics_port}")
 
 

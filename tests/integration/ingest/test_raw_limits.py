@@ -379,7 +379,10 @@ def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Server
 
 def connections(receiver: ReceiverUnderTest) -> int:
     """Those to the receiver's port that its processes hold."""
-    processes = psutil.Process(receiver.process.pid), *psutil.Process(receiver.process.pid).children(recursive=True)
+    processes = (
+        psutil.Process(receiver.process.process_id),
+        *psutil.Process(receiver.process.process_id).children(recursive=True),
+    )
     port = urlparse(receiver.url).port
     held = [one for process in processes for one in process.net_connections("tcp")]
     return sum(one.laddr.port == port and one.status != psutil.CONN_LISTEN for one in held)

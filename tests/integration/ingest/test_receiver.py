@@ -14,8 +14,8 @@ import httpx2
 import pytest
 from redis import Redis
 
-from core.generation import Announced, generation_key
-from core.keys import hash16
+from core.generation import Announcement, generation_key
+from core.keys import hash_key
 from ingest.claims import HASH_BYTES
 from load.bench.receiver import announce_generation
 from load.client import wait_for
@@ -157,8 +157,8 @@ def test_claims_follow_the_generation_that_a_processor_announces(servers: Server
         assert comes_to(replayed=True)
         flags = [headers["dedupe"] for *_, headers in receiver.published(5)]
         assert flags.count("claimed") == 2
-        assert b"1:" + hash16(receiver.event_key("1")) in client.keys("1:*")
-        client.set(generation_key("live"), Announced(1, 4, refused=True).encode())
+        assert b"1:" + hash_key(receiver.event_key("1")) in client.keys("1:*")
+        client.set(generation_key("live"), Announcement(1, 4, refused=True).encode())
         assert comes_to(replayed=False)
         assert "payhook_redis_modes_deferred 1.0" in httpx2.get(f"{receiver.metrics_url}/metrics").text
         announce_generation(client, 1)

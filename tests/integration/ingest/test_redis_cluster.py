@@ -15,7 +15,7 @@ from redis.crc import key_slot
 
 from core.clock import SystemClock
 from core.event import Mode
-from core.generation import Announced, generation_keys
+from core.generation import Announcement, generation_keys
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.generations import RedisGenerations
 from ingest.redis_claims import RedisClaims
@@ -82,7 +82,7 @@ async def opened(site: Site, timeout_s: float = TRIP_S) -> AsyncIterator[Ground]
         gate = RedisGate(timeout_s, failures_max=5, reset_s=RESET_S)
         claims = RedisClaims(client, gate, 600.0, 1_000.0)
         yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4, tuple))
-        await claims.settled()
+        await claims.await_settlements()
 
 
 def keys_of(node: int, count: int, name: str) -> list[ClaimKey]:
@@ -90,7 +90,7 @@ def keys_of(node: int, count: int, name: str) -> list[ClaimKey]:
     found: list[ClaimKey] = []
     number = 0
     while len(found) < count:
-        key = ClaimKey.of(f"{name}:{number}", "00" * 32)
+        key = ClaimKey.for_event(f"{name}:{number}", "00" * 32)
         number += 1
         if key_slot(key.name) * 3 // SLOTS == node:
             found.append(key)
@@ -101,7 +101,7 @@ def announce(site: Site, generation: int = 3) -> None:
     for key in generation_keys(LIVE, cluster=True):
         node = site.nodes[key_slot(key.encode()) * 3 // SLOTS]
         with node.admin() as client:
-            client.set(key, Announced(generation, 4).encode())
+            client.set(key, Announcement(generation, 4).encode())
 
 
 def back(site: Site, dead: int) -> None:
@@ -121,7 +121,7 @@ def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Sit
                 held = keys_of(dead, 1, f"held {dead}")[0]
                 assert await ground.found(held) is ClaimState.CLAIMED
                 ground.claims.settle([held], [], ANN)
-                await ground.claims.settled()
+                await ground.claims.await_settlements()
                 site.nodes[dead].kill()
                 others = [key for node in {0, 1, 2} - {dead} for key in keys_of(node, 30, f"others {dead}")]
                 its = keys_of(dead, 10, f"its {dead}")
@@ -130,10 +130,10 @@ def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Sit
                 with pytest.raises(ClaimsUnavailable):
                     await ground.claims.claim([others[0], its[0]], ANN)
                 await ground.generations.read()
-                assert ground.generations.of(LIVE, "e") == 3
+                assert ground.generations.find_generation(LIVE, "e") == 3
                 back(site, dead)
                 assert await ground.comes_to(held, ClaimState.DUPLICATE) < WAIT_S
-                assert not ground.gate.refusing
+                assert not ground.gate.is_refusing
 
     asyncio.run(history())
 
@@ -145,7 +145,7 @@ def test_a_master_that_hangs_holds_up_no_claim_of_another(site: Site) -> None:
         async with opened(site) as ground:
             assert await ground.found(hung[0]) is ClaimState.CLAIMED
             assert await ground.found(other[0]) is ClaimState.CLAIMED
-            pause(site.nodes[0].process.pid)
+            pause(site.nodes[0].process.process_id)
             try:
                 waiting = [asyncio.create_task(ground.found(key)) for key in hung[1:]]
                 await asyncio.sleep(0)
@@ -155,7 +155,7 @@ def test_a_master_that_hangs_holds_up_no_claim_of_another(site: Site) -> None:
                 assert found == [ClaimState.CLAIMED] * len(found)
                 assert await asyncio.gather(*waiting) == [None] * len(waiting)
             finally:
-                os.killpg(site.nodes[0].process.pid, signal.SIGCONT)
+                os.killpg(site.nodes[0].process.process_id, signal.SIGCONT)
             await ground.comes_to(hung[0], ClaimState.CLAIMED)
             return took_s
 
@@ -170,7 +170,7 @@ def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: Site) ->
             assert await ground.found(key) is ClaimState.CLAIMED
             site.nodes[2].kill()
             ground.claims.settle([key], [], ANN)
-            while not ground.claims.unsettled:  # noqa: ASYNC110 - nothing tells of it
+            while not ground.claims.unsettled_count:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.05)
             back(site, 2)
             await ground.comes_to(key, ClaimState.DUPLICATE, BOB)

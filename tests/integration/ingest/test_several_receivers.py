@@ -56,8 +56,8 @@ def metrics_urls(receiver: ReceiverUnderTest, count: int) -> list[str]:
 
 def pids(receiver: ReceiverUnderTest) -> list[int]:
     """Of the worker processes, the oldest first."""
-    parents = [one for one in psutil.Process(receiver.process.pid).children(recursive=True) if one.children()]
-    parent = parents[-1] if parents else psutil.Process(receiver.process.pid)
+    parents = [one for one in psutil.Process(receiver.process.process_id).children(recursive=True) if one.children()]
+    parent = parents[-1] if parents else psutil.Process(receiver.process.process_id)
     return [one.pid for one in parent.children()]
 
 

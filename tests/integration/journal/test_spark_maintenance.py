@@ -16,8 +16,8 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.verify.spark_engine import Spark
-from ledger.verify.views import journal_sql
+from ledger.verify.spark_engine import SparkEngine
+from ledger.verify.views import build_journal_sql
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 pytestmark = pytest.mark.more(reason="a Spark of its own; tests/contract rewrites the same tables without one")
@@ -133,7 +133,7 @@ def test_spark_finds_each_rows_hash_right_before_and_after_the_files_are_joined(
 
 def hashes(spark: SparkSession, path: str) -> list[tuple[int, str | None, bool]]:
     """Each row's seq, its tenant, and whether its hash is right, as Spark sees them."""
-    columns = Spark(spark).add_delta("hashed_rows", path, JournalReader(path).version)
-    rows = spark.sql(journal_sql("hashed_rows", columns))
+    columns = SparkEngine(spark).add_delta("hashed_rows", path, JournalReader(path).version)
+    rows = spark.sql(build_journal_sql("hashed_rows", columns))
     right = rows.select("seq", "tenant", fn.col("row_hash") == fn.col("computed_hash"))
     return [tuple(one) for one in right.orderBy("seq").collect()]

@@ -26,18 +26,18 @@ from journal.histories import histories_to_json
 from journal.index import Index
 from journal.kafka_log import Point
 from journal.reader import JournalReader
-from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, Record, commit_digest, extend, to_arrow
+from journal.schema import GENESIS, JOURNAL_SCHEMA, JournalRow, TopicRecord, commit_digest, extend_chain, to_arrow
 from journal.state import JournalState, marks_to_json
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.spark import open_read_session
 from ledger.verify import Finding, Lake, Options, Report, verify
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka import Ends
 from ledger.verify.report import Invariant
-from ledger.verify.spark_engine import Spark
+from ledger.verify.spark_engine import SparkEngine
 from stack.jars import spark_jars
 from tests.unit.journal.rows import row_hash
 
@@ -73,10 +73,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.more)])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlEngine]:
     """Each of the two that a verification may ask."""
     if request.param == "spark":
-        yield Spark(request.getfixturevalue("spark"))
+        yield SparkEngine(request.getfixturevalue("spark"))
         return
     with duckdb_engine(tmp_path_factory.mktemp("engine"), "1g") as found:
         yield found
@@ -94,11 +94,11 @@ class FakeKafka:
     decided: Sequence[JournalRow] = ()
     """Rows whose records it holds; ``bodies`` by their hash."""
     bodies: dict[str | None, bytes] = field(default_factory=dict)
-    planted: dict[Point, Record | None] = field(default_factory=dict)
+    planted: dict[Point, TopicRecord | None] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     receipts: list[bytes] = field(default_factory=lambda: [orjson.dumps({"status": 401, "at": to_rfc3339(AT)})])
 
-    def ends(self, topics: Sequence[str]) -> Ends:
+    def find_ends(self, topics: Sequence[str]) -> Ends:
         dlq = {number: [one for one in self.letters if one.partition == number] for number in (0, 1)}
         known: Ends = {
             RECEIPTS: {0: (0, len(self.receipts))},
@@ -114,31 +114,33 @@ class FakeKafka:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         return {topic: self.ids.get(topic, "id-1") for topic in topics}
 
-    def records_at(self, points: Collection[Point]) -> dict[Point, Record]:
+    def records_at(self, points: Collection[Point]) -> dict[Point, TopicRecord]:
         there = self._records()
         return {point: there[point] for point in points if point in there}
 
-    def _records(self) -> dict[Point, Record]:
+    def _records(self) -> dict[Point, TopicRecord]:
         """Of each offset what its newest history decided."""
-        found: dict[Point, Record | None] = {}
+        found: dict[Point, TopicRecord | None] = {}
         for row in sorted(self.decided, key=lambda row: (row.history or 1, -row.seq)):
             if row.first and row.offset_until is None:
                 key = b"" if row.event_key is None else row.event_key.encode()
                 at = b"" if row.received_at is None else to_rfc3339(row.received_at).encode()
                 headers = (("event_key", key or None), ("received_at", at or None))
-                found[row.topic, row.partition, row.offset] = Record(
+                found[row.topic, row.partition, row.offset] = TopicRecord(
                     row.offset, self.bodies.get(row.body_sha256), headers
                 )
         return {point: one for point, one in {**found, **self.planted}.items() if one is not None}
 
-    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+    def records(self, topic: str) -> Iterator[tuple[int, TopicRecord]]:
         if topic == ANCHORS:
             said = [(b"ledger", one) for one in self.anchors] + [(b"@acts", one) for one in self.audit_anchors]
-            yield from ((0, Record(n, value, key=key)) for n, (key, value) in enumerate(said))
+            yield from ((0, TopicRecord(n, value, key=key)) for n, (key, value) in enumerate(said))
         elif topic == RECEIPTS:
-            yield from ((0, Record(n, value)) for n, value in enumerate(self.receipts))
+            yield from ((0, TopicRecord(n, value)) for n, value in enumerate(self.receipts))
         elif topic == DLQ:
-            yield from ((one.partition, Record(n, one.value, tuple(one.headers))) for n, one in enumerate(self.letters))
+            yield from (
+                (one.partition, TopicRecord(n, one.value, tuple(one.headers))) for n, one in enumerate(self.letters)
+            )
         else:
             yield from ((partition, one) for (name, partition, _), one in self._records().items() if name == topic)
 
@@ -178,12 +180,12 @@ class World:
         """Appends the lines that ``change`` leaves to a table made again, with the same mark."""
         path = str(self.lake.postings)
         table = DeltaTable(path)
-        mark, schema = PostingsWriter.open(path).mark, table.to_pyarrow_dataset().schema
+        mark, schema = PostingsWriter.open(path).mark_seq, table.to_pyarrow_dataset().schema
         lines = table.to_pyarrow_dataset().to_table().to_pylist()
         change(lines)
         shutil.rmtree(path)
         writer = PostingsWriter.open(path)
-        writer._commit(schema.empty_table().from_pylist(lines, schema=schema), mark)
+        writer._commit_lines(schema.empty_table().from_pylist(lines, schema=schema), mark)
 
     def anchor(self, *, batches: int | None = None, keys: AnchorKeys | None = None) -> None:
         """Anchors every commit of the journal as it is now, or its first ones."""
@@ -213,7 +215,7 @@ def forged(rows: Sequence[JournalRow]) -> str:
         mine = sorted((row for row in rows if row.batch_seq == batch), key=lambda row: row.seq)
         for row in mine:
             row.row_hash = row_hash(row)
-        head = extend(head, commit_digest(row.row_hash for row in mine))
+        head = extend_chain(head, commit_digest(row.row_hash for row in mine))
     return head
 
 
@@ -221,11 +223,11 @@ def forged(rows: Sequence[JournalRow]) -> str:
 def clean_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built once, by the real writers."""
     folder = tmp_path_factory.mktemp("clean")
-    lake = Lake.under(folder)
+    lake = Lake.from_data_dir(folder)
     writer = JournalWriter.create_or_open(str(lake.journal), "ledger")
     writer.begin_epoch(STARTS)
     bodies, postings, index = (
-        BodyStore(str(lake.bodies)),
+        BodyStore(str(lake.bodies_table)),
         PostingsWriter.open(str(lake.postings)),
         Index.open(lake.index, 1),
     )
@@ -238,7 +240,7 @@ def clean_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = {row.body_sha256: body_of(row) for row in rows if row.body_sha256 is not None}
         bodies.append(list(found.items()))
         writer.commit(rows, {topic: dict(held) for topic, held in marks.items()}, published_upto)
-        index.apply(rows, found)
+        index.apply_rows(rows, found)
         postings.follow(rows)
         published_upto = rows[-1].seq
     index.close()
@@ -254,7 +256,7 @@ def world(clean_lake: Path, tmp_path: Path) -> World:
 def world_in(folder: Path, clean_lake: Path) -> World:
     """A copy of the clean lake in a new folder."""
     shutil.copytree(clean_lake, folder)
-    lake = Lake.under(folder)
+    lake = Lake.from_data_dir(folder)
     reader = JournalReader(str(lake.journal))
     rows = [row for chunk in reader.rows_after(0) for row in chunk]
     state = reader.state()
@@ -266,23 +268,25 @@ def world_in(folder: Path, clean_lake: Path) -> World:
 
 
 @pytest.fixture
-def report(engine: Engine, world: World) -> Verify:
+def report(engine: SqlEngine, world: World) -> Verify:
     """Verifies the world: by every invariant, or by the one that is named."""
 
     def check(name: str | None = None, options: Options | None = None) -> Report:
         clock = ManualClock(AT + timedelta(minutes=5))
-        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, options, names=[name] if name else ())
+        return verify(
+            engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, options, names=[name] if name else ()
+        )
 
     return check
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
+def look(engine: SqlEngine, world: World) -> Look:
     """What one question finds about the world as the test changed it."""
 
     def answer(invariant: type[Invariant]) -> Finding:
         world.rewrite()
-        found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[invariant.name])
+        found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[invariant.name])
         return found.findings[0]
 
     return answer

@@ -25,21 +25,23 @@ from journal.bodies import BodyStore
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.maintain import Job, Session, StreamTables
-from ledger.maintain.compact import Limits as Sizes
+from ledger.maintain import LazySparkSession, MaintenanceJob, StreamTables
+from ledger.maintain.compact import CompactionLimits as Sizes
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified
 from ledger.verify import Options, verify
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.evidence import Limits
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import KEYS, FakeKafka
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha
 
 
-def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> Job:
+def job(spark: SparkSession, clock: Clock | None = None, *, dry_run: bool = False, **settings: Any) -> MaintenanceJob:
     days, limits = settings.pop("bodies_days", 0), Sizes(settings.pop("file_rows", 1_000), files_min=8)
-    return Job(Session(lambda: spark), MaintainSettings(**settings), clock or SystemClock(), dry_run, days, limits)
+    return MaintenanceJob(
+        LazySparkSession(lambda: spark), MaintainSettings(**settings), clock or SystemClock(), dry_run, days, limits
+    )
 
 
 @dataclass
@@ -128,9 +130,9 @@ def verified(lake: Lake, *, deep: bool = False) -> bool:
     bodies: dict[str | None, bytes] = {sha(f"body {number}"): f"body {number}".encode() for number in range(lake.seq)}
     held = {TOPIC: {0: (0, lake.seq)}, "dlq.ledger": {0: (0, 0)}}
     kafka = FakeKafka(held, decided=decided, bodies=bodies)
-    limits, options = Limits(anchor_age_s_max=1e12), Options(deep=deep)
+    limits, options = VerifyLimits(anchor_age_s_max=1e12), Options(deep=deep)
     with tempfile.TemporaryDirectory() as folder, duckdb_engine(Path(folder), "1g") as engine:
         report = verify(engine, places, kafka, KEYS, limits, SystemClock(), options=options)
-    assert not report.wrong, report.as_json()
+    assert not report.has_offenders, report.as_json()
     assert [finding.name for finding in report.findings if not finding.ok] == ["index_equals_journal"]
     return True

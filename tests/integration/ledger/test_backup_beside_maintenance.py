@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from journal.reader import JournalReader
-from ledger.maintain import maintain, sole_maintenance
+from ledger.maintain import hold_maintenance_lock, maintain
 from stack.backup.make import back_up, check_backup
 from stack.backup.manifest import read_manifest
 from stack.backup.restore import restore
@@ -34,7 +34,7 @@ def test_backups_before_during_and_after_maintenance_are_whole_and_go_on(spark: 
     with lake.committing():
         backed_up()
         for _ in range(2):
-            with sole_maintenance(settings.layout.run, clock.now()):
+            with hold_maintenance_lock(settings.layout.run, clock.now()):
                 assert maintain([lake.tables], job(spark)).ok
             backed_up()
     seqs = [read_manifest(backups / name).journals["journal/ledger"].seq for name in names]

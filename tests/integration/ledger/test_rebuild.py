@@ -23,8 +23,8 @@ from journal.log import NotCommitted
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.storage import DiskStorage
-from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
-from ledger.rebuild import BookingUnreadable, Rebuilt, rebuild
+from ledger.postings import PostingsRefused, PostingsWriter, flatten_postings, mark_of
+from ledger.rebuild import BookingUnreadable, RebuildResult, rebuild_postings
 from tests.divided_ledger import MOVES, ShardLedger
 from tests.integration.ledger.lakes import Lake
 from tests.unit.journal.rows import marks, row
@@ -86,12 +86,12 @@ def lines(lake: Lake) -> pa.Table:
 
 
 def booked(lake: Lake) -> pa.Table:
-    return flat([row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows])
+    return flatten_postings([row for rows in JournalReader(str(lake.tables.journal)).rows_after(0) for row in rows])
 
 
-def rebuilt(spark: SparkSession, lake: Lake) -> Rebuilt:
+def rebuilt(spark: SparkSession, lake: Lake) -> RebuildResult:
     assert isinstance(lake.tables.journal, Path)
-    return rebuild(spark, lake.tables.journal, path(lake), SystemClock())
+    return rebuild_postings(spark, lake.tables.journal, path(lake), SystemClock())
 
 
 def test_deleted_postings_come_back_line_for_line(spark: SparkSession, lake: Lake) -> None:
@@ -107,7 +107,7 @@ def test_deleted_postings_come_back_line_for_line(spark: SparkSession, lake: Lak
 def test_wrong_lines_are_replaced_and_who_follows_goes_on(spark: SparkSession, lake: Lake) -> None:
     right, table = lines(lake), DeltaTable(str(path(lake)))
     made_up = right.slice(0, 2).set_column(9, right.schema.field(9), pa.array([1, 1], pa.int64()))
-    lake.postings._commit(made_up, 3_000)
+    lake.postings._commit_lines(made_up, 3_000)
     assert not lines(lake).equals(right)
     version = rebuilt(spark, lake).version
     assert version == table.version() + 2
@@ -145,7 +145,7 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
     done = rebuilt(spark, lake)
     assert done.mark == 3_000
     lake.postings = PostingsWriter.open(str(path(lake)))
-    assert lake.postings.mark == 3_000
+    assert lake.postings.mark_seq == 3_000
     lake.postings.catch_up(JournalReader(str(lake.tables.journal)))
     assert lines(lake).equals(booked(lake))
 
@@ -186,6 +186,6 @@ def test_postings_of_a_shard_are_made_of_its_own_rows(spark: SparkSession, tmp_p
     other.add(Movement.CAPTURE, 70, payment=MOVES[0])
     other.commit()
     places = other.places
-    done = rebuild(spark, places.journal, places.postings, SystemClock())
+    done = rebuild_postings(spark, places.journal, places.postings, SystemClock())
     assert (done.before, done.lines, done.mark) == (2, 2, 9)
     assert DeltaTable(other.postings).to_pyarrow_dataset().to_table()["amount_minor"].to_pylist() == [70, 70]

@@ -23,9 +23,9 @@ from core.work import Posting, postings_to_json
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.accounts import book
+from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
-from ledger.reconcile import Books, Period, ReconcileImpossible, Wanted, reconcile
+from ledger.reconcile import Books, Period, ReconcileImpossible, ReportRequest, reconcile
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations
 from providers.settings import ProvidersSettings
 from providers.settlement import ReportUnreadable, RowUnreadable, build_report
@@ -58,7 +58,7 @@ def booked(seq: int, of: MoneyFact, **more: Any) -> JournalRow:
         "account": of.account,
         "entity_key": f"{provider}:{of.account}:{of.payment or of.fact_key.split(':')[1]}",
         "occurred_at": AT,
-        "postings": postings_to_json(book(of, provider, "m-1")),
+        "postings": postings_to_json(book_fact(of, provider, "m-1")),
     }
     decision = more.pop("decision", Decision.APPLIED)
     return new_row(seq, EVENTS, 0, 99 + seq, decision, f"evt_{seq}", **{**own, **more})
@@ -67,7 +67,7 @@ def booked(seq: int, of: MoneyFact, **more: Any) -> JournalRow:
 def reversal(seq: int, of: MoneyFact, amount_minor: int) -> JournalRow:
     lines = [
         Posting(line.account, "credit" if line.side == "debit" else "debit", Money(amount_minor, "EUR"))
-        for line in book(of, "stripe", "m-1")
+        for line in book_fact(of, "stripe", "m-1")
     ]
     return booked(seq, of, decision=Decision.REVERSED, postings=postings_to_json(lines))
 
@@ -94,7 +94,7 @@ class Compared:
 
     def __init__(self, run: Reconciliation, books: Books) -> None:
         self.run = run
-        self.found = list(books.found.differences(run.run_id))
+        self.found = list(books.found.read_differences(run.run_id))
 
     def kinds(self) -> set[tuple[Kind, str]]:
         return {(one.kind, one.fact_key) for one in self.found}
@@ -117,7 +117,7 @@ def comparing(spark: SparkSession, folder: Path) -> Compare:
         report = folder / "report.csv"
         report.write_bytes(body)
         reader = build_report(provider, ProvidersSettings(), account)
-        wanted = Wanted(report, reader, account, **more)
+        wanted = ReportRequest(report, reader, account, **more)
         return Compared(reconcile(spark, books, wanted, folder, ManualClock(NOW)), books)
 
     return compare
@@ -134,7 +134,7 @@ def divided(
     reader = JournalReader(str(journal))
     writers = [JournalWriter.create_or_open(str(path), name) for path, name in ((other[0], "ledger.1"), (journal, "x"))]
     for number, writer in zip((1, 0), writers, strict=True):
-        writer.divide(EVENTS, Shard(number, 2), NOW, "c" * 32 if number else None)
+        writer.divide_journal(EVENTS, Shard(number, 2), NOW, "c" * 32 if number else None)
     rows = [booked(reader.last_seq + number, one) for number, one in enumerate(facts, 1)]
     rows = [replace(row, partition=1, offset=offset) for offset, row in enumerate(rows)]
     rows += [replace(reversal(rows[-1].seq + 1, one, 1_000), first=False, item_seq=1) for one in taken_back]
@@ -156,7 +156,7 @@ def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: 
     [other] = compared.run.other_shards
     assert (compared.run.journal_seq, other.stream, other.journal_seq) == (2, "journal.1", 3)
     assert (other.postings_version is not None) == has_postings
-    assert books.found.run(compared.run.run_id) == compared.run
+    assert books.found.find_run(compared.run.run_id) == compared.run
 
 
 def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
@@ -218,7 +218,9 @@ def test_totals_by_kind_are_those_of_the_report_and_of_the_ledger(compare: Compa
         ("payouts", "EUR"): (1, -6_180, 1, -6_180),
     }
     assert totals["payments", "EUR"].differs_minor == 1_000
-    again = Reconciliations(tmp_path / "lake" / "reconciliation", tmp_path / "lake" / "runs").run(compared.run.run_id)
+    again = Reconciliations(tmp_path / "lake" / "reconciliation", tmp_path / "lake" / "runs").find_run(
+        compared.run.run_id
+    )
     assert again.totals == compared.run.totals
 
 
@@ -376,7 +378,7 @@ def test_a_run_keeps_whose_report_it_is(compare: Compare, tmp_path: Path) -> Non
     report = adyen_csv(*map(adyen_line, of_two))
     assert compare(books, report, "adyen").run.account == "A,B"
     assert compare(books, report, "adyen", "A").run.account == "A"
-    assert [run.account for run in books.found.runs()].count("A") == 1
+    assert [run.account for run in books.found.list_runs()].count("A") == 1
 
 
 def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Compare, tmp_path: Path) -> None:
@@ -423,8 +425,8 @@ def test_each_run_of_a_report_is_kept_with_an_id_of_its_own(compare: Compare, tm
     assert first.run.run_id != second.run.run_id
     assert first.run.report_sha256 == second.run.report_sha256
     assert first.found == second.found
-    assert {run.run_id for run in books.found.runs()} == {first.run.run_id, second.run.run_id}
-    assert books.found.run(first.run.run_id) == first.run
+    assert {run.run_id for run in books.found.list_runs()} == {first.run.run_id, second.run.run_id}
+    assert books.found.find_run(first.run.run_id) == first.run
 
 
 @pytest.mark.parametrize(
@@ -440,7 +442,7 @@ def test_of_a_wrong_report_nothing_is_written(
     books = books_of(tmp_path, rows_of(fact("ch_1")))
     with pytest.raises(error):
         compare(books, body)
-    assert books.found.runs() == []
+    assert books.found.list_runs() == []
     assert not DeltaTable.is_deltatable(str(tmp_path / "lake" / "reconciliation"))
 
 

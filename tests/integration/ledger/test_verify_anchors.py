@@ -11,11 +11,11 @@ import pytest
 
 from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
-from journal.histories import LINEAGES_NOTE, Abandoned, to_note
+from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_checks import AnchorsHold
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import ChainWhole
 from tests.integration.ledger.conftest import AT, KEYS, World
 
@@ -23,12 +23,14 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
+def look(engine: SqlEngine, world: World) -> Look:
     """The answer of the anchors' invariant, so many hours after the last row, to a holder of ``keys``."""
 
     def answer(hours: float = 0.1, keys: AnchorKeys = KEYS) -> Finding:
         clock = ManualClock(AT + timedelta(hours=hours))
-        return verify(engine, world.lake, world.kafka, keys, Limits(), clock, names=[AnchorsHold.name]).findings[0]
+        return verify(engine, world.lake, world.kafka, keys, VerifyLimits(), clock, names=[AnchorsHold.name]).findings[
+            0
+        ]
 
     return answer
 
@@ -52,11 +54,11 @@ def test_anchors_of_some_commits_hold_and_say_how_far_they_are(look: Look, world
     assert found.figures == {"anchors": 3, "anchored_seq": 11, "behind": 3}
 
 
-def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(look: Look, world: World, engine: Engine) -> None:
+def test_a_changed_row_with_the_whole_chain_computed_anew_is_found(look: Look, world: World, engine: SqlEngine) -> None:
     world.anchor()
     world.row(9).postings = str(world.row(9).postings).replace("1000", "9000")
     world.rewrite()
-    by_itself = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[ChainWhole.name])
+    by_itself = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[ChainWhole.name])
     assert by_itself.ok, "the forger's chain must be whole, or the anchors aren't what finds it"
     found = look()
     assert [offender["seq"] for offender in found.offenders] == [11, 14]
@@ -153,7 +155,7 @@ def test_anchors_of_a_lineage_that_was_given_up_are_passed_over(look: Look, worl
     beyond = Anchor("ledger", 7, 12, "f" * 64, AT, "old")
     world.kafka.anchors.append(KEYS.encode(beyond))
     assert "no commit ends" in problems(look())
-    given_up = to_note([Abandoned("old", 11, AT, "restored")])
+    given_up = to_note([AbandonedLineage("old", 11, AT, "restored")])
     world.state = replace(world.state, notes={LINEAGES_NOTE: given_up})
     world.rewrite()
     assert look().ok, look()

@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from core.clock import ManualClock
-from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, Outcome, chained, recorded
+from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, AuditOutcome, chain_entry, parse_entry
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_checks import AuditLogWhole
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[[], Finding]
@@ -37,8 +37,8 @@ def acts(world: World) -> Path:
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
-    settings, clock = Limits(), ManualClock(AT)
+def look(engine: SqlEngine, world: World) -> Look:
+    settings, clock = VerifyLimits(), ManualClock(AT)
     names = [AuditLogWhole.name]
     return lambda: verify(engine, world.lake, world.kafka, KEYS, settings, clock, names=names).findings[0]
 
@@ -47,7 +47,7 @@ def record(path: Path, count: int) -> tuple[int, str]:
     """So many acts; the number and the chain of the last one."""
     acts = AuditLog(path)
     for _ in range(count):
-        act = AuditEntry(at=AT, actor="ada", action="replay", outcome=Outcome.DONE, channel="api", what="items")
+        act = AuditEntry(at=AT, actor="ada", action="replay", outcome=AuditOutcome.DONE, channel="api", what="items")
         done = acts.record(act)
     return done.number, done.chain
 
@@ -63,7 +63,7 @@ def rewrite(path: Path, change: Callable[[Rows], None], *, forge: bool = False) 
     if forge:
         head = GENESIS
         for number, row in enumerate(rows, 1):
-            row.update(chained(recorded(row), row["act_id"], number, head).as_row())
+            row.update(chain_entry(parse_entry(row), row["act_id"], number, head).as_row())
             head = row["chain"]
     shutil.rmtree(path)
     write_deltalake(str(path), pa.Table.from_pylist(rows, schema=AUDIT_SCHEMA))

@@ -17,12 +17,12 @@ from core.decision import Decision
 from core.work import postings_to_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow, pair_of
-from ledger.accounts import book, holder_of
+from ledger.accounts import book_fact, holder_of
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, Options, verify
 from ledger.verify.body_checks import BookingsAreInBodies
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.payment_checks import (
     OneMerchantAPayment,
     RefundsHaveCaptures,
@@ -64,8 +64,8 @@ class Booked:
         fact = STRIPE.money(body, event_type)
         assert fact is not None
         row = new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}")
-        booking = book(fact, holder_of("stripe", fact.account), merchant)
-        pair = None if fact.pair_key is None else pair_of(fact.pair_key, undoes=fact.undoes)
+        booking = book_fact(fact, holder_of("stripe", fact.account), merchant)
+        pair = None if fact.pair_key is None else pair_of(fact.pair_key, undoes=fact.is_pair_end)
         row = replace(
             row,
             **{
@@ -92,9 +92,9 @@ OF_BODIES = [
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Callable[[Booked], Findings]:
+def look(engine: SqlEngine, world: World) -> Callable[[Booked], Findings]:
     def found(booked: Booked) -> Findings:
-        BodyStore(str(world.lake.bodies)).append(list(booked.bodies.items()))
+        BodyStore(str(world.lake.bodies_table)).append(list(booked.bodies.items()))
         world.rows += booked.rows
         world.state = replace(world.state, next_seq=world.rows[-1].seq + 1)
         world.kafka.decided = world.rows
@@ -105,7 +105,9 @@ def look(engine: Engine, world: World) -> Callable[[Booked], Findings]:
 
     def looked() -> Findings:
         clock = ManualClock(AT + timedelta(minutes=5))
-        report = verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, Options(deep=True), names=OF_BODIES)
+        report = verify(
+            engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, Options(deep=True), names=OF_BODIES
+        )
         return {one.name: one for one in report.findings}
 
     return found
@@ -196,7 +198,7 @@ def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(
 def test_bodies_that_are_gone_as_a_whole_are_not_passed(look: Callable[[Booked], Findings], world: World) -> None:
     booked = Booked()
     booked.add(charge("pi_1"))
-    DeltaTable(str(world.lake.bodies)).delete()
+    DeltaTable(str(world.lake.bodies_table)).delete()
     booked.bodies = {"0" * 64: b"another"}
     found = look(booked)["bookings_are_in_bodies"]
     assert (found.figures["compared"], found.figures["without_body"]) == (0, 1)

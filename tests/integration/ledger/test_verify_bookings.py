@@ -14,7 +14,7 @@ from core.money import Money, MoneyFact, Movement, Outside
 from core.routing import of_tenant
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
-from ledger.accounts import book, holder_of
+from ledger.accounts import book_fact, holder_of
 from ledger.verify import Finding
 from ledger.verify.booking_checks import BookingsAreReported
 from tests.integration.ledger.conftest import EVENTS, Verify, World, new_row
@@ -34,7 +34,7 @@ FACTS = [
 
 def booked(seq: int, fact: MoneyFact, tenant: str | None = None, **changes: Any) -> JournalRow:
     holder = changes.pop("holder", holder_of("stripe", fact.account, tenant))
-    lines = postings_to_json(book(changes.pop("as_if", fact), holder, "m-1", tenant))
+    lines = postings_to_json(book_fact(changes.pop("as_if", fact), holder, "m-1", tenant))
     about = {"fact_key": of_tenant(tenant, fact.fact_key), "fact_sha256": fact.sha256, "account": fact.account}
     given = {"postings": lines, "tenant": tenant, "handler_version": "ledger-2.0123abcd", **about, **changes}
     return new_row(seq, EVENTS, 2, seq, Decision.APPLIED, f"evt_{seq}", **given)
@@ -90,7 +90,7 @@ def test_what_was_not_reported_so_is_named(look: Callable[..., Finding]) -> None
 
 def test_a_booking_that_no_movement_makes_is_named(look: Callable[..., Finding]) -> None:
     odd = postings_to_json([replace(ODD_LINES[0], account="merchant:m-1:payouts"), ODD_LINES[1]])
-    thrice = postings_to_json([*book(CAPTURE, "stripe", "m-1"), *book(CAPTURE, "stripe", "m-1")])
+    thrice = postings_to_json([*book_fact(CAPTURE, "stripe", "m-1"), *book_fact(CAPTURE, "stripe", "m-1")])
     ours = booked(17, CAPTURE).postings or ""
     lost = booked(18, FACTS[6]).postings or ""
     assert "dispute_losses" in lost

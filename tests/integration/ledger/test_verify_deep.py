@@ -16,10 +16,10 @@ from core.clock import ManualClock
 from core.decision import Decision
 from journal.append import Appender
 from journal.bodies import BODIES_SCHEMA
-from ledger.redactions import DONE, ORDERED, Redaction, Redactions, Retained
+from ledger.redactions import DONE, ORDERED, Redaction, Redactions, RetentionState
 from ledger.verify import Finding, Options, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, KEYS, World, later_row
 
 NAME = "bodies_whole"
@@ -28,10 +28,10 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
+def look(engine: SqlEngine, world: World) -> Look:
     def answer() -> Finding:
         report = verify(
-            engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), Options(deep=True), names=[NAME]
+            engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), Options(deep=True), names=[NAME]
         )
         return report.findings[0]
 
@@ -40,20 +40,20 @@ def look(engine: Engine, world: World) -> Look:
 
 def drop(world: World, seq: int) -> str:
     gone = world.row(seq).body_sha256 or ""
-    DeltaTable(str(world.lake.bodies)).delete(f"body_sha256 = '{gone}'")
+    DeltaTable(str(world.lake.bodies_table)).delete(f"body_sha256 = '{gone}'")
     return gone
 
 
 def retain(world: World, after: timedelta, published_upto: int = 14) -> None:
     """Retention, set to 30 days, ran at that time."""
-    for mark in Retained(AT + after - timedelta(days=30), 30, published_upto).transactions():
-        Appender.open(str(world.lake.bodies)).append(None, mark)
+    for mark in RetentionState(AT + after - timedelta(days=30), 30, published_upto).build_transactions():
+        Appender.open(str(world.lake.bodies_table)).append(None, mark)
 
 
 def redact(world: World, sha256: str, at: datetime = AT, *acts: str, stream: str = "ledger") -> None:
-    table = Redactions(world.lake.bodies.parent / "redactions")
+    table = Redactions(world.lake.bodies_table.parent / "redactions")
     for act in acts or (ORDERED,):
-        table.add([Redaction(0, act, stream, "stripe:evt_5:charge", 8, sha256, "ada", "asked", at)])
+        table.add_acts([Redaction(0, act, stream, "stripe:evt_5:charge", 8, sha256, "ada", "asked", at)])
 
 
 def test_bodies_that_are_what_their_hashes_say_are_right(look: Look) -> None:
@@ -65,7 +65,7 @@ def test_bodies_that_are_what_their_hashes_say_are_right(look: Look) -> None:
 def test_a_body_that_was_changed_is_found(look: Look, world: World) -> None:
     gone = drop(world, 8)
     write_deltalake(
-        str(world.lake.bodies),
+        str(world.lake.bodies_table),
         pa.table({"body_sha256": [gone], "body": [b"another"]}, schema=BODIES_SCHEMA),
         mode="append",
     )
@@ -81,7 +81,7 @@ def test_a_body_that_is_nowhere_is_found(look: Look, world: World) -> None:
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:20])])
 def test_a_file_of_bodies_that_is_lost_is_named(look: Look, world: World, loss: Callable[[Path], object]) -> None:
-    file = min(Path(str(world.lake.bodies)).glob("*.parquet"))
+    file = min(Path(str(world.lake.bodies_table)).glob("*.parquet"))
     loss(file)
     (offender,) = look().offenders
     assert offender["problem"] == "a file of bodies can't be read"
@@ -105,7 +105,7 @@ def test_older_bodies_lack_what_came_since_and_hold_what_was_redacted_since(
     look: Look, world: World, tmp_path: Path
 ) -> None:
     """Row 2 is a copy of row 1: it was decided afterwards, and brought no body."""
-    bodies, decided = Path(str(world.lake.bodies)), world.row(1)
+    bodies, decided = Path(str(world.lake.bodies_table)), world.row(1)
     shutil.copytree(bodies, tmp_path / "older")
     (tmp_path / "older" / "_delta_log" / f"{DeltaTable(str(bodies)).version():020}.json").unlink()
     redact(world, drop(world, 1), decided.decided_at + timedelta(seconds=1), ORDERED, DONE)
@@ -119,7 +119,7 @@ def test_older_bodies_lack_what_came_since_and_hold_what_was_redacted_since(
 
 
 def test_a_body_whose_redaction_an_older_record_lacks_is_nowhere(look: Look, world: World, tmp_path: Path) -> None:
-    redactions = world.lake.bodies.parent / "redactions"
+    redactions = world.lake.bodies_table.parent / "redactions"
     redact(world, drop(world, 1), AT, ORDERED, DONE)
     shutil.copytree(str(redactions), tmp_path / "older")
     redact(world, drop(world, 8), AT, ORDERED, DONE)
@@ -243,7 +243,7 @@ def test_a_dropped_body_that_another_event_brought_again_is_asked_for(look: Look
 
 
 def test_bodies_that_are_gone_as_a_whole_are_said_plainly(look: Look, world: World, tmp_path: Path) -> None:
-    assert isinstance(world.lake.bodies, Path)
-    world.lake.bodies.rename(tmp_path / "moved")
+    assert isinstance(world.lake.bodies_table, Path)
+    world.lake.bodies_table.rename(tmp_path / "moved")
     (offender,) = look().offenders
     assert "there is no table of bodies" in offender["problem"]

@@ -12,18 +12,18 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from core.event import ELSEWHERE_TYPE, Dedupe, Event, to_headers
-from core.where import Where
-from journal.schema import JournalRow, Record
+from core.where import HeaderFilter
+from journal.schema import JournalRow, TopicRecord
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Lake, Options, Report, verify
 from ledger.verify.divided import Division
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, FakeKafka
 from tests.integration.ledger.findings import failed
 from tests.rewritten_files import Rows, rewrite
 
-WHERES = {"east": Where.read({"tenant": "eu-*"}), "west": Where.read({"tenant": "!eu-*"})}
+WHERES = {"east": HeaderFilter.read({"tenant": "eu-*"}), "west": HeaderFilter.read({"tenant": "!eu-*"})}
 TENANTS = ("eu-a", "us-a", "us-b", "eu-a", None, "eu-b")
 """Of the topic's records in turn."""
 
@@ -36,7 +36,7 @@ class Streams:
     kafka: FakeKafka
 
     def lake(self, stream: str) -> Lake:
-        return Lake.under(self.folder, stream)
+        return Lake.from_data_dir(self.folder, stream)
 
     def write(self, stream: str, rows: Sequence[JournalRow], until: int, start: int = 0) -> None:
         writer = JournalWriter.create_or_open(str(self.lake(stream).journal), stream)
@@ -84,7 +84,7 @@ def numbered(*rows: JournalRow) -> list[JournalRow]:
     return list(rows)
 
 
-def record(offset: int, tenant: str | None) -> Record:
+def record(offset: int, tenant: str | None) -> TopicRecord:
     event = Event(
         provider="stripe",
         event_id=f"evt_{offset}",
@@ -98,7 +98,7 @@ def record(offset: int, tenant: str | None) -> Record:
         account="acct_1",
         tenant=tenant,
     )
-    return Record(offset, b"{}", tuple(to_headers(event, AT, Dedupe.CLAIMED)))
+    return TopicRecord(offset, b"{}", tuple(to_headers(event, AT, Dedupe.CLAIMED)))
 
 
 @pytest.fixture
@@ -112,11 +112,11 @@ Ask = Callable[..., Report]
 
 
 @pytest.fixture
-def ask(engine: Engine, streams: Streams) -> Ask:
+def ask(engine: SqlEngine, streams: Streams) -> Ask:
     def check(stream: str, *names: str, division: bool = True) -> Report:
         divided = Division(EVENTS, {"east": ["east"], "west": ["west"]}) if division else None
         options, clock = Options(division=divided), ManualClock(AT + timedelta(seconds=5))
-        return verify(engine, streams.lake(stream), streams.kafka, KEYS, Limits(), clock, options, names=names)
+        return verify(engine, streams.lake(stream), streams.kafka, KEYS, VerifyLimits(), clock, options, names=names)
 
     return check
 

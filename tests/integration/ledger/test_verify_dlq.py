@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dlq.record import build_record
-from journal.histories import LINEAGES_NOTE, Abandoned, to_note
+from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
 from tests.integration.ledger.conftest import DLQ, Verify, World, body_of
 from tests.integration.ledger.findings import wrong
 
@@ -66,7 +66,7 @@ def test_a_dead_letter_of_a_row_that_was_given_up_is_passed_over(report: Verify,
     lost = replace(world.row(12), seq=14)
     world.kafka.letters.append(build_record(lost, body_of(lost), "g"))
     assert wrong(report, "dlq_equals_open_dead").offenders[0]["seq"] == 14
-    note = to_note([Abandoned("old", 11, lost.decided_at + timedelta(seconds=1), "restored")])
+    note = to_note([AbandonedLineage("old", 11, lost.decided_at + timedelta(seconds=1), "restored")])
     world.state = replace(world.state, notes={LINEAGES_NOTE: note})
     world.rewrite()
     assert not [one for one in report("dlq_equals_open_dead").findings if one.offenders]

@@ -12,8 +12,8 @@ from core.decision import Decision
 from journal.schema import JournalRow
 from ledger.verify import Finding, verify
 from ledger.verify.booking_checks import Balanced, EntriesHaveTwoPeople
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerFactKey, OrderKept
 from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, new_row
@@ -21,10 +21,10 @@ from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking,
 LINES = booking(capture=False) or ""
 
 
-def look(engine: Engine, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
+def look(engine: SqlEngine, world: World, *invariants: type[Invariant]) -> tuple[Finding, ...]:
     world.rewrite()
     answer = verify(
-        engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[one.name for one in invariants]
+        engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[one.name for one in invariants]
     )
     return tuple(answer.findings)
 
@@ -50,7 +50,7 @@ def plant(world: World, booked: JournalRow, **changes: Any) -> None:
     object.__setattr__(world.state, "next_seq", 17)
 
 
-def test_an_entry_by_two_people_is_right(engine: Engine, world: World) -> None:
+def test_an_entry_by_two_people_is_right(engine: SqlEngine, world: World) -> None:
     plant(world, entry())
     checks = EntriesHaveTwoPeople, ItemsCloseOnce, Balanced, OneEffectPerFactKey, OrderKept
     assert [found.offenders for found in look(engine, world, *checks)] == [()] * len(checks)
@@ -71,7 +71,7 @@ def test_an_entry_by_two_people_is_right(engine: Engine, world: World) -> None:
     ],
 )
 def test_an_entry_that_two_people_didnt_make_is_found(
-    engine: Engine, world: World, entry_changes: dict[str, Any], proposal_changes: dict[str, Any], problem: str
+    engine: SqlEngine, world: World, entry_changes: dict[str, Any], proposal_changes: dict[str, Any], problem: str
 ) -> None:
     plant(world, entry(**entry_changes), **proposal_changes)
     (found,) = look(engine, world, EntriesHaveTwoPeople)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from core.decision import Decision
-from core.keys import hash16
+from core.keys import hash_key
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.index import Index
@@ -23,15 +23,18 @@ from tests.integration.ledger.findings import problems, wrong
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda index: index._store._db.delete(b"e" + hash16("stripe:evt_1:charge")), "doesn't know an event key"),
+        (lambda index: index._store._db.delete(b"e" + hash_key("stripe:evt_1:charge")), "doesn't know an event key"),
         (
-            lambda index: index._store._db.put(b"e" + hash16("stripe:evt_1:charge"), b"x" * 9),
+            lambda index: index._store._db.put(b"e" + hash_key("stripe:evt_1:charge"), b"x" * 9),
             "event key with other content",
         ),
-        (lambda index: index._store._db.put(b"e" + hash16("stripe:evt_x:charge"), b"x" * 9), "another number of event"),
-        (lambda index: index._store._db.delete(b"f" + hash16("stripe:ch_1")), "doesn't know an applied fact"),
-        (lambda index: index._store._db.put(b"f" + hash16("stripe:ch_1"), b"x" * 8), "fact with other content"),
-        (lambda index: index._store._db.put(b"f" + hash16("stripe:ch_x"), b"x" * 8), "another number of fact"),
+        (
+            lambda index: index._store._db.put(b"e" + hash_key("stripe:evt_x:charge"), b"x" * 9),
+            "another number of event",
+        ),
+        (lambda index: index._store._db.delete(b"f" + hash_key("stripe:ch_1")), "doesn't know an applied fact"),
+        (lambda index: index._store._db.put(b"f" + hash_key("stripe:ch_1"), b"x" * 8), "fact with other content"),
+        (lambda index: index._store._db.put(b"f" + hash_key("stripe:ch_x"), b"x" * 8), "another number of fact"),
         (lambda index: index._store._db.delete(b"i" + (12).to_bytes(8, "big")), "doesn't hold an open item"),
     ],
 )
@@ -47,7 +50,7 @@ def test_an_index_that_lags_is_judged_by_its_own_mark(report: Verify, world: Wor
     shutil.rmtree(world.lake.index)
     index = Index.open(world.lake.index, 1)
     first = [row for row in world.rows if row.batch_seq == 1]
-    index.apply(first, {row.body_sha256: body_of(row) for row in first if row.body_sha256})
+    index.apply_rows(first, {row.body_sha256: body_of(row) for row in first if row.body_sha256})
     index.close()
     found = report("index_equals_journal")
     assert found.ok, found.as_json()
@@ -62,7 +65,7 @@ def test_the_fact_of_an_unknown_undo_is_the_indexs_too(report: Verify, world: Wo
     world.rows.append(undo)
     world.state = replace(world.state, next_seq=16)
     world.rewrite()
-    world.index(lambda index: index.apply([undo], {undo.body_sha256 or "": body_of(undo)}))
+    world.index(lambda index: index.apply_rows([undo], {undo.body_sha256 or "": body_of(undo)}))
     [found] = report("index_equals_journal").findings
     assert found.ok, found.offenders
 
@@ -108,12 +111,12 @@ def with_pairs(world: World) -> World:
     world.rows += rows
     world.state = replace(world.state, next_seq=26)
     world.rewrite()
-    world.index(lambda index: index.apply(rows, {row.body_sha256 or "": body_of(row) for row in rows}))
+    world.index(lambda index: index.apply_rows(rows, {row.body_sha256 or "": body_of(row) for row in rows}))
     return world
 
 
 def keep_count(pair: str, count: int | None) -> Callable[[Index], None]:
-    key = layout.PAIR + hash16(pair)
+    key = layout.PAIR + hash_key(pair)
     if count is None:
         return lambda index: index._store._db.delete(key)
     return lambda index: index._store._db.put(key, layout.COUNT.pack(count))
@@ -125,7 +128,7 @@ def test_an_index_that_counts_pairs_as_the_journal_does_holds(
 ) -> None:
     if made_again:
         shutil.rmtree(with_pairs.lake.index)
-        bodies = BodyStore(str(with_pairs.lake.bodies))
+        bodies = BodyStore(str(with_pairs.lake.bodies_table))
         with_pairs.index(lambda index: index.catch_up(JournalReader(str(with_pairs.lake.journal)), bodies))
     counts: dict[str, int] = {}
     with_pairs.index(lambda index: counts.update(index.booked_of([DONE, EARLY, TWICE])))
@@ -142,7 +145,7 @@ def test_an_index_that_counts_pairs_as_the_journal_does_holds(
         (EARLY, None, {"index": 0, "journal": -1, "pair": EARLY}),
         (TWICE, 1, {"index": 1, "journal": 2, "pair": TWICE}),
         (TWICE, -(1 << 63), {"index": -(1 << 63), "journal": 2, "pair": TWICE}),
-        ("of no row", 1, {"index": 1, "journal": 0, "pair": f"hash {hash16('of no row').hex()}"}),
+        ("of no row", 1, {"index": 1, "journal": 0, "pair": f"hash {hash_key('of no row').hex()}"}),
     ],
 )
 def test_an_index_that_counts_a_pair_otherwise_is_named(

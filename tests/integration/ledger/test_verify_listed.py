@@ -11,8 +11,8 @@ import pytest
 from core.clock import ManualClock
 from ledger.catch_ups import TABLE, CatchUps, FetchedEvent, ListedSpan
 from ledger.verify import Finding, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.list_checks import ListedAreDecided
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 
@@ -30,15 +30,15 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
+def look(engine: SqlEngine, world: World) -> Look:
     """The answer about these spans, five minutes after the world was made."""
 
     def answer(*spans: Span) -> Finding:
         for span, events in spans:
-            CatchUps(world.lake.places.shared(TABLE)).append(span, events)
+            CatchUps(world.lake.places.shared_table(TABLE)).append(span, events)
         clock = ManualClock(AT + timedelta(minutes=5))
         names = [ListedAreDecided.name]
-        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, names=names).findings[0]
+        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, names=names).findings[0]
 
     return answer
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.verify.evidence import Limits
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import Verify, World
 from tests.integration.ledger.findings import failed, wrong
 
@@ -33,4 +33,4 @@ def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> 
     for kept in ("journal", "bodies", "postings", "index"):
         shutil.copytree(getattr(live, kept), getattr(test, kept))
     world.lake = replace(world.lake, places=test)
-    assert len(wrong(report, "one_mode").offenders) == Limits().sample_max
+    assert len(wrong(report, "one_mode").offenders) == VerifyLimits().sample_max

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.decision import Decision
 from journal.histories import History
-from journal.schema import Record
+from journal.schema import TopicRecord
 from tests.integration.ledger.conftest import CONTROL, EVENTS, Verify, World
 from tests.integration.ledger.findings import failed, problems, wrong
 
@@ -79,7 +79,7 @@ def second_history(world: World, since: int) -> None:
     until = dict(state.marks[EVENTS])
     other = [row.offset for row in world.rows if row.topic == EVENTS and row.partition == 1 and row.history is None]
     turned = {0: border, 1: max(other, default=-1) + 1}
-    history = History().next("id-2", state.start[EVENTS], turned)
+    history = History().begin_next("id-2", state.start[EVENTS], turned)
     world.state = replace(
         state,
         histories={EVENTS: history},
@@ -100,7 +100,7 @@ def test_a_record_before_the_border_that_kafka_holds_otherwise_is_named(report: 
     world.rewrite()
     border = world.state.start[EVENTS][0]
     assert report("records_are_those_decided").findings[0].ok
-    world.kafka.planted[EVENTS, 0, border - 1] = Record(border - 1, b"another", ())
+    world.kafka.planted[EVENTS, 0, border - 1] = TopicRecord(border - 1, b"another", ())
     [one] = wrong(report, "records_are_those_decided").offenders
     assert (one["offset"], one["topic"]) == (border - 1, EVENTS)
 

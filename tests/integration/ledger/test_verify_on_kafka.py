@@ -34,7 +34,7 @@ def test_the_ends_of_partitions_and_the_age_of_a_record(
     produce(topic, 1, b"a")
     produce(topic, 1, b"b")
     kafka = RealKafka(KafkaSettings(bootstrap_servers=kafka_broker))
-    assert kafka.ends([topic, "no-such-topic"]) == {topic: {0: (0, 0), 1: (0, 2)}}
+    assert kafka.find_ends([topic, "no-such-topic"]) == {topic: {0: (0, 0), 1: (0, 2)}}
     written = kafka.timestamp(topic, 1, 1)
     assert written is not None and before <= written <= datetime.now(UTC)
     assert kafka.timestamp(topic, 1, 2) is None
@@ -73,4 +73,4 @@ def test_a_kafka_that_does_not_answer_is_said_plainly(monkeypatch: pytest.Monkey
     monkeypatch.setattr("journal.kafka_log.ANSWER_S_MAX", 0.5)
     (port,) = free_ports(1)
     with pytest.raises(KafkaUnreachable, match="doesn't answer"):
-        RealKafka(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")).ends(["payments.events"])
+        RealKafka(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}")).find_ends(["payments.events"])

@@ -17,11 +17,11 @@ from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
 from core.work import postings_from_json, postings_to_json, reversed_postings
 from journal.schema import JournalRow
-from ledger.accounts import book
+from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.payment_checks import OneMerchantAPayment, RefundsHaveCaptures, UndosHaveMovements
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, later_row, new_row, world_in
 
@@ -41,7 +41,7 @@ class Rows:
             seq = 15 + len(self.all)
             fact = MoneyFact(f"stripe:f_{seq}:{movement}", movement, "acct_1", payment, Money(minor, "EUR"))
             about = {
-                "postings": postings_to_json(book(fact, "stripe/acct_1", merchant)),
+                "postings": postings_to_json(book_fact(fact, "stripe/acct_1", merchant)),
                 "fact_key": fact.fact_key,
                 "fact_sha256": fact.sha256,
                 "entity_key": f"stripe:acct_1:{payment}",
@@ -94,7 +94,7 @@ def planted() -> list[JournalRow]:
 
 @pytest.fixture(scope="module", params=["postings", "journal"])
 def look(
-    request: pytest.FixtureRequest, engine: Engine, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, engine: SqlEngine, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Look:
     """What an invariant finds so long after the rows; with the postings, or by the journal's own lines."""
     world = world_in(tmp_path_factory.mktemp("payments") / "data", clean_lake)
@@ -109,7 +109,7 @@ def look(
     @functools.cache
     def findings(after: timedelta) -> dict[str, Finding]:
         clock = ManualClock(AT + after)
-        report = verify(engine, world.lake, world.kafka, KEYS, Limits(sample_max=50), clock, names=names)
+        report = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(sample_max=50), clock, names=names)
         return {one.name: one for one in report.findings}
 
     return lambda name, after: findings(after)[name]

@@ -8,13 +8,13 @@ import pytest
 
 from core.clock import ManualClock
 from core.decision import Decision
-from core.keys import hash16
+from core.keys import hash_key
 from journal import index_layout as layout
 from journal.schema import JournalRow
 from ledger.verify import Finding, verify
 from ledger.verify.derived_checks import IndexEqualsJournal
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
 
 KEY = "stripe:evt_7:charge"
@@ -39,20 +39,22 @@ def purged(world: World) -> World:
     world.state.marks[CONTROL][0], world.state.marks[EVENTS][0] = 3, 106
     object.__setattr__(world.state, "next_seq", 21)
     forged(world.rows)
-    world.index(lambda index: index.apply(rows, {}))
+    world.index(lambda index: index.apply_rows(rows, {}))
     world.rewrite()
     return world
 
 
-def look(engine: Engine, world: World) -> Finding:
-    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[IndexEqualsJournal.name])
+def look(engine: SqlEngine, world: World) -> Finding:
+    found = verify(
+        engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[IndexEqualsJournal.name]
+    )
     return found.findings[0]
 
 
-def test_a_key_that_went_over_to_other_content_is_right(engine: Engine, purged: World) -> None:
+def test_a_key_that_went_over_to_other_content_is_right(engine: SqlEngine, purged: World) -> None:
     assert look(engine, purged).offenders == ()
 
 
-def test_a_key_that_went_over_to_anything_else_is_found(engine: Engine, purged: World) -> None:
-    purged.index(lambda index: index._store._db.delete(layout.EVENT + hash16(KEY)))
+def test_a_key_that_went_over_to_anything_else_is_found(engine: SqlEngine, purged: World) -> None:
+    purged.index(lambda index: index._store._db.delete(layout.EVENT + hash_key(KEY)))
     assert "doesn't know an event key" in str(look(engine, purged).offenders)

@@ -15,10 +15,10 @@ from core.clock import ManualClock, to_rfc3339
 from core.routing import TEST_TRAFFIC_OFF
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
-from ledger.receipts import Collected, ReceiptsTable, collect
+from ledger.receipts import CollectionResult, ReceiptsTable, collect_new_receipts
 from ledger.verify import Finding, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka_checks import ReceiptsHaveDecisions
 from stack.ports import LOOPBACK, free_ports
 from tests.answers import OneRecord
@@ -36,15 +36,15 @@ Look = Callable[..., Finding]
 
 
 @pytest.fixture
-def look(engine: Engine, world: World) -> Look:
+def look(engine: SqlEngine, world: World) -> Look:
     """The answer about these receipts, five minutes after the world was made."""
 
     def answer(*receipts: bytes) -> Finding:
         if receipts:
-            collect(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
+            collect_new_receipts(OneRecord(b"\n".join(receipts)), "receipts", ReceiptsTable(str(world.lake.receipts)))
         clock = ManualClock(AT + timedelta(minutes=5))
         names = [ReceiptsHaveDecisions.name]
-        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, names=names).findings[0]
+        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, names=names).findings[0]
 
     return answer
 
@@ -97,11 +97,11 @@ def test_receipts_are_collected_from_a_real_topic(
     assert producer.flush(60) == 0
     table = ReceiptsTable(str(world.lake.receipts))
     with contextlib.closing(KafkaLog(KafkaSettings(bootstrap_servers=kafka_broker))) as kafka:
-        assert collect(kafka, topic, table, rows_per_commit=300).rows == 1_000
+        assert collect_new_receipts(kafka, topic, table, rows_per_commit=300).rows == 1_000
         producer.produce(topic, value=receipt("late", AT), partition=1)
         producer.flush(60)
-        assert collect(kafka, topic, table).rows == 1
-        assert collect(kafka, "no-such-topic", table) == Collected()
+        assert collect_new_receipts(kafka, topic, table).rows == 1
+        assert collect_new_receipts(kafka, "no-such-topic", table) == CollectionResult()
     keys = DeltaTable(table.path).to_pyarrow_dataset().to_table(columns=["event_key"])["event_key"].to_pylist()
     assert len(keys) == len(set(keys)) == 1_001
 
@@ -113,4 +113,4 @@ def test_a_kafka_that_does_not_answer_is_said(world: World, monkeypatch: pytest.
         contextlib.closing(KafkaLog(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))) as kafka,
         pytest.raises(KafkaSilent, match="asked again"),
     ):
-        collect(kafka, "receipts", ReceiptsTable(str(world.lake.receipts)))
+        collect_new_receipts(kafka, "receipts", ReceiptsTable(str(world.lake.receipts)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from journal.histories import History
-from journal.schema import Record
+from journal.schema import TopicRecord
 from ledger.verify import Options
 from tests.integration.ledger.conftest import EVENTS, Verify, World
 from tests.integration.ledger.findings import only, problems
@@ -27,7 +27,7 @@ def test_records_of_the_rows_hold(report: Verify, world: World, options: Options
 @pytest.mark.parametrize("options", [Options(), DEEP], ids=["some", "every"])
 def test_another_record_is_named_with_its_row(report: Verify, world: World, options: Options) -> None:
     """Kafka's folder was put back from an older copy, and has grown past the mark since."""
-    world.kafka.planted[EVENTS, 1, 3] = Record(3, b"another event", ())
+    world.kafka.planted[EVENTS, 1, 3] = TopicRecord(3, b"another event", ())
     world.rewrite()
     [one] = only(report(NAME, options), NAME).offenders
     assert (one["topic"], one["partition"], one["offset"], one["row"]) == (EVENTS, 1, 3, 9)
@@ -40,7 +40,7 @@ def test_the_same_body_of_another_event_is_named(report: Verify, world: World, n
     row = world.row(8)
     texts = {"event_key": "stripe:evt_99:charge", "received_at": "2026-01-30T00:00:00Z"}
     body = world.kafka.bodies[row.body_sha256]
-    world.kafka.planted[EVENTS, 0, 103] = Record(103, body, ((name, texts[name].encode()),))
+    world.kafka.planted[EVENTS, 0, 103] = TopicRecord(103, body, ((name, texts[name].encode()),))
     assert "another record" in problems(only(report(NAME, options), NAME))
 
 

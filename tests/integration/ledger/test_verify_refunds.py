@@ -18,8 +18,8 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from ledger.postings import PostingsWriter
 from ledger.verify import Finding, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.payment_checks import RefundsHaveCaptures
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, new_row, world_in
 
@@ -70,7 +70,7 @@ ROWS = [
 
 @pytest.fixture(scope="module", params=["postings", "journal"])
 def look(
-    request: pytest.FixtureRequest, engine: Engine, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, engine: SqlEngine, clean_lake: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Look:
     """What is found so long after the rows; with the postings, or where they are gone, by the journal's own lines."""
     world = world_in(tmp_path_factory.mktemp("refunds") / "data", clean_lake)
@@ -84,7 +84,7 @@ def look(
     @functools.cache
     def found(after: timedelta) -> Finding:
         clock = ManualClock(AT + after)
-        report = verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, names=[RefundsHaveCaptures.name])
+        report = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, names=[RefundsHaveCaptures.name])
         return report.findings[0]
 
     return found

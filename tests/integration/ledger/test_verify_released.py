@@ -10,8 +10,8 @@ from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
 from ledger.verify import Finding, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, KEYS, World, forged, later_row, new_row
 
 NAMES = ("items_close_once", "index_equals_journal", "offsets_accounted", "one_effect_per_event_key", "order_kept")
@@ -40,43 +40,45 @@ def gains(world: World) -> Callable[..., World]:
         world.kafka.held[CONTROL][0] = (world.kafka.held[CONTROL][0][0], 200)
         object.__setattr__(world.state, "next_seq", 15 + len(rows))
         forged(world.rows)
-        world.index(lambda index: index.apply(rows, {}))
+        world.index(lambda index: index.apply_rows(rows, {}))
         world.rewrite()
         return world
 
     return gain
 
 
-def look(engine: Engine, world: World) -> dict[str, Finding]:
-    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=[*NAMES])
+def look(engine: SqlEngine, world: World) -> dict[str, Finding]:
+    found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=[*NAMES])
     return {one.name: one for one in found.findings}
 
 
-def offending(engine: Engine, world: World) -> set[str]:
+def offending(engine: SqlEngine, world: World) -> set[str]:
     return {name for name, one in look(engine, world).items() if one.offenders}
 
 
-def test_what_was_released_may_come_again_once(engine: Engine, gains: Callable[..., World]) -> None:
+def test_what_was_released_may_come_again_once(engine: SqlEngine, gains: Callable[..., World]) -> None:
     assert offending(engine, gains(Decision.IGNORED, Decision.DUPLICATE)) == set()
 
 
-def test_what_was_released_and_has_not_come_is_known_to_nobody(engine: Engine, gains: Callable[..., World]) -> None:
+def test_what_was_released_and_has_not_come_is_known_to_nobody(engine: SqlEngine, gains: Callable[..., World]) -> None:
     assert offending(engine, gains()) == set()
 
 
-def test_what_comes_again_is_no_duplicate_of_what_was_released(engine: Engine, gains: Callable[..., World]) -> None:
+def test_what_comes_again_is_no_duplicate_of_what_was_released(engine: SqlEngine, gains: Callable[..., World]) -> None:
     assert "one_effect_per_event_key" in offending(engine, gains(Decision.DUPLICATE))
 
 
-def test_two_first_events_after_one_release_are_one_too_many(engine: Engine, gains: Callable[..., World]) -> None:
+def test_two_first_events_after_one_release_are_one_too_many(engine: SqlEngine, gains: Callable[..., World]) -> None:
     assert "one_effect_per_event_key" in offending(engine, gains(Decision.IGNORED, Decision.IGNORED))
 
 
-def test_a_second_first_event_without_a_release_is_found(engine: Engine, gains: Callable[..., World]) -> None:
+def test_a_second_first_event_without_a_release_is_found(engine: SqlEngine, gains: Callable[..., World]) -> None:
     assert "one_effect_per_event_key" in offending(engine, gains(Decision.IGNORED, released=False))
 
 
-def test_a_release_that_no_second_person_approved_is_found(engine: Engine, gains: Callable[..., World]) -> None:
+def test_a_release_that_no_second_person_approved_is_found(engine: SqlEngine, gains: Callable[..., World]) -> None:
     world = gains()
-    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT), names=["releases_have_two_people"])
+    found = verify(
+        engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT), names=["releases_have_two_people"]
+    )
     assert [one["event_key"] for one in found.findings[0].offenders] == ["stripe:evt_7:charge"]

@@ -18,10 +18,10 @@ from journal.kafka_log import KafkaSilent
 from journal.reader import JournalReader
 from journal.writer import JournalWriter
 from ledger.catch_ups import TABLE, CatchUps, ListedSpan
-from ledger.receipts import ReceiptsTable, collect
+from ledger.receipts import ReceiptsTable, collect_new_receipts
 from ledger.verify import Lake, Report, VerifyImpossible, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from ledger.verify.journal_checks import OneEffectInAllShards
 from ledger.verify.routing_checks import TopicDivided
@@ -60,7 +60,7 @@ def test_derived_tables_that_are_gone_are_not_checked_and_not_wrong(report: Veri
     shutil.rmtree(world.lake.postings)
     found = report()
     assert not found.ok
-    assert not found.wrong
+    assert not found.has_offenders
     unchecked = {finding.name: finding.not_checked for finding in found.findings if finding.not_checked}
     assert unchecked.keys() == {"postings_equal_journal", "index_equals_journal"}
     assert all("processor" in why for why in unchecked.values())
@@ -74,12 +74,12 @@ def test_a_kafka_that_falls_silent_leaves_its_checks_unmade(
 
     monkeypatch.setattr(world.kafka, "records_at", silent)
     found = report("records_are_those_decided")
-    assert (found.ok, found.wrong) == (False, False)
+    assert (found.ok, found.has_offenders) == (False, False)
     assert "no record came" in (found.findings[0].not_checked or "")
 
 
 @pytest.fixture
-def reader(engine: Engine, world: World) -> Callable[[], Report]:
+def reader(engine: SqlEngine, world: World) -> Callable[[], Report]:
     """Verifies a stream that reads the ledger's journal, for one receiver, up to its last row."""
     folder, topic = world.lake.index.parent.parent, "journal.ledger/shop-a"
     writer = JournalWriter.create_or_open(str(folder / "lake" / "journal" / "notify"), "notify")
@@ -90,11 +90,11 @@ def reader(engine: Engine, world: World) -> Callable[[], Report]:
         for at, row in enumerate(booked, 1)
     ]
     writer.commit(rows, {topic: {0: booked[-1].seq + 1}}, 0)
-    lake, clock = Lake.under(folder, "notify"), ManualClock(AT)
+    lake, clock = Lake.from_data_dir(folder, "notify"), ManualClock(AT)
     index = Index.open(lake.index, 1)
-    index.apply(rows, {row.body_sha256 or "": body_of(row) for row in rows})
+    index.apply_rows(rows, {row.body_sha256 or "": body_of(row) for row in rows})
     index.close()
-    return lambda: verify(engine, lake, world.kafka, KEYS, Limits(), clock)
+    return lambda: verify(engine, lake, world.kafka, KEYS, VerifyLimits(), clock)
 
 
 class TestAStreamThatReadsAJournal:
@@ -106,7 +106,7 @@ class TestAStreamThatReadsAJournal:
         assert {one.name for one in found.findings} == set(OF_ONE_SHARD) - OF_THE_LEDGER
 
     def test_an_offset_that_was_decided_twice_is_named(self, reader: Callable[[], Report], world: World) -> None:
-        lake = Lake.under(world.lake.index.parent.parent, "notify")
+        lake = Lake.from_data_dir(world.lake.index.parent.parent, "notify")
         journal = JournalReader(str(lake.journal))
         other = World(lake, world.kafka, [row for part in journal.rows_after(0) for row in part], journal.state())
         other.row(2).offset = other.row(1).offset
@@ -163,7 +163,7 @@ def test_what_rests_on_a_table_that_cannot_be_read_is_not_passed(
 ) -> None:
     """Also where a query's conditions would hold without a look at the damaged rows."""
     receipt = orjson.dumps({"status": 200, "at": to_rfc3339(AT), "event_key": "stripe:evt_1:charge"})
-    collect(OneRecord(receipt), "receipts", ReceiptsTable(str(world.lake.receipts)))
+    collect_new_receipts(OneRecord(receipt), "receipts", ReceiptsTable(str(world.lake.receipts)))
     listed: Any = {
         "at": AT,
         "source": "stripe",
@@ -172,7 +172,9 @@ def test_what_rests_on_a_table_that_cannot_be_read_is_not_passed(
         "listed": 1,
         "passed_over": 1,
     }
-    CatchUps(world.lake.places.shared(TABLE)).append(ListedSpan(since=AT - timedelta(hours=1), until=AT, **listed))
+    CatchUps(world.lake.places.shared_table(TABLE)).append(
+        ListedSpan(since=AT - timedelta(hours=1), until=AT, **listed)
+    )
     damage(Path(str(getattr(world.lake, table))))
     wrong = failed(report())
     assert (
@@ -186,12 +188,12 @@ def test_what_rests_on_a_table_that_cannot_be_read_is_not_passed(
     assert all("could not be run" in problems(one) for one in wrong.values())
 
 
-def test_a_sample_of_offenders_is_bounded(engine: Engine, world: World) -> None:
+def test_a_sample_of_offenders_is_bounded(engine: SqlEngine, world: World) -> None:
     for row in world.rows:
         row.reason = "edited"
         row.postings = "not json"
     world.rewrite(forge=False)
-    found = verify(engine, world.lake, world.kafka, KEYS, Limits(sample_max=2), ManualClock(AT))
+    found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(sample_max=2), ManualClock(AT))
     assert len(next(one for one in found.findings if one.name == "chain_whole").offenders) == 2
     assert not found.ok
     assert all(len(finding.offenders) <= 2 for finding in found.findings)

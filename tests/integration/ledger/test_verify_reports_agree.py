@@ -17,9 +17,9 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def runs(world: World) -> Reconciliations:
-    shared = world.lake.places.shared
+    shared = world.lake.places.shared_table
     found = Reconciliations(shared("reconciliation"), shared("reconciliation-runs"))
-    found.make()
+    found.make_tables()
     return found
 
 
@@ -31,7 +31,7 @@ def reconciled(runs: Reconciliations, run_id: str, days_ago: float, missing: int
     about |= {"since": until - 30 * DAY, "until": until, "report_sha256": "0" * 64, "lines": 9, "compared": 9}
     about |= {"agreed": 9 - missing, "not_compared": {}, "journal_version": 1, "journal_seq": 9}
     about |= {"postings_version": 1, "seconds": 0.1, **more}
-    runs.add(Reconciliation(run_id=run_id, counts=counts, **about))
+    runs.add_run(Reconciliation(run_id=run_id, counts=counts, **about))
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: boo
     forged(world.rows)
 
     def follow(index: Index) -> None:
-        index.apply(world.rows[14:], {})
+        index.apply_rows(world.rows[14:], {})
         if forgets:
             batch = WriteBatch(raw_mode=True)
             batch.delete(layout.REOPENED + layout.SEQ.pack(IGNORED))

@@ -72,7 +72,7 @@ def test_an_index_that_forgot_a_reversal_is_found(look: Look, world: World, forg
     forged(world.rows)
 
     def follow(index: Index) -> None:
-        index.apply(world.rows[14:], {})
+        index.apply_rows(world.rows[14:], {})
         if forgets:
             batch = WriteBatch(raw_mode=True)
             batch.delete(layout.REVERSED + layout.SEQ.pack(1))

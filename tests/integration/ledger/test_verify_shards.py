@@ -21,13 +21,13 @@ from journal.anchors import Anchor
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.schema import JournalRow, Record
+from journal.schema import JournalRow, TopicRecord
 from journal.shards import own_after
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.verify import Lake, Options, Report, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka import Ends
 from tests.integration.ledger.conftest import (
     ANCHORS,
@@ -61,20 +61,20 @@ class ShardsKafka(FakeKafka):
     second_letters: list[DlqRecord] = field(default_factory=list)
     second_anchors: list[bytes] = field(default_factory=list)
 
-    def ends(self, topics: Sequence[str]) -> Ends:
+    def find_ends(self, topics: Sequence[str]) -> Ends:
         letters = {0: (0, 0), 1: (0, len(self.second_letters))}
         anchors = {0: (0, len(self.anchors) + len(self.second_anchors))}
         known: Ends = {"dlq.ledger.1": letters, ANCHORS: anchors}
-        return {**super().ends(topics), **{topic: known[topic] for topic in topics if topic in known}}
+        return {**super().find_ends(topics), **{topic: known[topic] for topic in topics if topic in known}}
 
-    def records(self, topic: str) -> Iterator[tuple[int, Record]]:
+    def records(self, topic: str) -> Iterator[tuple[int, TopicRecord]]:
         yield from super().records(topic)
         if topic == "dlq.ledger.1":
             for n, one in enumerate(self.second_letters):
-                yield one.partition, Record(n, one.value, tuple(one.headers))
+                yield one.partition, TopicRecord(n, one.value, tuple(one.headers))
         if topic == ANCHORS:
             for n, anchor in enumerate(self.second_anchors, len(self.anchors)):
-                yield 0, Record(n, anchor, key=b"ledger.1")
+                yield 0, TopicRecord(n, anchor, key=b"ledger.1")
 
 
 @dataclass
@@ -97,10 +97,10 @@ class Shards:
             if row.first:
                 marks[row.topic][row.partition] = row.offset + 1
         bodies = {row.body_sha256 or "": body_of(row) for row in rows}
-        BodyStore(str(lake.bodies)).append(list(bodies.items()))
+        BodyStore(str(lake.bodies_table)).append(list(bodies.items()))
         writer.commit(list(rows), marks, rows[-1].seq)
         index = Index.open(lake.index, state.epoch)
-        index.apply(rows, bodies)
+        index.apply_rows(rows, bodies)
         index.close()
         PostingsWriter.open(str(lake.postings)).follow(rows)
         letters = self.kafka.second_letters if number else self.kafka.letters
@@ -142,7 +142,7 @@ def copied(lake: Lake, other: Lake) -> None:
     for name in ("journal", "bodies", "index"):
         shutil.copytree(getattr(lake, name), getattr(other, name))
     postings = PostingsWriter.open(str(other.postings))
-    postings._commit(DeltaTable(str(lake.postings)).to_pyarrow_dataset().schema.empty_table(), COPIED)
+    postings._commit_lines(DeltaTable(str(lake.postings)).to_pyarrow_dataset().schema.empty_table(), COPIED)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def unkept(world: World) -> Shards:
     copied(*lakes)
     for number, lake in reversed(list(enumerate(lakes))):
         writer = JournalWriter.create_or_open(str(lake.journal), lake.stream)
-        writer.divide(EVENTS, Shard(number, 2), DIVIDED_AT, f"{number:032}" if number else None)
+        writer.divide_journal(EVENTS, Shard(number, 2), DIVIDED_AT, f"{number:032}" if number else None)
     old = world.kafka
     held = {EVENTS: {0: (0, 105), 1: (0, 5)}, CONTROL: {0: (0, 1)}}
     letters = [*old.letters, build_record(world.row(12), body_of(world.row(12)), "payhook-ledger")]
@@ -163,7 +163,7 @@ def unkept(world: World) -> Shards:
 def shards(unkept: Shards) -> Shards:
     for number, lake in enumerate(unkept.lakes):
         index = Index.open(lake.index, 2)
-        index.keep(Shard(number, 2))
+        index.keep_part(Shard(number, 2))
         index.close()
     return unkept
 
@@ -173,14 +173,14 @@ Look = Callable[..., tuple[Report, Report]]
 
 
 @pytest.fixture
-def look_at(engine: Engine) -> LookAt:
+def look_at(engine: SqlEngine) -> LookAt:
     """Verifies a shard by those invariants that are named, some hours later where that is given."""
 
     def answer(
         number: int, shards: Shards, *names: str, options: Options | None = None, later: timedelta = timedelta()
     ) -> Report:
         clock = ManualClock(AT + timedelta(minutes=5) + later)
-        return verify(engine, shards.lakes[number], shards.kafka, KEYS, Limits(), clock, options, names=names)
+        return verify(engine, shards.lakes[number], shards.kafka, KEYS, VerifyLimits(), clock, options, names=names)
 
     return answer
 
@@ -229,7 +229,7 @@ def test_it_holds_before_a_processor_forgets_the_items_of_others(unkept: Shards,
 
 def test_an_item_that_an_index_forgot_though_it_is_its_own_is_found(shards: Shards, look_at: LookAt) -> None:
     index = Index.open(shards.lakes[1].index, 3)
-    index.keep(Shard(0, 2))
+    index.keep_part(Shard(0, 2))
     index.close()
     assert "open item" in problems(only(look_at(1, shards, "index_equals_journal"), "index_equals_journal"))
 
@@ -374,8 +374,8 @@ class TestWhatCrossesShards:
         assert finding.unknown == "what took effect in both of them earlier"
 
 
-def test_without_shards_nothing_crosses_them(engine: Engine, world: World) -> None:
-    found = verify(engine, world.lake, world.kafka, KEYS, Limits(), ManualClock(AT + timedelta(minutes=5)))
+def test_without_shards_nothing_crosses_them(engine: SqlEngine, world: World) -> None:
+    found = verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), ManualClock(AT + timedelta(minutes=5)))
     assert "one_effect_in_all_shards" not in {one.name for one in found.findings}
 
 

@@ -11,20 +11,20 @@ import pytest
 from core.clock import ManualClock
 from core.decision import Decision
 from journal.anchors import Anchor
-from journal.histories import LINEAGES_NOTE, Abandoned, to_note
+from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
 from ledger.verify import Options, Report, verify
-from ledger.verify.engine import Engine
-from ledger.verify.evidence import Limits
+from ledger.verify.engine import SqlEngine
+from ledger.verify.evidence import VerifyLimits
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Verify = Callable[..., Report]
 
 
 @pytest.fixture
-def report(engine: Engine, world: World) -> Verify:
+def report(engine: SqlEngine, world: World) -> Verify:
     def check(since: int | datetime, *names: str) -> Report:
         clock, options = ManualClock(AT + timedelta(minutes=5)), Options(since=since)
-        return verify(engine, world.lake, world.kafka, KEYS, Limits(), clock, options, names=names)
+        return verify(engine, world.lake, world.kafka, KEYS, VerifyLimits(), clock, options, names=names)
 
     return check
 
@@ -64,7 +64,7 @@ def test_it_begins_with_a_moment(report: Verify) -> None:
 def test_it_begins_after_no_anchor_of_a_lineage_that_was_given_up(report: Verify, world: World) -> None:
     world.anchor()
     world.kafka.anchors.append(KEYS.encode(Anchor("ledger", 7, 8, "f" * 64, AT, "old")))
-    world.state = replace(world.state, notes={LINEAGES_NOTE: to_note([Abandoned("old", 7, AT, "restored")])})
+    world.state = replace(world.state, notes={LINEAGES_NOTE: to_note([AbandonedLineage("old", 7, AT, "restored")])})
     world.rewrite()
     found = report(9)
     assert (found.ok, found.since) == (True, 7), found.as_json()

@@ -85,7 +85,7 @@ def main(folder: Path, fault: str) -> None:
     heal = FAULTS[fault](disk)
     stored.kafka.shown = None
     assert wait_for(lambda: len(outages) >= OUTAGES_WANTED, GOES_ON_S), outages
-    assert loop.lives
+    assert loop.is_alive
     heal()
     assert wait_for(lambda: decided(stored) == len(BEFORE) + len(MEANWHILE), GOES_ON_S), outages
     loop.stop()

@@ -22,18 +22,18 @@ from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings, TopicsSettings
-from dlq.command import Command, Target
+from dlq.command import Command, ItemTarget
 from dlq.commands import encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from processor.application import Application
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import OpenableStream, Shared
+from processor.opening import OpenableStream, SharedResources
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
-from processor.streams import load_streams, taking
-from processor.wiring import wire
+from processor.streams import list_enabled, load_streams
+from processor.wiring import wire_stream
 from stack.topics import Topic, make_topics
 
 WAIT_S_MAX = 240.0
@@ -171,7 +171,7 @@ class OwnStreams:
         """An operator's command about an item whose last row is given."""
         lineage, now = self.lineage(stream), SystemClock().now()
         reason = "it can't be handled"
-        self.command(Command(uuid.uuid4().hex, stream, lineage, action, (Target.of(row),), "ada", reason, now))
+        self.command(Command(uuid.uuid4().hex, stream, lineage, action, (ItemTarget.of_row(row),), "ada", reason, now))
 
         assert self._producer.flush(10) == 0
 
@@ -210,14 +210,14 @@ class OwnStreams:
 
     def _streams(self, names: tuple[str, ...]) -> list[tuple[OpenableStream, StreamStatus]]:
         clock = SystemClock()
-        configs = [c for c in taking(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
+        configs = [c for c in list_enabled(load_streams(str(self.folder / "streams.toml")), "live") if c.name in names]
         kafka = KafkaSettings(bootstrap_servers=self.bootstrap, durability="single")
-        shared = Shared(
+        shared = SharedResources(
             self.session, kafka, TopicsSettings(), {}, clock, FixedExecutors(1, 2), AnchorKeys(["k" * 32]), None
         )
         found = []
         for config in configs:
-            wired = wire(config, "live", self.layout.stream, self.sections)
+            wired = wire_stream(config, "live", self.layout.stream, self.sections)
             metrics = self.metrics[config.name] = ProcessorMetrics(clock)
             status = StreamStatus(wired.name, StatusFile(wired.places.status, clock), metrics)
             found.append((OpenableStream(wired, shared, status), status))

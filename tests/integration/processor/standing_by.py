@@ -32,7 +32,7 @@ class Telling(StoredStream):
         self._say("begins")
         return super().begin()
 
-    def standby(self, holder: Holder) -> None:
+    def report_standby(self, holder: Holder) -> None:
         self._say("stands by")
 
     def _say(self, text: str) -> None:

@@ -36,11 +36,11 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.start_checks import check_whole
 from journal.writer import JournalWriter, Tenure
-from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flat
+from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flatten_postings
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.ports import Known
+from processor.decide.ports import BatchLookups
 from processor.decide.run import Handlers
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
@@ -200,22 +200,22 @@ class StoredStream:
     def stand_by(self) -> None:
         """Nothing is made ready."""
 
-    def standby(self, holder: Holder) -> None:
+    def report_standby(self, holder: Holder) -> None:
         self.holders.append(holder)
 
-    def outage(self, reason: str, tries: int) -> None:
+    def report_outage(self, reason: str, tries: int) -> None:
         self.outages.append(reason)
 
-    def failed(self, failure: BaseException) -> None:
+    def report_failed(self, failure: BaseException) -> None:
         self.failures.append(failure)
 
-    def off(self, why: str) -> None:
+    def report_off(self, why: str) -> None:
         raise AssertionError(why)
 
-    def refused(self, why: str) -> None:
+    def report_refused(self, why: str) -> None:
         raise AssertionError(why)
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         """Not asked for."""
 
 
@@ -266,7 +266,7 @@ class Stored:
         return Batches(
             rules,
             Journal(state, writer, bodies),
-            Known(index, {"stripe": Same()}),
+            BatchLookups(index, {"stripe": Same()}),
             Handlers(executor, self.folder / "trying.json", clock),
             Derived(index, [postings], dead_letters),
             clock,
@@ -274,8 +274,8 @@ class Stored:
 
     def decide(self, batches: Batches, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Batches until Kafka holds nothing more."""
-        while not is_stopped() and batches.marks[EVENTS][0] < self.kafka.end:
-            batches.run(self.kafka.read(batches.marks[EVENTS][0]))
+        while not is_stopped() and batches.committed_marks[EVENTS][0] < self.kafka.end:
+            batches.run(self.kafka.read(batches.committed_marks[EVENTS][0]))
 
     def decide_all(self) -> None:
         """One process's life, without a crash."""
@@ -312,7 +312,7 @@ class Stored:
         assert [row.offset for row in rows if row.first] == list(range(self.kafka.end))
         applied = Counter(row.event_key for row in rows if row.decision.value == "applied")
         assert set(applied.values()) <= {1}, applied
-        assert self._booked() == flat(rows).to_pylist()
+        assert self._booked() == flatten_postings(rows).to_pylist()
         dead = {(row.event_key or "").split(":")[1] for row in rows if row.decision.value == "dead"}
         assert set(self.dead_letters()) == dead
         with self._index() as index:
@@ -323,7 +323,7 @@ class Stored:
 
     def is_booked(self) -> bool:
         """Whether the postings have followed the journal to its end."""
-        return bool(self._booked() == flat(self.rows()).to_pylist())
+        return bool(self._booked() == flatten_postings(self.rows()).to_pylist())
 
     def _booked(self) -> list[dict[str, object]]:
         table = DeltaTable(str(self.postings)).to_pyarrow_table()

@@ -63,7 +63,7 @@ def kinds(results: Results) -> dict[int, object]:
 
 def test_events_come_back_by_their_number_with_the_handlers_version(session: SparkSession) -> None:
     executor = Executor(session, task(), lambda: 2)
-    executor.warm()
+    executor.warm_workers()
     results = executor.run([[item(seq)] for seq in range(1, 201)])
     assert results.handler_version == "killing-1"
     assert kinds(results) == dict.fromkeys(range(1, 201), Applied)

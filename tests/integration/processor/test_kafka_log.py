@@ -44,9 +44,9 @@ def delete_before(kafka_broker: str, topic: str, offset: int) -> None:
 
 
 def test_ranges_are_what_is_held(kafka_broker: str, topic: str, log: KafkaLog) -> None:
-    assert log.held([topic]) == {topic: {0: (0, RECORDS), 1: (0, 0)}}
+    assert log.read_held_offsets([topic]) == {topic: {0: (0, RECORDS), 1: (0, 0)}}
     delete_before(kafka_broker, topic, 6)
-    assert log.held([topic]) == {topic: {0: (6, RECORDS), 1: (0, 0)}}
+    assert log.read_held_offsets([topic]) == {topic: {0: (6, RECORDS), 1: (0, 0)}}
 
 
 def test_single_records_are_read_with_their_headers_and_what_is_not_there_is_left_out(
@@ -78,7 +78,7 @@ def test_the_marker_of_a_transaction_is_a_gap(kafka_broker: str, make_topic: Cal
         producer.commit_transaction(60)
     log = KafkaLog(KafkaSettings(bootstrap_servers=kafka_broker))
     try:
-        assert log.held([topic]) == {topic: {0: (0, 4)}}
+        assert log.read_held_offsets([topic]) == {topic: {0: (0, 4)}}
         points = [(topic, 0, 0), (topic, 0, 1), (topic, 0, 3)]
         assert log.next_offsets(points) == {(topic, 0, 0): 0, (topic, 0, 1): 2}
         assert [one.offset for one in log.records(topic, 0, 0, 4)] == [0, 2]
@@ -104,6 +104,6 @@ def test_a_topic_that_is_created_again_has_another_id(kafka_broker: str, topic: 
 
 
 def test_a_topic_that_does_not_exist_is_named(log: KafkaLog) -> None:
-    for ask in (log.held, log.topic_ids):
+    for ask in (log.read_held_offsets, log.topic_ids):
         with pytest.raises(TopicMissing, match=r"no\.such\.topic"):
             ask(["no.such.topic"])

@@ -14,18 +14,18 @@ import redis.asyncio
 from redis import Redis
 
 from core.clock import SystemClock
-from core.generation import Announced, generation_key
+from core.generation import Announcement, generation_key
 from core.settings import RedisSettings
 from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.generations import RedisGenerations
 from ingest.metrics import IngestMetrics
-from ingest.protocol import Protocol
+from ingest.protocol import ClaimProtocol
 from ingest.redis_claims import RedisClaims
 from journal.reader import JournalReader
-from processor.history.losses import Acceptance, Findings, accept
+from processor.history.losses import Acceptance, Findings, accept_losses
 from processor.reporting.generation import open_generation_writer
 from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import running
+from stack.server import run_server
 from tests.integration.processor.stored import Stored, event_of
 from tests.redis_storm import FilePublisher
 from tests.unit.processor.harness import NOW
@@ -62,10 +62,10 @@ class Ground:
     def redis(self, *, announces: bool = True) -> Iterator[Redis]:
         """Redis runs, and the processor has announced the journal's generation."""
         url = redis_url(self.data, ADMIN)
-        with running(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
+        with run_server(redis_server(self.data, self.folder / "redis.log")), Redis.from_url(url) as client:
             if announces:
                 writer = open_generation_writer(RedisSettings(url=url), "live", tuple)
-                writer._write(Announced(self.generation, 4))
+                writer._write(Announcement(self.generation, 4))
             yield client
 
     def sends(self, *event_ids: str, restarted: bool = False) -> list[str]:
@@ -78,11 +78,11 @@ class Ground:
         generations = RedisGenerations(client, ("live",), SystemClock(), 4, tuple)
         generations._seen["live"] = 0 if restarted else self.seen
         publisher = FilePublisher(self.stored.kafka)
-        protocol = Protocol(claims, generations, publisher, IngestMetrics(), SystemClock(), WAIT_S)
+        protocol = ClaimProtocol(claims, generations, publisher, IngestMetrics(), SystemClock(), WAIT_S)
         try:
             await generations.read()
-            taken = [await protocol.take([event_of(one)], NOW, None) for one in event_ids]
-            await claims.settled()
+            taken = [await protocol.take_events([event_of(one)], NOW, None) for one in event_ids]
+            await claims.await_settlements()
             self.seen = generations._seen["live"]
             return [one.takings[0].outcome for one in taken]
         finally:
@@ -96,7 +96,7 @@ class Ground:
             claims = RedisClaims(client, RedisGate(timeout_s=60.0), BRIEF_S, CONFIRMED_S)
             event = event_of(event_id)
             try:
-                return await claims.claim([ClaimKey.of(event.event_key, event.content_sha256)], b"o" * 16)
+                return await claims.claim([ClaimKey.for_event(event.event_key, event.content_sha256)], b"o" * 16)
             finally:
                 await client.aclose()
 
@@ -170,7 +170,7 @@ def test_a_claim_that_was_pending_in_the_copy_is_taken_over(tmp_path: Path) -> N
 def accept_lost(journal: Path) -> None:
     state = JournalReader(str(journal)).state()
     findings = Findings("ledger", state.next_seq - 1, state.epoch)
-    accept(journal, findings, [], 0, Acceptance("ada", "lost", NOW))
+    accept_losses(journal, findings, [], 0, Acceptance("ada", "lost", NOW))
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -202,11 +202,11 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
 def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(ground: Ground) -> None:
     with ground.redis() as client:
         accept_lost(ground.stored.journal)
-        client.set(generation_key("live"), Announced(1, 4).encode())
+        client.set(generation_key("live"), Announcement(1, 4).encode())
         assert ground.sends("e") == ["claimed"]
     older(ground)
     with ground.redis(announces=False) as client:
-        client.set(generation_key("live"), Announced(0, 4).encode())
+        client.set(generation_key("live"), Announcement(0, 4).encode())
         assert ground.sends("a") == ["claimed"], "in generation 1, where it has no claim"
 
 

@@ -14,7 +14,7 @@ from core.routing import journal_topic, topics_of
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog
 from journal.reader import JournalReader
-from processor.history.losses import Acceptance, Findings, accept, find
+from processor.history.losses import Acceptance, Findings, accept_losses, find_losses
 from processor.source.feed import JournalLog
 from tests.integration.processor.own_streams import OwnStreams, says
 
@@ -31,7 +31,7 @@ def found(streams: OwnStreams) -> Findings:
     kafka = KafkaLog(KafkaSettings(bootstrap_servers=streams.bootstrap))
     with contextlib.closing(JournalLog(kafka, "retell", {"greet": streams.layout.stream("greet").journal})) as there:
         topics = sorted([TOPIC, topics_of("live").control])
-        return find("retell", reader.state(), reader, there, topics)
+        return find_losses("retell", reader.state(), reader, there, topics)
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_an_older_journal_is_refused_by_the_stream_that_reads_it(streams: OwnStr
         [parted] = findings.parted
         assert parted.topic == TOPIC
         who = Acceptance("ada", "the journal's disk was restored", SystemClock().now())
-        accept(retell.journal, findings, [], 0, who)
+        accept_losses(retell.journal, findings, [], 0, who)
         wait_for(lambda: len(streams.applied("retell")) == 13, "the rest, without a restart")
         assert found(streams).parted == ()
     sources = [row.event_key or "" for row in streams.rows("greet") if row.decision == "applied"]

@@ -41,7 +41,7 @@ class Running:
     def stop(self) -> None:
         self.loop.stop()
         self.loop.join(GOES_ON_S)
-        assert not self.loop.lives
+        assert not self.loop.is_alive
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_table_that_cannot_be_committed_to_pauses_the_stream_until_it_can(
         stored.kafka.post(event_id)
     assert wait_for(lambda: len(running.outages) > 3, GOES_ON_S), "it says that it pauses"
     assert running.outages[0].startswith(named)
-    assert running.loop.lives
+    assert running.loop.is_alive
     mend()
     assert decided(stored, 7)
     assert wait_for(stored.is_booked, GOES_ON_S), "the postings follow"
@@ -125,7 +125,7 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
     assert wait_for(lambda: bool(running.outages), GOES_ON_S)
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
     lease = lease_of(stored, "theirs", clock)
-    while not lease.take():
+    while not lease.take_lease():
         clock.advance(LAPSES_S)
     copy = stored.folder / "taken"
     shutil.copytree(stored.journal, copy)
@@ -136,7 +136,7 @@ def test_a_journal_that_another_process_took_during_the_outage_is_left_to_it(sto
     shutil.move(copy / "_delta_log", log)
     assert wait_for(lambda: bool(running.stream.holders), GOES_ON_S)
     assert running.stream.holders[0].owner == "theirs"
-    assert running.loop.lives and not running.loop.runs, "it stands by"
+    assert running.loop.is_alive and not running.loop.runs, "it stands by"
     assert all(isinstance(failure, Fenced) for failure in running.stream.failures)
     state = JournalReader(str(stored.journal)).state()
     assert state.notes[OWNER_NOTE] == "theirs"

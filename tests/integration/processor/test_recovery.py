@@ -54,7 +54,7 @@ def test_kafka_hands_over_offsets_below_the_marks_and_they_are_passed_over(store
     batches = stored.open()
     more(stored)
     batches.run(stored.kafka.read(4))
-    assert batches.marks[EVENTS][0] == 8
+    assert batches.committed_marks[EVENTS][0] == 8
     stored.decide(batches)
     batches.close()
     assert_whole(stored)
@@ -83,7 +83,7 @@ def test_a_gap_of_a_declared_topic_has_one_row_that_says_which_offsets_were_pass
     assert [(row.offset, row.decision) for row in rest] == [(8, "applied"), (9, "applied")]
     shutil.rmtree(stored.index)
     reopened = stored.open()
-    assert reopened.marks[EVENTS][0] == 10
+    assert reopened.committed_marks[EVENTS][0] == 10
     reopened.close()
 
 

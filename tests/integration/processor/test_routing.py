@@ -16,7 +16,7 @@ from journal.anchors import AnchorKeys
 from ledger.verify import Lake, Options, verify
 from ledger.verify.divided import Division
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.evidence import Limits
+from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka import RealKafka
 from processor.streams import StreamInvalid, load_streams
 from tests.integration.processor.own_streams import OwnStreams, says
@@ -126,10 +126,10 @@ def assert_divided(divided: OwnStreams) -> None:
     kafka = RealKafka(KafkaSettings(bootstrap_servers=divided.bootstrap, durability="single"))
     options = Options(division=Division(divided.topic, {"east": ["east"], "west": ["west"]}))
     for stream in ("east", "west"):
-        lake = Lake.under(divided.folder, stream)
+        lake = Lake.from_data_dir(divided.folder, stream)
         with duckdb_engine(divided.folder, "1g") as engine:
             found = verify(
-                engine, lake, kafka, AnchorKeys(["k" * 32]), Limits(), SystemClock(), options, names=PROMISES
+                engine, lake, kafka, AnchorKeys(["k" * 32]), VerifyLimits(), SystemClock(), options, names=PROMISES
             )
         assert found.ok, found.as_json()
         figures = {one.name: one.figures for one in found.findings}

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from core.clock import SystemClock
 from journal.errors import StorageDown
-from journal.kafka_log import Held, Log
+from journal.kafka_log import Held, TopicLog
 from journal.state import JournalState, Marks
 from load.client import wait_for
 from processor.decide.records import KafkaRecord
-from processor.reporting.progress import Progress
-from processor.source.sources import tick
+from processor.reporting.progress import BatchProgress
+from processor.source.sources import make_tick_frame
 from processor.source.stream import Stream
 from processor.spark import open_session
 from stack.jars import spark_jars
@@ -45,7 +45,7 @@ class Ticks:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
-    def log(self) -> Log:
+    def log(self) -> TopicLog:
         raise AssertionError("a stream's run checks no positions")
 
     def starts(self, state: JournalState | None, held: Held) -> Marks:
@@ -55,7 +55,7 @@ class Ticks:
         return iter(())
 
     def frame(self, marks: Marks, records_max: int) -> DataFrame:
-        return tick(self._session)
+        return make_tick_frame(self._session)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         return frame.toArrow()
@@ -73,7 +73,7 @@ class FakeBatches:
     def __init__(self, act: Callable[[], None]) -> None:
         self.marks: Marks = {}
         self._act = act
-        self.progress = Progress()
+        self.progress = BatchProgress()
         self.begun = threading.Event()
         self.done = 0
         self.probes = 0
@@ -117,7 +117,7 @@ class NoCatchUp:
     def begin(self) -> None:
         """Nothing to begin."""
 
-    def after_batch(self, progress: Progress, marks: Marks) -> None:
+    def after_batch(self, progress: BatchProgress, marks: Marks) -> None:
         """Nothing to adapt."""
 
 

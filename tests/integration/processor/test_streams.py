@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, TopicPartition
 from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
-from dlq.command import PROPOSE_REVERSAL, Command, Target, approve
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, approve
 from journal.schema import JournalRow
 from load.subscriber import Reply, Subscriber
-from notify.handler import OnDriver
+from notify.handler import NotifyDriverSide
 from notify.missed import missed_items
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
@@ -148,8 +148,9 @@ def test_a_subscriber_that_is_down_costs_two_rows_an_event_and_gets_what_it_miss
             streams.post(*names(5, since=100), kind="pays")
             rows = wait_for(partial(of_kind, streams, "ignored", 5), "what it doesn't get")
             answers.clear()
-            OnDriver(streams.sections[NotifySettings])._disabled.enable("shop", "2026-01-31T12:00:00Z")  # type: ignore[arg-type]
-            [subscriber] = SubscribersFile(tmp_path / "subscribers.toml").all().values()
+            driver_side = NotifyDriverSide(streams.sections[NotifySettings])  # type: ignore[arg-type]
+            driver_side._disabled.enable_subscriber("shop", "2026-01-31T12:00:00Z")
+            [subscriber] = SubscribersFile(tmp_path / "subscribers.toml").read_all().values()
             journal = streams.layout.stream("notify").journal
             items = missed_items(journal, subscriber, rows[0].decided_at)
             assert items == [row.item_seq for row in rows]
@@ -184,8 +185,14 @@ def reverse(streams: OwnStreams, wait_for: Callable[[Callable[[], Any], str], An
     """Two people take back what an event booked; returns once the journal says so."""
     key, now = f"door:{event_id}:pays", SystemClock().now()
     (booked,) = [row for row in streams.rows("greet") if row.event_key == key and row.decision == "applied"]
-    wanted = Command.new(
-        "greet", streams.lineage("greet"), PROPOSE_REVERSAL, [Target.of(booked)], "ada", "paid at another door", now
+    wanted = Command.with_new_id(
+        "greet",
+        streams.lineage("greet"),
+        PROPOSE_REVERSAL,
+        [ItemTarget.of_row(booked)],
+        "ada",
+        "paid at another door",
+        now,
     )
     streams.command(wanted)
     resolved = join_key("payhook", wanted.command_id, wanted.action)

@@ -96,7 +96,7 @@ def test_an_older_index_follows_the_journal_and_nothing_is_decided_twice(
 def test_older_postings_follow_the_journal_and_nothing_is_booked_twice(stored: Stored) -> None:
     with put_back_after(stored.postings):
         go_on(stored)
-    assert PostingsWriter.open(str(stored.postings)).mark == 4
+    assert PostingsWriter.open(str(stored.postings)).mark_seq == 4
     assert not stored.is_booked()
     started(stored)
     stored.check()
@@ -116,7 +116,7 @@ def test_with_older_bodies_a_stream_goes_on_while_its_index_has_those_of_open_ev
     stored.decide_all()
     assert stored.decisions() == DECIDED_AGAIN
     wanted = {row.body_sha256: row.seq for row in stored.rows() if row.decision.value != "duplicate"}
-    held = BodyStore(str(stored.bodies)).held(sha256 or "" for sha256 in wanted)
+    held = BodyStore(str(stored.bodies)).find_kept(sha256 or "" for sha256 in wanted)
     assert sorted(seq for sha256, seq in wanted.items() if sha256 not in held) == [5, 6, 7], "the journal says which"
 
 

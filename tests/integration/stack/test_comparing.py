@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.pages.ledger import reconciliations
+from console.pages.ledger import open_reconciliations
 from console.uploads import ReconcileFailed, ReportAsked
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
@@ -29,7 +29,7 @@ def test_an_uploaded_report_is_a_run_like_any_other(tmp_path: Path) -> None:
     report.write_bytes(stripe_csv(stripe_line(fact, row.occurred_at or START)))
     settings = Settings(data_dir=data)
     run_id = compare_by_command(settings, ReportAsked("live", "stripe", "acct"), report)
-    run = reconciliations(LedgerJournals(Layout(data).ledgers())).run(run_id)
+    run = open_reconciliations(LedgerJournals(Layout(data).all_ledgers())).find_run(run_id)
     assert (run.report_name, run.compared, run.agreed, run.clean) == ("jan.csv", 1, 1, True)
     report.write_text("not,a,report\n")
     with pytest.raises(ReconcileFailed, match=r"jan\.csv isn't Stripe's itemised balance report"):

@@ -26,11 +26,11 @@ from core.settings import KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import Shared, check_own_topics
+from processor.opening import SharedResources, check_own_topics
 from stack.data_folder import make_key
 from stack.ports import free_ports
 from stack.settings import Settings
-from stack.topics import Topic, TopicRefused, make_topics, topics
+from stack.topics import Topic, TopicRefused, make_topics, plan_topics
 from tests.integration.conftest import Topics
 
 CHECKOUT = Path(__file__).parents[3]
@@ -74,7 +74,7 @@ def test_more_replicas_than_brokers_are_refused_when_topics_are_made(kafka_broke
         make_topics(
             KafkaSettings(bootstrap_servers=kafka_broker),
             [Topic("unmade", 1, -1)],
-            TopicsSettings().replicas("replicated"),
+            TopicsSettings().count_replicas("replicated"),
         )
 
 
@@ -89,7 +89,7 @@ def test_a_topic_that_was_configured_otherwise_is_refused(kafka_broker: str, mad
 
 
 def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_broker: str, tmp_path: Path) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(Settings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), plan_topics(Settings()), replication=1)
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "stripe").write_text("whsec_of_this_test_alone\n", "utf-8")
@@ -116,12 +116,12 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
 
 
 def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
-    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), topics(Settings()), replication=1)
+    make_topics(KafkaSettings(bootstrap_servers=kafka_broker), plan_topics(Settings()), replication=1)
     rules = SimpleNamespace(events_topic="payments.events")
     wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
     one = FixedExecutors(1, 1)
-    shared = Shared(None, single, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+    shared = SharedResources(None, single, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
     check_own_topics(wired, shared)
     shared = replace(shared, kafka=single.model_copy(update={"durability": "replicated"}))
     with pytest.raises(TopicsUnfit) as refused:

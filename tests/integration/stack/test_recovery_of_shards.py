@@ -12,7 +12,7 @@ import redis
 from confluent_kafka import Producer
 
 from core.generation import claim_name
-from core.keys import hash16
+from core.keys import hash_key
 from core.money import Movement
 from core.settings import KafkaSettings, RedisSettings
 from journal.bodies import BodyStore
@@ -22,10 +22,10 @@ from journal.schema import JournalRow
 from processor.settings import ProcessorSettings
 from stack.listing_again import ListAgain, read_list_again
 from stack.ports import LOOPBACK, free_ports
-from stack.recovery import LISTED_MAX, RECEIPTS_BEFORE, Look, Servers, have_listed_again, look
-from stack.server import running
+from stack.recovery import LISTED_MAX, RECEIPTS_BEFORE, Servers, StreamComparison, compare_streams, have_listed_again
+from stack.server import run_server
 from stack.settings import Settings
-from stack.topics import make_topics, topics
+from stack.topics import make_topics, plan_topics
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, ShardLedger
 from tests.plain_kafka import kafka_server
@@ -40,7 +40,7 @@ WAITS, LOST = "stripe:evt_waits:capture", "stripe:evt_lost:capture"
 def kafka(tmp_path: Path) -> Iterator[str]:
     """One of its own: its topics are those of a stack."""
     port, controller = free_ports(2)
-    with running(kafka_server(tmp_path / "kafka", port, controller, tmp_path / "kafka.log")):
+    with run_server(kafka_server(tmp_path / "kafka", port, controller, tmp_path / "kafka.log")):
         yield f"{LOOPBACK}:{port}"
 
 
@@ -70,12 +70,12 @@ def publish(bootstrap: str, partition: int, rows: Sequence[JournalRow], further:
 
 
 @pytest.fixture
-def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
+def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[StreamComparison]:
     """The first shard's partition is empty in Kafka; the other one's has what was decided, and an event that waits."""
     data = tmp_path / "data"
     shards = shards_in(data)
     settings = KafkaSettings(bootstrap_servers=kafka, events_partitions=2)
-    make_topics(settings, topics(Settings(kafka=settings, processor=ProcessorSettings(shards=2))), replication=1)
+    make_topics(settings, plan_topics(Settings(kafka=settings, processor=ProcessorSettings(shards=2))), replication=1)
     publish(kafka, 1, [row for row in shards[1].rows if row.partition == 1], WAITS)
     decided = {row.event_key or "" for shard in shards for row in shard.rows}
     known = [*sorted(decided), WAITS, LOST]
@@ -88,18 +88,20 @@ def looks(tmp_path: Path, kafka: str, empty_redis: str) -> list[Look]:
     keys.write_text(uuid4().hex * 2)
     keys.chmod(0o600)
     processor = ProcessorSettings(shards=2, anchor_key_file=str(keys))
-    return look(
+    return compare_streams(
         Settings(data_dir=data, kafka=settings, processor=processor), Servers(settings, RedisSettings(url=empty_redis))
     )
 
 
-def test_what_is_lost_stands_once_at_the_shard_that_disagrees(looks: list[Look]) -> None:
-    assert [(one.layout.stream, one.disagrees) for one in looks] == [("ledger", True), ("ledger.1", False)]
+def test_what_is_lost_stands_once_at_the_shard_that_disagrees(looks: list[StreamComparison]) -> None:
+    assert [(one.layout.stream, one.has_disagreement) for one in looks] == [("ledger", True), ("ledger.1", False)]
     assert [[event.event_key for event in one.events] for one in looks] == [[LOST], []]
-    assert [one.claims for one in looks] == [(hash16(LOST),), None]
+    assert [one.claims for one in looks] == [(hash_key(LOST),), None]
 
 
-def test_lists_are_read_again_from_a_day_before_the_last_decision(looks: list[Look], tmp_path: Path) -> None:
+def test_lists_are_read_again_from_a_day_before_the_last_decision(
+    looks: list[StreamComparison], tmp_path: Path
+) -> None:
     settings, accepted_at = Settings(data_dir=tmp_path / "data"), datetime(2026, 3, 1, tzinfo=UTC)
     settings.layout.run.mkdir(parents=True, exist_ok=True)
     [last] = JournalReader(str(looks[0].layout.journal)).rows_of([looks[0].state.next_seq - 1])

@@ -161,7 +161,7 @@ def test_the_receiver_looks_at_its_topics_and_publishes(cluster: Cluster) -> Non
 def test_spark_reads_with_the_same_settings(cluster: Cluster, spark: SparkSession) -> None:
     write(cluster.settings("console"), CONTROL)
     kafka = RealKafka(cluster.settings("operator"))
-    assert kafka.ends([CONTROL])[CONTROL][0][1] >= 1
+    assert kafka.find_ends([CONTROL])[CONTROL][0][1] >= 1
     assert held_by(spark, cluster.settings("operator")) == len(list(kafka.records(CONTROL))) >= 1
 
 
@@ -257,7 +257,7 @@ def test_positions_are_read_with_the_processors_user(cluster: Cluster) -> None:
     log = KafkaLog(cluster.settings("processor"))
     try:
         assert set(log.topic_ids([EVENTS, CONTROL])) == {EVENTS, CONTROL}
-        assert set(log.held([EVENTS])[EVENTS]) == {0, 1, 2, 3}
+        assert set(log.read_held_offsets([EVENTS])[EVENTS]) == {0, 1, 2, 3}
     finally:
         log.close()
 

@@ -15,7 +15,7 @@ from core.settings import KafkaSettings
 from stack.errors import ServerNotUp
 from stack.ports import LOOPBACK, free_ports, is_listening
 from stack.redis import redis_server, redis_url
-from stack.server import Server, running
+from stack.server import Server, run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 
@@ -24,7 +24,7 @@ from tests.plain_kafka import kafka_server
 def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Path) -> None:
     ports = free_ports(4)
     for run, (port, controller_port) in enumerate([ports[:2], ports[2:]]):
-        with running(kafka_server(tmp_path / "kafka", port, controller_port, tmp_path / "kafka.log")) as broker:
+        with run_server(kafka_server(tmp_path / "kafka", port, controller_port, tmp_path / "kafka.log")) as broker:
             bootstrap = f"{LOOPBACK}:{port}"
             make_topics(KafkaSettings(bootstrap_servers=bootstrap), [Topic("kept", 1, -1)], replication=1)
             producer = Producer({"bootstrap.servers": bootstrap})
@@ -32,7 +32,7 @@ def test_a_broker_keeps_its_messages_over_a_restart_on_other_ports(tmp_path: Pat
             assert producer.flush(60) == 0
             if run == 1:
                 assert _values(bootstrap, "kept", 2) == [b"0", b"1"]
-        assert not psutil.pid_exists(broker.pid)
+        assert not psutil.pid_exists(broker.process_id)
         assert not is_listening(port)
 
 
@@ -62,26 +62,26 @@ def test_topics_are_made_once_and_grow_to_what_is_wanted(kafka_broker: str) -> N
 
 def test_a_redis_keeps_its_keys_over_a_restart(tmp_path: Path) -> None:
     for run in range(2):
-        with running(redis_server(tmp_path / "redis", tmp_path / "redis.log")) as server:
+        with run_server(redis_server(tmp_path / "redis", tmp_path / "redis.log")) as server:
             client = redis.Redis.from_url(redis_url(tmp_path / "redis"))
             assert int(client.get("runs") or 0) == run
             client.set("runs", run + 1)
             client.close()
-        assert not psutil.pid_exists(server.pid)
+        assert not psutil.pid_exists(server.process_id)
 
 
 def test_a_server_that_ends_at_its_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
     broken = Server("broken", ("sh", "-c", "echo the disk is full; exit 3"), tmp_path / "log", answers=lambda: False)
     with (
         pytest.raises(ServerNotUp, match=r"(?s)broken ended with code 3 at its start; .*the disk is full"),
-        running(broken),
+        run_server(broken),
     ):
         pass
 
 
 def test_a_server_that_never_answers_is_killed(tmp_path: Path) -> None:
     deaf = Server("deaf", ("sleep", "100"), tmp_path / "log", answers=lambda: False, start_s=0.3)
-    with pytest.raises(ServerNotUp, match="deaf didn't answer within 0.3 s"), running(deaf):
+    with pytest.raises(ServerNotUp, match="deaf didn't answer within 0.3 s"), run_server(deaf):
         pass
     assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "100"]]
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from core.clock import ManualClock, SystemClock
 from core.layout import Layout
-from dlq.alerts.readings import Dead, Seen
-from dlq.alerts.receivers import receivers
-from dlq.alerts.watch import Watch
+from dlq.alerts.readings import DeadSummary, Observation
+from dlq.alerts.receivers import make_receivers
+from dlq.alerts.watch import AlertWatch
 from stack.settings import load_settings
 from tests.unit.notify.receiver import Receiver, receiving, status
 
@@ -43,12 +43,14 @@ def run(config: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["alerts", *words, *options])
 
 
-def look(config: Path, dead: Dead, ago: timedelta = timedelta()) -> None:
+def look(config: Path, dead: DeadSummary, ago: timedelta = timedelta()) -> None:
     """The alerts' process looked once, so long ago."""
     settings = load_settings(config)
     clock, file = ManualClock(SystemClock().now() - ago), Layout(settings.data_dir).alerts
-    watch = Watch(settings.alerts, lambda: Seen(dead={"ledger": dead}), receivers(settings.alerts), file, clock)
-    watch.step()
+    watch = AlertWatch(
+        settings.alerts, lambda: Observation(dead={"ledger": dead}), make_receivers(settings.alerts), file, clock
+    )
+    watch.run_once()
     wait(watch.under_way.values())
     watch.close()
 
@@ -60,7 +62,7 @@ def test_before_anybody_looked_it_says_so(config: Path) -> None:
 
 
 def test_all_is_well(config: Path) -> None:
-    look(config, Dead(3, datetime.now(UTC)))
+    look(config, DeadSummary(3, datetime.now(UTC)))
     answer = run(config)
     assert answer.exit_code == 0, answer.output
     assert "dlq_depth" in answer.output and "isn't running" not in answer.output
@@ -70,7 +72,7 @@ def test_all_is_well(config: Path) -> None:
 
 
 def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path, server: Receiver) -> None:
-    look(config, Dead(101, datetime.now(UTC) - timedelta(hours=49)))
+    look(config, DeadSummary(101, datetime.now(UTC) - timedelta(hours=49)))
     answer = run(config)
     assert answer.exit_code == 1
     assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
@@ -82,7 +84,7 @@ def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path,
 
 
 def test_a_last_look_of_long_ago_is_no_look(config: Path) -> None:
-    look(config, Dead(0, None), ago=timedelta(minutes=2))
+    look(config, DeadSummary(0, None), ago=timedelta(minutes=2))
     answer = run(config)
     assert answer.exit_code == 1 and "isn't running" in answer.output
 

@@ -17,7 +17,7 @@ from cli.main import main
 from cli.place import Place, with_place
 from core.clock import SystemClock
 from ledger.queries import Balance
-from ledger.queries.lake import Rows
+from ledger.queries.lake import TableRows
 from load.samples import sample_names
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.standardwebhooks import standard_event
@@ -260,7 +260,7 @@ class TestTestTraffic:
     ) -> None:
         asked: list[str] = []
 
-        def balances(postings: Sequence[Rows], *_: object) -> list[Balance]:
+        def balances(postings: Sequence[TableRows], *_: object) -> list[Balance]:
             asked.extend(one.path for one in postings)
             return []
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from cli import dlq_watch
 from cli.acting import this_account
-from cli.dlq_watch import outcome, watch
+from cli.dlq_watch import describe_outcome, watch
 from cli.main import main
 from cli.place import Place
 from core.layout import Layout
@@ -23,7 +23,7 @@ from tests.unit.dlq.selection.bench import SelectionBench
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SelectionBench:
     """What is ordered is decided at once."""
     bench = SelectionBench(tmp_path)
-    monkeypatch.setattr(dlq_watch, "producer", lambda _: bench.kafka)
+    monkeypatch.setattr(dlq_watch, "open_order_producer", lambda _: bench.kafka)
     bench.kafka.then = bench.decide
     return bench
 
@@ -43,7 +43,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
     assert begun.output.splitlines() == ["s1: 5 not taken up", "waits: the processor isn't running"]
     final = watch(bench.selections, 1, sleep=lambda _: bench.round())
-    assert outcome(final) == "s1: 5 applied"
+    assert describe_outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output
     [one] = json.loads(payhook(bench, "selections", "--json").output)["selections"]
     assert (one["number"], one["run"]["state"], one["run"]["actor"]) == (1, "sent", this_account())

@@ -45,7 +45,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, DeadIte
     items.commit(with_bodies=True)
     shards = {"ledger.1": items.divided(), "ledger": items}
     for one in shards.values():
-        one.dead(entity_key=next(key for key in map("stripe:acct:new_{}".format, range(9)) if own(one).decides(key)))
+        one.dead(entity_key=next(key for key in map("stripe:acct:new_{}".format, range(9)) if own(one).has_entity(key)))
         one.commit(with_bodies=True)
     return shards
 
@@ -86,7 +86,7 @@ def names(page: Any) -> list[str]:
 def whose(items: DeadItems) -> dict[int, str]:
     """By number, the shard of what died before the division."""
     rows = items.ledger.rows[:12]
-    return {row.item_seq: "ledger" if Shard(0, 2).decides(row.entity_key or "") else "ledger.1" for row in rows}
+    return {row.item_seq: "ledger" if Shard(0, 2).has_entity(row.entity_key or "") else "ledger.1" for row in rows}
 
 
 def one_of(items: DeadItems, stream: str) -> int:

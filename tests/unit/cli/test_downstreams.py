@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from cli.status_command import held_back
 from core.clock import ManualClock, to_rfc3339
-from processor.calls.budget import Report
+from processor.calls.budget import CallReport
 from processor.calls.downstreams import Downstreams
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -15,8 +15,8 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 def test_what_events_wait_for_is_shown_since_when_why_and_until_when() -> None:
     clock = ManualClock(NOW)
     downstreams = Downstreams(clock=clock)
-    downstreams.judge({}, {"subscriber:a": Report(calls=3)})
-    down = Report(calls=7, failed=7, failed_in_a_row=5, held=1_200, problem="DirectoryUnavailable")
+    downstreams.judge({}, {"subscriber:a": CallReport(calls=3)})
+    down = CallReport(calls=7, failed=7, failed_in_a_row=5, held=1_200, problem="DirectoryUnavailable")
     downstreams.judge({}, {"merchants": down})
     clock.advance(2)
     status = {"stream": "ledger", "downstreams": downstreams.status()}
@@ -42,8 +42,8 @@ def test_a_blocked_stream_is_shown_since_when_why_and_until_when() -> None:
 def test_a_downstream_that_takes_its_first_calls_again_holds_nothing_up_any_more() -> None:
     clock = ManualClock(NOW)
     downstreams = Downstreams(clock=clock)
-    downstreams.judge({}, {"merchants": Report(calls=5, failed=5, failed_in_a_row=5)})
+    downstreams.judge({}, {"merchants": CallReport(calls=5, failed=5, failed_in_a_row=5)})
     clock.advance(5)
     assert len(held_back([{"downstreams": downstreams.status()}])) == 1, "half-open, and nothing was good yet"
-    downstreams.judge({}, {"merchants": Report(calls=1)})
+    downstreams.judge({}, {"merchants": CallReport(calls=1)})
     assert held_back([{"downstreams": downstreams.status()}]) == []

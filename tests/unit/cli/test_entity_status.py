@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Path:
         row(2, entity_key=ENTITY, decision=Decision.PARKED, reason="behind [1]", blocking=True),
         row(3, entity_key="stripe:acct_1:pi_2", **dead),
     ]
-    index.apply(rows, {})
+    index.apply_rows(rows, {})
     index.close()
     return tmp_path / "data"
 
@@ -94,17 +94,17 @@ def test_an_entity_is_looked_up_in_its_shard(data: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "2")
     monkeypatch.setenv("PAYHOOK_KAFKA__EVENTS_PARTITIONS", "4")
     keys = [f"stripe:acct_1:shared_{number}" for number in range(10)]
-    of_second, held = [key for key in keys if Shard(1, 2).decides(key)][:2]
-    of_first = next(key for key in keys if Shard(0, 2).decides(key))
+    of_second, held = [key for key in keys if Shard(1, 2).has_entity(key)][:2]
+    of_first = next(key for key in keys if Shard(0, 2).has_entity(key))
     index = Index.open(data / "index" / "ledger.1", 1)
-    index.apply([row(1, entity_key=of_second, decision=Decision.PARKED, reason="behind", blocking=True)], {})
+    index.apply_rows([row(1, entity_key=of_second, decision=Decision.PARKED, reason="behind", blocking=True)], {})
     index.close()
     for key, stream, total in ((of_second, "ledger.1", 1), (of_first, "ledger", 0)):
         found = json.loads(status(data, "--entity", key, "--json").output)
         assert (found["stream"], found["total"]) == (stream, total)
     dead = row(2, entity_key=held, decision=Decision.DEAD, error_class="Bug", handler_version="1", blocking=True)
     index = Index.open(data / "index" / "ledger.1", 1)
-    index.apply([dead], {})
+    index.apply_rows([dead], {})
     index.close()
     assert "see `payhook dlq show 2 --stream ledger.1`" in status(data, "--entity", held).output
     named = json.loads(status(data, "--entity", of_first, "--stream", "ledger.1", "--json").output)

@@ -121,7 +121,7 @@ def test_a_ledger_out_of_balance_is_exit_1_and_says_so(own_ledger: SmallLedger) 
 
     half = lines_of(own_ledger.rows[:1])[:1]
     table = POSTINGS_SCHEMA.empty_table().from_pylist(half, schema=POSTINGS_SCHEMA)
-    PostingsWriter.open(own_ledger.postings)._commit(table, 99)
+    PostingsWriter.open(own_ledger.postings)._commit_lines(table, 99)
     said = payhook(own_ledger, "balances")
     assert said.exit_code == 1
     assert "debits and credits differ in EUR: run payhook verify" in said.output

@@ -21,10 +21,10 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REVERSAL, Command, Target, new_command_id, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, new_command_id, propose_entry
 from dlq.commands import decode
-from dlq.entry import Entry
-from dlq.orders import Orders
+from dlq.entry import ManualEntry
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
@@ -148,12 +148,12 @@ def test_an_entry_goes_to_its_entitys_shard(divided: Divided, sent: SentTo, tmp_
     assert (command.stream, command.lineage) == ("ledger.1", lineage_of(divided.shards[1].journal))
 
 
-def entry(payment: str) -> Entry:
+def entry(payment: str) -> ManualEntry:
     lines = (
         Posting("merchant:m-1:dispute_losses", "debit", Money(5, "EUR")),
         Posting("merchant:m-1:disputes", "credit", Money(5, "EUR")),
     )
-    return Entry(f"stripe:acct:{payment}", START, "ab" * 32, lines)
+    return ManualEntry(f"stripe:acct:{payment}", START, "ab" * 32, lines)
 
 
 @pytest.fixture
@@ -166,8 +166,8 @@ def proposed(tmp_path: Path) -> tuple[Divided, dict[str, Command]]:
     for name, payment in (("stays", STAYS[0]), ("moves", MOVES[0])):
         commands[name] = propose_entry("ledger", lineage, entry(payment), "ada", "lost", START)
         before.given(commands[name], Decision.RESOLVED)
-    target = Target.of(before.rows[1])
-    commands["reversal"] = Command.new("ledger", lineage, PROPOSE_REVERSAL, [target], "ada", "wrong", START)
+    target = ItemTarget.of_row(before.rows[1])
+    commands["reversal"] = Command.with_new_id("ledger", lineage, PROPOSE_REVERSAL, [target], "ada", "wrong", START)
     before.given(commands["reversal"], Decision.RESOLVED)
     before.commit()
     shards = before.split()
@@ -209,7 +209,7 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, 
     divided, commands = proposed
     kafka, clock = SentTo(), ManualClock(START + timedelta(hours=1))
     acts = AuditLog(divided.layout.audit_log)
-    orders = Orders(lambda: kafka, CONTROL, Recorder(acts, clock, "api"))
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(acts, clock, "api"))
     service = BookingService(divided.ledger, CONTROL, orders, clock)
     for name in ("stays", "after"):
         service.approve(commands[name].command_id, "bob", "checked", new_command_id())
@@ -234,7 +234,7 @@ def test_a_body_that_both_shards_hold_is_removed_and_reported_once_each(divided:
         f"body {charge.body_sha256} (row ledger.1:2",
     ]
     for shard in divided.shards:
-        assert charge.body_sha256 not in BodyStore(shard.bodies).held([charge.body_sha256 or ""])
+        assert charge.body_sha256 not in BodyStore(shard.bodies).find_kept([charge.body_sha256 or ""])
 
 
 class IgnoredOfShards(IgnoredEvents, ShardLedger):
@@ -244,7 +244,9 @@ class IgnoredOfShards(IgnoredEvents, ShardLedger):
 def test_ignored_events_are_selected_of_each_entitys_shard_with_their_amounts(tmp_path: Path) -> None:
     before = IgnoredOfShards(tmp_path / "data")
     for number, shard in enumerate((Shard(0, 2), Shard(1, 2), Shard(1, 2)), 1):
-        payment = next(one for one in (f"pi_{number}_{n}" for n in range(99)) if shard.decides(f"stripe:acct_1:{one}"))
+        payment = next(
+            one for one in (f"pi_{number}_{n}" for n in range(99)) if shard.has_entity(f"stripe:acct_1:{one}")
+        )
         before.ignored(f"evt_{number}", payment=payment, object_id=f"re_{number}")
     before.write()
     divided = Divided(before.split(), before, {})

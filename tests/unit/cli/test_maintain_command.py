@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.acting import this_account
-from cli.lake_commands import size
+from cli.lake_commands import format_size
 from cli.main import main
 from core.decision import Decision
 from core.layout import Layout
 from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
-from ledger.maintain import sole_maintenance
-from ledger.rebuild import BookingUnreadable, Rebuilt
+from ledger.maintain import hold_maintenance_lock
+from ledger.rebuild import BookingUnreadable, RebuildResult
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
 KEY = "stripe:evt_0:charge.succeeded"
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     places = Layout(tmp_path).ledger()
     writer = JournalWriter.create_or_open(str(places.journal), "ledger")
     writer.begin_epoch(STARTS)
-    BodyStore(str(places.bodies)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(2)])
+    BodyStore(str(places.bodies_table)).append([(sha(f"body {n}"), f"body {n}".encode()) for n in range(2)])
     writer.commit([row(1), row(2, decision=Decision.DEAD)], marks(2), 0)
     return tmp_path
 
@@ -60,7 +60,7 @@ def test_the_report_is_json_where_asked(folder: Path) -> None:
 
 
 def test_a_second_one_says_that_the_first_is_at_it(folder: Path) -> None:
-    with sole_maintenance(folder / "run", datetime.now(UTC)):
+    with hold_maintenance_lock(folder / "run", datetime.now(UTC)):
         for words in (("maintain",), ("redact", KEY, "--reason", "asked")):
             answer = payhook(folder, "ledger", *words)
             assert answer.exit_code == 1 and "maintenance is running already" in answer.output
@@ -109,7 +109,7 @@ def test_where_there_is_no_journal_no_event_is_known(tmp_path: Path) -> None:
 
 
 def test_sizes_are_for_people() -> None:
-    assert [size(count) for count in (0, 999, 1_500, 2_340_000, 12_000_000_000)] == [
+    assert [format_size(count) for count in (0, 999, 1_500, 2_340_000, 12_000_000_000)] == [
         "0 B",
         "999 B",
         "1.5 kB",
@@ -121,7 +121,9 @@ def test_sizes_are_for_people() -> None:
 def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark does is tested in tests/integration/ledger/test_rebuild.py."""
     monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
-    monkeypatch.setattr("ledger.rebuild.run", lambda *_: Rebuilt(before=7, lines=4, mark=2, version=5, seconds=1.5))
+    monkeypatch.setattr(
+        "ledger.rebuild.run", lambda *_: RebuildResult(before=7, lines=4, mark=2, version=5, seconds=1.5)
+    )
     answer = payhook(folder, "ledger", "rebuild-postings")
     assert (answer.exit_code, "4 lines of the journal up to row 2" in answer.output) == (0, True), answer.output
     [act] = AuditLog(Layout(folder).audit_log).read(10)
@@ -130,7 +132,7 @@ def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeyp
 
 
 def test_postings_that_could_not_be_made_again_are_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(journal: object, *_: object) -> Rebuilt:
+    def unreadable(journal: object, *_: object) -> RebuildResult:
         raise BookingUnreadable(str(journal), 1, 2)
 
     monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])

@@ -86,7 +86,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
     monkeypatch.setattr("cli.reconcile_commands.open_producer", lambda *_: producer)
     monkeypatch.setattr(Place, "kafka", lambda _: None)
     monkeypatch.setattr(Place, "record_keys", lambda _: None)
-    monkeypatch.setattr(Reconciliations, "differences", lambda *_: missing)
+    monkeypatch.setattr(Reconciliations, "read_differences", lambda *_: missing)
     return producer
 
 

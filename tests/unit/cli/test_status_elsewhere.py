@@ -29,7 +29,7 @@ def processor(tmp_path: Path) -> Iterator[StatusFile]:
     """A processor's status in its own data folder, and the port that it answers at, in the settings of the third."""
     file = StatusFile(Layout(tmp_path / "processor").ledger().status, SystemClock())
     (port,) = free_ports(1)
-    serve(port, "127.0.0.1", CollectorRegistry(), lambda: {"ledger": file.written})
+    serve(port, "127.0.0.1", CollectorRegistry(), lambda: {"ledger": file.last_written})
     with page(CollectorRegistry()) as ingest:
         urls = f'{{processor = "http://127.0.0.1:{port}/metrics", ingest = "{ingest}"}}'
         (tmp_path / "payhook.toml").write_text(f"[console]\nmetrics_urls = {urls}\n")

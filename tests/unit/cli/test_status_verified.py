@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from cli.status_command import verified
+from cli.status_command import list_verified
 
 AT = "2026-01-31T12:00:00.000000Z"
 
 
 def outcome(**said: Any) -> str:
-    [(name, line)] = verified({"ledger": {"at": AT, **said}, "ledger-test": {"at": AT, "wrong": []}}, "live")
+    [(name, line)] = list_verified({"ledger": {"at": AT, **said}, "ledger-test": {"at": AT, "wrong": []}}, "live")
     assert name == "verified ledger" and line.startswith(f"{AT}: ")
     return line.removeprefix(f"{AT}: ")
 

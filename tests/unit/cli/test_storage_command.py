@@ -25,7 +25,7 @@ def test_it_says_where_the_lake_is_and_who_won(tmp_path: Path) -> None:
 
 
 def test_a_place_that_loses_commits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal.storage, "race", lambda _: Race((2, 1), twice=1, nobody=0, listed=True))
+    monkeypatch.setattr(journal.storage, "run_race", lambda _: Race((2, 1), twice=1, nobody=0, listed=True))
     code, said = payhook("storage", "--data", str(tmp_path))
     assert code == 1 and "1 names went to two writers" in said and "Don't keep a lake there" in said
     code, said = payhook("storage", "--json", "--data", str(tmp_path))

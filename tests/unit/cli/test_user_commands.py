@@ -42,19 +42,19 @@ def audit() -> list[dict[str, str]]:
 def test_a_user_is_added_with_a_password_from_standard_input(users: Users) -> None:
     answer = add("ada", "replayer", "finance")
     assert (answer.exit_code, answer.stdout) == (0, "ada may sign in now\n")
-    account = users.all()["ada"]
+    account = users.read_accounts()["ada"]
     assert account.roles == {Role.REPLAYER, Role.FINANCE}
-    assert passwords.matches(PASSWORD, account.password)
+    assert passwords.is_password_of(PASSWORD, account.password)
 
 
 def test_the_password_is_asked_for_twice_and_not_shown(users: Users) -> None:
     answer = payhook("users", "add", "ada", "--role", "admin", stdin=f"{PASSWORD}\n{PASSWORD}\n")
     assert answer.exit_code == 0
     assert PASSWORD not in answer.output
-    assert passwords.matches(PASSWORD, users.all()["ada"].password)
+    assert passwords.is_password_of(PASSWORD, users.read_accounts()["ada"].password)
     differs = payhook("users", "add", "bob", "--role", "admin", stdin=f"{PASSWORD}\nanother one\n")
     assert differs.exit_code == 1
-    assert set(users.all()) == {"ada"}
+    assert set(users.read_accounts()) == {"ada"}
 
 
 def test_a_change_is_on_record_with_who_what_before_and_after() -> None:
@@ -99,7 +99,7 @@ def test_what_is_refused_is_reported_and_on_record(words: tuple[str, ...], actio
 def test_a_short_password_is_refused(users: Users) -> None:
     answer = add(password="short")
     assert (answer.exit_code, "12 are the least" in answer.stderr) == (1, True)
-    assert users.all() == {}
+    assert users.read_accounts() == {}
 
 
 def test_the_password_of_somebody_who_is_not_there_is_not_asked_for() -> None:
@@ -109,10 +109,10 @@ def test_the_password_of_somebody_who_is_not_there_is_not_asked_for() -> None:
 
 def test_a_password_is_changed(users: Users) -> None:
     add()
-    before = users.all()["ada"]
+    before = users.read_accounts()["ada"]
     assert payhook("users", "password", "ada", "--password-stdin", stdin="another horse battery\n").exit_code == 0
-    after = users.all()["ada"]
-    assert passwords.matches("another horse battery", after.password)
+    after = users.read_accounts()["ada"]
+    assert passwords.is_password_of("another horse battery", after.password)
     assert after.stamp != before.stamp
 
 
@@ -136,7 +136,7 @@ def test_roles_are_all_taken_away_only_when_that_is_said(users: Users) -> None:
     add()
     assert payhook("users", "roles", "ada").exit_code == 2
     assert payhook("users", "roles", "ada", "--none").exit_code == 0
-    assert users.all()["ada"].roles == frozenset()
+    assert users.read_accounts()["ada"].roles == frozenset()
 
 
 def test_without_users_and_acts_it_says_so() -> None:

@@ -15,13 +15,13 @@ from rich.console import Console
 
 import stack.verification
 from cli.main import main
-from cli.verify_command import print_report, watching
+from cli.verify_command import print_report, show_bars
 from core.routing import Shard
 from journal.shards import shard_note
 from journal.writer import JournalWriter
-from ledger.verify import Finding, Options, Report, VerifyImpossible, Watch
+from ledger.verify import Finding, Options, Report, VerifyImpossible, VerifyProgress
 from ledger.verify.body_checks import BodiesWhole, BookingsAreInBodies
-from ledger.verify.job import INVARIANTS, invariant_types
+from ledger.verify.job import INVARIANTS, list_invariant_types
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 HOLDS = Finding("balanced", "Debits equal credits.")
@@ -58,7 +58,7 @@ def payhook(*words: str) -> Result:
     return CliRunner().invoke(main, ["verify", *words])
 
 
-@pytest.mark.parametrize("name", invariant_types())
+@pytest.mark.parametrize("name", list_invariant_types())
 def test_an_invariant_is_explained_by_its_sentence_and_its_query(asked: list[dict[str, Any]], name: str) -> None:
     found = payhook("--explain", name)
     assert (found.exit_code, asked) == (0, []), "nothing is verified"
@@ -250,7 +250,7 @@ def test_the_newest_rows_alone_are_not_called_all() -> None:
 def test_bars_are_drawn_on_a_terminal_only() -> None:
     terminal, pipe = io.StringIO(), io.StringIO()
     for out in (terminal, pipe):
-        with watching(Console(file=out, force_terminal=out is terminal, width=100)) as watch:
+        with show_bars(Console(file=out, force_terminal=out is terminal, width=100)) as watch:
             follow(watch)
     assert "the query that is under way" in terminal.getvalue() and "50/100" in terminal.getvalue()
     assert "one_mode doesn't hold" in terminal.getvalue()
@@ -259,13 +259,13 @@ def test_bars_are_drawn_on_a_terminal_only() -> None:
 
 def test_json_is_silent_on_a_terminal_too() -> None:
     out = io.StringIO()
-    with watching(Console(file=out, force_terminal=True), silent=True) as watch:
+    with show_bars(Console(file=out, force_terminal=True), silent=True) as watch:
         follow(watch)
     assert out.getvalue() == ""
 
 
-def follow(watch: Watch) -> None:
-    watch.begins(2)
-    watch.gets_on(50.0)
-    watch.found(HOLDS)
-    watch.found(BROKEN)
+def follow(watch: VerifyProgress) -> None:
+    watch.show_start(2)
+    watch.show_percent(50.0)
+    watch.show_finding(HOLDS)
+    watch.show_finding(BROKEN)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import main
-from console.waits import Wait
+from console.waits import WaitKind
 from core.clock import SystemClock, to_rfc3339
 from core.decision import NO_RETRIES, Decision, ErrorKind
 from journal.index import Index
@@ -31,7 +31,7 @@ class Waits:
     def has(self, *changes: dict[str, Any]) -> None:
         index = Index.open(self.data / "index" / "ledger", 1)
         common = {"entity_key": ENTITY, "decided_at": self.now - HOUR, "blocking": True}
-        index.apply([row(number, **{**common, **one}) for number, one in enumerate(changes, 1)], {})
+        index.apply_rows([row(number, **{**common, **one}) for number, one in enumerate(changes, 1)], {})
         index.close()
 
     def says(self, **status: Any) -> None:
@@ -63,9 +63,9 @@ def test_a_backoff_and_what_waits_behind_it(stream: Waits) -> None:
     behind = [{"decision": Decision.PARKED, "reason": "behind"}] * 7
     stream.has(retry, *behind)
     first, *others = stream.waits()
-    assert (first["for"], first["since"]) == (Wait.BACKOFF, to_rfc3339(stream.now - HOUR))
+    assert (first["for"], first["since"]) == (WaitKind.BACKOFF, to_rfc3339(stream.now - HOUR))
     assert first["until"] == to_rfc3339(stream.now + HOUR)
-    assert {one["for"] for one in others} == {Wait.HEAD}
+    assert {one["for"] for one in others} == {WaitKind.HEAD}
     said = stream.shown().output
     assert f"item 1 waits for: backoff, since {to_rfc3339(stream.now - HOUR)}. Nothing is to be done" in said
     assert "items 2, 3, 4, 5, 6 and 2 more wait for: head" in said
@@ -78,33 +78,33 @@ def test_an_open_breaker_is_named_with_what_is_to_be_mended(stream: Waits) -> No
     stream.says(downstreams={"bank": {"state": "open", "text": text, "calls": 5, "failed": 5, "held": 1}})
     stream.has(later(stream, reason=f"bank {text}"))
     [one] = stream.waits()
-    assert one["for"] == Wait.BREAKER
+    assert one["for"] == WaitKind.BREAKER
     assert one["text"].startswith(f"bank {text}. Mend bank; it is called again by itself")
 
 
 def test_a_spent_budget_is_waited_out(stream: Waits) -> None:
     stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": 5, "held": 1}})
     stream.has(later(stream, reason=f"bank {NO_RETRIES}"))
-    assert [one["for"] for one in stream.waits()] == [Wait.BUDGET]
+    assert [one["for"] for one in stream.waits()] == [WaitKind.BUDGET]
 
 
 def test_a_call_that_is_not_made_now_is_waited_out(stream: Waits) -> None:
     stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": 0, "held": 1}})
     stream.has(later(stream, reason="bank isn't called now"))
-    assert [one["for"] for one in stream.waits()] == [Wait.DOWNSTREAM]
+    assert [one["for"] for one in stream.waits()] == [WaitKind.DOWNSTREAM]
 
 
 def test_a_blocked_stream_holds_what_failed_and_what_is_due(stream: Waits) -> None:
     stream.says(blocked="Down: the directory is away")
     stream.has(later(stream, reason="the directory is away", error_kind=ErrorKind.SBE))
-    assert [one["for"] for one in stream.waits()] == [Wait.BLOCKED]
+    assert [one["for"] for one in stream.waits()] == [WaitKind.BLOCKED]
 
 
 def test_an_event_that_is_due_waits_for_the_blocked_stream(stream: Waits) -> None:
     stream.says(blocked="Down: the directory is away")
     stream.has({"decision": Decision.RETRY, "attempt": 1, "due_at": stream.now - HOUR})
     [one] = stream.waits()
-    assert one["for"] == Wait.BLOCKED
+    assert one["for"] == WaitKind.BLOCKED
     assert one["until"] is None
     assert "Down: the directory is away. Mend that" in one["text"]
 
@@ -112,15 +112,15 @@ def test_an_event_that_is_due_waits_for_the_blocked_stream(stream: Waits) -> Non
 @pytest.mark.parametrize(
     ("status", "wait", "text"),
     [
-        ({"state": "standby", "why": "waits for the lease of b"}, Wait.STANDBY, "waits for the lease of b"),
-        ({"state": "refused", "why": "another history"}, Wait.PROCESSOR, "payhook recover"),
-        ({"state": "failed", "last_failure": "disk full"}, Wait.PROCESSOR, "disk full"),
-        ({"state": "off", "why": "notify.toml"}, Wait.PROCESSOR, "notify.toml"),
-        ({"at": "2020-01-01T00:00:00.000000Z"}, Wait.PROCESSOR, "since 2020-01-01"),
+        ({"state": "standby", "why": "waits for the lease of b"}, WaitKind.STANDBY, "waits for the lease of b"),
+        ({"state": "refused", "why": "another history"}, WaitKind.PROCESSOR, "payhook recover"),
+        ({"state": "failed", "last_failure": "disk full"}, WaitKind.PROCESSOR, "disk full"),
+        ({"state": "off", "why": "notify.toml"}, WaitKind.PROCESSOR, "notify.toml"),
+        ({"at": "2020-01-01T00:00:00.000000Z"}, WaitKind.PROCESSOR, "since 2020-01-01"),
     ],
 )
 def test_a_stream_that_decides_nothing_holds_what_is_due(
-    stream: Waits, status: dict[str, Any], wait: Wait, text: str
+    stream: Waits, status: dict[str, Any], wait: WaitKind, text: str
 ) -> None:
     stream.says(**status)
     stream.has({"decision": Decision.RETRY, "attempt": 1, "due_at": stream.now - HOUR})
@@ -132,14 +132,14 @@ def test_a_stream_that_decides_nothing_holds_what_is_due(
 def test_a_dead_event_waits_for_a_person_whatever_the_stream_does(stream: Waits) -> None:
     stream.has({"decision": Decision.DEAD, "error_class": "Bug", "handler_version": "1"})
     [one] = stream.waits()
-    assert one["for"] == Wait.PERSON
+    assert one["for"] == WaitKind.PERSON
     assert "payhook dlq show 1" in one["text"]
 
 
 def test_an_event_that_is_due_in_a_running_stream_is_tried_next(stream: Waits) -> None:
     stream.says()
     stream.has({"decision": Decision.RETRY, "attempt": 1, "due_at": stream.now - HOUR})
-    assert [one["for"] for one in stream.waits()] == [Wait.TURN]
+    assert [one["for"] for one in stream.waits()] == [WaitKind.TURN]
 
 
 def test_where_nothing_is_open_nothing_holds_back_what_arrives_but_a_stream_that_does_not_decide(stream: Waits) -> None:

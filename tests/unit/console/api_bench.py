@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from console.api import mount_api
 from console.bookings import Bookings
 from console.catch_ups import read_catch_ups
-from console.dead_letters import DeadLetters, Streams
+from console.dead_letters import StreamDeadLetters, Streams
 from console.received import AskReceived, not_read
 from core.decision import Decision
 from core.keys import join_key
@@ -23,7 +23,7 @@ from core.layout import Layout
 from dlq.audit_log import AuditLog
 from dlq.command import ACTIONS, Command
 from dlq.commands import decode
-from dlq.orders import DeltaView, Orders, OrderService
+from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.schema import JournalRow
 from tests.unit.console.listening import BOB, Listener
@@ -93,7 +93,7 @@ class ApiBench:
         self,
         folder: Path,
         app: FastAPI | None = None,
-        streams: Mapping[str, DeadLetters] | None = None,
+        streams: Mapping[str, StreamDeadLetters] | None = None,
         received: AskReceived = not_read,
         *,
         with_pages: bool = False,
@@ -107,7 +107,7 @@ class ApiBench:
         self.answers = BreakableAnswers(self.engine.clock)
         self.app = app or FastAPI(openapi_url=None)
         self.audit_log = AuditLog(folder / "lake" / "acts")
-        orders = Orders(lambda: self.kafka, CONTROL, Recorder(self.audit_log, self.engine.clock, "api"))
+        orders = OrderSender(lambda: self.kafka, CONTROL, Recorder(self.audit_log, self.engine.clock, "api"))
         service = OrderService("ledger", EngineView(self.engine), orders, self.engine.clock)
         known = Streams({} if streams is None else streams)
         bookings: Bookings = {"live": bookings_at(folder, self.audit_log, self.engine.clock, "api", self.kafka)}

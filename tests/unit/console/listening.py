@@ -21,13 +21,13 @@ from console.access.sessions import Sessions
 from console.access.sign_in import Access, SignInThrottle
 from console.access.users import Users
 from console.forms import Cookies
-from console.guard import guarded, origins_of
+from console.guard import guard_app, origins_of
 from console.received import AskReceived, not_read
 from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare
 from core.clock import Clock
 from dlq.audit_log import AuditLog
-from dlq.commands import Producer
+from dlq.commands import CommandProducer
 from dlq.limits import AloneLimits
 from tests.unit.console.places import attention_at, dead_letters, pages
 
@@ -57,7 +57,7 @@ class Listener:
         clock: Clock,
         *,
         https: bool = False,
-        producer: Producer | None = None,
+        producer: CommandProducer | None = None,
         sleep: Callable[[float], object] = lambda _: None,
         shards: int = 1,
         received: AskReceived = not_read,
@@ -105,7 +105,7 @@ class Listener:
             )
         )
         origins = origins_of("127.0.0.1", 8081)
-        self.asgi: ASGIApp = guarded(app, self.access, Cookies(https), origins, routers, self.attention.badges)
+        self.asgi: ASGIApp = guard_app(app, self.access, Cookies(https), origins, routers, self.attention.badges_for)
 
     def request(self, method: str, path: str, user: str | None = None, **more: Any) -> httpx2.Response:
         """One request, with a user's token where one is named."""

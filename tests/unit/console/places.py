@@ -16,9 +16,9 @@ from console.access.sessions import Sessions
 from console.access.users import Users
 from console.attention import Attention
 from console.bookings import Bookings, BookingService
-from console.dead_letters import DeadLetters
-from console.pages import DlqPlace, Place, WorkStream, routers
-from console.pages.place import Asking
+from console.dead_letters import StreamDeadLetters
+from console.pages import DlqPlace, PagePlace, PageStream, make_routers
+from console.pages.place import QuestionRunner
 from console.pulse import Pulse
 from console.received import AskReceived, not_read
 from console.settings import TracingSettings
@@ -29,13 +29,13 @@ from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.standing import read_standing
 from dlq.audit_log import AuditLog
-from dlq.commands import Producer
+from dlq.commands import CommandProducer
 from dlq.index import DeadLetterIndex, Payloads
 from dlq.index.dead_letter_index import Amounts
 from dlq.limits import AloneLimits
-from dlq.orders import Orders
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, Runs, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
 from dlq.selection.ignored import IgnoredEventFinder
 from ledger.queries import LedgerJournals
 from tests.dead_letters import Taking
@@ -49,36 +49,41 @@ def dead_letters(
     clock: Clock,
     acts: AuditLog,
     alone: AloneLimits | None = None,
-    producer: Producer | None = None,
+    producer: CommandProducer | None = None,
     sleep: Callable[[float], object] = lambda _: None,
     shard: int = 0,
     amounts: Amounts | None = None,
     stream: str = "",
-) -> DeadLetters:
+) -> StreamDeadLetters:
     """The live ledger's, or those of another ``stream``, as `stack.services.dead_letters` opens them. Whoever ordered
     something sleeps until it is decided.
     """
     layout = Layout(data).stream(stream) if stream else Layout(data).ledger(number=shard)
-    index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies), clock)
+    index = DeadLetterIndex(layout.dead_letter_index, layout.journal, Payloads(layout.bodies_table), clock)
     users, recorder, log = Users(Layout(data).users), Recorder(acts, clock, "page"), RunLog(layout.journal, CONTROL)
     selections = Selections(
-        layout, log, index, clock, recorder, IgnoredEventFinder(layout.journal, Payloads(layout.bodies).kept, amounts)
+        layout,
+        log,
+        index,
+        clock,
+        recorder,
+        IgnoredEventFinder(layout.journal, Payloads(layout.bodies_table).fetch_kept, amounts),
     )
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
-    orders = Orders(lambda: producer or SentTo(), CONTROL, recorder, users.check_signed_in)
-    runs = Runs(selections, orders, limits, clock, sleep)  # type: ignore[arg-type]
-    finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies)
+    orders = OrderSender(lambda: producer or SentTo(), CONTROL, recorder, users.check_signed_in)
+    runs = RunOrders(selections, orders, limits, clock, sleep)  # type: ignore[arg-type]
+    finder = FactFinder(layout.dead_letter_index, layout.journal, layout.bodies_table)
     dry_runs = DryRuns(selections.files, index, finder, clock)
-    return DeadLetters(layout.stream, index, selections, runs, dry_runs, "wait", recorder)
+    return StreamDeadLetters(layout.stream, index, selections, runs, dry_runs, "wait", recorder)
 
 
 def pages(
     data: Path,
     clock: Clock,
     acts: AuditLog,
-    dead: Sequence[DeadLetters] = (),
+    dead: Sequence[StreamDeadLetters] = (),
     sessions: Sessions | None = None,
-    producer: Producer | None = None,
+    producer: CommandProducer | None = None,
     pulse: Pulse | None = None,
     received: AskReceived = not_read,
     attention: Attention | None = None,
@@ -91,17 +96,17 @@ def pages(
     pulse = pulse or Pulse({}, unused_client(), clock, AlertsSettings())
     shards = dead or [dead_letters(data, clock, acts)]
     layout = Layout(data, shards=len(shards))
-    sessions = sessions or Sessions(layout.sessions, clock, timedelta(hours=1), timedelta(hours=12))
+    sessions = sessions or Sessions(layout.sessions_file, clock, timedelta(hours=1), timedelta(hours=12))
     users = UserService(Users(layout.users), sessions, acts, clock, "page")
-    streams = {one.stream: WorkStream(one, layout.stream(one.stream)) for one in shards}
+    streams = {one.stream: PageStream(one, layout.stream(one.stream)) for one in shards}
     uploads = ReportUploads(["adyen", "stripe"], compare or no_spark, clock)
-    finance = Place(layout, ("live",), Asking(), clock, uploads=uploads)
+    finance = PagePlace(layout, ("live",), QuestionRunner(), clock, uploads=uploads)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
     traces = TracingSettings(link="https://traces.example/trace/{trace_id}").address_of
     operators = DlqPlace(
-        streams, Asking(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+        streams, QuestionRunner(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
     )
-    return routers(finance, operators, acts, users, bookings, received)
+    return make_routers(finance, operators, acts, users, bookings, received)
 
 
 @cache
@@ -110,7 +115,7 @@ def unused_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(trust_env=False)
 
 
-def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[DeadLetters] = ()) -> Attention:
+def attention_at(data: Path, acts: AuditLog, clock: Clock, dead: Sequence[StreamDeadLetters] = ()) -> Attention:
     """What waits for people over the data folder."""
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", SentTo(), shards=max(1, len(dead)))}
     standing = partial(read_standing, Layout(data).alerts, AlertsSettings(), clock)
@@ -138,12 +143,12 @@ def bookings_at(
     acts: AuditLog,
     clock: Clock,
     channel: str,
-    producer: Producer,
+    producer: CommandProducer,
     control: str = CONTROL,
     shards: int = 1,
 ) -> BookingService:
     """The live ledger's bookings by two people."""
     layout = Layout(data, shards=shards)
     users = Users(layout.users)
-    orders = Orders(lambda: producer, control, Recorder(acts, clock, channel), users.check_signed_in)
-    return BookingService(LedgerJournals(layout.ledgers()), control, orders, clock)
+    orders = OrderSender(lambda: producer, control, Recorder(acts, clock, channel), users.check_signed_in)
+    return BookingService(LedgerJournals(layout.all_ledgers()), control, orders, clock)

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from console.as_json import plain
-from console.dead_letters import DeadLetters
+from console.as_json import to_json_value
+from console.dead_letters import StreamDeadLetters
 from dlq.index import Filter
 from dlq.recorder import Recorder
 from tests.unit.console.api_bench import ApiBench, problem
@@ -24,11 +24,13 @@ class Api:
 
     def __init__(self, folder: Path) -> None:
         self.bench = bench = SelectionBench(folder / "stream")
-        self.streams: dict[str, DeadLetters] = {}
+        self.streams: dict[str, StreamDeadLetters] = {}
         self.listener = ApiBench(folder / "listener", streams=self.streams).listener
         selections, runs = bench.another(self.listener.audit_log, "api")
         reading = Recorder(self.listener.audit_log, bench.engine.clock, "api")
-        self.streams["ledger"] = DeadLetters("ledger", bench.index, selections, runs, bench.dry_runs, "wait", reading)
+        self.streams["ledger"] = StreamDeadLetters(
+            "ledger", bench.index, selections, runs, bench.dry_runs, "wait", reading
+        )
 
     def get(self, path: str, **more: Any) -> httpx2.Response:
         return self.listener.request("GET", f"/api/dlq{path}", BOB, params=more)
@@ -208,7 +210,7 @@ def test_the_api_answers_with_what_commands_print(api: Api) -> None:
     api.bench.dead(2)
     index = api.bench.index
     index.follow()
-    assert api.get("/items").json() == plain(index.page(Filter()))
-    assert api.get("/items/1").json() == plain(index.item(1))
-    assert api.get("/stats").json() == plain(index.stats())
-    assert api.get("/groups").json() == {"groups": plain(index.groups())}
+    assert api.get("/items").json() == to_json_value(index.page(Filter()))
+    assert api.get("/items/1").json() == to_json_value(index.item(1))
+    assert api.get("/stats").json() == to_json_value(index.stats())
+    assert api.get("/groups").json() == {"groups": to_json_value(index.groups())}

@@ -14,10 +14,10 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
-from dlq.command import Target
+from dlq.command import ItemTarget
 from dlq.commands import decode
 from dlq.index import Filter
-from dlq.orders import DeltaView, Orders, OrderService
+from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.writer import JournalWriter
 from tests.dead_items import DeadItems
@@ -39,7 +39,7 @@ class Divided:
         self.sent, app = SentTo(), FastAPI(openapi_url=None)
         (data / "console").mkdir()
         self.listener = Listener(app, data, self.first.clock)
-        orders = Orders(lambda: self.sent, CONTROL, Recorder(self.listener.audit_log, self.first.clock, "api"))
+        orders = OrderSender(lambda: self.sent, CONTROL, Recorder(self.listener.audit_log, self.first.clock, "api"))
         services = {
             one.layout.stream: OrderService(
                 one.layout.stream, DeltaView(one.layout.journal, CONTROL), orders, self.first.clock
@@ -54,7 +54,7 @@ class Divided:
 
     def item_of_second(self) -> dict[str, Any]:
         item = self.second.followed().page(Filter(), limit=1).items[0]
-        return asdict(Target.of(self.second.row_at(item.item_seq)))
+        return asdict(ItemTarget.of_row(self.second.row_at(item.item_seq)))
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from cli.main import main
 from console.api_dead import StoryDescribed
-from console.as_json import plain
-from console.details import Once, died_of, item_details, journal_says, next_step, tries_of
+from console.as_json import to_json_value
+from console.details import TextsShownOnce, died_of, item_details, journal_says, next_step, tries_of
 from core.decision import Decision, ErrorKind
 from ledger.reconciliations import Difference
 from tests.dead_items import DeadItems
@@ -36,7 +36,7 @@ def test_what_a_command_prints_of_an_item_is_what_is_described_of_the_api(items:
     answer = CliRunner().invoke(main, ["dlq", "show", "1", "--json", "--data", str(items.data)])
     printed = json.loads(answer.output)
     story = items.followed().item(1)
-    assert printed == json.loads(json.dumps(plain(story)))
+    assert printed == json.loads(json.dumps(to_json_value(story)))
     assert printed.keys() == StoryDescribed.model_fields.keys()
     assert printed["item"]["item_seq"] == printed["rows"][0]["seq"] == 1
     assert printed["item"]["since"] == printed["attempts"][0]["at"] == "2026-01-31T12:01:00.000000Z"
@@ -46,7 +46,7 @@ def test_what_a_command_prints_of_an_item_is_what_is_described_of_the_api(items:
 
 def test_times_are_rfc_3339_durations_seconds_and_days_days() -> None:
     moment = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-    assert plain({"at": moment, "took": (timedelta(minutes=2), None), "on": date(2026, 1, 31)}) == {
+    assert to_json_value({"at": moment, "took": (timedelta(minutes=2), None), "on": date(2026, 1, 31)}) == {
         "at": "2026-01-31T12:00:00.000000Z",
         "took": [120.0, None],
         "on": "2026-01-31",
@@ -57,7 +57,7 @@ def test_an_error_that_came_before_is_named_by_where_it_stands(items: DeadItems)
     story = items.followed().item(1)
     assert died_of(story).startswith("MerchantUnknown (NRE): ")
     assert tries_of(story)[0].details[0].text == "MerchantUnknown (as above)"
-    once = Once()
+    once = TextsShownOnce()
     assert [once.text("long", "row 1"), once.text("long", "row 2", "Bug"), once.text("", "row 3")] == [
         "long",
         "Bug (as row 1)",

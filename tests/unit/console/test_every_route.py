@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from console.access.roles import Role
-from console.access.routes import Declared, Everybody, Required, RouteUndeclared, declared_routes, require
-from console.health import Watched, create_app
+from console.access.routes import DeclaredRoute, Everybody, RequiredRole, RouteUndeclared, declared_routes, require_role
+from console.health import WatchedServices, create_app
 from core.clock import SystemClock
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PEOPLE, Browser, csrf_of
@@ -38,7 +38,7 @@ OPEN = {
 def bench(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
     """The listener with all of its routes."""
     folder = tmp_path_factory.mktemp("whole")
-    watched = Watched("http://127.0.0.1:1/readyz", {}, {}, lambda _: {})
+    watched = WatchedServices("http://127.0.0.1:1/readyz", {}, {}, lambda _: {})
     return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()), with_pages=True)
 
 
@@ -46,8 +46,8 @@ def concrete(path: str) -> str:
     return re.sub(r"\{[^}]*\}", "1", path)
 
 
-def allowed_of(one: Declared) -> set[str]:
-    assert isinstance(one.demand, Required)
+def allowed_of(one: DeclaredRoute) -> set[str]:
+    assert isinstance(one.demand, RequiredRole)
     return set.union(*(ALLOWED[role] for role in (one.demand.role, *one.demand.others)))
 
 
@@ -131,11 +131,11 @@ def test_an_unknown_path_of_the_api_is_a_401_to_strangers(bench: ApiBench) -> No
 def test_a_listener_with_a_route_that_does_not_say_whom_it_is_for_does_not_start(tmp_path: Path) -> None:
     forgotten = APIRouter()
     forgotten.get("/forgotten")(lambda: "")
-    twofold = APIRouter(dependencies=[Depends(require(Role.VIEWER))])
-    twofold.get("/twofold", dependencies=[Depends(require(Role.ADMIN))])(lambda: "")
+    twofold = APIRouter(dependencies=[Depends(require_role(Role.VIEWER))])
+    twofold.get("/twofold", dependencies=[Depends(require_role(Role.ADMIN))])(lambda: "")
     nested = APIRouter()
     inner = APIRouter()
-    inner.get("/inner", dependencies=[Depends(require(Role.VIEWER))])(lambda: "")
+    inner.get("/inner", dependencies=[Depends(require_role(Role.VIEWER))])(lambda: "")
     nested.include_router(inner)
     plain = APIRouter(routes=[Route("/plain", lambda request: None)])
     for router, problem in [
@@ -150,7 +150,7 @@ def test_a_listener_with_a_route_that_does_not_say_whom_it_is_for_does_not_start
             list(declared_routes(app.routes))
 
 
-def _pages(bench: ApiBench) -> list[Declared]:
+def _pages(bench: ApiBench) -> list[DeclaredRoute]:
     routes = declared_routes(bench.app.routes)
     found = [one for one in routes if not one.path.startswith("/api/") and not isinstance(one.demand, Everybody)]
     # Signing out ends the session that the other routes are asked with.

@@ -11,7 +11,7 @@ from console.forms import Fields
 from console.pages.dlq import marked_items, query_of, read_filter
 from core import moments
 from core.decision import ErrorKind
-from dlq.command import Target
+from dlq.command import ItemTarget
 from dlq.index import Filter, ItemState, Mark, Sort
 
 
@@ -22,7 +22,11 @@ def fields(query: str) -> Fields:
 def test_what_is_empty_or_missing_is_none() -> None:
     read = fields("a=&b=%20&e=")
     assert [read.text(name) for name in "abc"] == [None, None, None]
-    assert (read.number("d", 0, 9), read.read("e", moments.since), read.choice("a", ["x"])) == (None, None, None)
+    assert (read.number("d", 0, 9), read.read("e", moments.parse_since), read.read_choice("a", ["x"])) == (
+        None,
+        None,
+        None,
+    )
     assert read.problems == {}
 
 
@@ -35,8 +39,8 @@ def test_a_number_that_is_none_is_a_problem(value: str) -> None:
 
 def test_each_kind_of_field_says_what_is_wanted() -> None:
     read = fields(f"t={'x' * 501}&m=yesterday&c=maybe&k=a&k=b")
-    assert read.text("t") is None and read.read("m", moments.since) is None
-    assert read.choice("c", ["yes", "no"]) is None and read.choices("k", ["a"]) == ()
+    assert read.text("t") is None and read.read("m", moments.parse_since) is None
+    assert read.read_choice("c", ["yes", "no"]) is None and read.choices("k", ["a"]) == ()
     assert read.problems == {
         "t": "at most 500 characters are taken",
         "m": "'yesterday' is no time: write 2026-01-31 or 2026-01-31T12:00:00Z",
@@ -64,11 +68,11 @@ def test_a_filter_comes_back_from_its_address() -> None:
         states=(ItemState.OPEN, ItemState.PURGED),
         marks=(Mark.POISON,),
     )
-    from console.rendering import address
+    from console.rendering import make_address
 
-    query = address("/dlq", query_of(wanted)).partition("?")[2]
+    query = make_address("/dlq", query_of(wanted)).partition("?")[2]
     assert read_filter(fields(query)).wanted == wanted
-    assert address("/dlq", query_of(Filter())) == "/dlq"
+    assert make_address("/dlq", query_of(Filter())) == "/dlq"
 
 
 def test_a_list_has_an_order_and_a_place() -> None:
@@ -87,7 +91,7 @@ def test_marked_items_are_named_as_they_were_seen(value: str) -> None:
 
 
 def test_marked_items_count_once_and_more_than_a_command_takes_is_said() -> None:
-    seen = [Target(3, 4, HASH), Target(5, 5, HASH)]
+    seen = [ItemTarget(3, 4, HASH), ItemTarget(5, 5, HASH)]
     assert marked_items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
     assert marked_items(fields("")) == []
     many = fields("&".join(f"item={number}.{number}.{HASH}" for number in range(1, 5_002)))

@@ -24,7 +24,7 @@ from tests.dead_letters import HOSTILE
     ],
 )
 def test_a_span_is_reported_by_its_two_greatest_units(time: timedelta | float | None, words: str) -> None:
-    assert formats.span(time) == words
+    assert formats.format_span(time) == words
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,26 @@ def test_a_span_is_reported_by_its_two_greatest_units(time: timedelta | float | 
     ],
 )
 def test_money_has_its_currencys_decimals(minor: int | None, currency: str | None, words: str) -> None:
-    assert formats.money(minor, currency) == words
+    assert formats.format_money(minor, currency) == words
 
 
 def test_a_moment_is_exact_for_machines_and_short_for_people() -> None:
     at = datetime(2026, 1, 31, 12, 0, 1, 250_000, tzinfo=UTC)
-    assert formats.moment(at) == '<time datetime="2026-01-31T12:00:01.250000Z">2026-01-31 12:00:01</time>'
-    assert formats.moment(None) == ""
+    assert formats.mark_up_moment(at) == '<time datetime="2026-01-31T12:00:01.250000Z">2026-01-31 12:00:01</time>'
+    assert formats.mark_up_moment(None) == ""
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_of_a_stranger_steers_or_is_markup(text: str) -> None:
-    for shown in (escape(formats.plain(text)), formats.lines(text)):
+    for shown in (escape(formats.clean_value(text)), formats.format_lines(text)):
         assert not set(shown) & set("<>\"'\x1b\x07\u202e\u2066")
 
 
 def test_what_is_markup_already_stays_so_and_none_is_nothing() -> None:
-    assert formats.plain(Markup("<b>")) == Markup("<b>")
-    assert (formats.plain(None), formats.plain(7)) == ("", 7)
+    assert formats.clean_value(Markup("<b>")) == Markup("<b>")
+    assert (formats.clean_value(None), formats.clean_value(7)) == ("", 7)
 
 
 def test_long_texts_are_cut() -> None:
-    assert len(formats.plain("x" * 100_000)) < 2_100
-    assert len(formats.lines("x\n" * 100_000)) < 20_100
+    assert len(formats.clean_value("x" * 100_000)) < 2_100
+    assert len(formats.format_lines("x\n" * 100_000)) < 20_100

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.health import Marks, Watched, create_app
+from console.health import Marks, WatchedServices, create_app
 from console.received import AskReceived, not_read
 from core.clock import ManualClock
 from tests.received_hour import busy_hour
@@ -40,7 +40,7 @@ class Listener:
     async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
         statuses = [f"http://s/{host}/status" for host in self.others]
-        watched = Watched(
+        watched = WatchedServices(
             "http://i/readyz", self.streams, metrics, self._lag, statuses, lambda mode: self.received(mode)
         )
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:

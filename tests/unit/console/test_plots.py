@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.plots import HEIGHT, WIDTH, Steps, bars_plot, steps_plot
+from console.plots import HEIGHT, WIDTH, PlotSeries, bars_plot, steps_plot
 from tests.examples import examples
 
 T0 = datetime(2026, 1, 31, tzinfo=UTC)
@@ -46,8 +46,8 @@ def rects(svg: ElementTree.Element) -> list[ElementTree.Element]:
     [
         bars_plot("t", "d", []),
         steps_plot("t", "d", []),
-        steps_plot("t", "d", [Steps("a", [])]),
-        steps_plot("t", "d", [Steps("a", [(T0, math.nan), (T0, math.inf)])]),
+        steps_plot("t", "d", [PlotSeries("a", [])]),
+        steps_plot("t", "d", [PlotSeries("a", [(T0, math.nan), (T0, math.inf)])]),
     ],
 )
 def test_nothing_says_so(plot: str) -> None:
@@ -55,20 +55,20 @@ def test_nothing_says_so(plot: str) -> None:
 
 
 def test_one_point_is_a_level_line() -> None:
-    svg = parsed(steps_plot("Balance", "of one account", [Steps("a", [(T0, 500)])]))
+    svg = parsed(steps_plot("Balance", "of one account", [PlotSeries("a", [(T0, 500)])]))
     [path] = svg.iter("path")
     start = re.fullmatch(r"M58 ([\d.]+)H448", path.get("d", ""))
     assert start is not None and float(start[1]) < HEIGHT
 
 
 def test_a_step_goes_level_then_up_and_on_to_the_end() -> None:
-    series = Steps("a", [(T0, 0), (T0 + timedelta(hours=1), 10)])
+    series = PlotSeries("a", [(T0, 0), (T0 + timedelta(hours=1), 10)])
     [path] = parsed(steps_plot("t", "d", [series], T0 + timedelta(hours=2))).iter("path")
     assert path.get("d") == "M58 196H253V12H448"
 
 
 def test_negative_values_have_their_zero_line_between() -> None:
-    svg = parsed(steps_plot("t", "d", [Steps("a", [(T0, -300), (T0 + timedelta(days=1), 200)])]))
+    svg = parsed(steps_plot("t", "d", [PlotSeries("a", [(T0, -300), (T0 + timedelta(days=1), 200)])]))
     [zero] = [line for line in svg.iter("line") if line.get("class") == "zero"]
     assert 12 < float(zero.get("y1", "0")) < 196
     assert {"-300", "0", "200"} <= set(texts(svg))
@@ -92,7 +92,7 @@ def test_a_long_name_is_cut_and_whole_in_its_title() -> None:
     "plot",
     [
         bars_plot(HOSTILE, HOSTILE, [(HOSTILE, 1)]),
-        steps_plot(HOSTILE, HOSTILE, [Steps(HOSTILE, [(T0, 1)])]),
+        steps_plot(HOSTILE, HOSTILE, [PlotSeries(HOSTILE, [(T0, 1)])]),
     ],
 )
 def test_no_name_becomes_markup(plot: str) -> None:
@@ -111,7 +111,7 @@ def test_bars_hold_any_values(values: list[tuple[str, float]]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 10**9), VALUES), max_size=9), st.booleans())
 def test_steps_hold_any_values(points: list[tuple[int, float]], whole: bool) -> None:
     moments = sorted((T0 + timedelta(seconds=at), value) for at, value in points if not math.isnan(value))
-    svg = parsed(steps_plot("t", "d", [Steps("a", moments)], whole=whole))
+    svg = parsed(steps_plot("t", "d", [PlotSeries("a", moments)], whole=whole))
     for path in svg.iter("path"):
         places = [float(place) for place in re.findall(r"-?[\d.]+", path.get("d", ""))]
         assert all(0 <= place <= WIDTH for place in places)

@@ -60,7 +60,7 @@ def test_a_receipt_of_several_requests_counts_them_all() -> None:
 def test_what_is_older_than_an_hour_is_forgotten() -> None:
     old = receipt(HOUR + timedelta(minutes=1), outcome="too_large", status=413)
     hour = hour_of(old, receipt(timedelta(minutes=59)))
-    hour.forget(NOW)
+    hour.drop_old(NOW)
     said = hour.summary(None, NOW, None)
     assert (said.total, said.reasons, said.newest) == (1, [], [])
 
@@ -68,7 +68,7 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
 @pytest.mark.parametrize("seconds", [3_569, 3_570, 3_599, 3_600, 3_601, 3_630, 3_631, 3_660])
 def test_a_reason_and_its_last_moment_are_forgotten_together(seconds: int) -> None:
     hour = hour_of(receipt(timedelta(seconds=seconds), outcome="too_large", status=413))
-    hour.forget(NOW)
+    hour.drop_old(NOW)
     said = hour.summary(None, NOW, None)
     assert len(said.reasons) == len(said.newest) == said.total
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.plots import TICKS_MAX, TIMES_MAX, short, time_labels, time_ticks, value_ticks
+from console.plots import TICKS_MAX, TIMES_MAX, format_short, time_labels, time_ticks, value_ticks
 
 T0 = datetime(2026, 1, 31, 12, 30, 30, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def test_ticks_hold_whatever_lies_between(one: float, other: float) -> None:
     ],
 )
 def test_values_are_reported_shortly(value: float, reported: str) -> None:
-    assert short(value) == reported
+    assert format_short(value) == reported
 
 
 @pytest.mark.parametrize(

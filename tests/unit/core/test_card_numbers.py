@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.card_numbers import card_spans, has_check_digit, is_card_number, masked_number, shown, without_card_numbers
+from core.card_numbers import (
+    card_spans,
+    has_check_digit,
+    is_card_number,
+    masked_number,
+    quote_masked,
+    without_card_numbers,
+)
 from core.log import JsonFormatter
 from core.money import Money, MoneyInvalid
 
@@ -199,9 +206,9 @@ def test_a_text_keeps_all_but_the_digits_that_are_hidden(before: str, number: st
 
 
 def test_a_quotation_is_masked_before_it_is_cut():
-    assert shown(f"card {CARD}", 20) == "'card 411111******111'"
-    assert shown(int(CARD), 20) == "'411111******1111'"
-    assert shown(None, 20) == "'None'"
+    assert quote_masked(f"card {CARD}", 20) == "'card 411111******111'"
+    assert quote_masked(int(CARD), 20) == "'411111******1111'"
+    assert quote_masked(None, 20) == "'None'"
 
 
 def test_no_card_number_is_in_a_money_error():

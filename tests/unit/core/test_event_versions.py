@@ -26,7 +26,7 @@ from core.event import (
     quote_text,
     to_headers,
     unquote_text,
-    upcast,
+    upcast_headers,
     version_text,
 )
 
@@ -106,7 +106,7 @@ def test_steps_are_taken_in_turn_from_the_records_own_version_on() -> None:
     for version in ("1.0", "1.1", "2.0", "2.1"):
         texts = {VERSION_HEADER: version, f"v{version.replace('.', '_')}": "x"}
         before = dict(texts)
-        assert upcast(texts, steps, (2, 1))["v2_1"] == "x"
+        assert upcast_headers(texts, steps, (2, 1))["v2_1"] == "x"
         assert texts == before
 
 

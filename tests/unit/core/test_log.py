@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.log import JsonFormatter, TextFormatter, about, about_record, in_this_context, log_context
+from core.log import JsonFormatter, TextFormatter, about_record, event_fields, in_this_context, log_context
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -42,7 +42,7 @@ def log() -> Iterator[logging.Logger]:
 def test_a_json_line_has_what_it_is_about(log: logging.Logger) -> None:
     log.addHandler(lines := Lines(JsonFormatter()))
     with log_context(stream="ledger"):
-        log.warning("it waits", extra=about("stripe:evt_1:charge.captured", SENT))
+        log.warning("it waits", extra=event_fields("stripe:evt_1:charge.captured", SENT))
     log.warning("nothing in particular")
     first, second = map(json.loads, lines.lines)
     assert first["at"].endswith("Z") and first.pop("at")
@@ -60,7 +60,7 @@ def test_a_json_line_has_what_it_is_about(log: logging.Logger) -> None:
 def test_a_records_headers_name_its_event(log: logging.Logger) -> None:
     headers = [("event_key", b"stripe:evt_1:a"), ("traceparent", SENT.encode()), ("ce_id", None)]
     assert about_record(headers) == {"event_key": "stripe:evt_1:a", "trace_id": TRACE}
-    assert about_record([]) == about(None, "no trace") == {}
+    assert about_record([]) == event_fields(None, "no trace") == {}
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
@@ -69,14 +69,14 @@ def test_no_card_number_is_in_any_part_of_a_line(log: logging.Logger, formatter:
     try:
         raise ValueError(f"refused {CARD}")
     except ValueError:
-        log.exception("paid with %s", CARD, extra=about(f"stripe:{CARD}:charge"))
+        log.exception("paid with %s", CARD, extra=event_fields(f"stripe:{CARD}:charge"))
     assert CARD not in lines.lines[0] and lines.lines[0].count(HIDDEN) >= 3
 
 
 def test_text_is_one_line_whatever_is_logged(log: logging.Logger) -> None:
     log.addHandler(lines := Lines(TextFormatter()))
     with log_context(stream="notify"):
-        log.warning("two\nlines \x1b[31mred", extra=about("k"))
+        log.warning("two\nlines \x1b[31mred", extra=event_fields("k"))
     (line,) = lines.lines
     assert line.endswith(r"WARNING test_log: two\nlines \x1b[31mred stream=notify event_key=k")
 

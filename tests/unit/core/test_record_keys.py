@@ -31,7 +31,7 @@ def write(file: Path, *lines: str) -> None:
 
 def test_what_was_signed_is_believed_and_its_headers_come_back_as_they_were(tmp_path: Path) -> None:
     own = keys(tmp_path, NEW)
-    signed = own.sign(**RECORD, headers=HEADERS)
+    signed = own.add_signature(**RECORD, headers=HEADERS)
     assert [name for name, _ in signed] == ["event_key", "entity_key", MAC_HEADER]
     assert check_record(own.now, **RECORD, headers=signed) == HEADERS
 
@@ -50,7 +50,7 @@ def test_what_was_signed_is_believed_and_its_headers_come_back_as_they_were(tmp_
 )
 def test_a_part_that_was_changed_shows(tmp_path: Path, change: dict[str, Any]) -> None:
     own = keys(tmp_path, NEW)
-    signed = own.sign(**RECORD, headers=HEADERS)
+    signed = own.add_signature(**RECORD, headers=HEADERS)
     with pytest.raises(Forged, match="isn't as one of the known keys signed it"):
         check_record(own.now, **{**RECORD, **change}, headers=signed)
 
@@ -68,14 +68,14 @@ def test_a_part_that_was_changed_shows(tmp_path: Path, change: dict[str, Any]) -
 )
 def test_headers_that_were_changed_show(tmp_path: Path, headers: list[Header]) -> None:
     own = keys(tmp_path, NEW)
-    mac = own.sign(**RECORD, headers=HEADERS)[-1]
+    mac = own.add_signature(**RECORD, headers=HEADERS)[-1]
     with pytest.raises(Forged):
         check_record(own.now, **RECORD, headers=[*headers, mac])
 
 
 def test_what_is_not_there_is_not_what_is_empty(tmp_path: Path) -> None:
     own = keys(tmp_path, NEW)
-    signed = own.sign("t", 0, None, b"", [])
+    signed = own.add_signature("t", 0, None, b"", [])
     with pytest.raises(Forged):
         check_record(own.now, "t", 0, b"", b"", signed)
     with pytest.raises(Forged):
@@ -86,7 +86,7 @@ def test_without_a_signature_with_two_or_with_anothers_nothing_is_believed(tmp_p
     own = keys(tmp_path, NEW)
     with pytest.raises(Forged, match="says nothing of who made it"):
         check_record(own.now, **RECORD, headers=HEADERS)
-    signed = own.sign(**RECORD, headers=HEADERS)
+    signed = own.add_signature(**RECORD, headers=HEADERS)
     with pytest.raises(Forged):
         check_record(own.now, **RECORD, headers=[*signed, signed[-1]])
     with pytest.raises(Forged):
@@ -99,11 +99,11 @@ def test_without_a_signature_with_two_or_with_anothers_nothing_is_believed(tmp_p
 def test_keys_are_rolled_while_all_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_keys, "LOOK_S", 0.0)
     own = keys(tmp_path, OLD)
-    by_old = own.sign(**RECORD, headers=HEADERS)
+    by_old = own.add_signature(**RECORD, headers=HEADERS)
     write(tmp_path / "records", OLD, NEW)
-    assert own.sign(**RECORD, headers=HEADERS) == by_old, "the new one is only accepted yet"
+    assert own.add_signature(**RECORD, headers=HEADERS) == by_old, "the new one is only accepted yet"
     write(tmp_path / "records", NEW, OLD)
-    by_new = own.sign(**RECORD, headers=HEADERS)
+    by_new = own.add_signature(**RECORD, headers=HEADERS)
     assert by_new != by_old
     for signed in (by_old, by_new):
         assert check_record(own.now, **RECORD, headers=signed) == HEADERS
@@ -117,7 +117,7 @@ def test_a_file_that_is_gone_or_wrong_leaves_the_keys_as_they_are(
 ) -> None:
     monkeypatch.setattr(record_keys, "LOOK_S", 0.0)
     own = keys(tmp_path, NEW)
-    signed = own.sign(**RECORD, headers=HEADERS)
+    signed = own.add_signature(**RECORD, headers=HEADERS)
     (tmp_path / "records").unlink()
     assert check_record(own.now, **RECORD, headers=signed) == HEADERS
     write(tmp_path / "records", "short")

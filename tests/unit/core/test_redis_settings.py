@@ -61,10 +61,10 @@ def test_it_is_named_by_its_section(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_the_forms_that_there_are() -> None:
     plain, tls = RedisSettings(), RedisSettings.model_validate(TLS)
-    assert (plain.is_tls, plain.database, tls.is_tls) == (False, 0, True)
-    assert RedisSettings(url="unix://u:p@%2Ftmp%2Fredis.sock?db=3").database == 3
+    assert (plain.is_tls, plain.database_number, tls.is_tls) == (False, 0, True)
+    assert RedisSettings(url="unix://u:p@%2Ftmp%2Fredis.sock?db=3").database_number == 3
     watched = RedisSettings.model_validate({**SENTINELS, "url": "rediss:///2"})
-    assert (watched.is_tls, watched.database) == (True, 2)
+    assert (watched.is_tls, watched.database_number) == (True, 2)
     assert watched.sentinel_addresses == [("a", 26379), ("::1", 26379)]
     assert not RedisSettings.model_validate(SENTINELS).is_tls
     assert RedisSettings(url="redis://redis:6379", cluster=True).cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.clock import to_rfc3339
-from core.status_file import STATUS_AGE_MAX, fresh, moment_of, past_moment_of, read_said, read_shaped
+from core.status_file import STATUS_AGE_MAX, fresh_status, moment_of, past_moment_of, read_said, read_shaped
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -22,19 +22,19 @@ def file(tmp_path: Path) -> Path:
 def test_a_status_counts_until_it_is_too_old(file: Path) -> None:
     for age, counts in ((timedelta(0), True), (STATUS_AGE_MAX, True), (STATUS_AGE_MAX + timedelta(seconds=1), False)):
         file.write_text(f'{{"at": "{to_rfc3339(NOW - age)}", "ready": true}}')
-        found = fresh(read_said(file), NOW)
+        found = fresh_status(read_said(file), NOW)
         assert (found is not None and found["ready"]) is counts
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"at": 7}', '{"at": "soon"}', '{"at": null}', "\x80"])
 def test_what_is_no_status_is_none(file: Path, text: str) -> None:
     file.write_bytes(text.encode("latin-1"))
-    assert fresh(read_said(file), NOW) is None
+    assert fresh_status(read_said(file), NOW) is None
     assert moment_of(read_said(file), "at") is None
 
 
 def test_a_file_that_is_not_there_says_nothing(file: Path) -> None:
-    assert read_said(file) is None and fresh(read_said(file), NOW) is None and moment_of(None, "at") is None
+    assert read_said(file) is None and fresh_status(read_said(file), NOW) is None and moment_of(None, "at") is None
 
 
 @dataclass(frozen=True)
@@ -68,4 +68,4 @@ def test_a_moment_that_is_to_come_is_unknown() -> None:
 def test_a_status_does_not_count_until_a_clock_gets_to_it() -> None:
     """Other machines' clocks may be a little ahead."""
     for ahead, counts in ((STATUS_AGE_MAX, True), (STATUS_AGE_MAX + timedelta(seconds=1), False)):
-        assert (fresh({"at": to_rfc3339(NOW + ahead)}, NOW) is not None) is counts
+        assert (fresh_status({"at": to_rfc3339(NOW + ahead)}, NOW) is not None) is counts

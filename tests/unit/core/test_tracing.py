@@ -76,8 +76,8 @@ def test_a_senders_trace_goes_on_through_the_receiver_and_each_decision(collecto
     traced.end({"payhook.outcome": "claimed"})
     span_id = span_id_of("stripe:evt_1:charge.captured", 0)
     started = datetime.now(UTC) - timedelta(seconds=1)
-    tracing.decided("ledger dead", traced.traceparent, span_id, started, {"payhook.seq": 7}, failed=True)
-    tracing.decided("notify applied", with_span(traced.traceparent, span_id), None, started, {}, failed=False)
+    tracing.record_decision("ledger dead", traced.traceparent, span_id, started, {"payhook.seq": 7}, failed=True)
+    tracing.record_decision("notify applied", with_span(traced.traceparent, span_id), None, started, {}, failed=False)
     tracing.close()
     receive, ledger, notify = collector.spans
     assert {span.trace_id for span in collector.spans} == {TRACE}

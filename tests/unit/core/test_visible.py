@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.visible import KEPT_CHARS_MAX, is_kept_text, kept_text, visible, visible_lines
+from core.visible import KEPT_CHARS_MAX, is_kept_text, kept_text, make_visible, visible_lines
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text, kept_text, visible, visib
     ],
 )
 def test_what_cannot_be_seen_is_reported_by_its_number(text: str, reported: str) -> None:
-    assert visible(text) == reported
+    assert make_visible(text) == reported
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert visible("x" * 100_000, 10) == "xxxxxxxxxx… (99,990 more characters)"
+    assert make_visible("x" * 100_000, 10) == "xxxxxxxxxx… (99,990 more characters)"
 
 
 def test_lines_stay_lines_where_they_are_wanted() -> None:
@@ -38,7 +38,7 @@ def test_lines_stay_lines_where_they_are_wanted() -> None:
 
 @given(st.text(alphabet=st.characters(exclude_categories=[]), max_size=50))
 def test_whatever_comes_is_encodable_and_holds_no_control(text: str) -> None:
-    shown = visible(text)
+    shown = make_visible(text)
     shown.encode("utf-8")
     # Cf has characters that are seen too: numbers' signs in Arabic, hieroglyphs' joiners, musical beams.
     assert not any(unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} for char in shown)

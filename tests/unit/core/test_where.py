@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.where import EVERYTHING, Where, WhereInvalid
+from core.where import EVERYTHING, HeaderFilter, WhereInvalid
 
 CASES = [
     ({}, True),
@@ -31,13 +31,13 @@ CASES = [
 def test_an_event_of_a_tenant_without_a_zone_is_taken_where_each_header_fits(
     table: dict[str, str | list[str]], takes: bool
 ) -> None:
-    where = Where.read(table)
-    assert where.takes("live", "eu-shop", None, "stripe") is takes
-    assert Where.from_text(where.text) == where
+    where = HeaderFilter.read(table)
+    assert where.is_match("live", "eu-shop", None, "stripe") is takes
+    assert HeaderFilter.from_text(where.text) == where
 
 
 def test_without_a_where_every_event_is_taken() -> None:
-    assert EVERYTHING.takes("test", None, None, "square")
+    assert EVERYTHING.is_match("test", None, None, "square")
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_without_a_where_every_event_is_taken() -> None:
 )
 def test_what_can_t_be_read_is_refused_with_its_key(table: dict[str, str | list[str]], key: str, said: str) -> None:
     with pytest.raises(WhereInvalid) as refused:
-        Where.read(table)
+        HeaderFilter.read(table)
     assert (refused.value.key, said in refused.value.problem) == (key, True)

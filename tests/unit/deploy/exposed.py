@@ -14,23 +14,23 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from console.health import Scrape, merge, own_scrape
+from console.health import Scrape, merge_scrapes, own_scrape
 from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision
 from core.metrics import CATALOGUE, Service
-from dlq.alerts.readings import Dead, Seen
+from dlq.alerts.readings import DeadSummary, Observation
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from dlq.alerts.silence import Silence
-from dlq.alerts.watch import AlertMetrics, Watch
+from dlq.alerts.watch import AlertMetrics, AlertWatch
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN
-from processor.calls.budget import Report
-from processor.decide.item import Item
-from processor.reporting.exposition import Parts, by_stream
+from processor.calls.budget import CallReport
+from processor.decide.item import BatchItem
+from processor.reporting.exposition import PartFigures, join_registries
 from processor.reporting.metrics import ProcessorMetrics
-from processor.reporting.progress import Progress
-from stack.services.receiver import _gauges
+from processor.reporting.progress import BatchProgress
+from stack.services.receiver import _build_gauges
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ Samples = Mapping[str, list[Mapping[str, str]]]
 def samples() -> Samples:
     """Of all processes, on one page, as Prometheus scrapes it."""
     pages = {"ingest": _ingest(), "processor": _processor(), "alerts": _alerts()}
-    page = merge([*(Scrape(process, text) for process, text in pages.items()), own_scrape()]).decode()
+    page = merge_scrapes([*(Scrape(process, text) for process, text in pages.items()), own_scrape()]).decode()
     found: dict[str, list[Mapping[str, str]]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
@@ -62,26 +62,26 @@ def _nobody(of: Callable[..., Any]) -> list[Any]:
 
 def _ingest() -> str:
     metrics = IngestMetrics()
-    metrics.read_from({name: lambda: 0.0 for name in _gauges(*_nobody(_gauges))})
+    metrics.set_gauges({name: lambda: 0.0 for name in _build_gauges(*_nobody(_build_gauges))})
     for outcome in ("claimed", "duplicate"):
-        metrics.took("stripe", outcome)
-    metrics.answered("stripe", 200, 0.1)
-    metrics.refused("stripe", "signature_mismatch")
-    metrics.verified("stripe", 0)
-    metrics.not_there("stripe")
-    metrics.claim_seconds.observe(0.001)
+        metrics.count_event("stripe", outcome)
+    metrics.count_answer("stripe", 200, 0.1)
+    metrics.count_refusal("stripe", "signature_mismatch")
+    metrics.count_verified("stripe", 0)
+    metrics.count_not_there("stripe")
+    metrics.claim_seconds.observe_seconds(0.001)
     return generate_latest(metrics.registry).decode()
 
 
 def _processor() -> str:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.committed([Item(_row(decision), b"", new=True) for decision in Decision])
-    metrics.downstream("directory", OPEN, 4, Report())
-    metrics.waits({"subscriber:a": {"since": to_rfc3339(NOW), "failing_since": to_rfc3339(NOW)}})
-    metrics.block("StorageDown: disk full")
+    metrics.count_decisions([BatchItem(_row(decision), b"", new=True) for decision in Decision])
+    metrics.count_calls("directory", OPEN, 4, CallReport())
+    metrics.set_downstream_waits({"subscriber:a": {"since": to_rfc3339(NOW), "failing_since": to_rfc3339(NOW)}})
+    metrics.set_blocked("StorageDown: disk full")
     metrics.hook_failed("before", "error")
-    metrics.batch_done(Progress(batches=1, step_s=dict.fromkeys(("fetch", "read", "lookup"), 0.1)))
-    registry, parts = by_stream({"ledger": metrics.registry}), Parts()
+    metrics.batch_done(BatchProgress(batches=1, step_s=dict.fromkeys(("fetch", "read", "lookup"), 0.1)))
+    registry, parts = join_registries({"ledger": metrics.registry}), PartFigures()
     parts.figures = {
         entry.name: {entry.labels: 1.0} for entry in CATALOGUE.values() if entry.service is Service.PROCESSOR
     }
@@ -93,8 +93,8 @@ def _alerts() -> str:
     settings = AlertsSettings(receivers={"oncall": ReceiverSettings(command=("/bin/true",))})
     verified = "payhook_ingest_verified_total", (("endpoint", "stripe"), ("process", "ingest"))
     answers = "payhook_ingest_answers_total", (("process", "ingest"), ("provider", "stripe"), ("status", "200"))
-    seen = Seen(
-        dead={"ledger": Dead(101, NOW, (), {"stripe: made_up": 1})},
+    seen = Observation(
+        dead={"ledger": DeadSummary(101, NOW, (), {"stripe: made_up": 1})},
         disks={"data folder": 0.5},
         broken={"ledger": 0},
         samples={verified: 1.0, answers: 1.0},
@@ -102,7 +102,7 @@ def _alerts() -> str:
     )
     with TemporaryDirectory() as folder:
         silence = Silence(Path(folder, "rhythms.json"))
-        watch = Watch(
+        watch = AlertWatch(
             settings,
             lambda: seen,
             {"oncall": _Deaf()},
@@ -110,7 +110,7 @@ def _alerts() -> str:
             ManualClock(NOW),
             silence=silence,
         )
-        watch.step()
+        watch.run_once()
     metrics = AlertMetrics(ManualClock(NOW))
     metrics.update(watch)
     watch.close()

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from core.event import Mode
-from stack.children import PROCESSOR_STOP_S, metrics_port, metrics_urls, processes
+from stack.children import PROCESSOR_STOP_S, list_processors, metrics_port, metrics_urls
 from stack.rounds import END_S
 from stack.services.receiver import GRACE_S
 from stack.settings import load_settings
@@ -299,7 +299,7 @@ def test_the_pages_of_all_shards_have_the_names_that_the_processes_have(monkeypa
         if variable["name"] != "PAYHOOK_CONFIG":
             monkeypatch.setenv(variable["name"], variable["value"])
     settings = load_settings(reaches_lake=False)
-    named = [name for mode in settings.ingest.modes for name in processes(settings, mode)]
+    named = [name for mode in settings.ingest.taken_modes for name in list_processors(settings, mode)]
     assert named == ["processor", "processor.1", "processor-test", "processor-test.1"]
     urls = metrics_urls(settings)
     assert {name for name in urls if name.startswith("processor")} == {*named, *(f"{name}-1" for name in named)}

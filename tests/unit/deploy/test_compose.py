@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from core.event import Mode
-from stack.children import _wanted_beside, metrics_port
+from stack.children import _list_side_servers, metrics_port
 from stack.settings import Settings, load_settings
 from tests.containers.compose import bytes_of, load, seconds
 from tests.containers.image import allowed, instructions
@@ -114,7 +114,7 @@ def test_a_service_has_the_data_only_where_it_keeps_something() -> None:
 
 def test_what_stack_up_starts_beside_the_others_is_a_service_too() -> None:
     commands = {service["command"][-1] for service in OURS.values()}
-    assert {module for _, _, module in _wanted_beside(Settings())} <= commands
+    assert {module for _, _, module in _list_side_servers(Settings())} <= commands
 
 
 def test_the_catch_up_reads_the_secrets_of_the_receiver() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from stack.alerting import places
+from stack.alerting import collect_places
 from stack.children import metrics_urls
 from stack.settings import load_settings
 from tests.containers.compose import load
@@ -80,7 +80,7 @@ def test_a_second_shard_is_looked_at_where_there_is_one(monkeypatch: pytest.Monk
         "processor": "http://processor:9102/metrics",
         "processor.1": "http://processor-1:9102/metrics",
     }
-    assert {*places(settings).statuses} == {"ledger", "ledger.1", "notify"}
+    assert {*collect_places(settings).statuses} == {"ledger", "ledger.1", "notify"}
 
 
 def test_monitoring_is_started_only_where_it_is_asked_for() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dlq.alerts.prometheus import alerting, file_of
-from dlq.alerts.rules import COUNTED_MIN, WINDOW_S, rules
+from dlq.alerts.prometheus import build_alerting, file_of
+from dlq.alerts.rules import COUNTED_MIN, WINDOW_S, make_rules
 from dlq.alerts.settings import AlertsSettings
 from tests.unit.deploy.exposed import samples
 from tests.unit.deploy.promql import Matcher, Selector, selectors
@@ -25,7 +25,7 @@ RULES = [
 ]
 RECORDED: dict[str, str] = {rule["record"]: rule["expr"] for rule in RULES if "record" in rule}
 ALERTS: dict[str, Any] = {rule["alert"]: rule for rule in RULES if "alert" in rule}
-OWN = rules(AlertsSettings())
+OWN = make_rules(AlertsSettings())
 
 
 def runbook_anchors() -> set[str]:
@@ -101,7 +101,7 @@ def test_the_file_is_what_the_table_makes() -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_an_own_alert_has_its_place_in_the_runbook_and_its_like_in_prometheus(name: str) -> None:
     assert OWN[name].anchor in runbook_anchors()
-    alike = ALERTS[alerting(OWN[name]).alert]
+    alike = ALERTS[build_alerting(OWN[name]).alert]
     assert alike["annotations"]["runbook"] == f"docs/runbook.md#{OWN[name].anchor}"
     assert alike["labels"]["severity"] == OWN[name].severity
     assert f"> {OWN[name].threshold:g}" in alike["expr"]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
-from dlq.advice import advise
+from dlq.advice import give_advice
 
 
 @pytest.mark.parametrize("kind", [None, *ErrorKind])
 def test_every_cause_has_advice(kind: ErrorKind | None) -> None:
-    assert advise("core.errors.SomethingNew", kind)
-    assert advise("ledger.errors.MerchantUnknown", kind) == advise("MerchantUnknown", None)
-    assert "never tried" in advise(None, kind)
+    assert give_advice("core.errors.SomethingNew", kind)
+    assert give_advice("ledger.errors.MerchantUnknown", kind) == give_advice("MerchantUnknown", None)
+    assert "never tried" in give_advice(None, kind)
 
 
 def test_what_the_runbook_names_has_advice_of_its_own() -> None:
@@ -23,4 +23,4 @@ def test_what_the_runbook_names_has_advice_of_its_own() -> None:
     _, _, causes = runbook.partition("### By class")
     named = re.findall(r"^\| `([A-Z][A-Za-z]+)`", causes, re.MULTILINE)
     assert len(named) > 5
-    assert [name for name in named if advise(name, None) == advise("SomethingNew", None)] == []
+    assert [name for name in named if give_advice(name, None) == give_advice("SomethingNew", None)] == []

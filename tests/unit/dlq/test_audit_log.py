@@ -28,8 +28,8 @@ from dlq.audit_log import (
     AuditLog,
     AuditLogBroken,
     AuditLogUnwritable,
+    AuditOutcome,
     ChainWalk,
-    Outcome,
 )
 from journal.anchors import ANCHOR_EVERY_S, Anchoring
 from journal.append import Appender
@@ -41,7 +41,7 @@ CHECKPOINT_EVERY = int(CONFIGURATION["delta.checkpointInterval"])
 
 
 def act(what: str = "items 1", actor: str = "ada", **more: str) -> AuditEntry:
-    return AuditEntry(at=NOW, actor=actor, action="replay", outcome=Outcome.DONE, channel="api", what=what, **more)
+    return AuditEntry(at=NOW, actor=actor, action="replay", outcome=AuditOutcome.DONE, channel="api", what=what, **more)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -50,7 +50,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 
 def offenders(path: Path) -> list[dict[str, object]]:
-    return list(ChainWalk().offenders(rows(path)))
+    return list(ChainWalk().find_offenders(rows(path)))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_an_act_is_read_as_it_was_recorded(path: Path) -> None:
         at=NOW + timedelta(microseconds=7),
         actor="ada",
         action="user_roles",
-        outcome=Outcome.REFUSED,
+        outcome=AuditOutcome.REFUSED,
         channel="cli",
         what="bob",
         reason="not now, “really”\n\x00",
@@ -254,18 +254,18 @@ def anchors(acts: AuditLog, kafka: Kafka, clock: ManualClock) -> AuditAnchors:
 
 
 def record(acts: AuditLog) -> str:
-    act = AuditEntry(at=NOW, actor="ada", action="replay", outcome=Outcome.DONE, channel="cli")
+    act = AuditEntry(at=NOW, actor="ada", action="replay", outcome=AuditOutcome.DONE, channel="cli")
     return acts.record(act).chain
 
 
 def test_what_another_process_recorded_is_anchored_too(
     anchors: AuditAnchors, kafka: Kafka, tmp_path: Path, clock: ManualClock
 ) -> None:
-    anchors.look()
+    anchors.anchor_head()
     assert kafka.written == []
     chain = record(AuditLog(tmp_path / "acts"))
     for _ in range(3):
-        anchors.look()
+        anchors.anchor_head()
         clock.advance(ANCHOR_EVERY_S)
     [(topic, key, value)] = kafka.written
     reported = KEYS.decode(value)
@@ -292,6 +292,6 @@ def test_a_record_that_is_broken_is_not_anchored_and_stops_nothing(
 ) -> None:
     DeltaTable.create(str(tmp_path / "acts"), AUDIT_SCHEMA)
     Appender.open(str(tmp_path / "acts")).append(None, AppTransaction(APP_ID, 1))
-    anchors.look()
+    anchors.anchor_head()
     assert kafka.written == []
     assert "its last row, 1, is missing" in caplog.text

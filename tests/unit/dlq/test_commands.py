@@ -23,12 +23,12 @@ from dlq.command import (
     TARGETS_MAX,
     Command,
     CommandInvalid,
+    ItemTarget,
     ReplayMode,
-    Target,
     approve,
 )
 from dlq.command_fields import target_of_text
-from dlq.commands import CommandNotSent, Sent, decode, encode, send
+from dlq.commands import CommandNotSent, SentCommand, decode, encode, send
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -36,8 +36,8 @@ AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LINEAGE, HASH = "1" * 32, "0123456789abcdef"
 
 
-def seen(item_seq: int, seen_seq: int) -> Target:
-    return Target(item_seq, seen_seq, HASH)
+def seen(item_seq: int, seen_seq: int) -> ItemTarget:
+    return ItemTarget(item_seq, seen_seq, HASH)
 
 
 def command() -> Command:
@@ -50,11 +50,16 @@ def test_a_command_survives_the_topic() -> None:
 
 def test_the_largest_command_fits_into_a_kafka_record() -> None:
     targets = [seen(2**62 + number, 2**63 - 1) for number in range(TARGETS_MAX)]
-    assert len(encode(Command.new("ledger", LINEAGE, REPLAY, targets, "a" * 500, "r" * 500, AT))) < COMMAND_BYTES_MAX
+    assert (
+        len(encode(Command.with_new_id("ledger", LINEAGE, REPLAY, targets, "a" * 500, "r" * 500, AT)))
+        < COMMAND_BYTES_MAX
+    )
 
 
 def test_each_new_command_has_an_id_of_its_own() -> None:
-    ids = {Command.new("ledger", LINEAGE, REPLAY, [seen(1, 1)], "ada", "again", AT).command_id for _ in range(3)}
+    ids = {
+        Command.with_new_id("ledger", LINEAGE, REPLAY, [seen(1, 1)], "ada", "again", AT).command_id for _ in range(3)
+    }
     assert len(ids) == 3
 
 
@@ -130,7 +135,7 @@ class FakeProducer:
 
 def test_a_command_is_sent_when_kafka_says_so() -> None:
     producer = FakeProducer(lambda callback: callback(None, Acknowledged()))
-    assert send(producer, command()) == Sent("payments.control", 0, 41)
+    assert send(producer, command()) == SentCommand("payments.control", 0, 41)
     assert producer.sent == [("payments.control", encode(command()), b"c1")]
 
 
@@ -141,20 +146,20 @@ def test_a_command_without_an_acknowledgement_is_an_error(deliver: Callable[[Any
 
 
 def proposed() -> Command:
-    return Command.new("ledger", LINEAGE, PROPOSE_REVERSAL, [seen(7, 9)], "ada", "captured twice", AT)
+    return Command.with_new_id("ledger", LINEAGE, PROPOSE_REVERSAL, [seen(7, 9)], "ada", "captured twice", AT)
 
 
 def test_an_approval_carries_the_proposal_whole() -> None:
     approval = approve(proposed(), "bob", "checked", AT)
     reported = decode(encode(approval))
     assert reported == approval
-    assert reported.proposed.action == "propose_reversal"
-    assert (reported.proposed.actor, reported.proposed.targets) == ("ada", approval.targets)
+    assert reported.proposed_command.action == "propose_reversal"
+    assert (reported.proposed_command.actor, reported.proposed_command.targets) == ("ada", approval.targets)
 
 
 def test_what_an_approval_approves_has_the_bytes_that_were_sent() -> None:
     first = proposed()
-    assert encode(decode(encode(approve(first, "bob", "checked", AT))).proposed) == encode(first)
+    assert encode(decode(encode(approve(first, "bob", "checked", AT))).proposed_command) == encode(first)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,7 @@ def test_only_an_approval_has_a_proposal() -> None:
 def test_a_reversal_of_too_many_bookings_is_refused() -> None:
     targets = [seen(number, number) for number in range(1, REVERSALS_MAX + 2)]
     with pytest.raises(CommandInvalid, match=f"1 to {REVERSALS_MAX} targets"):
-        encode(Command.new("ledger", LINEAGE, PROPOSE_REVERSAL, targets, "ada", "all of them", AT))
+        encode(Command.with_new_id("ledger", LINEAGE, PROPOSE_REVERSAL, targets, "ada", "all of them", AT))
 
 
 SHORTEST_REPLAY = (
@@ -255,7 +260,9 @@ def test_a_replay_that_would_hold_places_for_too_long_says_how_many_targets_to_s
 
 @pytest.mark.parametrize("field", ["mode", "interval_us", "force"])
 def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
-    tree: dict[str, Any] = json.loads(encode(Command.new("ledger", LINEAGE, PURGE, [seen(1, 1)], "ada", "garbage", AT)))
+    tree: dict[str, Any] = json.loads(
+        encode(Command.with_new_id("ledger", LINEAGE, PURGE, [seen(1, 1)], "ada", "garbage", AT))
+    )
     value = {"mode": "alone", "interval_us": 0, "force": False}[field]
     with pytest.raises(CommandInvalid, match="fields"):
         decode(json.dumps(tree | {field: value}).encode())
@@ -265,10 +272,10 @@ def test_how_to_replay_is_no_part_of_a_purge(field: str) -> None:
     ("proposal", "act"), [(PROPOSE_PURGE, "purge"), (PROPOSE_RESOLVE, "resolve"), (PROPOSE_REVERSAL, "reverse")]
 )
 def test_what_needs_two_people_is_proposed_and_approved_in_the_same_way(proposal: str, act: str) -> None:
-    first = Command.new("ledger", LINEAGE, proposal, [seen(7, 9)], "ada", "a test that went live", AT)
+    first = Command.with_new_id("ledger", LINEAGE, proposal, [seen(7, 9)], "ada", "a test that went live", AT)
     approval = decode(encode(approve(first, "bob", "checked", AT)))
     assert approval.action == act
-    assert encode(approval.proposed) == encode(first)
+    assert encode(approval.proposed_command) == encode(first)
 
 
 def test_only_a_proposal_is_approved() -> None:
@@ -278,6 +285,6 @@ def test_only_a_proposal_is_approved() -> None:
 
 @pytest.mark.parametrize("act", [PURGE, RESOLVE])
 def test_one_person_alone_closes_few_items_without_a_proposal(act: str) -> None:
-    given = Command.new("ledger", LINEAGE, act, [seen(7, 9)], "ada", "booked by hand", AT)
+    given = Command.with_new_id("ledger", LINEAGE, act, [seen(7, 9)], "ada", "booked by hand", AT)
     assert decode(encode(given)) == given
     assert given.proposal is None

@@ -12,10 +12,10 @@ from core.money import Money
 from core.work import Posting
 from dlq.command import CommandInvalid, approve, propose_entry
 from dlq.commands import decode, encode
-from dlq.entry import Entry
+from dlq.entry import ManualEntry
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-ENTRY = Entry(
+ENTRY = ManualEntry(
     "stripe:acct_1:pi_1",
     AT,
     "ab" * 32,
@@ -34,7 +34,7 @@ def test_a_command_with_an_entry_is_read_as_it_was_written(command: Any) -> None
 
 
 def test_an_approval_carries_what_was_proposed() -> None:
-    assert decode(encode(approve(PROPOSED, "bob", "read it", AT))).proposed == PROPOSED
+    assert decode(encode(approve(PROPOSED, "bob", "read it", AT))).proposed_command == PROPOSED
 
 
 def tree(**changes: object) -> bytes:

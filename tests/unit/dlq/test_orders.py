@@ -14,10 +14,10 @@ from console.access.roles import NotSignedIn
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
-from dlq.audit_log import AuditEntry, Outcome
-from dlq.command import PROPOSE_PURGE, Command, Target
-from dlq.commands import CommandNotSent, Sent, decode
-from dlq.orders import DeltaView, Order, OrderRefused, Orders, OrderService, Wanted
+from dlq.audit_log import AuditEntry, AuditOutcome
+from dlq.command import PROPOSE_PURGE, Command, ItemTarget
+from dlq.commands import CommandNotSent, SentCommand, decode
+from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderRefused, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
@@ -80,24 +80,24 @@ class Kept:
 
 
 def service(journal: Path, kafka: Kafka, log: Kept | None = None) -> OrderService:
-    orders = Orders(lambda: kafka, CONTROL, Recorder(log or Kept(), ManualClock(AT), "api"))
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(log or Kept(), ManualClock(AT), "api"))
     return OrderService("ledger", DeltaView(journal, CONTROL), orders, ManualClock(AT))
 
 
-def seen(journal: Path, seq: int) -> Target:
+def seen(journal: Path, seq: int) -> ItemTarget:
     """The item as it was after the row."""
     [row] = JournalReader(str(journal)).rows_of([seq])
-    return Target.of(row)
+    return ItemTarget.of_row(row)
 
 
-def order(*items: Wanted, command_id: str = "c2") -> Order:
-    return Order(command_id, "replay", items, "ada", "mended")
+def order(*items: OrderedItem, command_id: str = "c2") -> OperatorOrder:
+    return OperatorOrder(command_id, "replay", items, "ada", "mended")
 
 
 def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:
     kafka = Kafka()
-    given = service(journal, kafka).give(order(Wanted(1), Wanted(2, seen(journal, 5))))
-    assert (given.control, given.decided) == (Sent(CONTROL, 0, 7), None)
+    given = service(journal, kafka).place_order(order(OrderedItem(1), OrderedItem(2, seen(journal, 5))))
+    assert (given.control, given.decided) == (SentCommand(CONTROL, 0, 7), None)
     assert kafka.sent == [
         Command(
             "c2",
@@ -117,16 +117,16 @@ def test_an_actor_who_may_order_nothing_orders_nothing(journal: Path) -> None:
         raise NotSignedIn
 
     log, kafka = Kept(), Kafka()
-    orders = Orders(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "api"), check_actor)
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "api"), check_actor)
     with pytest.raises(NotSignedIn):
-        orders.send(Command.new("ledger", "l1", "purge", [seen(journal, 1)], "zoe", "why", AT), "it")
-    assert (kafka.sent, [entry.outcome for entry in log.entries]) == ([], [Outcome.REFUSED])
+        orders.send(Command.with_new_id("ledger", "l1", "purge", [seen(journal, 1)], "zoe", "why", AT), "it")
+    assert (kafka.sent, [entry.outcome for entry in log.entries]) == ([], [AuditOutcome.REFUSED])
 
 
 def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
     kafka = Kafka()
-    given = service(journal, kafka).give(order(Wanted(3), command_id="c1"))
-    assert given.control == Sent(CONTROL, 0, 0)
+    given = service(journal, kafka).place_order(order(OrderedItem(3), command_id="c1"))
+    assert given.control == SentCommand(CONTROL, 0, 0)
     assert given.decided is not None and given.decided.decision is Decision.REPLAYED
     assert kafka.sent == []
 
@@ -134,8 +134,8 @@ def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sen
 def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> None:
     kafka = Kafka()
     with pytest.raises(OrderRefused) as refused:
-        service(journal, kafka).give(
-            order(Wanted(1, seen(journal, 1)), Wanted(2, seen(journal, 2)), Wanted(3), Wanted(9))
+        service(journal, kafka).place_order(
+            order(OrderedItem(1, seen(journal, 1)), OrderedItem(2, seen(journal, 2)), OrderedItem(3), OrderedItem(9))
         )
     assert refused.value.unknown == {9: "there is no item 9"}
     assert refused.value.moved == {
@@ -146,9 +146,9 @@ def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> No
 
 
 def test_an_item_that_is_another_row_since_a_restore_stops_the_whole_order(journal: Path) -> None:
-    kafka, other = Kafka(), Target(1, 1, "0" * 16)
+    kafka, other = Kafka(), ItemTarget(1, 1, "0" * 16)
     with pytest.raises(OrderRefused) as refused:
-        service(journal, kafka).give(order(Wanted(1, other), Wanted(2, seen(journal, 5))))
+        service(journal, kafka).place_order(order(OrderedItem(1, other), OrderedItem(2, seen(journal, 5))))
     assert list(refused.value.moved) == [1] and "the journal was restored since" in refused.value.moved[1]
     assert kafka.sent == []
 
@@ -164,29 +164,30 @@ def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
 
 def test_an_order_is_recorded_with_what_became_of_it(journal: Path) -> None:
     log, kafka = Kept(), Kafka()
-    service(journal, kafka, log).give(order(Wanted(1)))
+    service(journal, kafka, log).place_order(order(OrderedItem(1)))
     with pytest.raises(OrderRefused):
-        service(journal, kafka, log).give(order(Wanted(3)))
+        service(journal, kafka, log).place_order(order(OrderedItem(3)))
     kafka.down_after = 1
     with pytest.raises(CommandNotSent):
-        service(journal, kafka, log).give(order(Wanted(1), Wanted(2)))
+        service(journal, kafka, log).place_order(order(OrderedItem(1), OrderedItem(2)))
     assert [(one.action, one.what, one.outcome, one.after) for one in log.entries] == [
-        ("replay", "ledger items 1", Outcome.DONE, "command c2"),
-        ("replay", "ledger items 3", Outcome.REFUSED, None),
-        ("replay", "ledger items 1, 2", Outcome.FAILED, None),
+        ("replay", "ledger items 1", AuditOutcome.DONE, "command c2"),
+        ("replay", "ledger items 3", AuditOutcome.REFUSED, None),
+        ("replay", "ledger items 1, 2", AuditOutcome.FAILED, None),
     ]
 
 
 def test_the_commands_of_one_act_are_one_entry_that_names_those_that_were_sent() -> None:
     log, kafka = Kept(), Kafka()
-    orders = Orders(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
     kafka.down_after = 2
     commands = [
-        Command.new("ledger", "l", PROPOSE_PURGE, [Target(n, n, "0" * 16)], "ada", "gone", AT) for n in (1, 2, 3)
+        Command.with_new_id("ledger", "l", PROPOSE_PURGE, [ItemTarget(n, n, "0" * 16)], "ada", "gone", AT)
+        for n in (1, 2, 3)
     ]
-    with pytest.raises(CommandNotSent), orders.giving("ada", "propose_purge", "three items", "gone") as giving:
+    with pytest.raises(CommandNotSent), orders.begin_act("ada", "propose_purge", "three items", "gone") as giving:
         for command in commands:
             giving.send(command)
     [entry] = log.entries
-    assert (entry.outcome, entry.actor, entry.what) == (Outcome.FAILED, "ada", "three items")
+    assert (entry.outcome, entry.actor, entry.what) == (AuditOutcome.FAILED, "ada", "three items")
     assert entry.after == f"proposal {commands[0].command_id}, {commands[1].command_id}"

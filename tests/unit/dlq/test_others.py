@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq.others import LetterUnusable, OthersLetter, OthersTopic, letter_of
-from journal.schema import Record
+from journal.schema import TopicRecord
 
 ORIGIN = {"topic": b"orders", "partition": b"1", "offset": b"41"}
 
@@ -17,13 +17,13 @@ def letter(
     own: tuple[tuple[str, bytes], ...] = (),
 ) -> OthersLetter:
     headers = [(f"__dlq.errors.{name}", raw) for name, raw in (ORIGIN | (changed or {})).items() if raw is not None]
-    return letter_of("dlq.orders", 0, Record(5, value, (*headers, *own), key=key))
+    return letter_of("dlq.orders", 0, TopicRecord(5, value, (*headers, *own), key=key))
 
 
 def test_headers_alone_are_a_reference() -> None:
     found = letter({"group": b"shop", "delivery.count": b"3"})
     assert (found.origin, found.group, found.deliveries) == (("orders", 1, 41), "shop", "3")
-    assert (found.name, found.place, found.is_copy, found.problem) == ("0:5", "dlq.orders/0/5", False, None)
+    assert (found.name, found.place_name, found.is_copy, found.problem) == ("0:5", "dlq.orders/0/5", False, None)
 
 
 def test_any_part_of_the_original_makes_it_a_copy() -> None:
@@ -51,4 +51,4 @@ def test_what_does_not_say_where_it_came_from_is_refused(changed: dict[str, byte
 def test_a_name_is_partition_and_offset(name: str) -> None:
     others = OthersTopic("dlq.orders", lambda: pytest.fail("Kafka isn't asked"), lambda: pytest.fail("nor told"))
     with pytest.raises(LetterUnusable, match="PARTITION:OFFSET is wanted"):
-        others.named([name])
+        others.find_letters([name])

@@ -43,7 +43,7 @@ def test_published_upto_moves_with_acknowledgements_only() -> None:
     producer = FakeProducer()
     dlq = publisher(producer)
     dlq.publish(batch(3, 5))
-    dlq.passed(9)
+    dlq.on_passed(9)
     assert dlq.published_upto == 2
     producer.deliver()
     assert dlq.published_upto == 4
@@ -55,7 +55,7 @@ def test_an_acknowledgement_out_of_order_does_not_hide_the_one_before() -> None:
     producer = FakeProducer()
     dlq = publisher(producer)
     dlq.publish(batch(3, 5))
-    dlq.passed(9)
+    dlq.on_passed(9)
     producer.deliver(at=1)
     assert producer.landed == [5]
     assert dlq.published_upto == 2
@@ -65,7 +65,7 @@ def test_rows_that_are_not_dead_are_passed_over() -> None:
     producer = FakeProducer()
     dlq = publisher(producer)
     dlq.publish([(live_row(1), BODY)])
-    dlq.passed(1)
+    dlq.on_passed(1)
     assert (producer.queue, dlq.published_upto) == ([], 1)
 
 
@@ -73,7 +73,7 @@ def test_a_refused_record_is_tried_again_after_a_growing_wait() -> None:
     producer, clock = FakeProducer(), ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
     dlq = publisher(producer, clock)
     dlq.publish(batch(1))
-    dlq.passed(1)
+    dlq.on_passed(1)
     for wait_s in (0.5, 1.0, 2.0, 4.0):
         producer.fail(1, KafkaError(KafkaError._MSG_TIMED_OUT))
         clock.advance(wait_s - 0.01)
@@ -113,7 +113,7 @@ def test_a_full_queue_of_the_producer_is_waited_out_without_waiting() -> None:
     producer = FakeProducer(queue_max=1)
     dlq = publisher(producer)
     dlq.publish(batch(1, 2, 3))
-    dlq.passed(3)
+    dlq.on_passed(3)
     for _ in range(3):
         producer.deliver()
         dlq.poll()
@@ -125,7 +125,7 @@ def test_a_record_that_the_broker_finds_too_large_goes_by_reference() -> None:
     producer = FakeProducer()
     dlq = publisher(producer)
     dlq.publish(batch(1))
-    dlq.passed(1)
+    dlq.on_passed(1)
     producer.fail(1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     dlq.poll()
     producer.deliver()
@@ -139,7 +139,7 @@ def test_a_record_that_the_client_finds_too_large_goes_by_reference() -> None:
     producer.refuse_locally = lambda record: too_large if record["value"] is not None else None
     dlq = publisher(producer)
     dlq.publish(batch(1, 2))
-    dlq.passed(2)
+    dlq.on_passed(2)
     producer.deliver(2)
     assert (producer.landed, producer.values, dlq.published_upto) == ([1, 2], [None, None], 2)
 
@@ -150,7 +150,7 @@ def test_a_fatal_error_gets_a_new_producer_and_loses_nothing() -> None:
     clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
     dlq = DlqPublisher(lambda: next(producers), TOPIC, 0, clock)
     dlq.publish(batch(1, 2))
-    dlq.passed(2)
+    dlq.on_passed(2)
     broken.fail(1, KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True))
     dlq.poll()
     assert broken.purged
@@ -182,7 +182,7 @@ def test_what_memory_cannot_hold_is_read_again_from_the_journal() -> None:
     for seq in range(1, 21):
         journal.rows.append(dead_row(seq))
         dlq.publish(batch(seq))
-        dlq.passed(seq)
+        dlq.on_passed(seq)
         assert dlq.unacknowledged <= SMALL
     assert dlq.published_upto == 0
     producer.on_poll = lambda: producer.deliver(2)
@@ -198,7 +198,7 @@ def test_without_a_way_to_read_again_the_rest_waits_for_the_next_start() -> None
     dlq = publisher(producer)
     dlq.catch_up(journal, journal)
     dlq.publish(batch(8))
-    dlq.passed(8)
+    dlq.on_passed(8)
     producer.deliver(9)
     dlq.poll()
     assert producer.landed == [1, 2, 3, 4]
@@ -220,20 +220,20 @@ class Watching:
         self.reported: list[tuple[object, ...]] = []
         self.held: set[int] = set()
 
-    def taken(self, row: JournalRow) -> None:
+    def on_taken(self, row: JournalRow) -> None:
         self.reported.append(("taken", row.seq))
 
-    def holds(self, row: JournalRow) -> bool:
+    def is_held(self, row: JournalRow) -> bool:
         return row.seq in self.held
 
     def settle(self, timeout_s: float) -> None:
         self.reported.append(("settle", timeout_s))
         self.held.clear()
 
-    def published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
+    def on_published(self, row: JournalRow, topic: str, partition: int, offset: int) -> None:
         self.reported.append(("published", row.seq, topic, partition, offset))
 
-    def refused(self, row: JournalRow, error: Exception) -> None:
+    def on_refused(self, row: JournalRow, error: Exception) -> None:
         self.reported.append(("refused", row.seq, type(error)))
 
     def close(self, timeout_s: float) -> None:
@@ -291,7 +291,7 @@ class PublisherMachine(RuleBasedStateMachine):
         rows = [dead_row(seq + n) if one else live_row(seq + n) for n, one in enumerate(dead, 1)]
         self.journal.rows += rows
         self.dlq.publish([(row, BODY) for row in rows if row.decision is Decision.DEAD])
-        self.dlq.passed(rows[-1].seq)
+        self.dlq.on_passed(rows[-1].seq)
 
     @rule(count=st.integers(1, 3), at=st.integers(0, 2))
     def kafka_acknowledges(self, count: int, at: int) -> None:

@@ -21,17 +21,17 @@ from dlq.rates import Rate, sum_rates
     ],
 )
 def test_time_to_clear(depth: int, inflow: int, outflow: int, clear_s: float | None, clearing: str) -> None:
-    rate = Rate.of(3_600, inflow, outflow, depth)
+    rate = Rate.from_counts(3_600, inflow, outflow, depth)
     assert (rate.time_to_clear_s, rate.clearing) == (clear_s, clearing)
 
 
 def test_a_rate_is_counts_with_their_window() -> None:
-    assert Rate.of(900, 1_300, 0, 1_300).sentence == (
+    assert Rate.from_counts(900, 1_300, 0, 1_300).full_sentence == (
         "1,300 in, 0 out in the last 15 minutes (time to clear: never, at this rate)"
     )
 
 
 def test_shards_together_have_one_rate_a_window() -> None:
-    one = (Rate.of(900, 5, 0, 5), Rate.of(3_600, 5, 1, 5))
-    other = (Rate.of(900, 0, 15, 5), Rate.of(3_600, 0, 15, 5))
+    one = (Rate.from_counts(900, 5, 0, 5), Rate.from_counts(3_600, 5, 1, 5))
+    other = (Rate.from_counts(900, 0, 15, 5), Rate.from_counts(3_600, 0, 15, 5))
     assert sum_rates([one, other], 10) == (Rate(900, 5, 15, 900.0), Rate(3_600, 5, 16, 10 / 11 * 3_600))

@@ -8,7 +8,7 @@ import pytest
 
 from core.clock import ManualClock
 from core.errors import PayhookError
-from dlq.audit_log import AuditEntry, AuditLogUnwritable, Outcome
+from dlq.audit_log import AuditEntry, AuditLogUnwritable, AuditOutcome
 from dlq.commands import CommandNotSent
 from dlq.recorder import Recorder
 from journal.log import OutcomeUnknown
@@ -48,7 +48,7 @@ def recorder(log: Log, clock: ManualClock) -> Recorder:
 def test_an_act_is_recorded_when_it_ends_with_what_it_changed_and_when_it_began(
     recorder: Recorder, log: Log, clock: ManualClock
 ) -> None:
-    with recorder.act("ada", "replay", "items 1", "mended") as changes:
+    with recorder.record_act("ada", "replay", "items 1", "mended") as changes:
         clock.advance(60.0)
         changes.after = "command c1"
         assert log.entries == []
@@ -57,7 +57,7 @@ def test_an_act_is_recorded_when_it_ends_with_what_it_changed_and_when_it_began(
             at=AT,
             actor="ada",
             action="replay",
-            outcome=Outcome.DONE,
+            outcome=AuditOutcome.DONE,
             channel="api",
             what="items 1",
             reason="mended",
@@ -69,38 +69,38 @@ def test_an_act_is_recorded_when_it_ends_with_what_it_changed_and_when_it_began(
 @pytest.mark.parametrize(
     ("problem", "outcome", "reason"),
     [
-        (PayhookError("not yours"), Outcome.REFUSED, "mended; not yours"),
-        (CommandNotSent("c1", "timed out"), Outcome.FAILED, "mended; command c1 wasn't acknowledged"),
+        (PayhookError("not yours"), AuditOutcome.REFUSED, "mended; not yours"),
+        (CommandNotSent("c1", "timed out"), AuditOutcome.FAILED, "mended; command c1 wasn't acknowledged"),
         (
             NotAcknowledged(2, 1, "timed out"),
-            Outcome.FAILED,
+            AuditOutcome.FAILED,
             "mended; Kafka acknowledged 2 events and not 1 (timed out)",
         ),
-        (OutcomeUnknown("postings", "took too long"), Outcome.FAILED, "mended; "),
-        (ZeroDivisionError(), Outcome.FAILED, "mended; ZeroDivisionError"),
-        (KeyboardInterrupt(), Outcome.FAILED, "mended; KeyboardInterrupt"),
+        (OutcomeUnknown("postings", "took too long"), AuditOutcome.FAILED, "mended; "),
+        (ZeroDivisionError(), AuditOutcome.FAILED, "mended; ZeroDivisionError"),
+        (KeyboardInterrupt(), AuditOutcome.FAILED, "mended; KeyboardInterrupt"),
     ],
 )
 def test_what_goes_wrong_is_recorded_as_refused_or_failed_and_goes_on(
-    recorder: Recorder, log: Log, problem: BaseException, outcome: Outcome, reason: str
+    recorder: Recorder, log: Log, problem: BaseException, outcome: AuditOutcome, reason: str
 ) -> None:
-    with pytest.raises(type(problem)), recorder.act("ada", "replay", "items 1", "mended"):
+    with pytest.raises(type(problem)), recorder.record_act("ada", "replay", "items 1", "mended"):
         raise problem
-    with pytest.raises(type(problem)), recorder.refusals("ada", "replay", "items 1", "mended"):
+    with pytest.raises(type(problem)), recorder.record_refusals("ada", "replay", "items 1", "mended"):
         raise problem
     assert [one.outcome for one in log.entries] == [outcome, outcome]
     assert all(one.reason.startswith(reason) for one in log.entries)
 
 
 def test_of_what_is_done_refusals_record_nothing(recorder: Recorder, log: Log) -> None:
-    with recorder.refusals("ada", "user_add", "bob"):
+    with recorder.record_refusals("ada", "user_add", "bob"):
         recorder.record("ada", "user_add", "bob", after="{}")
-    assert [(one.outcome, one.after) for one in log.entries] == [(Outcome.DONE, "{}")]
+    assert [(one.outcome, one.after) for one in log.entries] == [(AuditOutcome.DONE, "{}")]
 
 
 def test_what_cannot_be_recorded_says_so_and_is_not_recorded_as_a_refusal(recorder: Recorder, log: Log) -> None:
     log.is_full = True
-    with pytest.raises(AuditLogUnwritable), recorder.refusals("ada", "user_add", "bob"):
+    with pytest.raises(AuditLogUnwritable), recorder.record_refusals("ada", "user_add", "bob"):
         recorder.record("ada", "user_add", "bob")
-    with pytest.raises(AuditLogUnwritable), recorder.act("ada", "replay", "items 1"):
+    with pytest.raises(AuditLogUnwritable), recorder.record_act("ada", "replay", "items 1"):
         pass

@@ -19,16 +19,16 @@ from core.tracing import Tracing
 from ingest.app import create_app
 from ingest.body import BodyReader
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
-from ingest.endpoints import Contexts, SecretFiles, secret_file
+from ingest.endpoints import EndpointContexts, SecretFiles, secret_file
 from ingest.event_reader import EventReader
-from ingest.limits import Limits, Load, RateLimits
+from ingest.limits import Load, RateLimits, ReceiverLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import CardMasker, MaskingKey
-from ingest.protocol import Protocol, traced
+from ingest.protocol import ClaimProtocol, add_tracing
 from ingest.provider_client import FetchFailed
 from ingest.publisher import Publisher
 from ingest.receiver import Receiver
-from ingest.reports import Reports
+from ingest.reports import RequestReports
 from ingest.settings import IngestSettings
 from ingest.verifier import Verifier
 from load.samples import sign
@@ -61,10 +61,10 @@ class ListPublisher:
         self.records.append((key, value, {name: text.decode() for name, text in headers}))
         return True
 
-    def note(self, topic: str, value: bytes) -> None:
+    def publish_unawaited(self, topic: str, value: bytes) -> None:
         self.receipts += map(json.loads, value.splitlines())
 
-    async def reachable(self) -> bool:
+    async def is_reachable(self) -> bool:
         return True
 
     @property
@@ -109,20 +109,20 @@ class SetGenerations:
     def __init__(self) -> None:
         self.by_mode: dict[Mode, int | None] = {"live": 0, "test": 0}
 
-    def of(self, mode: Mode, entity_key: str) -> int | None:
+    def find_generation(self, mode: Mode, entity_key: str) -> int | None:
         return self.by_mode[mode]
 
     def check(self, mode: Mode) -> None:
         """They agree."""
 
 
-QUICK = Limits(in_flight_wait_s=0.2)
+QUICK = ReceiverLimits(in_flight_wait_s=0.2)
 
 
 class Bench:
     """One receiver and what the test asks of it."""
 
-    def __init__(self, folder: Path, limits: Limits = QUICK, **settings: Any) -> None:
+    def __init__(self, folder: Path, limits: ReceiverLimits = QUICK, **settings: Any) -> None:
         self.limits = limits
         self.clock = ManualClock(NOW)
         self.adapters = build_adapters(ProvidersSettings())
@@ -180,19 +180,19 @@ class Bench:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[tuple[Receiver, Publisher]]:
         metrics = self.metrics = IngestMetrics()
-        protocol = Protocol(
+        protocol = ClaimProtocol(
             self.claims, self.generations, self.publisher, metrics, LoopClock(), self.limits.in_flight_wait_s
         )
-        secrets = SecretFiles(self._folder, self.clock, Contexts(self.settings))
+        secrets = SecretFiles(self._folder, self.clock, EndpointContexts(self.settings))
         rates = RateLimits(self.settings.rates_per_s, self.clock)
         load = Load(self.limits.in_flight_max, self.limits.in_flight_bytes_max, self.clock)
         verifier = Verifier(self.adapters, secrets, self.fetch, protocol, rates, metrics)
         receiver = Receiver(
             self.adapters,
             BodyReader(load, self.settings.body_bytes_max, self.limits.read_deadline_s),
-            EventReader(verifier, Contexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
-            traced(protocol.take, self.tracing),
-            Reports(self.publisher, metrics, self.clock, self.settings.mode),
+            EventReader(verifier, EndpointContexts(self.settings), CardMasker(self.settings.pan, MASKING_KEY)),
+            add_tracing(protocol.take_events, self.tracing),
+            RequestReports(self.publisher, metrics, self.clock, self.settings.mode),
             self.clock,
         )
         yield receiver, self.publisher

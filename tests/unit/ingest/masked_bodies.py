@@ -17,13 +17,13 @@ PAGE = Path(__file__).parents[3] / "docs" / "card-numbers.md"
 
 def masked(body: bytes, ids: tuple[str, ...] = ("id",), spared: tuple[str, ...] = ()) -> bytes:
     mask = BodyMask(KINDS, frozenset(map(str.encode, ids)), frozenset(map(str.encode, spared)))
-    result = mask.masked(body)
+    result = mask.mask_body(body)
     assert len(result) == len(body)
     assert mask.found or result == body
     # A number that is all zeros is hidden by zeros.
     assert result != body or all(set(one) <= set(b"-+.eE0") for one in mask.found)
     # The quick look before it never says no where there is something.
-    assert result == body or MASKER.may_hold(body)
+    assert result == body or MASKER.may_hold_cards(body)
     return result
 
 

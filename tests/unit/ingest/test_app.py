@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from core.event import Event, unquote_text
 from ingest.claims import ClaimKey
 from ingest.event_reader import ON_LOOP_BYTES_MAX
-from ingest.limits import Limits
+from ingest.limits import ReceiverLimits
 from ingest.pan import CardMasker
 from load.samples.stripe import stripe_event
 from providers.port import Adapter
@@ -125,7 +125,7 @@ def test_while_another_request_publishes_the_copy_waits_and_then_is_a_duplicate(
 
 def test_a_large_body_is_looked_through_beside_other_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     began, other_answered = threading.Event(), threading.Event()
-    masked = CardMasker.masked
+    masked = CardMasker.mask_event
 
     def slow(masker: CardMasker, event: Event, adapter: Adapter) -> Event:
         if event.event_id == "evt_large":
@@ -143,7 +143,7 @@ def test_a_large_body_is_looked_through_beside_other_requests(bench: Bench, monk
             other_answered.set()
             return [small, await large]
 
-    monkeypatch.setattr(CardMasker, "masked", slow)
+    monkeypatch.setattr(CardMasker, "mask_event", slow)
     assert [answer.status_code for answer in asyncio.run(both())] == [200, 200]
 
 
@@ -165,7 +165,7 @@ def test_a_copy_with_other_content_that_waited_is_reported_a_conflict_by_its_own
 
 def test_a_copy_that_waited_in_vain_is_reported_to_come_again(bench: Bench) -> None:
     event_key = "stripe:evt_1:charge.succeeded"
-    virtual_time.run(bench.claims.claim([ClaimKey.of(event_key, "ab" * 32)], b"o" * 16))
+    virtual_time.run(bench.claims.claim([ClaimKey.for_event(event_key, "ab" * 32)], b"o" * 16))
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.headers["retry-after"]) == (409, "1")
     bench.clock.advance(31)
@@ -236,7 +236,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length_and_while_it_streams(tmp
 
 
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Limits(read_deadline_s=0.1))
+    bench = Bench(tmp_path, ReceiverLimits(read_deadline_s=0.1))
 
     async def slow() -> httpx2.Response:
         async def parts() -> Any:
@@ -322,7 +322,7 @@ def test_what_cant_be_looked_through_for_card_numbers_is_not_published(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(CardMasker, "masked", broken)
+    monkeypatch.setattr(CardMasker, "mask_event", broken)
     answer = post(bench, bench.stripe())
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_masked")
     assert answer.headers["retry-after"] == "2"

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from core.event import from_record
-from ingest.catch_up import CatchUp, CaughtUp, ListUnavailable, Source, spans
-from ingest.endpoints import Contexts, SecretFiles
+from ingest.catch_up import CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp, split_into_spans
+from ingest.endpoints import EndpointContexts, SecretFiles
 from ingest.event_reader import EventReader
 from ingest.fetch import HttpFetch
 from ingest.limits import RateLimits
 from ingest.pan import CardMasker
-from ingest.protocol import Protocol
+from ingest.protocol import ClaimProtocol
 from ingest.provider_client import CredentialsRefused, open_client
-from ingest.reports import Reports
+from ingest.reports import RequestReports
 from ingest.verifier import Verifier
 from load.samples.gocardless import GoCardlessEvent, batch
 from load.samples.paddle import transaction_event
@@ -120,18 +120,18 @@ class Catching(Bench):
             payment = {"id": f"PM{number}", "amount": 500, "currency": "EUR"}
             self.lists.resources[f"/payments/PM{number}"] = json.dumps({"payments": payment})
 
-    def catch_up(self, provider: str, span: Span = HOUR) -> CaughtUp:
+    def catch_up(self, provider: str, span: Span = HOUR) -> CaughtUpSpan:
         return asyncio.run(self._catch_up(provider, span))
 
     @property
     def published(self) -> list[str]:
         return [from_record(body, _raw(headers)).event.event_id for _, body, headers in self.publisher.records]
 
-    async def _catch_up(self, provider: str, span: Span) -> CaughtUp:
-        adapter, contexts = self.adapters[provider], Contexts(self.settings)
+    async def _catch_up(self, provider: str, span: Span) -> CaughtUpSpan:
+        adapter, contexts = self.adapters[provider], EndpointContexts(self.settings)
         assert isinstance(adapter, ListingAdapter)
         secrets = SecretFiles(self._folder, self.clock, contexts)
-        protocol = Protocol(self.claims, self.generations, self.publisher, self.metrics, LoopClock(), 0.2)
+        protocol = ClaimProtocol(self.claims, self.generations, self.publisher, self.metrics, LoopClock(), 0.2)
         async with open_client() as client:
             asleep = passing(self.clock)
 
@@ -143,9 +143,13 @@ class Catching(Bench):
             rates = RateLimits({}, self.clock)
             verifier = Verifier(self.adapters, secrets, fetch, protocol, rates, self.metrics)
             reader = EventReader(verifier, contexts, CardMasker(self.settings.pan, MASKING_KEY))
-            reports = Reports(self.publisher, self.metrics, self.clock, "live")
-            engine = CatchUp(fetch, reader, protocol.take, reports, lambda *_: self.known, self.clock, sleep)
-            source = Source(adapter, None, contexts.of(provider, None), secrets.credentials(provider, None))
+            reports = RequestReports(self.publisher, self.metrics, self.clock, "live")
+            engine = ProviderCatchUp(
+                fetch, reader, protocol.take_events, reports, lambda *_: self.known, self.clock, sleep
+            )
+            source = ListingSource(
+                adapter, None, contexts.find_context(provider, None), secrets.find_credentials(provider, None)
+            )
             try:
                 return await engine.catch_up(source, span)
             finally:
@@ -289,7 +293,7 @@ def test_events_of_before_and_after_the_span_are_left_to_theirs(catching: Catchi
 
 def test_spans_follow_on_each_other() -> None:
     since = NOW - timedelta(hours=2, minutes=30)
-    found = list(spans(since, NOW))
+    found = list(split_into_spans(since, NOW))
     assert [span.until - span.since for span in found] == [timedelta(hours=1)] * 2 + [timedelta(minutes=30)]
     assert (found[0].since, found[-1].until) == (since, NOW)
     assert all(before.until == after.since for before, after in itertools.pairwise(found))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingest.connections import Connections
 from ingest.http import WebhookHttpProtocol
-from ingest.limits import Limits
+from ingest.limits import ReceiverLimits
 from tests import virtual_time
 from tests.unit.ingest.test_http import GET, Client, connected
 
@@ -27,7 +27,7 @@ class Open:
         self._places = places
         self.source = source
         self.made_way = False
-        self.has_place = places.admit(self, source, now)
+        self.has_place = places.admit_connection(self, source, now)
 
     def make_way(self) -> None:
         self.made_way = True
@@ -35,10 +35,10 @@ class Open:
         self._places.release(self, self.source)
 
     def begin(self) -> None:
-        self._places.note(self, self.source, None)
+        self._places.set_waiting_since(self, self.source, None)
 
     def wait(self, now: float) -> None:
-        self._places.note(self, self.source, now)
+        self._places.set_waiting_since(self, self.source, now)
 
 
 def test_the_longest_waiting_of_the_source_with_most_makes_way() -> None:
@@ -74,10 +74,10 @@ def test_where_all_sources_have_as_many_the_longest_waiting_makes_way() -> None:
 
 def test_the_source_with_most_connections_is_known_with_how_many() -> None:
     places = Connections(4)
-    assert places.most() == ("", 0)
+    assert places.find_busiest_source() == ("", 0)
     for source in "aba":
         Open(places, source, 0.0)
-    assert places.most() == ("a", 2)
+    assert places.find_busiest_source() == ("a", 2)
 
 
 def test_a_part_of_a_head_starts_no_wait_anew() -> None:
@@ -120,7 +120,7 @@ def test_places_are_counted_right_whatever_happens(steps: list[tuple[str, int]])
 
 def test_a_connection_whose_answers_are_not_read_makes_way() -> None:
     async def scene() -> None:
-        async with connected(Limits(connections_max=2, in_flight_max=1)) as unread:
+        async with connected(ReceiverLimits(connections_max=2, in_flight_max=1)) as unread:
             await unread.send_until("waits")
             await unread.send(GET)
             protocol = unread.protocol

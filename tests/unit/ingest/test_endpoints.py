@@ -20,8 +20,8 @@ from core.routing import dlq_topic, mode_of, of_tenant, stream_of, topics_of
 from ingest.claims import ClaimKey
 from ingest.endpoints import (
     LOOK_AGAIN_S,
-    Context,
-    Contexts,
+    EndpointContext,
+    EndpointContexts,
     SecretFiles,
     SecretsMissing,
     SecretsShared,
@@ -62,69 +62,81 @@ def keys_of(one: Event) -> tuple[str, str, str | None]:
 
 class TestThePathFixesTheContext:
     def test_without_settings_every_path_is_live_without_tenant_and_zone(self):
-        contexts = Contexts(IngestSettings())
-        assert contexts.of("stripe", None) == contexts.of("stripe", "eu") == Context("live", None, None)
+        contexts = EndpointContexts(IngestSettings())
+        assert (
+            contexts.find_context("stripe", None)
+            == contexts.find_context("stripe", "eu")
+            == EndpointContext("live", None, None)
+        )
 
     def test_a_listed_endpoint_has_its_own_and_what_it_leaves_out_is_the_receivers(self):
-        contexts = Contexts(settings(endpoints={"stripe/eu": {"tenant": "shop-a", "zone": "eu-1"}, "adyen": {}}))
-        assert contexts.of("stripe", "eu") == Context("live", "shop-a", "eu-1")
-        assert contexts.of("adyen", None) == Context("live")
+        contexts = EndpointContexts(
+            settings(endpoints={"stripe/eu": {"tenant": "shop-a", "zone": "eu-1"}, "adyen": {}})
+        )
+        assert contexts.find_context("stripe", "eu") == EndpointContext("live", "shop-a", "eu-1")
+        assert contexts.find_context("adyen", None) == EndpointContext("live")
 
     def test_an_endpoints_mode_is_its_own_and_the_others_keep_the_receivers(self):
-        contexts = Contexts(settings(mode="test", endpoints={"adyen/live": {"mode": "live"}}))
-        assert contexts.of("adyen", "live").mode == "live"
-        assert contexts.of("adyen", None).mode == "test"
+        contexts = EndpointContexts(settings(mode="test", endpoints={"adyen/live": {"mode": "live"}}))
+        assert contexts.find_context("adyen", "live").mode == "live"
+        assert contexts.find_context("adyen", None).mode == "test"
 
     def test_an_unlisted_path_is_its_providers_own_so_that_no_event_takes_effect_there_again(self):
-        contexts = Contexts(settings(endpoints={"stripe": {"tenant": "shop-a"}, "stripe/eu": {"tenant": "shop-b"}}))
-        assert contexts.of("stripe", "elsewhere") == contexts.of("stripe", None) == Context("live", "shop-a")
-        assert contexts.of("stripe", "default") == contexts.of("stripe", None)
+        contexts = EndpointContexts(
+            settings(endpoints={"stripe": {"tenant": "shop-a"}, "stripe/eu": {"tenant": "shop-b"}})
+        )
+        assert (
+            contexts.find_context("stripe", "elsewhere")
+            == contexts.find_context("stripe", None)
+            == EndpointContext("live", "shop-a")
+        )
+        assert contexts.find_context("stripe", "default") == contexts.find_context("stripe", None)
 
     def test_only_listed_paths_are_answered_where_that_is_set(self):
-        contexts = Contexts(settings(known_endpoints_only=True, endpoints={"stripe/eu": {}}))
-        assert contexts.of("stripe", "eu") == Context("live")
+        contexts = EndpointContexts(settings(known_endpoints_only=True, endpoints={"stripe/eu": {}}))
+        assert contexts.find_context("stripe", "eu") == EndpointContext("live")
         for provider, endpoint in (("stripe", None), ("stripe", "us"), ("adyen", None)):
             with pytest.raises(UnknownEndpoint):
-                contexts.of(provider, endpoint)
+                contexts.find_context(provider, endpoint)
 
 
 class TestRouting:
     def test_a_signed_test_flag_at_a_live_endpoint_routes_to_test(self):
-        routed = Contexts(settings()).routed(event("test"), Context("live"))
+        routed = EndpointContexts(settings()).route_event(event("test"), EndpointContext("live"))
         assert topics_of(routed.mode).events == "payments.events.test"
 
     def test_with_test_traffic_off_a_test_event_is_left_out(self):
-        contexts = Contexts(IngestSettings())
-        assert contexts.routed(event("test"), Context("live")).mode == "test"
-        assert [contexts.takes(event(mode)) for mode in ("live", "test")] == [True, False]
-        assert Contexts(settings()).takes(event("test"))
+        contexts = EndpointContexts(IngestSettings())
+        assert contexts.route_event(event("test"), EndpointContext("live")).mode == "test"
+        assert [contexts.may_take(event(mode)) for mode in ("live", "test")] == [True, False]
+        assert EndpointContexts(settings()).may_take(event("test"))
 
     def test_a_live_event_at_a_test_endpoint_is_refused(self):
         with pytest.raises(ModeMismatch) as refused:
-            Contexts(settings()).routed(event("live"), Context("test"))
+            EndpointContexts(settings()).route_event(event("live"), EndpointContext("test"))
         assert (refused.value.endpoint, refused.value.reported) == ("test", "live")
 
     @pytest.mark.parametrize("mode", ["live", "test"])
     def test_an_event_of_the_endpoints_mode_is_taken(self, mode: Mode):
-        assert Contexts(settings()).routed(event(mode), Context(mode)).mode == mode
+        assert EndpointContexts(settings()).route_event(event(mode), EndpointContext(mode)).mode == mode
 
     def test_without_tenant_and_zone_the_event_stays_exactly_as_it_is(self):
         one = event()
-        assert Contexts(settings()).routed(one, Context("live")) is one
+        assert EndpointContexts(settings()).route_event(one, EndpointContext("live")) is one
 
     def test_a_zone_is_noted_and_changes_no_key(self):
-        routed = Contexts(settings()).routed(event(), Context("live", None, "eu-1"))
+        routed = EndpointContexts(settings()).route_event(event(), EndpointContext("live", None, "eu-1"))
         assert (routed.zone, routed.tenant, keys_of(routed)) == ("eu-1", None, keys_of(event()))
 
     def test_the_modes_that_are_taken(self):
-        assert IngestSettings().modes == ("live",)
-        assert settings().modes == ("live", "test")
+        assert IngestSettings().taken_modes == ("live",)
+        assert settings().taken_modes == ("live", "test")
 
 
 class TestTenants:
     def test_every_key_of_two_tenants_differs(self):
-        contexts = Contexts(settings())
-        of = [contexts.routed(event(), Context("live", tenant)) for tenant in (None, "shop-a", "shop-b")]
+        contexts = EndpointContexts(settings())
+        of = [contexts.route_event(event(), EndpointContext("live", tenant)) for tenant in (None, "shop-a", "shop-b")]
         for keys in zip(*map(keys_of, of), strict=True):
             assert len(set(keys)) == 3
         assert keys_of(of[1]) == (
@@ -134,13 +146,17 @@ class TestTenants:
         )
 
     def test_an_event_that_moves_no_money_has_no_fact_for_a_tenant_either(self):
-        routed = Contexts(settings()).routed(replace(event(), fact_key=None), Context("live", "shop-a"))
+        routed = EndpointContexts(settings()).route_event(
+            replace(event(), fact_key=None), EndpointContext("live", "shop-a")
+        )
         assert routed.fact_key is None
 
     def test_poison_of_two_tenants_is_two_items(self):
-        contexts = Contexts(settings())
+        contexts = EndpointContexts(settings())
         poison = poison_event("stripe", b"\xff", "live", "not JSON")
-        keys = {contexts.routed(poison, Context("live", tenant)).event_key for tenant in ("shop-a", "shop-b")}
+        keys = {
+            contexts.route_event(poison, EndpointContext("live", tenant)).event_key for tenant in ("shop-a", "shop-b")
+        }
         assert len(keys) == 2
 
     @given(
@@ -156,27 +172,29 @@ class TestTenants:
         assert one != other
 
     def test_tenant_and_zone_travel_through_kafka(self):
-        routed = Contexts(settings()).routed(event(), Context("live", "shop-a", "eu-1"))
+        routed = EndpointContexts(settings()).route_event(event(), EndpointContext("live", "shop-a", "eu-1"))
         received = from_record(routed.body, to_headers(routed, NOW, Flag.CLAIMED)).event
         assert (received.tenant, received.zone, keys_of(received)) == ("shop-a", "eu-1", keys_of(routed))
 
     def test_the_source_of_a_tenants_event_is_its_own(self):
         """CloudEvents: source and id together name one event."""
-        contexts = Contexts(settings())
+        contexts = EndpointContexts(settings())
         sources = {
-            dict(to_headers(contexts.routed(event(), Context("live", tenant)), NOW, Flag.CLAIMED))["ce_source"]
+            dict(to_headers(contexts.route_event(event(), EndpointContext("live", tenant)), NOW, Flag.CLAIMED))[
+                "ce_source"
+            ]
             for tenant in (None, "shop-a", "shop-b")
         }
         assert len(sources) == 3
 
 
 def test_a_test_events_claim_is_never_a_live_ones():
-    live = ClaimKey.of("stripe:evt_1:t", "00" * 32)
-    assert ClaimKey.of("stripe:evt_1:t", "00" * 32, "live") == live
-    test = ClaimKey.of("stripe:evt_1:t", "00" * 32, "test")
+    live = ClaimKey.for_event("stripe:evt_1:t", "00" * 32)
+    assert ClaimKey.for_event("stripe:evt_1:t", "00" * 32, "live") == live
+    test = ClaimKey.for_event("stripe:evt_1:t", "00" * 32, "test")
     assert test.name != live.name
     assert test.content8 == live.content8
-    assert test.name != ClaimKey.of(of_tenant("test", "stripe:evt_1:t"), "00" * 32).name
+    assert test.name != ClaimKey.for_event(of_tenant("test", "stripe:evt_1:t"), "00" * 32).name
 
 
 def test_names_of_topics_and_streams():
@@ -226,7 +244,7 @@ class TestSecretsAreApart:
     def check(self, folder: Path, given: IngestSettings, **files: str) -> None:
         for name, text in files.items():
             (folder / name.replace("__", ".")).write_text(text)
-        check_endpoints(given, PROVIDERS, SecretFiles(folder, ManualClock(NOW), Contexts(given)))
+        check_endpoints(given, PROVIDERS, SecretFiles(folder, ManualClock(NOW), EndpointContexts(given)))
 
     @pytest.mark.parametrize("endpoint", [{"tenant": "shop-a"}, {"mode": "test"}])
     def test_an_endpoint_of_another_tenant_or_mode_needs_a_secret_of_its_own(self, tmp_path: Path, endpoint: Any):
@@ -266,17 +284,17 @@ class TestSecretsAreApart:
 
     def test_a_file_that_appears_opens_nothing_before_it_was_compared_with_all_others(self, tmp_path: Path):
         given, clock = settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), ManualClock(NOW)
-        secrets = SecretFiles(tmp_path, clock, Contexts(given))
+        secrets = SecretFiles(tmp_path, clock, EndpointContexts(given))
         (tmp_path / "stripe.eu").write_text(ONE)
-        assert secrets.of("stripe", "eu") == (ONE,)
+        assert secrets.find_secrets("stripe", "eu") == (ONE,)
         (tmp_path / "stripe.us").write_text(ONE)
         clock.advance(LOOK_AGAIN_S / 2)
         with pytest.raises(SecretsMissing):
-            secrets.of("stripe", "us")
+            secrets.find_secrets("stripe", "us")
         clock.advance(LOOK_AGAIN_S)
         for endpoint in ("us", "eu"):
             with pytest.raises(SecretsShared):
-                secrets.of("stripe", endpoint)
+                secrets.find_secrets("stripe", endpoint)
 
     def test_an_endpoint_without_a_file_opens_nothing(self, tmp_path: Path):
         self.check(tmp_path, settings(endpoints={"stripe/eu": {"tenant": "shop-a"}}), stripe__eu=TWO)
@@ -298,9 +316,9 @@ class TopicPublisher(ListPublisher):
         self.topics.append(topic)
         return await super().publish(topic, key, value, headers)
 
-    def note(self, topic: str, value: bytes) -> None:
+    def publish_unawaited(self, topic: str, value: bytes) -> None:
         self.receipt_topics.append(topic)
-        super().note(topic, value)
+        super().publish_unawaited(topic, value)
 
 
 class TestAtTheReceiver:

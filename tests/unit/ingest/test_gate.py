@@ -37,7 +37,7 @@ def gate(reset_s: float = 60.0) -> RedisGate:
 
 async def refused(gate: RedisGate, redis: Redis) -> None:
     with pytest.raises(ClaimsUnavailable):
-        await gate.through(redis.trip)
+        await gate.run_step(redis.trip)
 
 
 class LoopTime:
@@ -58,11 +58,11 @@ def test_after_three_failures_redis_is_left_alone_until_its_time_and_then_asked_
         redis.down = True
         for _ in range(10):
             await refused(closed, redis)
-        assert (redis.asked, closed.refusing, closed.failures) == (3, True, 10)
+        assert (redis.asked, closed.is_refusing, closed.failures) == (3, True, 10)
         redis.down = False
         await asyncio.sleep(1.1)
-        assert await closed.through(redis.trip) == "said"
-        assert not closed.refusing
+        assert await closed.run_step(redis.trip) == "said"
+        assert not closed.is_refusing
 
     virtual_time.run(history())
 
@@ -72,7 +72,7 @@ def test_a_slow_redis_counts_as_down_and_nobody_waits_for_it_longer_than_the_tim
         redis, closed = Redis(), gate()
         redis.hangs = True
         await asyncio.gather(*(refused(closed, redis) for _ in range(50)))
-        assert closed.refusing
+        assert closed.is_refusing
         return asyncio.get_running_loop().time()
 
     assert virtual_time.run(history()) == pytest.approx(TIMEOUT_S)
@@ -85,7 +85,7 @@ def test_slow_round_trips_overlap_the_breaker_holds_no_lock_meanwhile() -> None:
         async def slow() -> None:
             await asyncio.sleep(0.4)
 
-        await asyncio.gather(*(open_gate.through(slow) for _ in range(10)))
+        await asyncio.gather(*(open_gate.run_step(slow) for _ in range(10)))
         return asyncio.get_running_loop().time()
 
     assert virtual_time.run(history()) == pytest.approx(0.4)
@@ -96,4 +96,4 @@ def test_a_bug_is_not_taken_for_a_redis_that_is_down() -> None:
         raise KeyError("bug")
 
     with pytest.raises(KeyError):
-        virtual_time.run(gate().through(bug))
+        virtual_time.run(gate().run_step(bug))

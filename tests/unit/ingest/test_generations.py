@@ -15,7 +15,7 @@ from core.event import Mode
 from core.generation import claim_prefix, generation_key
 from core.routing import Shard
 from ingest.claims import CONTENT_BYTES, HASH_BYTES, ClaimKey
-from ingest.errors import Refused
+from ingest.errors import RequestRefused
 from ingest.generations import UNREAD_S_MAX, RedisGenerations
 
 
@@ -30,7 +30,7 @@ class Ground:
         self.generations = RedisGenerations(self.redis, modes or ("live",), self.clock, 4, lambda: self.keys)
 
     def of(self, mode: Mode = "live", entity: str = "e") -> int | None:
-        return self.generations.of(mode, entity)
+        return self.generations.find_generation(mode, entity)
 
     async def reads(self, value: bytes | None, mode: Mode = "live", shard: int = 0) -> int | None:
         """What it holds after it has read once while that stands in Redis."""
@@ -85,11 +85,11 @@ def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() 
 def test_modes_are_apart() -> None:
     async def history(ground: Ground) -> None:
         assert await ground.reads(b"1 p4", "live") == 1
-        assert (ground.of("test"), ground.generations.missing) == (None, 1)
+        assert (ground.of("test"), ground.generations.deferred_mode_count) == (None, 1)
         assert await ground.reads(b"7 p4 refused", "test") is None
-        assert (ground.of(), ground.generations.missing) == (1, 1)
+        assert (ground.of(), ground.generations.deferred_mode_count) == (1, 1)
         assert await ground.reads(b"7 p4", "test") == 7
-        assert ground.generations.missing == 0
+        assert ground.generations.deferred_mode_count == 0
 
     run(history, "live", "test")
 
@@ -118,7 +118,7 @@ def test_another_number_of_partitions_is_refused_until_the_processor_announces_t
         ground.generations.check("live")
         for announced in (b"3 p8", b"3 p8 refused", None):
             await ground.reads(announced)
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RequestRefused) as refused:
                 ground.generations.check("live")
             assert refused.value.status == 503
             assert b"kafka.events_partitions is 4 here and 8 in the processor" in refused.value.json()
@@ -131,7 +131,7 @@ def test_another_number_of_partitions_is_refused_until_the_processor_announces_t
 def test_a_key_that_the_processor_does_not_know_is_refused_until_it_does() -> None:
     async def history(ground: Ground) -> None:
         await ground.reads(b"3 p4 k1a1b1c1d")
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             ground.generations.check("live")
         assert refused.value.code == "other_record_keys"
         assert refused.value.status == 503
@@ -146,9 +146,9 @@ def test_a_key_that_the_processor_does_not_know_is_refused_until_it_does() -> No
 
 @pytest.mark.parametrize("generation", [0, 1, 12, 9_999])
 def test_a_claims_name_ends_with_the_hash_that_the_index_has(generation: int) -> None:
-    live = ClaimKey.of("stripe:evt_1:t", "00" * 32, "live", generation)
-    test = ClaimKey.of("stripe:evt_1:t", "00" * 32, "test", generation)
-    plain = ClaimKey.of("stripe:evt_1:t", "00" * 32)
+    live = ClaimKey.for_event("stripe:evt_1:t", "00" * 32, "live", generation)
+    test = ClaimKey.for_event("stripe:evt_1:t", "00" * 32, "test", generation)
+    plain = ClaimKey.for_event("stripe:evt_1:t", "00" * 32)
     assert live.name == claim_prefix("live", generation) + plain.name
     assert test.name == claim_prefix("test", generation) + plain.name
     assert live.name != test.name
@@ -162,7 +162,7 @@ def test_no_two_names_of_one_hash_are_alike() -> None:
     assert claim_prefix("live", 0) == b"", "claims of before there were generations are its own"
 
 
-FIRST, SECOND = (next(name for name in map(str, range(99)) if Shard(n, 2).decides(name)) for n in (0, 1))
+FIRST, SECOND = (next(name for name in map(str, range(99)) if Shard(n, 2).has_entity(name)) for n in (0, 1))
 """Entities of the first and of the second shard of two."""
 
 
@@ -170,7 +170,7 @@ def test_of_several_shards_the_highest_counts_and_a_silent_one_defers_its_own_ev
     async def history(ground: Ground) -> None:
         async def reads(value: bytes | None, shard: int) -> tuple[int | None, int | None, int]:
             await ground.reads(value, shard=shard)
-            return ground.of(entity=FIRST), ground.of(entity=SECOND), ground.generations.missing
+            return ground.of(entity=FIRST), ground.of(entity=SECOND), ground.generations.deferred_mode_count
 
         assert await reads(b"4 p4 s1/2", 1) == (None, None, 1), "how many there are isn't known yet"
         assert await reads(b"1 p4 s0/2", 0) == (4, 4, 0)
@@ -190,7 +190,7 @@ def test_a_shard_with_another_number_of_partitions_is_refused() -> None:
     async def history(ground: Ground) -> None:
         await ground.reads(b"3 p4 s0/2")
         await ground.reads(b"3 p8 s1/2", shard=1)
-        with pytest.raises(Refused, match="is 4 here and 8 in the processor"):
+        with pytest.raises(RequestRefused, match="is 4 here and 8 in the processor"):
             ground.generations.check("live")
         await ground.reads(b"3 p4 s1/2", shard=1)
         ground.generations.check("live")

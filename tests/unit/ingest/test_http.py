@@ -15,10 +15,10 @@ from uvicorn.server import ServerState
 from ingest.app import SERVING
 from ingest.http import LINGER_S, WebhookHttpProtocol, http_protocol
 from ingest.http_messages import send_answer
-from ingest.limits import Limits
+from ingest.limits import ReceiverLimits
 from tests import virtual_time
 
-LIMITS = Limits()
+LIMITS = ReceiverLimits()
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST_GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 ANSWER = b"x" * 2_000
@@ -74,7 +74,7 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def connected(limits: Limits = LIMITS) -> AsyncIterator[Client]:
+async def connected(limits: ReceiverLimits = LIMITS) -> AsyncIterator[Client]:
     protocol_class = http_protocol(limits, lambda _refused: None)
     config = uvicorn.Config(answer, **SERVING | {"http": protocol_class})
     config.load()

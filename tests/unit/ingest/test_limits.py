@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from core.clock import ManualClock
-from ingest.errors import RETRY_AFTER_S, Refused
-from ingest.limits import BURST_S, GRACE_S, Held, Limits, Load, RateLimits, source_of
+from ingest.errors import RETRY_AFTER_S, RequestRefused
+from ingest.limits import BURST_S, GRACE_S, Load, OpenRequest, RateLimits, ReceiverLimits, source_of
 from load.samples import mollie
 from providers.port import FORM, Fetched
 from tests import virtual_time
@@ -32,16 +32,16 @@ def nothing() -> None:
     """It need not make way."""
 
 
-def refusal(error: pytest.ExceptionInfo[Refused]) -> tuple[int, str, int | None]:
+def refusal(error: pytest.ExceptionInfo[RequestRefused]) -> tuple[int, str, int | None]:
     return error.value.status, error.value.code, error.value.retry_after_s
 
 
 def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -> None:
     load = Load(2, 1_000, ManualClock(NOW))
     first, other = load.begin("a", nothing), load.begin("b", nothing)
-    first.arrived()
-    other.arrived()
-    with pytest.raises(Refused) as refused:
+    first.finish_reading()
+    other.finish_reading()
+    with pytest.raises(RequestRefused) as refused:
         load.begin("c", nothing)
     assert refusal(refused) == (503, "overloaded", RETRY_AFTER_S)
     first.end()
@@ -52,12 +52,12 @@ def test_as_many_requests_as_may_be_are_under_way_and_no_more_until_one_ends() -
 def test_bytes_are_counted_over_all_requests_and_given_back_with_their_request() -> None:
     load = Load(10, 1_000, ManualClock(NOW))
     one, other = load.begin("a", nothing), load.begin("b", nothing)
-    one.hold(600)
-    one.arrived()
-    with pytest.raises(Refused) as refused:
-        other.hold(401)
+    one.reserve_bytes(600)
+    one.finish_reading()
+    with pytest.raises(RequestRefused) as refused:
+        other.reserve_bytes(401)
     assert refusal(refused) == (503, "overloaded", RETRY_AFTER_S)
-    other.hold(400)
+    other.reserve_bytes(400)
     one.end()
     assert load.bytes == 400
     other.end()
@@ -71,7 +71,7 @@ class Begun:
         self.load = load
         self.gave_up: list[str] = []
 
-    def begin(self, name: str) -> Held:
+    def begin(self, name: str) -> OpenRequest:
         """``a1`` is of the source ``a``."""
         return self.load.begin(name[0], lambda: self.gave_up.append(name))
 
@@ -80,8 +80,8 @@ def test_an_unfinished_request_makes_way_for_a_newer_one_of_its_source_once_it_h
     clock = ManualClock(NOW)
     begun = Begun(Load(16, 1_600, clock))
     oldest, whole = begun.begin("a1"), begun.begin("a2")
-    oldest.hold(10)
-    whole.arrived()
+    oldest.reserve_bytes(10)
+    whole.finish_reading()
     begun.begin("a3"), begun.begin("b1")
     clock.advance(GRACE_S)
     begun.begin("a4")
@@ -95,7 +95,7 @@ def test_a_burst_of_one_source_makes_no_way_for_itself_while_there_are_places() 
     begun = Begun(Load(16, 1_600, ManualClock(NOW)))
     requests = [begun.begin(f"a{number}") for number in range(16)]
     for request in requests:
-        request.arrived()
+        request.finish_reading()
     assert begun.gave_up == []
 
 
@@ -103,25 +103,25 @@ def test_where_all_places_are_taken_the_source_with_most_unfinished_requests_mak
     begun = Begun(Load(3, 1_000, ManualClock(NOW)))
     for name in ("a1", "b1", "c1"):
         begun.begin(name)
-    begun.begin("d1").arrived()
+    begun.begin("d1").finish_reading()
     assert begun.gave_up == ["a1"]
     for _ in range(2):
-        begun.begin("e1").arrived()
+        begun.begin("e1").finish_reading()
     assert begun.gave_up == ["a1", "b1", "c1"]
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         begun.begin("f1")
 
 
 def test_unfinished_bodies_make_way_for_bytes_that_arrive_and_whole_ones_do_not() -> None:
     begun = Begun(Load(32, 1_000, ManualClock(NOW)))
     first, second, other = begun.begin("a1"), begun.begin("a2"), begun.begin("b1")
-    first.hold(500)
-    second.hold(400)
-    second.arrived()
-    other.hold(300)
+    first.reserve_bytes(500)
+    second.reserve_bytes(400)
+    second.finish_reading()
+    other.reserve_bytes(300)
     assert begun.gave_up == ["a1"]
-    with pytest.raises(Refused):
-        other.hold(400)
+    with pytest.raises(RequestRefused):
+        other.reserve_bytes(400)
     assert begun.load.bytes == 700
 
 
@@ -144,27 +144,27 @@ def test_a_rate_lets_a_burst_through_and_then_as_much_as_time_brings() -> None:
     clock = ManualClock(NOW)
     rates = RateLimits({"stripe": 5.0}, clock)
     for _ in range(int(5 * BURST_S)):
-        rates.take("stripe")
-    with pytest.raises(Refused) as refused:
-        rates.take("stripe")
+        rates.take_token("stripe")
+    with pytest.raises(RequestRefused) as refused:
+        rates.take_token("stripe")
     assert refusal(refused) == (429, "too_many_requests", 1)
     clock.advance(0.19)
-    with pytest.raises(Refused):
-        rates.take("stripe")
+    with pytest.raises(RequestRefused):
+        rates.take_token("stripe")
     clock.advance(0.02)
-    rates.take("stripe")
-    with pytest.raises(Refused):
-        rates.take("stripe")
+    rates.take_token("stripe")
+    with pytest.raises(RequestRefused):
+        rates.take_token("stripe")
 
 
 def test_a_slow_rate_says_how_long_to_wait_and_no_rate_is_no_limit() -> None:
     rates = RateLimits({"stripe": 0.1}, ManualClock(NOW))
-    rates.take("stripe")
-    with pytest.raises(Refused) as refused:
-        rates.take("stripe")
+    rates.take_token("stripe")
+    with pytest.raises(RequestRefused) as refused:
+        rates.take_token("stripe")
     assert refusal(refused) == (429, "too_many_requests", 10)
     for _ in range(1_000):
-        rates.take("adyen")
+        rates.take_token("adyen")
 
 
 def test_time_never_fills_a_bucket_beyond_its_burst() -> None:
@@ -172,14 +172,14 @@ def test_time_never_fills_a_bucket_beyond_its_burst() -> None:
     rates = RateLimits({"stripe": 1.0}, clock)
     clock.advance(3_600)
     for _ in range(int(BURST_S)):
-        rates.take("stripe")
-    with pytest.raises(Refused):
-        rates.take("stripe")
+        rates.take_token("stripe")
+    with pytest.raises(RequestRefused):
+        rates.take_token("stripe")
 
 
 @on_a_loop
 async def test_beyond_the_limit_a_request_is_reported_to_come_again_and_nothing_of_it_is_taken(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Limits(in_flight_max=2))
+    bench = Bench(tmp_path, ReceiverLimits(in_flight_max=2))
     bench.publisher.gate = asyncio.Event()
     async with bench.client() as client:
 
@@ -202,7 +202,7 @@ async def test_beyond_the_limit_a_request_is_reported_to_come_again_and_nothing_
 @on_a_loop
 async def test_a_body_is_counted_as_it_arrives(tmp_path: Path) -> None:
     """What is announced and never sent costs nobody else their place."""
-    bench = Bench(tmp_path, Limits(in_flight_bytes_max=1 << 20), body_bytes_max=1 << 20)
+    bench = Bench(tmp_path, ReceiverLimits(in_flight_bytes_max=1 << 20), body_bytes_max=1 << 20)
     body, headers = bench.stripe()
 
     def slowly(first: bytes) -> AsyncIterator[bytes]:
@@ -277,4 +277,4 @@ async def test_a_request_without_events_uses_no_rate_up(tmp_path: Path) -> None:
 def test_a_claim_outlives_its_request_and_publishing_ends_before_the_shortest_time_out_of_a_provider() -> None:
     for wrong in ({"lease_s": 15.0}, {"publish_timeout_ms": 5_000}):
         with pytest.raises(AssertionError):
-            Limits(**wrong)
+            ReceiverLimits(**wrong)

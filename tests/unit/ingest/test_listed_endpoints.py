@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.catch_up import Source
-from ingest.endpoints import Contexts
+from ingest.catch_up import ListingSource
+from ingest.endpoints import EndpointContexts
 from ingest.fetch import HttpFetch
 from ingest.listed_endpoints import is_switched_off
 from ingest.provider_client import open_client
@@ -46,10 +46,10 @@ def lists() -> Iterator[Lists]:
 def ask(lists: Lists, folder: Path, provider: str, name: str | None = None) -> bool | None:
     endpoints = {} if name is None else {f"{provider}/{name}": {"mode": "live"}}
     bench = Bench(folder, endpoints=endpoints)
-    adapter, contexts = bench.adapters[provider], Contexts(bench.settings)
+    adapter, contexts = bench.adapters[provider], EndpointContexts(bench.settings)
     assert isinstance(adapter, ListingAdapter)
     assert isinstance(bench.settings, IngestSettings)
-    source = Source(adapter, name, contexts.of(provider, name), (CREDENTIALS[provider],))
+    source = ListingSource(adapter, name, contexts.find_context(provider, name), (CREDENTIALS[provider],))
 
     async def asked() -> bool | None:
         async with open_client() as client:

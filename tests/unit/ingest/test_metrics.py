@@ -5,12 +5,12 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from core.metrics import Entry, Kind, Service
+from core.metrics import MetricEntry, MetricType, Service
 from ingest.metrics import Counts, Times
 
 EDGES = (0.001, 0.010, 5.0)
-ANSWERS = Entry("answers", Kind.COUNTER, "requests", Service.RECEIVER, "Answers", ("provider", "status"))
-TIMES = Entry("t_seconds", Kind.HISTOGRAM, "seconds", Service.RECEIVER, "Times", (), EDGES)
+ANSWERS = MetricEntry("answers", MetricType.COUNTER, "requests", Service.RECEIVER, "Answers", ("provider", "status"))
+TIMES = MetricEntry("t_seconds", MetricType.HISTOGRAM, "seconds", Service.RECEIVER, "Times", (), EDGES)
 SECONDS = (0.0005, 0.001, 0.002, 0.010, 0.5, 5.0, 60.0)
 
 
@@ -40,7 +40,7 @@ def test_times_are_the_histogram_that_the_client_library_would_make_edges_includ
     times = Times(TIMES, mine)
     histogram = Histogram("t_seconds", "Times", buckets=EDGES, registry=theirs)
     for seconds in SECONDS:
-        times.observe(seconds)
+        times.observe_seconds(seconds)
         histogram.observe(seconds)
     assert exposed(mine) == exposed(theirs)
 

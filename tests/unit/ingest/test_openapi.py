@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from ingest import app, body, event_reader, generations, http, http_messages, limits, receiver
-from ingest.errors import REFUSALS, Refused
+from ingest.errors import REFUSALS, RequestRefused
 from ingest.openapi import describe
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
@@ -63,7 +63,7 @@ def test_every_provider_has_its_paths_its_type_and_its_statuses(described: dict[
 
 def test_an_error_as_it_is_sent_fits_its_schema(described: dict[str, object]) -> None:
     schema = json.loads(json.dumps(described["components"]))["schemas"]["Error"]
-    for refused in (Refused("not_found"), Refused("in_flight"), Refused("too_large", bytes_max=1)):
+    for refused in (RequestRefused("not_found"), RequestRefused("in_flight"), RequestRefused("too_large", bytes_max=1)):
         jsonschema.validate(json.loads(refused.json()), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"error": {"code": "nobody_says_this", "message": ""}}, schema)

@@ -93,7 +93,7 @@ def noted(note: str) -> Event:
 
 def test_a_masked_event_is_the_same_event_with_hashes_of_what_is_stored():
     event, adapter = noted(f"paid with {CARD}"), STANDARD
-    masked = MASKER.masked(event, adapter)
+    masked = MASKER.mask_event(event, adapter)
     assert masked.body == event.body.replace(CARD.encode(), HIDDEN.encode())
     assert masked.original_sha256 == MASKING_KEY.sha256(event.body)
     assert masked.body_sha256 == sha256(masked.body) != masked.original_sha256
@@ -110,14 +110,14 @@ def test_a_masked_event_is_the_same_event_with_hashes_of_what_is_stored():
 def test_no_plain_hash_of_an_original_is_kept_and_the_digits_cant_be_found_by_trying():
     """With six digits and four beside it, a plain hash of the body is a million tries away from the number."""
     event = noted(f"paid with {CARD}")
-    masked = MASKER.masked(event, STANDARD)
+    masked = MASKER.mask_event(event, STANDARD)
     known = repr(replace(masked, body=b""))
     for middle in ("111111", "111112"):
         guessed = masked.body.replace(HIDDEN.encode(), f"411111{middle}1111".encode())
         content = STANDARD.content_sha256(guessed, masked.content_version)
         assert sha256(guessed) not in known
         assert content not in known
-    other = CardMasker(PanSettings(), MaskingKey("another key of thirty-two letters")).masked(event, STANDARD)
+    other = CardMasker(PanSettings(), MaskingKey("another key of thirty-two letters")).mask_event(event, STANDARD)
     assert other.original_sha256 != masked.original_sha256
     assert other.original_content_sha256 != masked.original_content_sha256
     assert other.content_sha256 == masked.content_sha256
@@ -140,7 +140,7 @@ def test_an_event_that_its_provider_gave_no_id_is_named_by_what_is_left(before: 
         return event
 
     event = sent(before)
-    masked = MASKER.masked(event, adapter)
+    masked = MASKER.mask_event(event, adapter)
     whole = adapter.content_sha256(event.body, 1)
     assert whole in event.event_key
     assert whole not in repr(masked)
@@ -154,7 +154,7 @@ def test_an_event_that_its_provider_gave_no_id_is_named_by_what_is_left(before: 
 @pytest.mark.parametrize("note", [{"cvc": "123"}, f";{CARD}=25121010000012345678?", {"a": CARD, "cid": 123}])
 def test_nothing_of_the_original_is_kept_where_a_code_or_a_track_was_masked(note: object):
     event = stripe(note)
-    masked = MASKER.masked(event, ADAPTERS["stripe"])
+    masked = MASKER.mask_event(event, ADAPTERS["stripe"])
     assert masked.original_sha256 == WITHHELD_SHA256
     assert masked.original_content_sha256 is None
     assert masked.content_sha256 == ADAPTERS["stripe"].content_sha256(masked.body, masked.content_version)
@@ -162,29 +162,29 @@ def test_nothing_of_the_original_is_kept_where_a_code_or_a_track_was_masked(note
 
 def test_the_usual_event_is_only_looked_at():
     """What is looked through costs many times what the first look does."""
-    assert not MASKER.may_hold(stripe(note="-").body)
-    assert not MASKER.may_hold(json.dumps({"number": "MM00064", "cvc_check": "pass", "cvc": None}).encode())
+    assert not MASKER.may_hold_cards(stripe(note="-").body)
+    assert not MASKER.may_hold_cards(json.dumps({"number": "MM00064", "cvc_check": "pass", "cvc": None}).encode())
 
 
 def test_an_event_without_card_data_is_the_same_object():
     for event in (stripe(note="order 4111"), stripe(note=f"{CARD}0000"), stripe(note="1" * 16)):
-        assert MASKER.masked(event, ADAPTERS["stripe"]) is event
+        assert MASKER.mask_event(event, ADAPTERS["stripe"]) is event
 
 
 def test_masking_twice_changes_nothing():
-    masked = MASKER.masked(stripe(), ADAPTERS["stripe"])
-    assert MASKER.masked(masked, ADAPTERS["stripe"]) is masked
+    masked = MASKER.mask_event(stripe(), ADAPTERS["stripe"])
+    assert MASKER.mask_event(masked, ADAPTERS["stripe"]) is masked
 
 
 def test_it_can_be_switched_off_and_its_fields_be_named():
     event = stripe()
-    assert CardMasker(PanSettings(enabled=False), MASKING_KEY).masked(event, ADAPTERS["stripe"]) is event
+    assert CardMasker(PanSettings(enabled=False), MASKING_KEY).mask_event(event, ADAPTERS["stripe"]) is event
     masker = CardMasker(PanSettings(card_fields=("Description",), secret_fields=()), MASKING_KEY)
-    body = masker.masked(stripe("4111 1111 1111 1112"), ADAPTERS["stripe"]).body
+    body = masker.mask_event(stripe("4111 1111 1111 1112"), ADAPTERS["stripe"]).body
     assert b'"**** **** **** 1112"' in body
     cvc = stripe({"cvc": "123"})
-    assert masker.masked(cvc, ADAPTERS["stripe"]) is cvc
-    assert MASKER.masked(cvc, ADAPTERS["stripe"]) is not cvc
+    assert masker.mask_event(cvc, ADAPTERS["stripe"]) is cvc
+    assert MASKER.mask_event(cvc, ADAPTERS["stripe"]) is not cvc
 
 
 @pytest.mark.parametrize("name", ["", "_", "a b", "kartennummer\u00e4", 'a"'])
@@ -195,8 +195,8 @@ def test_a_fields_name_that_no_field_could_have_is_refused(name: str):
 
 def test_references_that_look_like_cards_stay_whole_wherever_they_stand():
     event = adyen(CARD)
-    assert MASKER.masked(event, ADAPTERS["adyen"]) is event
-    masked = MASKER.masked(adyen(CARD, reason="card 4012888888881881"), ADAPTERS["adyen"])
+    assert MASKER.mask_event(event, ADAPTERS["adyen"]) is event
+    masked = MASKER.mask_event(adyen(CARD, reason="card 4012888888881881"), ADAPTERS["adyen"])
     item = json.loads(masked.body)["NotificationRequestItem"]
     assert (item["pspReference"], item["originalReference"]) == (CARD, "5555555555554444")
     assert item["reason"] == "card 401288******1881"
@@ -207,7 +207,7 @@ def test_references_that_look_like_cards_stay_whole_wherever_they_stand():
 
 def test_an_account_that_looks_like_a_card_stays_whole():
     event = adyen("8412534564722331", merchantAccountCode=CARD, reason="4012888888881881")
-    masked = MASKER.masked(event, ADAPTERS["adyen"])
+    masked = MASKER.mask_event(event, ADAPTERS["adyen"])
     item = json.loads(masked.body)["NotificationRequestItem"]
     assert item["merchantAccountCode"] == masked.account == CARD
     assert item["reason"] == "401288******1881"
@@ -236,7 +236,7 @@ def test_what_the_money_rests_on_stays_and_the_rest_is_masked():
         cards=cards[1:],
         again=[4222222222222],
     )
-    masked = MASKER.masked(event, adapter)
+    masked = MASKER.mask_event(event, adapter)
     data = json.loads(masked.body)["data"]
     assert (data["sum"], data["ref"]) == (4222222222222, "5105105105105100")
     assert data["cards"] == [card[:6] + "*" * (len(card) - 10) + card[-4:] for card in cards[1:]]
@@ -269,15 +269,15 @@ def test_an_amount_that_looks_like_a_card_takes_a_few_masks_however_many_cards_a
 ):
     """Each is of the whole body, on the receiver's loop."""
     masks: list[int] = []
-    mask = BodyMask.masked
+    mask = BodyMask.mask_body
 
     def counted(self: BodyMask, body: bytes) -> bytes:
         masks.append(len(body))
         return mask(self, body)
 
-    monkeypatch.setattr(BodyMask, "masked", counted)
+    monkeypatch.setattr(BodyMask, "mask_body", counted)
     event, adapter = stripe(" ".join(many_cards()), amount_minor=4222222222222), ADAPTERS["stripe"]
-    masked = MASKER.masked(event, adapter)
+    masked = MASKER.mask_event(event, adapter)
     assert masked.poison is None
     assert masks == [len(event.body)] * 3
     assert masked.fact_sha256 == event.fact_sha256 is not None
@@ -294,7 +294,7 @@ class Summing(Particular):
 
 def test_an_event_whose_money_rests_on_one_of_many_cards_waits_for_a_person_masked():
     event = replace(stripe(" ".join(many_cards())), tenant="shop")
-    masked = MASKER.masked(event, Summing())  # type: ignore[arg-type]
+    masked = MASKER.mask_event(event, Summing())  # type: ignore[arg-type]
     assert masked.poison == "card numbers in it were masked, and its money would be another without them"
     assert (masked.tenant, masked.original_sha256) == ("shop", MASKING_KEY.sha256(event.body))
     assert not [card for card in many_cards() if card.encode() in masked.body]
@@ -302,7 +302,7 @@ def test_an_event_whose_money_rests_on_one_of_many_cards_waits_for_a_person_mask
 
 def test_a_type_that_is_a_card_number_is_masked_in_the_key_as_in_the_body():
     event, adapter = standard(type=f"card.{CARD}", note="4012888888881881")
-    masked = MASKER.masked(event, adapter)
+    masked = MASKER.mask_event(event, adapter)
     assert masked.event_type == f"card.{HIDDEN}"
     assert masked.event_key == f"standardwebhooks:msg_1:card.{HIDDEN}"
     [again] = adapter.events(Request(masked.body, HEADERS), "live")
@@ -318,7 +318,7 @@ def test_poison_is_masked_and_its_identity_is_the_stored_bytes_hash(reading: str
         "other fields": f"id={CARD}&card={CARD}",
     }[reading].encode()
     event = replace(poison_event("stripe", body, "live", f"what is {CARD}"), tenant="shop", zone="eu")
-    masked = MASKER.masked(event, ADAPTERS["stripe"])
+    masked = MASKER.mask_event(event, ADAPTERS["stripe"])
     # What can't be read has no paths on which an id could stand.
     place = body.index(CARD.encode()) if reading != "cut off" else -1
     assert masked.body.count(CARD.encode()) == (place >= 0)
@@ -330,10 +330,10 @@ def test_poison_is_masked_and_its_identity_is_the_stored_bytes_hash(reading: str
 
 def test_a_poisons_text_is_masked_even_where_its_body_has_nothing():
     event = poison_event("stripe", b"{}", "live", f"the type {CARD} isn't one")
-    masked = MASKER.masked(event, ADAPTERS["stripe"])
+    masked = MASKER.mask_event(event, ADAPTERS["stripe"])
     assert masked == replace(event, poison=f"the type {HIDDEN} isn't one")
     harmless = poison_event("stripe", b"{}", "live", "not JSON")
-    assert MASKER.masked(harmless, ADAPTERS["stripe"]) is harmless
+    assert MASKER.mask_event(harmless, ADAPTERS["stripe"]) is harmless
 
 
 class Fragile:
@@ -350,7 +350,7 @@ class Fragile:
 
 def test_a_body_that_cant_be_read_once_it_is_masked_is_kept_as_poison_and_never_unmasked():
     event = replace(stripe(), tenant="shop")
-    masked = MASKER.masked(event, Fragile(ADAPTERS["stripe"]))  # type: ignore[arg-type]
+    masked = MASKER.mask_event(event, Fragile(ADAPTERS["stripe"]))  # type: ignore[arg-type]
     assert masked.poison == "card numbers in it were masked, and it can't be read since: ZeroDivisionError"
     assert masked.original_sha256 == MASKING_KEY.sha256(event.body)
     assert masked.tenant == "shop"
@@ -358,7 +358,7 @@ def test_a_body_that_cant_be_read_once_it_is_masked_is_kept_as_poison_and_never_
 
 
 def test_money_that_fails_fails_in_the_same_way_after_masking():
-    masked = MASKER.masked(stripe(f"{CARD} 4012888888881881"), Particular())  # type: ignore[arg-type]
+    masked = MASKER.mask_event(stripe(f"{CARD} 4012888888881881"), Particular())  # type: ignore[arg-type]
     assert CARD.encode() in masked.body
     assert b"401288******1881" in masked.body
 
@@ -394,12 +394,12 @@ def test_no_sample_of_a_provider_holds_card_data_and_none_is_touched(samples: li
     """Read through by hand: their card numbers are masked by the providers, and long numbers in them are references."""
     seen = set()
     for path, adapter, event in deliveries(samples):
-        assert MASKER.masked(event, adapter) is event, path
+        assert MASKER.mask_event(event, adapter) is event, path
         seen.add(path.parent.name)
     assert seen == {path.parent.name for path in samples}
     for path in samples:
         raw = poison_event("stripe", path.read_bytes(), "live", "-")
-        assert MASKER.masked(raw, ADAPTERS["stripe"]) is raw, path
+        assert MASKER.mask_event(raw, ADAPTERS["stripe"]) is raw, path
 
 
 def test_a_card_number_in_any_sample_is_masked_and_identities_and_money_stay(samples: list[Path]):
@@ -408,7 +408,7 @@ def test_a_card_number_in_any_sample_is_masked_and_identities_and_money_stay(sam
             continue
         body = with_card(event.body)
         content = adapter.content_sha256(body, event.content_version)
-        masked = MASKER.masked(replace(event, body=body, content_sha256=content), adapter)
+        masked = MASKER.mask_event(replace(event, body=body, content_sha256=content), adapter)
         assert CARD.encode() not in masked.body, path
         assert len(masked.body) == len(body)
         assert masked.content_sha256 == adapter.content_sha256(masked.body, masked.content_version)

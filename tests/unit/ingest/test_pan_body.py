@@ -193,7 +193,7 @@ def test_a_code_or_a_track_that_was_masked_is_said():
         ('{"cvc":"pass"}', False),
     ):
         mask = BodyMask(KINDS, frozenset(), frozenset())
-        mask.masked(text.encode())
+        mask.mask_body(text.encode())
         assert mask.secret is secret, text
 
 
@@ -288,7 +288,7 @@ def test_what_the_page_says_isnt_found_stays_as_it_was_sent(what: str, body: byt
     assert what
     assert masked(body) == body
     event = poison_event("stripe", body, "live", "-")
-    assert MASKER.masked(event, ADAPTERS["stripe"]) is event
+    assert MASKER.mask_event(event, ADAPTERS["stripe"]) is event
 
 
 def test_the_page_has_an_example_of_each_that_isnt_found():

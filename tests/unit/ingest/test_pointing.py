@@ -16,7 +16,7 @@ from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
 from core.event import Mode
 from ingest import verifier
-from ingest.endpoints import Contexts, SecretFiles
+from ingest.endpoints import EndpointContexts, SecretFiles
 from ingest.fetch import HttpFetch
 from ingest.provider_client import open_client
 from load.samples import mollie
@@ -24,7 +24,7 @@ from load.samples.gocardless import GoCardlessEvent, batch
 from providers.gocardless import GoCardlessAdapter
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import FORM
-from providers.reread import reread
+from providers.reread import reread_events
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from tests.unit.ingest.app_under_test import NOW, Bench
@@ -109,7 +109,7 @@ def published(bench: Pointed) -> list[tuple[str | None, str | None]]:
     said: list[tuple[str | None, str | None]] = []
     for _, body, headers in bench.publisher.records:
         adapter = bench.adapters[headers["provider"]]
-        again = {event.event_key: event for event in reread(adapter, body, "live")}
+        again = {event.event_key: event for event in reread_events(adapter, body, "live")}
         event = again[headers["event_key"]]
         assert (event.entity_key, event.content_sha256) == (headers["entity_key"], headers["content_sha256"])
         said.append((headers.get("fact_key"), event.fact_key))
@@ -209,7 +209,7 @@ def test_a_key_that_is_replaced_is_read_again(bench: Pointed, tmp_path: Path) ->
 def test_what_is_no_key_of_stripes_is_said_at_the_start(bench: Pointed, tmp_path: Path) -> None:
     asking_stripe(bench, tmp_path, "whsec_" + "a" * 30)
     with pytest.raises(SettingError, match="stripe-api"):
-        SecretFiles(tmp_path, bench.clock, Contexts(bench.settings)).check(bench.adapters)
+        SecretFiles(tmp_path, bench.clock, EndpointContexts(bench.settings)).check(bench.adapters)
 
 
 def test_types_that_move_nothing_are_not_fetched(bench: Pointed, tmp_path: Path) -> None:
@@ -328,5 +328,5 @@ def test_card_numbers_in_what_was_fetched_are_masked_as_in_what_was_sent(bench: 
     assert b"4242 4242" not in body
     assert b'"123"' not in body
     assert headers["fact_key"] == "stripe:ch_1:capture"
-    event = reread(bench.adapters["stripe"], body, "live")[0]
+    event = reread_events(bench.adapters["stripe"], body, "live")[0]
     assert (event.event_key, event.fact_key) == (headers["event_key"], headers["fact_key"])

@@ -13,7 +13,7 @@ from core.clock import ManualClock
 from core.event import Dedupe, Event
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable
 from ingest.metrics import IngestMetrics
-from ingest.protocol import Protocol, Taken
+from ingest.protocol import ClaimProtocol, ClaimResult
 from tests import virtual_time
 from tests.memory_claims import MemoryClaims
 from tests.unit.ingest.app_under_test import ListPublisher, SetGenerations
@@ -39,7 +39,7 @@ def event(event_id: str, content: str = CONTENT, entity: str = "stripe:acct:pi_1
 
 
 def key(one: Event) -> ClaimKey:
-    return ClaimKey.of(one.event_key, one.content_sha256)
+    return ClaimKey.for_event(one.event_key, one.content_sha256)
 
 
 class Ground:
@@ -51,10 +51,10 @@ class Ground:
         self.generations = SetGenerations()
         self.publisher = ListPublisher()
         clock = virtual_time.LoopClock()
-        self.protocol = Protocol(self.claims, self.generations, self.publisher, IngestMetrics(), clock, wait_s)
+        self.protocol = ClaimProtocol(self.claims, self.generations, self.publisher, IngestMetrics(), clock, wait_s)
 
-    async def take(self, *events: Event) -> Taken:
-        return await self.protocol.take(events, NOW, None)
+    async def take(self, *events: Event) -> ClaimResult:
+        return await self.protocol.take_events(events, NOW, None)
 
     async def state(self, one: Event) -> ClaimState:
         """What another receiver would be answered; asked with an owner who leaves no trace behind."""
@@ -63,7 +63,7 @@ class Ground:
         return state
 
 
-def outcomes(taken: Taken) -> list[str]:
+def outcomes(taken: ClaimResult) -> list[str]:
     return [taking.outcome for taking in taken.takings]
 
 
@@ -80,12 +80,12 @@ def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() 
     ground = Ground()
     first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(first)], OTHER_OWNER)
         return await ground.take(first, second)
 
     taken = virtual_time.run(meet())
-    assert (taken.in_flight, outcomes(taken)) == (True, ["in_flight", "in_flight"])
+    assert (taken.is_in_flight, outcomes(taken)) == (True, ["in_flight", "in_flight"])
     assert ground.publisher.records == []
 
 
@@ -106,11 +106,11 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
 
     ground = Ground(Interleaved(ground.clock, 30.0, 1e6), wait_s=1.0)
 
-    async def both() -> list[Taken]:
+    async def both() -> list[ClaimResult]:
         return list(await asyncio.gather(ground.take(one, two), ground.take(two, one)))
 
     for taken in virtual_time.run(both()):
-        assert (taken.failed, taken.in_flight) == (False, False)
+        assert (taken.has_failed, taken.is_in_flight) == (False, False)
     assert len(ground.publisher.records) == 2
 
 
@@ -118,7 +118,7 @@ def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_c
     ground = Ground()
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(ours))
         await asyncio.sleep(0.02)
@@ -131,7 +131,7 @@ def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_c
 def test_a_request_that_waited_takes_over_what_was_released() -> None:
     ground = Ground()
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(event("evt_1")))
         await asyncio.sleep(0.02)
@@ -144,7 +144,7 @@ def test_a_request_that_waited_takes_over_what_was_released() -> None:
 def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
     ground = Ground()
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(event("evt_1")))
         await asyncio.sleep(0.02)
@@ -174,7 +174,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
     if not acknowledged:
         ground.publisher.fails.add(one.entity_key.encode())
     taken = virtual_time.run(ground.take(one))
-    assert (taken.failed, taken.takings[0].flag) == (not acknowledged, Dedupe.DEFERRED)
+    assert (taken.has_failed, taken.takings[0].flag) == (not acknowledged, Dedupe.DEFERRED)
     assert virtual_time.run(ground.state(one)) is left
 
 
@@ -182,7 +182,7 @@ def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() ->
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
     ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
         taken = await ground.take(ours)
         ground.claims.settle([key(theirs)], [], OTHER_OWNER)
@@ -199,7 +199,7 @@ def test_of_a_batch_each_event_is_settled_by_what_kafka_said_of_it() -> None:
     virtual_time.run(ground.take(known))
     ground.publisher.fails.add(b"stripe:acct:pi_2")
     taken = virtual_time.run(ground.take(taken_one, lost, known))
-    assert (taken.failed, outcomes(taken)) == (True, ["claimed", "not_published", "duplicate"])
+    assert (taken.has_failed, outcomes(taken)) == (True, ["claimed", "not_published", "duplicate"])
     assert virtual_time.run(ground.state(taken_one)) is ClaimState.DUPLICATE
     assert virtual_time.run(ground.state(lost)) is ClaimState.CLAIMED
 
@@ -258,7 +258,7 @@ def test_what_was_claimed_is_confirmed_in_the_generation_that_it_was_claimed_in(
     ground = Ground()
     one = event("evt_1")
 
-    async def raised_meanwhile() -> tuple[Taken, Taken]:
+    async def raised_meanwhile() -> tuple[ClaimResult, ClaimResult]:
         ground.publisher.gate = asyncio.Event()
         taking = asyncio.create_task(ground.take(one))
         await asyncio.sleep(0.02)
@@ -274,7 +274,7 @@ def test_a_request_that_waits_asks_again_in_the_generation_of_then() -> None:
     ground = Ground(wait_s=5.0)
     one = event("evt_1")
 
-    async def meet() -> Taken:
+    async def meet() -> ClaimResult:
         await ground.claims.claim([key(one)], OTHER_OWNER)
         taking = asyncio.create_task(ground.take(one))
         await asyncio.sleep(0.02)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.errors import REFUSALS, Refused
+from ingest.errors import REFUSALS, RequestRefused
 from ingest.refusal_log import EVERY_S, RefusalLog
 from ingest.remedies import REMEDIES, RUNBOOK, UNAVAILABLE, runbook_of
 from tests import virtual_time
@@ -46,8 +46,8 @@ def test_a_thousand_refusals_of_a_minute_are_one_line_and_a_quiet_minute_ends_th
     async def scene() -> None:
         refusals = RefusalLog()
         for _ in range(1_000):
-            refusals.note("stripe", Refused("not_published"))
-            refusals.note("adyen", Refused("wrong_type", wanted="x"))
+            refusals.count_refusal("stripe", RequestRefused("not_published"))
+            refusals.count_refusal("adyen", RequestRefused("wrong_type", wanted="x"))
             await asyncio.sleep(EVERY_S / 1_000)
         await asyncio.sleep(2 * EVERY_S)
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
@@ -57,7 +57,7 @@ def test_a_thousand_refusals_of_a_minute_are_one_line_and_a_quiet_minute_ends_th
         for line in (first, later):
             assert REMEDIES["not_published"] in line and "docs/runbook.md#503-not_published" in line
         assert over == "no request was answered 503 not_published for 60 s: it is over"
-        refusals.note("stripe", Refused("not_published"))
+        refusals.count_refusal("stripe", RequestRefused("not_published"))
         assert len(caplog.messages) == 4, "what begins again is said at once"
 
     virtual_time.run(scene())
@@ -66,8 +66,8 @@ def test_a_thousand_refusals_of_a_minute_are_one_line_and_a_quiet_minute_ends_th
 def test_a_line_names_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         refusals = RefusalLog()
-        refused = Refused("not_configured", provider="stripe", cause="secrets/stripe is missing")
-        refusals.note("stripe", refused)
+        refused = RequestRefused("not_configured", provider="stripe", cause="secrets/stripe is missing")
+        refusals.count_refusal("stripe", refused)
         assert "secrets/stripe is missing" in caplog.text
 
     virtual_time.run(scene())

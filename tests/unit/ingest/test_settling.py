@@ -15,7 +15,7 @@ from ingest.redis_claims import RedisClaims
 from tests import virtual_time
 
 ANN, BOB = b"a" * 16, b"b" * 16
-KEY, MORE = ClaimKey.of("key", "11" * 32), ClaimKey.of("more", "22" * 32)
+KEY, MORE = ClaimKey.for_event("key", "11" * 32), ClaimKey.for_event("more", "22" * 32)
 AGAIN_S = 0.02
 DUPLICATE, CLAIMED, RECLAIMED = ClaimState.DUPLICATE, ClaimState.CLAIMED, ClaimState.RECLAIMED
 Result = TypeVar("Result")
@@ -28,11 +28,11 @@ class Gate(RedisGate):
         super().__init__(timeout_s=5.0, failures_max=1_000)
         self.down = self.mute = False
 
-    async def through(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
+    async def run_step(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
         if self.down:
             self.tries += 1
             raise ClaimsUnavailable("down")
-        answer = await super().through(step, server)
+        answer = await super().run_step(step, server)
         if self.mute:
             raise ClaimsUnavailable("no answer in time")
         return answer
@@ -46,7 +46,7 @@ async def all_reported(claims: RedisClaims, gate: Gate) -> None:
     """Returns when nothing is kept and nothing is under way: three looks without a try."""
     tries, quiet = -1, 0
     while quiet < 3:
-        quiet = 0 if claims.unsettled or gate.tries != tries else quiet + 1
+        quiet = 0 if claims.unsettled_count or gate.tries != tries else quiet + 1
         tries = gate.tries
         await asyncio.sleep(AGAIN_S)
 
@@ -111,7 +111,7 @@ def test_after_the_lease_nothing_is_reported_any_more() -> None:
 def test_many_are_reported_a_part_at_a_time_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_claims, "SETTLEMENTS_AGAIN", 4)
     monkeypatch.setattr(redis_claims, "SETTLEMENTS_KEPT_MAX", 10)
-    keys = [ClaimKey.of(f"key {n}", "11" * 32) for n in range(15)]
+    keys = [ClaimKey.for_event(f"key {n}", "11" * 32) for n in range(15)]
 
     async def history() -> None:
         gate = Gate()
@@ -142,7 +142,7 @@ def test_at_the_end_what_waits_is_reported_once_more_and_nobody_waits_for_longer
         await asyncio.sleep(0.01)
         gate.down = not back
         async with asyncio.timeout(5):
-            await claims.settled()
+            await claims.await_settlements()
         gate.down = False
         assert await claims.claim([KEY], BOB) == [DUPLICATE if back else ClaimState.IN_FLIGHT]
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from hypothesis import strategies as st
 
 from core.decision import OPEN_DECISIONS, Decision
-from journal.schema import JournalRow, stamped
+from journal.schema import JournalRow, stamp_rows
 from tests.unit.journal.rows import NOW, row, sha
 
 DECISIONS = list(Decision)
@@ -56,7 +56,7 @@ def histories(draw: st.DrawFn, size_max: int = 30) -> list[JournalRow]:
         firsts = [one for one in rows if one.first]
         of = firsts[step.of % len(firsts)] if step.of is not None and firsts else None
         rows.append(_new(seq, step, len(firsts), _purged(rows)) if of is None else _later(seq, step, of))
-    stamped(rows, 1, 1)
+    stamp_rows(rows, 1, 1)
     return rows
 
 

@@ -76,7 +76,7 @@ def test_the_first_head_is_anchored_at_once_and_the_newest_after_each_pause(
     anchoring: Anchoring, kafka: Kafka, clock: ManualClock
 ) -> None:
     for seq in (1, 2, 3):
-        anchoring.committed(head(seq))
+        anchoring.on_commit(head(seq))
     clock.advance(5)
     anchoring.poll()
     anchoring.poll()
@@ -85,7 +85,7 @@ def test_the_first_head_is_anchored_at_once_and_the_newest_after_each_pause(
 
 
 def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, kafka: Kafka) -> None:
-    anchoring.committed(head(7))
+    anchoring.on_commit(head(7))
     anchoring.poll()
     ((topic, key, value),) = kafka.written
     assert (topic, key) == ("payments.anchors", b"ledger")
@@ -101,7 +101,7 @@ def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, k
 
 
 def test_a_journal_at_rest_is_anchored_once(anchoring: Anchoring, kafka: Kafka, clock: ManualClock) -> None:
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     for _ in range(5):
         clock.advance(60)
         anchoring.poll()
@@ -112,7 +112,7 @@ def test_what_kafka_does_not_take_is_covered_by_the_next_anchor(
     anchoring: Anchoring, kafka: Kafka, clock: ManualClock
 ) -> None:
     kafka.down = True
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     anchoring.poll()
     assert (anchoring.failed, anchoring.anchored_seq) == (1, 0)
     kafka.down = False
@@ -124,7 +124,7 @@ def test_what_kafka_does_not_take_is_covered_by_the_next_anchor(
 
 def test_a_full_queue_is_a_failure_like_any_other(anchoring: Anchoring, kafka: Kafka, clock: ManualClock) -> None:
     kafka.full = True
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     kafka.full = False
     clock.advance(5)
     anchoring.poll()
@@ -137,13 +137,13 @@ def test_a_producer_that_refuses_holds_nobody_up(anchoring: Anchoring, monkeypat
         raise KafkaException("refused")
 
     monkeypatch.setattr(anchoring._producer, "produce", refuse)
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     assert anchoring.failed == 1
 
 
 def test_the_end_is_anchored_when_the_writer_closes(anchoring: Anchoring, kafka: Kafka) -> None:
-    anchoring.committed(head(1))
-    anchoring.committed(head(2))
+    anchoring.on_commit(head(1))
+    anchoring.on_commit(head(2))
     anchoring.close(1.0)
     assert kafka.seqs == [1, 2]
 
@@ -155,7 +155,7 @@ def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock:
 
     silent = Silent()
     anchoring = Anchoring("ledger", "payments.anchors", KEYS, silent, clock)
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     anchoring.close(0)
     gone = weakref.ref(silent)
     del silent
@@ -165,25 +165,25 @@ def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock:
 
 
 def test_a_writer_that_lets_go_after_a_failure_says_nothing_more(anchoring: Anchoring, kafka: Kafka) -> None:
-    anchoring.committed(head(1))
-    anchoring.committed(head(2))
+    anchoring.on_commit(head(1))
+    anchoring.on_commit(head(2))
     anchoring.close(0)
     assert kafka.seqs == [1]
 
 
 def test_the_next_writer_anchors_what_the_last_one_could_not(kafka: Kafka, clock: ManualClock) -> None:
     known = Anchoring("ledger", "payments.anchors", KEYS, kafka, clock, anchored_seq=4)
-    known.committed(head(4))
+    known.on_commit(head(4))
     known.poll()
     assert kafka.seqs == []
-    known.committed(head(6))
+    known.on_commit(head(6))
     known.poll()
     assert kafka.seqs == [6]
-    assert anchored_before(known.notes()) == 6
+    assert anchored_before(known.make_notes()) == 6
 
 
 def test_nothing_is_remembered_of_a_journal_without_an_anchor(anchoring: Anchoring) -> None:
-    assert anchoring.notes() == {}
+    assert anchoring.make_notes() == {}
     assert anchored_before({}) == 0
 
 
@@ -191,8 +191,8 @@ def test_keys_are_read_newest_first_and_old_ones_are_believed(tmp_path: Path, ka
     file = tmp_path / "anchors"
     file.write_text("newest-0" * 5 + "\n" + KEY + "\n")
     keys = AnchorKeys.read(file)
-    Anchoring("ledger", "t", KEYS, kafka, clock).committed(head(1))
-    Anchoring("ledger", "t", keys, kafka, clock).committed(head(2))
+    Anchoring("ledger", "t", KEYS, kafka, clock).on_commit(head(1))
+    Anchoring("ledger", "t", keys, kafka, clock).on_commit(head(2))
     kafka.poll(0)
     assert [keys.decode(value).seq for _, _, value in kafka.written] == [1, 2]
     with pytest.raises(AnchorInvalid, match="no known key"):
@@ -212,13 +212,13 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_anchor_says_of_which_lineage_the_journal_is(anchoring: Anchoring, kafka: Kafka) -> None:
-    anchoring.committed(head(1, "a" * 32))
+    anchoring.on_commit(head(1, "a" * 32))
     anchoring.poll()
     assert [KEYS.decode(value).lineage for _, _, value in kafka.written] == ["a" * 32]
 
 
 def test_an_anchor_of_older_code_has_no_lineage(anchoring: Anchoring, kafka: Kafka) -> None:
-    anchoring.committed(head(1))
+    anchoring.on_commit(head(1))
     anchoring.poll()
     [(_, _, value)] = kafka.written
     assert "lineage" not in json.loads(value) and KEYS.decode(value).lineage == ""

@@ -63,15 +63,15 @@ def test_the_search_ends_with_the_newest_files_that_hold_what_is_wanted(
     for name in "abcd":
         store.append([body(name), *ends])
     assert store.fetch([sha("d"), sha("c")]) == dict([body("c"), body("d")])
-    assert store.look([sha("old")]).lost != ()
+    assert store.find_bodies([sha("old")]).lost != ()
 
 
 def test_which_bodies_are_there_is_reported_without_them(tmp_path: Path) -> None:
     store = BodyStore(str(tmp_path / "bodies"))
     store.append([(sha("a"), b"a"), (sha("b"), b"b")])
     store.append([(sha("c"), b"c")])
-    assert store.held([sha("a"), sha("c"), sha("d")]) == {sha("a"), sha("c")}
-    assert store.held([]) == set()
+    assert store.find_kept([sha("a"), sha("c"), sha("d")]) == {sha("a"), sha("c")}
+    assert store.find_kept([]) == set()
 
 
 def gone(file: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_lost_file_takes_no_body_of_another_file_along(tmp_path: Path, loss: C
     lost = newest(path)
     loss(lost)
     assert store.fetch([sha("a"), sha("b")]) == dict([body("a")])
-    assert store.held([sha("a"), sha("b")]) == {sha("a")}
-    found = store.look([sha("a"), sha("b")])
+    assert store.find_kept([sha("a"), sha("b")]) == {sha("a")}
+    found = store.find_bodies([sha("a"), sha("b")])
     assert (dict(found.bodies), found.hashes) == (dict([body("a")]), {sha("a")})
     [named] = found.lost
     assert named.startswith(lost.name)
@@ -112,8 +112,8 @@ def test_what_was_found_before_a_lost_file_names_none(tmp_path: Path) -> None:
     store.append([body("a")])
     gone(newest(tmp_path / "bodies"))
     store.append([body("b")])
-    assert store.look([sha("b")]).lost == ()
-    assert store.look([sha("a")]).lost != ()
+    assert store.find_bodies([sha("b")]).lost == ()
+    assert store.find_bodies([sha("a")]).lost != ()
 
 
 def test_a_disk_that_answers_with_an_error_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +124,6 @@ def test_a_disk_that_answers_with_an_error_loses_nothing(tmp_path: Path, monkeyp
     def away(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("journal.bodies._read", away)
+    monkeypatch.setattr("journal.bodies._read_fragments", away)
     with pytest.raises(JournalBroken, match="Input/output error"):
         store.fetch([sha("a")])

@@ -30,22 +30,24 @@ def opened(root: Path) -> Index:
         row(5, entity_key="e2", decision=Decision.DEAD, error_class="Bug", handler_version="1", blocking=True),
         row(6, entity_key="e1"),
     ]
-    index.apply(rows, {})
+    index.apply_rows(rows, {})
     return index
 
 
 def test_an_entitys_open_events_are_in_kafkas_order_with_their_places(tmp_path: Path) -> None:
     index = opened(tmp_path)
     queue = read_entity(tmp_path, "e1")
-    reported = [(item.row.item_seq, queue.place(item), item.row.attempt, item.row.reason) for item in queue.items]
+    reported = [
+        (item.row.item_seq, queue.describe_place(item), item.row.attempt, item.row.reason) for item in queue.items
+    ]
     assert reported == [
         (1, "beside", 0, None),
         (2, "head", 2, "Stuck: no answer"),
         (3, "waits", 0, "behind an earlier event"),
         (4, "beside", 0, None),
     ]
-    assert (queue.seq, queue.total, queue.head, queue.previous_dead, queue.held_by()) == (6, 4, 2, True, None)
-    held = read_entity(tmp_path, "e2").held_by()
+    assert (queue.seq, queue.total, queue.head, queue.previous_dead, queue.find_dead_head()) == (6, 4, 2, True, None)
+    held = read_entity(tmp_path, "e2").find_dead_head()
     assert held is not None and held.row.item_seq == 5
     index.close()
 

@@ -17,8 +17,8 @@ from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.bodies import BodyStore
-from journal.errors import Refused
-from journal.histories import JournalOlder, Position, common_rows, follows
+from journal.errors import StreamRefused
+from journal.histories import JournalOlder, ReflectedPosition, common_rows, may_follow
 from journal.index import Index
 from journal.lake import open_table
 from journal.reader import JournalReader
@@ -49,27 +49,28 @@ HELD = cast(JournalReader, Memory(("h1", "h2", "h3")))
 @pytest.mark.parametrize(
     ("position", "answer"),
     [
-        (Position("a", 0, ""), True),
-        (Position("a", 2, "h2"), True),
-        (Position("", 3, "h3"), True),
-        (Position("b", 2, "h2"), True),
-        (Position("b", 2, "x2"), False),
-        (Position("b", 9, "x9"), False),
-        (Position("", 2, "x2"), False),
-        (Position("", 9, "x9"), False),
+        (ReflectedPosition("a", 0, ""), True),
+        (ReflectedPosition("a", 2, "h2"), True),
+        (ReflectedPosition("", 3, "h3"), True),
+        (ReflectedPosition("b", 2, "h2"), True),
+        (ReflectedPosition("b", 2, "x2"), False),
+        (ReflectedPosition("b", 9, "x9"), False),
+        (ReflectedPosition("", 2, "x2"), False),
+        (ReflectedPosition("", 9, "x9"), False),
     ],
 )
-def test_its_own_goes_on_and_another_journals_is_made_again(position: Position, answer: bool) -> None:
-    assert follows("the index", position, HELD) is answer
+def test_its_own_goes_on_and_another_journals_is_made_again(position: ReflectedPosition, answer: bool) -> None:
+    assert may_follow("the index", position, HELD) is answer
 
 
 @pytest.mark.parametrize(
-    ("position", "words"), [(Position("a", 5, "h5"), "2 rows ahead"), (Position("a", 2, "x2"), "another row 2")]
+    ("position", "words"),
+    [(ReflectedPosition("a", 5, "h5"), "2 rows ahead"), (ReflectedPosition("a", 2, "x2"), "another row 2")],
 )
-def test_its_own_that_knows_other_rows_refuses(position: Position, words: str) -> None:
+def test_its_own_that_knows_other_rows_refuses(position: ReflectedPosition, words: str) -> None:
     with pytest.raises(JournalOlder, match=f"{words}.*payhook recover") as refused:
-        follows("the index", position, HELD)
-    assert isinstance(refused.value, Refused)
+        may_follow("the index", position, HELD)
+    assert isinstance(refused.value, StreamRefused)
 
 
 @pytest.mark.parametrize("same", range(5))
@@ -125,7 +126,7 @@ def test_an_index_refuses_an_older_copy_of_its_journal(path: Path, back: Callabl
     root, bodies, whole = path.parent / "index", AnyBodies(str(path.parent / "bodies")), JournalReader(str(path))
     index = Index.open(root, 1)
     index.catch_up(whole, bodies)
-    assert index.position == Position(whole.lineage, 4, whole.row_hash_at(4) or "")
+    assert index.position == ReflectedPosition(whole.lineage, 4, whole.row_hash_at(4) or "")
     index.close()
     check_index(root, str(path))
     reader = back(path)
@@ -157,7 +158,7 @@ def booked(path: Path) -> str:
     table, reader = str(path.parent / "postings"), JournalReader(str(path))
     postings = PostingsWriter.open(table)
     postings.catch_up(reader)
-    postings._commit(POSTINGS_SCHEMA.empty_table(), 4, reader.row_hash_at(4) or "")
+    postings._commit_lines(POSTINGS_SCHEMA.empty_table(), 4, reader.row_hash_at(4) or "")
     PostingsWriter.check(table, reader)
     return table
 
@@ -183,7 +184,7 @@ def test_postings_are_made_again_for_a_journal_that_was_restored(
     PostingsWriter.check(table, reader)
     postings = PostingsWriter.open(table)
     postings.catch_up(reader)
-    assert postings.mark == 0, "its rows book nothing"
+    assert postings.mark_seq == 0, "its rows book nothing"
 
 
 def test_postings_of_another_journal_give_way_to_those_of_this_one(tmp_path: Path) -> None:
@@ -204,6 +205,6 @@ def test_postings_of_another_journal_give_way_to_those_of_this_one(tmp_path: Pat
         PostingsWriter.open(table).catch_up(reader)
         debits = DeltaTable(table).to_pyarrow_dataset().filter(ds.field("side") == "debit").to_table().sort_by("seq")
         assert debits["amount_minor"].to_pylist() == [*amounts]
-        assert position_of(table, open_table(table)) == Position(
+        assert position_of(table, open_table(table)) == ReflectedPosition(
             reader.lineage, len(rows), reader.row_hash_at(len(rows)) or ""
         )

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import OPEN_DECISIONS, TAKES_FACT, Decision
-from core.keys import hash16
+from core.keys import hash_key
 from journal.index import Index
-from journal.index_changes import Line
+from journal.index_changes import EntityLine
 from journal.index_layout import BITS, QUEUE, SEQ, Queues, seq_of
 from journal.open_item import ClosedHead
 from journal.schema import JournalRow, to_arrow
@@ -72,7 +72,7 @@ class DictBodies:
 
 def content(index: Index) -> dict[bytes, bytes | None]:
     """Every key and value, but for which table it is of."""
-    return {key: index._store.get(key) for key in index._store.keys(b"") if key != b"t"}
+    return {key: index._store.get(key) for key in index._store.read_keys(b"") if key != b"t"}
 
 
 def in_a_folder(check: Callable[[Path], None]) -> None:
@@ -90,7 +90,7 @@ def test_rebuilt_and_interrupted_indexes_equal_the_one_that_followed_along(
     def check(folder: Path) -> None:
         followed, rebuilt, behind = (Index.open(folder / name, 1) for name in ("followed", "rebuilt", "behind"))
         for portion in portions(rows, ours):
-            followed.apply(portion, bodies())
+            followed.apply_rows(portion, bodies())
         rebuilt.catch_up(ListReader(rows, chunk), DictBodies(bodies()))  # type: ignore[arg-type]
         behind.catch_up(ListReader(rows[: lost_from % len(rows)]), DictBodies(bodies()))  # type: ignore[arg-type]
         behind.catch_up(ListReader(rows, chunk), DictBodies(bodies()))  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
     def check(folder: Path) -> None:
         index = Index.open(folder, 1)
         for portion in portions(rows, ours):
-            index.apply(portion, bodies())
+            index.apply_rows(portion, bodies())
         last = {row.item_seq: row for row in rows}
         waits = {
             seq: row
@@ -128,14 +128,14 @@ def test_the_index_says_what_a_plain_reading_of_the_rows_says(rows: list[Journal
             mine = sorted(seq for seq, row in waits.items() if row.entity_key == entity)
             assert list(index.of_entity(entity)) == mine
             died, line = _passed_over(rows, entity)
-            assert list(index.died(entity)) == died
+            assert list(index.find_died(entity)) == died
             assert index.line(entity) == line
         due = sorted(
             (row.due_at, seq)
             for seq, row in waits.items()
             if row.decision in WAITS and row.due_at is not None and row.due_at <= NOW
         )
-        assert [item.row.item_seq for item in index.due(NOW, 100)] == [seq for _, seq in due]
+        assert [item.row.item_seq for item in index.find_due(NOW, 100)] == [seq for _, seq in due]
         _keys_are_right(index, rows)
         _people_acted(index, rows)
         index.close()
@@ -153,7 +153,7 @@ def test_many_looked_up_at_once_are_what_each_is_by_itself(
     def check(folder: Path) -> None:
         index = Index.open(folder, 1)
         for portion in portions(rows, ours):
-            index.apply(portion, bodies())
+            index.apply_rows(portion, bodies())
         events, facts = [f"stripe:evt_{number}:x" for number in asked], [f"fact-{number}" for number in asked]
         assert index.known_events(events) == [index.known_event(key) for key in events]
         assert index.known_facts(facts) == [index.known_fact(key) for key in facts]
@@ -172,19 +172,19 @@ def test_a_queue_that_is_reported_empty_without_a_look_is_empty_in_the_store(
     def check(folder: Path) -> None:
         index = Index.open(folder, 1)
         for number, portion in enumerate(portions(rows, ours)):
-            index.apply(portion, bodies())
+            index.apply_rows(portion, bodies())
             if number == reopened_after:
                 index.close()
                 index = Index.open(folder, 2)
             for entity in (*(f"entity-{number}" for number in range(3)), "entity-of-nobody"):
-                stored = [seq_of(key) for key in index._store.keys(QUEUE + hash16(entity))]
+                stored = [seq_of(key) for key in index._store.read_keys(QUEUE + hash_key(entity))]
                 assert [item.row.item_seq for item in index.queue(entity)] == stored
         index.close()
 
     in_a_folder(check)
 
 
-def _passed_over(rows: Sequence[JournalRow], entity: str) -> tuple[list[int], Line | None]:
+def _passed_over(rows: Sequence[JournalRow], entity: str) -> tuple[list[int], EntityLine | None]:
     """Who died and holds nothing back, and what was applied while anybody held nothing back: read row by row."""
     beside: dict[int, bool] = {}
     applied = 0
@@ -198,7 +198,7 @@ def _passed_over(rows: Sequence[JournalRow], entity: str) -> tuple[list[int], Li
             beside[row.item_seq] = row.error_class != "EventConflict" if dead else before
         applied = max(applied, row.item_seq if row.decision is Decision.APPLIED else 0) if beside else 0
     died = sorted(seq for seq, it_died in beside.items() if it_died)
-    return died, Line(len(beside), applied) if beside else None
+    return died, EntityLine(len(beside), applied) if beside else None
 
 
 def _keys_are_right(index: Index, rows: Sequence[JournalRow]) -> None:
@@ -274,12 +274,12 @@ def _people_acted(index: Index, rows: Sequence[JournalRow]) -> None:
 def test_what_is_due_grows_with_time_and_never_holds_what_is_dead(rows: list[JournalRow], moment: int) -> None:
     def check(folder: Path) -> None:
         index = Index.open(folder, 1)
-        index.apply(rows, bodies())
+        index.apply_rows(rows, bodies())
         now = NOW + timedelta(seconds=moment)
-        due = index.due(now, 100)
+        due = index.find_due(now, 100)
         assert all(item.row.decision in WAITS and item.row.due_at is not None for item in due)
         assert all(item.row.due_at is not None and item.row.due_at <= now for item in due)
-        assert index.due(now, 2) == due[:2]
+        assert index.find_due(now, 2) == due[:2]
         index.close()
 
     in_a_folder(check)

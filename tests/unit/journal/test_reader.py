@@ -17,8 +17,8 @@ from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from core.decision import Decision
 from journal.errors import JournalBroken
-from journal.reader import JournalReader, dataset_of, scan
-from journal.schema import JOURNAL_SCHEMA, stamped, to_arrow
+from journal.reader import JournalReader, dataset_of, scan_rows
+from journal.schema import JOURNAL_SCHEMA, stamp_rows, to_arrow
 from tests.unit.journal.rows import row
 from tests.unit.test_imports import MAY_IMPORT, modules
 
@@ -30,7 +30,7 @@ def table_of(path: Path, files: Sequence[Sequence[int]], configuration: dict[str
     table = DeltaTable.create(str(path), JOURNAL_SCHEMA, configuration=configuration)
     for seqs in files:
         rows = [row(seq) for seq in seqs]
-        stamped(rows, 1, seqs[0])
+        stamp_rows(rows, 1, seqs[0])
         write_deltalake(table, to_arrow(rows), mode="append")
     return str(path)
 
@@ -44,7 +44,7 @@ def test_files_that_overlap_are_read_in_order_in_windows_of_bounded_size(tmp_pat
     seqs = list(range(1, 61))
     random.Random(5).shuffle(seqs)
     path = table_of(tmp_path / "journal", [seqs[:35], seqs[35:36], seqs[36:]])
-    windows = list(scan(DeltaTable(path), 0, rows_per_window=7))
+    windows = list(scan_rows(DeltaTable(path), 0, rows_per_window=7))
     assert [seq for rows in windows for seq in rows["seq"].to_pylist()] == list(range(1, 61))
     assert {rows.num_rows for rows in windows} == {7, 4}
     assert read(path) == list(range(1, 61))
@@ -109,7 +109,7 @@ def test_what_was_applied_after_an_item_is_found_by_entity(tmp_path: Path) -> No
         row(6, item_seq=1, first=False, entity_key="a"),
         row(7, entity_key="c"),
     ]
-    stamped(rows, 1, 1)
+    stamp_rows(rows, 1, 1)
     for some in (rows[3:], rows[:3]):
         write_deltalake(table, to_arrow(some), mode="append")
     reader = JournalReader(path)

@@ -171,9 +171,9 @@ def test_what_was_written_is_read_again_after_a_close_and_keys_come_in_order(tmp
     put(store, ab="1", aa="2", b="3", a="4")
     store.close()
     again = RocksDbStore.take_over(tmp_path, 2)
-    assert list(again.keys(b"a")) == [b"a", b"aa", b"ab"]
+    assert list(again.read_keys(b"a")) == [b"a", b"aa", b"ab"]
     again.begin_again()
-    assert list(again.keys(b"")) == []
+    assert list(again.read_keys(b"")) == []
 
 
 def test_a_reader_beside_the_owner_sees_what_was_written(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_it_begins_with_a_copy_and_what_completes_it_or_is_empty(tmp_path: Path)
         raise ValueError
 
     store.begin_again(fill, lambda: put(store, more="x"))
-    assert list(store.keys(b"")) == [b"k", b"more"]
+    assert list(store.read_keys(b"")) == [b"k", b"more"]
     with pytest.raises(ValueError):
         store.begin_again(fill, fail)
-    assert list(store.keys(b"")) == []
+    assert list(store.read_keys(b"")) == []
     put(store, k="v")
     store.close()
     assert RocksDbStore.take_over(tmp_path / "root", 2).get(b"k") == b"v", "what it began is whole"
@@ -263,7 +263,7 @@ def test_a_marked_folder_ends_up_empty_though_who_empties_it_is_killed(tmp_path:
         (root / "epoch-00000001" / "BROKEN").touch()
         status = subprocess.run([sys.executable, "-c", KILLED, str(root), str(removals)], cwd=CHECKOUT).returncode
         store = RocksDbStore.take_over(root, 3)
-        assert list(store.keys(b"")) == [], f"killed at removal {removals}"
+        assert list(store.read_keys(b"")) == [], f"killed at removal {removals}"
         store.close()
     assert status == 0 and removals > 5
 
@@ -300,11 +300,11 @@ def test_a_damaged_folder_ends_up_empty_or_whole_never_in_between(
         damage(path)
     store = RocksDbStore.take_over(tmp_path, 2)
     try:
-        held = len(list(store.keys(b"key")))
+        held = len(list(store.read_keys(b"key")))
     except IndexBroken:
         store.close()
         store = RocksDbStore.take_over(tmp_path, 3)
-        held = len(list(store.keys(b"key")))
+        held = len(list(store.read_keys(b"key")))
     assert held in (0, 2000)
     put(store, k="v")
     assert store.get(b"k") == b"v"
@@ -320,7 +320,7 @@ def test_damage_found_by_a_look_up_is_an_error_and_not_an_unknown_key(tmp_path: 
     with pytest.raises(IndexBroken):
         store.get(b"key-000-000")
     with pytest.raises(IndexBroken):
-        list(store.keys(b"key-000"))
+        list(store.read_keys(b"key-000"))
     store.close()
     assert RocksDbStore.take_over(tmp_path, 3).get(b"key-000-000") is None
 

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decision import Decision, ErrorKind
-from journal.open_item import OpenItem, pack, unpack
+from journal.open_item import OpenItem, pack_item, unpack_item
 from journal.schema import (
     GENESIS,
     JOURNAL_SCHEMA,
     ChainHead,
     JournalRow,
     commit_digest,
-    extend,
+    extend_chain,
     from_arrow,
     row_hashes,
-    stamped,
+    stamp_rows,
     to_arrow,
 )
 from tests.unit.journal.rows import row, row_hash, sha
@@ -85,7 +85,7 @@ def test_hashes_of_a_table_are_those_of_its_rows(rows: list[JournalRow]) -> None
 @given(any_row, st.binary(max_size=8))
 def test_an_open_item_survives_its_storage(one: JournalRow, body: bytes) -> None:
     item = OpenItem(one, body, 7)
-    assert unpack(pack(item), body) == item
+    assert unpack_item(pack_item(item), body) == item
 
 
 @pytest.mark.parametrize("name", [name for name in JOURNAL_SCHEMA.names if name != "row_hash"])
@@ -107,7 +107,7 @@ def test_a_hash_is_what_it_always_was() -> None:
 
 def test_a_stamped_row_is_hashed_with_its_epoch_and_batch() -> None:
     one = row(3)
-    table = stamped([one], epoch=4, batch_seq=3)
+    table = stamp_rows([one], epoch=4, batch_seq=3)
     assert (one.epoch, one.batch_seq, one.row_hash) == (4, 3, row_hash(one))
     assert from_arrow(table) == [one]
 
@@ -129,7 +129,7 @@ commits = st.lists(st.lists(st.integers(0, 9).map(lambda n: sha(str(n))), min_si
 def head_of(batches: list[list[str]]) -> str:
     head = GENESIS
     for hashes in batches:
-        head = extend(head, commit_digest(hashes))
+        head = extend_chain(head, commit_digest(hashes))
     return head
 
 

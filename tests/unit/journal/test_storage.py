@@ -8,12 +8,12 @@ import pytest
 
 import journal.storage
 from core.location import Location
-from journal.storage import DiskStorage, race
+from journal.storage import DiskStorage, run_race
 
 
 def test_a_disk_gives_each_name_to_one_writer_and_nothing_stays(tmp_path: Path) -> None:
-    found = race(tmp_path, names=20)
-    assert found.holds
+    found = run_race(tmp_path, names=20)
+    assert found.is_exclusive
     assert len(found.winners) == 4 and sum(found.winners) == 20
     assert list(tmp_path.iterdir()) == []
 
@@ -24,8 +24,8 @@ def test_a_place_that_overwrites_is_found_out(tmp_path: Path, monkeypatch: pytes
             (self._folder / name).write_bytes(data)
 
     monkeypatch.setattr(journal.storage, "open_storage", lambda place: Overwrites(Path(place)))
-    found = race(tmp_path, names=3)
-    assert (found.holds, found.twice) == (False, 3)
+    found = run_race(tmp_path, names=3)
+    assert (found.is_exclusive, found.twice) == (False, 3)
 
 
 def test_a_place_that_refuses_everybody_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_a_place_that_refuses_everybody_is_found_out(tmp_path: Path, monkeypatch
             raise FileExistsError(name)
 
     monkeypatch.setattr(journal.storage, "open_storage", lambda place: Refuses(Path(place)))
-    assert race(tmp_path, names=3).nobody == 3
+    assert run_race(tmp_path, names=3).nobody == 3
 
 
 def test_a_place_that_cannot_be_reached_is_an_error_and_no_writer_hangs(
@@ -54,5 +54,5 @@ def test_a_place_that_cannot_be_reached_is_an_error_and_no_writer_hangs(
 
     monkeypatch.setattr(journal.storage, "open_storage", opened)
     with pytest.raises(OSError, match="no route|another writer failed"):
-        race(tmp_path, names=3)
+        run_race(tmp_path, names=3)
     assert len(made) >= 4

@@ -28,8 +28,8 @@ class IgnoredEvents(SmallLedger):
     def __init__(self, data: Path) -> None:
         super().__init__(data)
         self._raw: list[tuple[str, bytes]] = []
-        Layout(data).merchants.parent.mkdir(parents=True, exist_ok=True)
-        Layout(data).merchants.write_text(MERCHANTS, "utf-8")
+        Layout(data).merchants_file.parent.mkdir(parents=True, exist_ok=True)
+        Layout(data).merchants_file.write_text(MERCHANTS, "utf-8")
 
     def ignored(
         self,

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from core.event import Dedupe, Event, to_headers
 from core.keys import NAME_CHARS_MAX, decode_name, encode_name, key_part, name_of
 from core.money import Movement
-from core.routing import scoped
+from core.routing import scope_event
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from ledger.verify.body_facts import COLUMNS, body_fact
+from ledger.verify.body_facts import COLUMNS, read_body_fact
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from load.samples.sender import Sample
 from providers import Request
@@ -109,7 +109,7 @@ def events(case: Case, accounts: Sequence[str], tenant: str | None = None) -> li
         text = escape(account) if case.name == "braintree" else json.dumps(account)[1:-1]
         body = case.body(about).replace(b"PLACEHOLDER", text.encode())
         request = Request(body, ()) if case.name == "adyen" else case.request(body, case.secrets[0], about)
-        made += [scoped(event, tenant, None) for event in case.adapter().events(request, "live")]
+        made += [scope_event(event, tenant, None) for event in case.adapter().events(request, "live")]
     return made
 
 
@@ -123,7 +123,7 @@ def problems(asked: DuckDb, engine: Books) -> list[object]:
     name_rows(asked, rows)
     adapters = {engine.case.name: engine.case.adapter()}
     bodies = [{**{name: getattr(row, name, None) for name in COLUMNS}, "body": body(engine, row)} for row in rows]
-    of_bodies = [body_fact(row, adapters) for row in bodies if row["postings"] is not None]
+    of_bodies = [read_body_fact(row, adapters) for row in bodies if row["postings"] is not None]
     return [*offenders(asked, *PROMISES), *(one for one in of_bodies if one.problem is not None)]
 
 

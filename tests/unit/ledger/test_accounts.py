@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.money import AMOUNT_MINOR_MAX, Money, MoneyFact, MoneyInvalid, Movement, Outside
 from core.work import Posting
-from ledger.accounts import BOOKINGS, AmountNotPositive, Role, account, book, is_account, merchants_of
+from ledger.accounts import BOOKINGS, AccountRole, AmountNotPositive, account_name, book_fact, is_account, merchants_of
 
 CURRENCIES = ("EUR", "USD", "JPY")
 
@@ -33,7 +33,7 @@ def net(postings: Iterable[Posting], owner: str = "") -> Counter[str]:
 
 
 def booked(*movements: Movement) -> list[Posting]:
-    return [line for movement in movements for line in book(fact(movement), "stripe", "m-1")]
+    return [line for movement in movements for line in book_fact(fact(movement), "stripe", "m-1")]
 
 
 facts = st.builds(
@@ -59,7 +59,7 @@ def test_any_facts_in_any_order_keep_debits_equal_to_credits(
     """Each booking balances per currency by itself, so every prefix of every sequence does."""
     every: list[Posting] = []
     for one, provider, merchant in reported:
-        lines = book(one, provider, merchant)
+        lines = book_fact(one, provider, merchant)
         assert all(line.money.amount_minor > 0 for line in lines)
         every += lines
         assert not any(net(every).values())
@@ -107,36 +107,36 @@ def test_a_capture_is_owed_to_the_merchant_until_it_is_paid_out() -> None:
 
 
 def test_an_amount_of_zero_books_nothing() -> None:
-    assert book(fact(Movement.CAPTURE, 0), "stripe", "m-1") == ()
+    assert book_fact(fact(Movement.CAPTURE, 0), "stripe", "m-1") == ()
 
 
 def test_a_payout_below_zero_is_booked_the_other_way_round() -> None:
     """The provider takes from the bank account: the same accounts, sides swapped, a positive amount."""
-    taken = book(fact(Movement.PAYOUT_PAID, -500), "stripe", "m-1")
+    taken = book_fact(fact(Movement.PAYOUT_PAID, -500), "stripe", "m-1")
     assert net(taken, "merchant:m-1:payouts")["EUR"] == -500
     assert all(line.money.amount_minor == 500 for line in taken)
 
 
-@pytest.mark.parametrize("movement", [one for one in Movement if Role.CLEARING in BOOKINGS[one]])
+@pytest.mark.parametrize("movement", [one for one in Movement if AccountRole.CLEARING in BOOKINGS[one]])
 @pytest.mark.parametrize("part_minor", [1, 300, 1_000])
 def test_what_is_outside_of_the_provider_clears_on_the_account_of_its_method(
     movement: Movement, part_minor: int
 ) -> None:
-    whole = book(fact(movement), "shop-a~mollie", "m-1", "shop-a")
-    lines = book(replace(fact(movement), outside=Outside("paypal", part_minor)), "shop-a~mollie", "m-1", "shop-a")
+    whole = book_fact(fact(movement), "shop-a~mollie", "m-1", "shop-a")
+    lines = book_fact(replace(fact(movement), outside=Outside("paypal", part_minor)), "shop-a~mollie", "m-1", "shop-a")
     assert net(lines)["EUR"] == 0
     assert net(lines, "merchant:") == net(whole, "merchant:")
-    sign = 1 if BOOKINGS[movement][0] is Role.CLEARING else -1
+    sign = 1 if BOOKINGS[movement][0] is AccountRole.CLEARING else -1
     assert net(lines, "outside:shop-a~paypal:clearing")["EUR"] == sign * part_minor
     assert net(lines, "provider:shop-a~mollie:clearing")["EUR"] == sign * (1_000 - part_minor)
     assert all(is_account(line.account) and line.money.amount_minor > 0 for line in lines)
     assert len(lines) == (2 if part_minor == 1_000 else 3)
 
 
-@pytest.mark.parametrize("movement", [one for one in Movement if Role.CLEARING not in BOOKINGS[one]])
+@pytest.mark.parametrize("movement", [one for one in Movement if AccountRole.CLEARING not in BOOKINGS[one]])
 def test_what_clears_nothing_is_booked_the_same_wherever_its_money_is(movement: Movement) -> None:
     outside = replace(fact(movement), outside=Outside("paypal", 1_000))
-    assert book(outside, "braintree", "m-1") == book(fact(movement), "braintree", "m-1")
+    assert book_fact(outside, "braintree", "m-1") == book_fact(fact(movement), "braintree", "m-1")
     assert outside.sha256 == fact(movement).sha256
 
 
@@ -169,22 +169,22 @@ def test_the_chart_has_accounts_of_fees_and_of_what_is_outside(name: str, is_kno
 
 
 def test_a_fee_that_is_given_back_is_booked_the_other_way_round() -> None:
-    given_back = book(fact(Movement.FEE, -320), "stripe", "m-1")
+    given_back = book_fact(fact(Movement.FEE, -320), "stripe", "m-1")
     assert net(given_back, "merchant:m-1:fees")["EUR"] == -320
     assert net(given_back, "provider:stripe:clearing")["EUR"] == 320
 
 
 def test_a_capture_below_zero_is_refused() -> None:
     with pytest.raises(AmountNotPositive, match="ask the provider"):
-        book(fact(Movement.CAPTURE, -1), "stripe", "m-1")
+        book_fact(fact(Movement.CAPTURE, -1), "stripe", "m-1")
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_an_account_name_splits_into_three_whatever_the_merchant_is_called(merchant: str) -> None:
-    assert len(account(Role.PAYABLE, "stripe", merchant).split(":")) == 3
-    lines = book(fact(Movement.CAPTURE), "stripe", merchant)
+    assert len(account_name(AccountRole.PAYABLE, "stripe", merchant).split(":")) == 3
+    lines = book_fact(fact(Movement.CAPTURE), "stripe", merchant)
     owner = merchants_of([line.account for line in lines])[0]
-    assert owner is not None and account(Role.PAYABLE, "stripe", merchant) == f"merchant:{owner}:payable"
+    assert owner is not None and account_name(AccountRole.PAYABLE, "stripe", merchant) == f"merchant:{owner}:payable"
 
 
 def test_each_merchants_account_is_its_owners_and_any_other_the_first_owners() -> None:

@@ -18,7 +18,7 @@ from core.money import UNDOS, MoneyFact
 from core.work import Outcome, WorkItem
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from ledger.postings import flat
+from ledger.postings import flatten_postings
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.stripe import stripe_event
 from providers.port import Request
@@ -133,7 +133,7 @@ class LedgerEngine(Engine):
             self.batch()
 
     def lines(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = flat(self.journal.rows).to_pylist()
+        found: list[dict[str, object]] = flatten_postings(self.journal.rows).to_pylist()
         return found
 
 

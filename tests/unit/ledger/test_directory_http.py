@@ -29,7 +29,7 @@ from ledger.directory import (
 )
 from ledger.handler import open_directory
 from ledger.settings import LedgerSettings
-from processor.calls.budget import Budget, Budgets, Report
+from processor.calls.budget import Budget, Budgets, CallReport
 from processor.calls.limiter import Limiter
 from tests.merchant_service import Answer, MerchantService, found
 
@@ -58,17 +58,17 @@ def says(status: int, body: bytes = b"{}", **headers: str) -> Answer:
     return status, headers, body
 
 
-def reported(subject: HttpDirectory, account: str = "acct_1") -> tuple[Report, Exception | None]:
+def reported(subject: HttpDirectory, account: str = "acct_1") -> tuple[CallReport, Exception | None]:
     """What a breaker learns of a lookup, and what the lookup raised."""
     limiter = Limiter(Budgets({"merchants": Budget(9, 9, 9, 9)}), 1.0)
     item = WorkItem(1, "key", "entity", "stripe", account, "t", b"{}", None, 0)
     raised: Exception | None = None
-    with limited_by(limiter.trying(item, again=False)):
+    with limited_by(limiter.begin_try(item, again=False)):
         try:
             subject.lookup("stripe", account)
         except Exception as error:
             raised = error
-    return limiter.reports()["merchants"], raised
+    return limiter.collect_reports()["merchants"], raised
 
 
 def test_a_merchant_is_asked_for_by_provider_account_and_tenant(service: MerchantService, clock: ManualClock) -> None:

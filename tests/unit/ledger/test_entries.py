@@ -12,7 +12,7 @@ from core.money import Money
 from core.work import Posting
 from dlq.command import CommandInvalid
 from ledger.accounts import is_account
-from ledger.reversals import EntryUnfit, entry_of, evidence_sha256
+from ledger.reversals import EntryUnfit, build_entry, hash_evidence
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -46,19 +46,19 @@ def test_the_chart_knows_its_accounts(name: str, known: bool) -> None:
 
 def test_an_entry_is_made_of_the_charts_accounts() -> None:
     wanted = lines("merchant:m1:dispute_losses", "merchant:m1:disputes")
-    assert entry_of("stripe:pi_1", AT, "ab" * 32, wanted).postings == tuple(wanted)
+    assert build_entry("stripe:pi_1", AT, "ab" * 32, wanted).postings == tuple(wanted)
     with pytest.raises(EntryUnfit, match="'merchant:m1:tips' isn't an account.*payhook ledger balances"):
-        entry_of("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:tips", "merchant:m1:disputes"))
+        build_entry("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:tips", "merchant:m1:disputes"))
     with pytest.raises(CommandInvalid, match="must be equal"):
-        entry_of("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:refunds", "merchant:m1:disputes", 99))
+        build_entry("stripe:pi_1", AT, "ab" * 32, lines("merchant:m1:refunds", "merchant:m1:disputes", 99))
 
 
 def test_evidence_is_a_document(tmp_path: Path) -> None:
     letter = tmp_path / "letter.pdf"
     letter.write_bytes(b"from the bank")
-    assert evidence_sha256(letter) == hashlib.sha256(b"from the bank").hexdigest()
+    assert hash_evidence(letter) == hashlib.sha256(b"from the bank").hexdigest()
     with pytest.raises(EntryUnfit, match="can't be read"):
-        evidence_sha256(tmp_path / "none")
+        hash_evidence(tmp_path / "none")
     letter.write_bytes(b"")
     with pytest.raises(EntryUnfit, match="is empty"):
-        evidence_sha256(letter)
+        hash_evidence(letter)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.money import Money, MoneyFact, Movement
-from ledger.accounts import BOOKINGS, book
-from ledger.queries import decimal_text
+from ledger.accounts import BOOKINGS, book_fact
+from ledger.queries import format_decimal
 
 GUIDE = Path(__file__).parents[3] / "docs" / "finance.md"
 SECTION = re.compile(r"^## Every rule by example$(.*?)^## ", re.MULTILINE | re.DOTALL)
@@ -32,7 +32,7 @@ class Example:
         """Debit, credit and amount as the ledger books what was reported."""
         amount_minor, currency = self.reported.split()
         fact = MoneyFact("stripe:f:x", Movement(self.movement), "acct", "pi", Money(int(amount_minor), currency))
-        debit, credit = book(fact, "stripe", "m-1")
+        debit, credit = book_fact(fact, "stripe", "m-1")
         assert debit.money == credit.money
         return debit.money, debit.account, credit.account
 
@@ -45,7 +45,7 @@ def examples() -> list[Example]:
 
 
 def shown(amount_minor: int, currency: str) -> str:
-    return f"{decimal_text(amount_minor, currency)} {currency}"
+    return f"{format_decimal(amount_minor, currency)} {currency}"
 
 
 @pytest.mark.row("G8")

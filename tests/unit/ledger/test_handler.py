@@ -24,7 +24,7 @@ from ledger.settings import LedgerSettings
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
 from processor.run.worker import Task
-from providers.reconciled import Origin, reconciled_event
+from providers.reconciled import Origin, build_reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
 from tests.unit.processor.harness import run_groups
 
@@ -174,8 +174,8 @@ def test_the_version_is_the_same_for_the_same_code_and_changes_with_what_is_know
 
 def test_the_version_changes_with_the_adapters_code(monkeypatch: pytest.MonkeyPatch) -> None:
     before = handler_version(ProvidersSettings())
-    sources = handler_module._sources()
-    monkeypatch.setattr(handler_module, "_sources", lambda: [*sources, ("new.py", b"KNOWN = True")])
+    sources = handler_module._read_sources()
+    monkeypatch.setattr(handler_module, "_read_sources", lambda: [*sources, ("new.py", b"KNOWN = True")])
     assert handler_version(ProvidersSettings()) != before
 
 
@@ -188,7 +188,7 @@ def test_no_directory_is_refused_at_start() -> None:
 def test_an_event_of_payhooks_own_making_is_booked_whoever_the_provider_is(provider: str) -> None:
     found = replace(CAPTURE, fact_key=f"{provider}:ch_1:capture")
     origin = Origin("run", "report.csv", "00" * 32, 2, "ada", "lost")
-    event = reconciled_event(
+    event = build_reconciled_event(
         provider, found, f"{provider}:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live"
     )
     work = replace(item(event.fact_key, provider, found), event_type=event.event_type, body=event.body)
@@ -203,7 +203,9 @@ def test_an_event_of_payhooks_own_making_is_booked_whoever_the_provider_is(provi
 
 def test_an_event_of_payhooks_own_making_must_be_of_the_fact_that_was_looked_up() -> None:
     origin = Origin("run", "report.csv", "00" * 32, 2, "ada", "lost")
-    event = reconciled_event("fake", CAPTURE, "fake:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live")
+    event = build_reconciled_event(
+        "fake", CAPTURE, "fake:acct_1:pi_1", datetime(2026, 1, 31, tzinfo=UTC), origin, "live"
+    )
     with pytest.raises(FactMismatch):
         handle(None, replace(item("fake:other:capture"), event_type=event.event_type, body=event.body))
 

@@ -20,7 +20,7 @@ from core.decision import Decision
 from core.event import Dedupe, to_headers
 from core.work import Outcome, WorkItem
 from ledger.handler import LedgerHandler
-from ledger.postings import flat
+from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from load.samples import mollie as mollie_samples
 from processor.decide.settle import EARLY_UNDO
@@ -400,7 +400,7 @@ class Ledger(Engine):
     def balances(self) -> Counter[str]:
         """Debits less credits by account."""
         found: Counter[str] = Counter()
-        for line in flat(self.journal.rows).to_pylist():
+        for line in flatten_postings(self.journal.rows).to_pylist():
             found[line["account"]] += line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
         return found
 

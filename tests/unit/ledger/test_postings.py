@@ -18,7 +18,7 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
 from ledger import postings as postings_module
-from ledger.postings import PostingsRefused, PostingsWriter, flat, mark_of
+from ledger.postings import PostingsRefused, PostingsWriter, flatten_postings, mark_of
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_a_booking_becomes_flat_lines_with_its_merchant(tmp_path: Path) -> None:
         (1, 1, "merchant:m-1:payable", "credit"),
     ]
     assert {one["merchant"] for one in found} == {"m-1"}
-    assert writer.mark == mark_of(DeltaTable(str(tmp_path / "p"))) == 2
+    assert writer.mark_seq == mark_of(DeltaTable(str(tmp_path / "p"))) == 2
 
 
 def test_accounts_of_any_name_are_booked(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_rows_without_a_booking_cost_no_commit_until_the_mark_lags_far(
     assert DeltaTable(str(tmp_path / "p")).version() == 0
     writer.follow([row(6, Decision.IGNORED)])
     assert DeltaTable(str(tmp_path / "p")).version() == 1
-    assert PostingsWriter.open(str(tmp_path / "p")).mark == 6
+    assert PostingsWriter.open(str(tmp_path / "p")).mark_seq == 6
 
 
 def test_a_line_of_a_merchants_account_is_that_merchants() -> None:
@@ -135,4 +135,4 @@ def test_a_line_of_a_merchants_account_is_that_merchants() -> None:
     )
     rows = [row(1), row(2, booking=between)]
     expected = ["m-1", "m-1", "m-1", "m-2", "m-1", "m-1"]
-    assert flat(rows)["merchant"].to_pylist() == expected
+    assert flatten_postings(rows)["merchant"].to_pylist() == expected

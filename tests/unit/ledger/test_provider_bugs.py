@@ -20,7 +20,7 @@ from journal import open_item
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger import provider_bugs as report
-from ledger.provider_bugs import ProviderBug, provider_bugs
+from ledger.provider_bugs import ProviderBug, find_provider_bugs
 from load.samples.stripe import stripe_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
@@ -38,7 +38,7 @@ class World:
         self.engine.adapters["stripe"] = ADAPTERS["stripe"]
         self.data = folder / "data"
         lake = Layout(self.data).ledger()
-        self.journal, self.bodies = str(lake.journal), str(lake.bodies)
+        self.journal, self.bodies = str(lake.journal), str(lake.bodies_table)
 
     def report(self, event_id: str, refund: str, amount_minor: int = 500, adapter: Adapter = ADAPTERS["stripe"]) -> str:
         """One refund, under an event id; a minute later than what was reported before."""
@@ -67,7 +67,7 @@ class World:
             BodyStore(self.bodies).append(list(self.engine.bodies.by_hash.items()))
 
     def bugs(self, **narrowed: object) -> list[ProviderBug]:
-        return provider_bugs(self.journal, self.bodies, ADAPTERS, **narrowed)  # type: ignore[arg-type]
+        return find_provider_bugs(self.journal, self.bodies, ADAPTERS, **narrowed)  # type: ignore[arg-type]
 
 
 @pytest.fixture

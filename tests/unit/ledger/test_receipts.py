@@ -15,8 +15,15 @@ from deltalake import DeltaTable
 from core.clock import from_rfc3339
 from journal.kafka_log import Held, KafkaSilent, TopicMissing
 from journal.log import Overtaken
-from journal.schema import Record
-from ledger.receipts import Answered, Collected, ReceiptsTable, answered_since, collect, uncollected
+from journal.schema import TopicRecord
+from ledger.receipts import (
+    AnsweredEvent,
+    CollectionResult,
+    ReceiptsTable,
+    collect_new_receipts,
+    read_answered_since,
+    read_uncollected,
+)
 
 BEFORE = datetime(2026, 1, 31, tzinfo=UTC)
 AT = "2026-01-31T12:00:00.000000Z"
@@ -35,21 +42,21 @@ class ListTopic:
     low: dict[int, int] = field(default_factory=dict)
     breaks_at: int | None = None
 
-    def held(self, topics: Sequence[str]) -> Held:
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
         if not self.kept:
             raise TopicMissing(topics[0])
         ends = {number: (self.low.get(number, 0), len(records)) for number, records in self.kept.items()}
         return dict.fromkeys(topics, ends)
 
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]:
         for offset in range(since, until):
             if offset == self.breaks_at:
                 raise KafkaSilent("gone")
-            yield Record(offset, self.kept[partition][offset])
+            yield TopicRecord(offset, self.kept[partition][offset])
 
 
-def collected(topic: ListTopic, table: ReceiptsTable, **limits: int) -> Collected:
-    return collect(topic, "receipts", table, **limits)
+def collected(topic: ListTopic, table: ReceiptsTable, **limits: int) -> CollectionResult:
+    return collect_new_receipts(topic, "receipts", table, **limits)
 
 
 @pytest.fixture
@@ -71,7 +78,7 @@ def keys(table: ReceiptsTable) -> list[str | None]:
 @pytest.mark.row("A16")
 def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a") + b"\n" + receipt("b", "duplicate"), receipt("c", "not_published", 503)]})
-    assert collected(topic, table) == Collected(rows=3)
+    assert collected(topic, table) == CollectionResult(rows=3)
     assert [(row["offset"], row["line"], row["outcome"], row["status"]) for row in rows(table)] == [
         (0, 0, "claimed", 200),
         (0, 1, "duplicate", 200),
@@ -80,7 +87,7 @@ def test_every_line_of_every_record_is_a_row_with_its_place(table: ReceiptsTable
     assert rows(table)[0]["at"].isoformat() == "2026-01-31T12:00:00+00:00"
 
 
-def names(found: Sequence[Answered]) -> list[str]:
+def names(found: Sequence[AnsweredEvent]) -> list[str]:
     return [one.event_key for one in found]
 
 
@@ -89,29 +96,36 @@ def test_answers_are_found_in_the_table_and_behind_it_in_the_topic(table: Receip
     collected(topic, table)
     topic.kept[0] += [receipt("b") + b"\n" + receipt("refused", "too_large", 413), b"no receipt", receipt("a")]
     topic.kept[1] += [receipt("c")]
-    assert names(answered_since(Path(table.path), BEFORE)) == ["a"]
-    found = answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))
+    assert names(read_answered_since(Path(table.path), BEFORE)) == ["a"]
+    found = read_answered_since(Path(table.path), BEFORE, read_uncollected(topic, "receipts", table))
     assert sorted(names(found)) == ["a", "b", "c"]
     assert keys(table) == ["a"], "looking collects nothing"
     late = from_rfc3339(AT) + timedelta(seconds=1)
-    assert answered_since(Path(table.path), late, uncollected(topic, "receipts", table)) == []
+    assert read_answered_since(Path(table.path), late, read_uncollected(topic, "receipts", table)) == []
 
 
 def test_answers_are_found_where_nothing_was_ever_collected_or_the_topic_went_back(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a"), receipt("b")]})
-    assert names(answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))) == ["a", "b"]
+    assert names(read_answered_since(Path(table.path), BEFORE, read_uncollected(topic, "receipts", table))) == [
+        "a",
+        "b",
+    ]
     collected(topic, table)
     topic.kept[0] = [receipt("a"), receipt("other")]
-    assert names(answered_since(Path(table.path), BEFORE, uncollected(topic, "receipts", table))) == ["a", "b", "other"]
-    assert list(uncollected(ListTopic({}), "receipts", table)) == []
+    assert names(read_answered_since(Path(table.path), BEFORE, read_uncollected(topic, "receipts", table))) == [
+        "a",
+        "b",
+        "other",
+    ]
+    assert list(read_uncollected(ListTopic({}), "receipts", table)) == []
 
 
 def test_a_later_collection_takes_what_came_since(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt("a")], 1: [receipt("b")]})
     collected(topic, table)
     topic.kept[1].append(receipt("c"))
-    assert collected(topic, table) == Collected(rows=1)
-    assert collected(topic, ReceiptsTable(table.path)) == Collected(rows=0)
+    assert collected(topic, table) == CollectionResult(rows=1)
+    assert collected(topic, ReceiptsTable(table.path)) == CollectionResult(rows=0)
     assert keys(table) == ["a", "b", "c"]
 
 
@@ -148,12 +162,12 @@ def test_records_that_were_gone_before_are_counted(table: ReceiptsTable) -> None
     topic = ListTopic({0: [receipt(name) for name in "abcd"]})
     collected(ListTopic({0: topic.kept[0][:1]}), table)
     topic.low[0] = 3
-    assert collected(topic, table) == Collected(rows=1, lost=2)
+    assert collected(topic, table) == CollectionResult(rows=1, lost=2)
 
 
 def test_a_first_collection_of_an_old_topic_has_lost_nothing(table: ReceiptsTable) -> None:
     topic = ListTopic({0: [receipt(name) for name in "abcd"]}, low={0: 2})
-    assert collected(topic, table) == Collected(rows=2)
+    assert collected(topic, table) == CollectionResult(rows=2)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +179,8 @@ def test_a_line_that_is_no_receipt_is_kept_as_one_that_nobody_can_read(table: Re
 
 
 def test_nothing_to_collect_makes_no_table(table: ReceiptsTable) -> None:
-    assert collected(ListTopic({}), table) == Collected()
-    assert collected(ListTopic({0: []}), table) == Collected()
+    assert collected(ListTopic({}), table) == CollectionResult()
+    assert collected(ListTopic({0: []}), table) == CollectionResult()
     assert not DeltaTable.is_deltatable(table.path)
 
 
@@ -174,23 +188,23 @@ def test_a_topic_that_went_back_is_collected_from_where_it_parts(table: Receipts
     """An older copy of Kafka's folder was put back: what comes gets numbers that were collected already."""
     collected(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
     back = ListTopic({0: [receipt(name) for name in "abc"]})
-    assert collected(back, table) == Collected(again=3)
+    assert collected(back, table) == CollectionResult(again=3)
     back.kept[0] += [receipt("x"), receipt("y")]
-    assert collected(back, table) == Collected(rows=2)
+    assert collected(back, table) == CollectionResult(rows=2)
     back.kept[0].append(receipt("z"))
-    assert collected(back, table) == Collected(rows=1)
+    assert collected(back, table) == CollectionResult(rows=1)
     assert sorted(key or "" for key in keys(table)) == sorted("abcdefxyz")
 
 
 def test_a_topic_that_went_back_and_grew_past_the_mark_is_found_out(table: ReceiptsTable) -> None:
     collected(ListTopic({0: [receipt(name) for name in "abcdef"]}), table)
     other = ListTopic({0: [receipt(name) for name in "abcuvwxyz"]})
-    assert collected(other, table) == Collected(rows=6, again=3)
-    assert collected(other, table) == Collected()
+    assert collected(other, table) == CollectionResult(rows=6, again=3)
+    assert collected(other, table) == CollectionResult()
     assert sorted(key or "" for key in keys(table)) == sorted("abcdefuvwxyz")
 
 
 def test_another_topic_is_collected_from_its_start(table: ReceiptsTable) -> None:
     collected(ListTopic({0: [receipt(name) for name in "abc"]}), table)
-    assert collected(ListTopic({0: []}), table) == Collected(again=3)
-    assert collected(ListTopic({0: [receipt("d")]}), table) == Collected(rows=1)
+    assert collected(ListTopic({0: []}), table) == CollectionResult(again=3)
+    assert collected(ListTopic({0: [receipt("d")]}), table) == CollectionResult(rows=1)

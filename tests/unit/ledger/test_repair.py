@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from core.money import Money
-from ledger.reconcile import AccountInDoubt, LeftOut, Made, NotAcknowledged, Repair, plan, send
+from ledger.reconcile import (
+    AccountInDoubt,
+    NotAcknowledged,
+    Repair,
+    RepairEvent,
+    SkippedDifference,
+    plan_repair,
+    send_events,
+)
 from ledger.reconcile.repair import OUTSTANDING_MAX
 from ledger.reconciliations import KINDS, Difference, Reconciliation
 from providers.reconciled import ReconciledReader
@@ -79,12 +87,12 @@ def repair(run: Reconciliation = RUN) -> Repair:
     return Repair(run, "live", "ada", "webhook lost")
 
 
-def planned(*found: Difference, run: Reconciliation = RUN) -> list[Made | LeftOut]:
-    return list(plan(repair(run), found, "it needs a column"))
+def planned(*found: Difference, run: Reconciliation = RUN) -> list[RepairEvent | SkippedDifference]:
+    return list(plan_repair(repair(run), found, "it needs a column"))
 
 
-def made(*found: Difference, run: Reconciliation = RUN) -> list[Made]:
-    return [one for one in planned(*found, run=run) if isinstance(one, Made)]
+def made(*found: Difference, run: Reconciliation = RUN) -> list[RepairEvent]:
+    return [one for one in planned(*found, run=run) if isinstance(one, RepairEvent)]
 
 
 def test_what_is_missing_becomes_the_event_of_its_fact() -> None:
@@ -129,7 +137,7 @@ def test_other_differences_are_for_people(kind: Any) -> None:
 )
 def test_what_isnt_sent_says_why(change: dict[str, Any], why: str) -> None:
     [one] = planned(replace(MISSING, **change))
-    assert isinstance(one, LeftOut)
+    assert isinstance(one, SkippedDifference)
     assert why in one.why
 
 
@@ -151,7 +159,7 @@ def test_where_the_account_is_in_doubt_nothing_is_sent() -> None:
 
 def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
     producer = FakeProducer()
-    assert send(producer, made(MISSING), "test", AT) == 1
+    assert send_events(producer, made(MISSING), "test", AT) == 1
     [(topic, _, more)] = producer.sent
     assert (topic, more["key"]) == ("payments.events.test", b"stripe:acct_1:pi_1")
     assert dict(more["headers"])["actor"] == b"ada"
@@ -160,13 +168,13 @@ def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
 def test_only_so_many_are_under_way() -> None:
     producer = FakeProducer()
     several = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in range(OUTSTANDING_MAX + 10)]
-    assert send(producer, made(*several), "live", AT) == OUTSTANDING_MAX + 10
+    assert send_events(producer, made(*several), "live", AT) == OUTSTANDING_MAX + 10
     assert producer.outstanding_max == OUTSTANDING_MAX
 
 
 def test_what_kafka_does_not_take_is_counted_and_reported() -> None:
     several = made(*(replace(MISSING, fact_key=f"stripe:re_{n}:refund") for n in range(3)))
     with pytest.raises(NotAcknowledged, match="acknowledged 2 events and not 1 \\(timed out\\)"):
-        send(FakeProducer(refuses=1), several, "live", AT)
+        send_events(FakeProducer(refuses=1), several, "live", AT)
     with pytest.raises(NotAcknowledged, match="acknowledged 0 events and not 3 \\(no answer in time\\)"):
-        send(FakeProducer(deaf=True), several, "live", AT)
+        send_events(FakeProducer(deaf=True), several, "live", AT)

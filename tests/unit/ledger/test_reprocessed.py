@@ -20,9 +20,9 @@ from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
 from core.work import Outcome, WorkItem
-from dlq.command import Target
+from dlq.command import ItemTarget
 from ledger.handler import LedgerHandler
-from ledger.postings import flat
+from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from providers.port import Request
 from tests.examples import examples
@@ -97,18 +97,18 @@ class TwoVersions(Engine):
                 self.send(EVENTS, event.body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
         self.batch()
 
-    def ignored(self) -> list[Target]:
+    def ignored(self) -> list[ItemTarget]:
         last = {row.item_seq: row for row in self.journal.rows if row.topic == EVENTS}
-        return [Target.of(row) for row in last.values() if row.decision is Decision.IGNORED]
+        return [ItemTarget.of_row(row) for row in last.values() if row.decision is Decision.IGNORED]
 
-    def reprocess(self, actor: str, targets: list[Target]) -> None:
+    def reprocess(self, actor: str, targets: list[ItemTarget]) -> None:
         if targets:
             command(self, "replay", *targets, actor=actor)
             self.batch()
         self.advance(0)
 
     def booked(self) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = flat(self.journal.rows).to_pylist()
+        found: list[dict[str, object]] = flatten_postings(self.journal.rows).to_pylist()
         return found
 
 

@@ -12,14 +12,21 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.command import PROPOSE_REVERSAL, Command, Target, approve, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, approve, propose_entry
 from dlq.commands import encode
-from dlq.entry import Entry
+from dlq.entry import ManualEntry
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.reversals import NotReversible, ProposalUnknown, bookings_of, proposal, proposals, reversal_of
+from ledger.reversals import (
+    NotReversible,
+    ProposalUnknown,
+    build_reversal,
+    find_bookings,
+    find_proposal,
+    read_proposals,
+)
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -69,10 +76,10 @@ class Books:
         )
 
     def all(self) -> list[tuple[str, bool]]:
-        return [(one.command.command_id, one.approved) for one in proposals(self.journal, self.bodies, CONTROL)]
+        return [(one.command.command_id, one.approved) for one in read_proposals(self.journal, self.bodies, CONTROL)]
 
     def one(self, command_id: str) -> Command:
-        return proposal(self.journal, self.bodies, CONTROL, command_id).command
+        return find_proposal(self.journal, self.bodies, CONTROL, command_id).command
 
 
 @pytest.fixture
@@ -81,39 +88,41 @@ def books(tmp_path: Path) -> Books:
 
 
 def wanted(books: Books, row: JournalRow) -> Command:
-    return Command.new("ledger", lineage_of(books.journal), PROPOSE_REVERSAL, [Target.of(row)], "ada", "twice", AT)
+    return Command.with_new_id(
+        "ledger", lineage_of(books.journal), PROPOSE_REVERSAL, [ItemTarget.of_row(row)], "ada", "twice", AT
+    )
 
 
 @pytest.mark.parametrize("key", ["stripe:evt:charge", "stripe:evt"])
 def test_a_booking_is_found_by_its_event_and_by_its_fact(books: Books, key: str) -> None:
     row = books.booked("evt")
-    (found,) = bookings_of(books.journal, [key])
-    assert Target.of(found) == Target.of(row)
-    assert [(line.account, line.side) for line in reversal_of(found)] == [("a", "credit"), ("b", "debit")]
+    (found,) = find_bookings(books.journal, [key])
+    assert ItemTarget.of_row(found) == ItemTarget.of_row(row)
+    assert [(line.account, line.side) for line in build_reversal(found)] == [("a", "credit"), ("b", "debit")]
 
 
 def test_a_key_that_is_named_twice_is_one_booking(books: Books) -> None:
     books.booked("evt")
-    assert len(bookings_of(books.journal, ["stripe:evt:charge", "stripe:evt:charge"])) == 1
+    assert len(find_bookings(books.journal, ["stripe:evt:charge", "stripe:evt:charge"])) == 1
 
 
 def test_what_is_not_there_cannot_be_reversed(books: Books) -> None:
     books.booked("evt")
     with pytest.raises(NotReversible, match="there is no such event"):
-        bookings_of(books.journal, ["stripe:other"])
+        find_bookings(books.journal, ["stripe:other"])
 
 
 def test_what_booked_nothing_cannot_be_reversed(books: Books) -> None:
     books.row(EVENTS, Decision.IGNORED, event_key="stripe:evt:customer")
     with pytest.raises(NotReversible, match="it booked nothing: ignored"):
-        bookings_of(books.journal, ["stripe:evt:customer"])
+        find_bookings(books.journal, ["stripe:evt:customer"])
 
 
 def test_what_was_reversed_cannot_be_reversed_again(books: Books) -> None:
     row = books.booked("evt")
     books.row(EVENTS, Decision.REVERSED, item_seq=row.seq, event_key=row.event_key, fact_key=row.fact_key)
     with pytest.raises(NotReversible, match="it was reversed before"):
-        bookings_of(books.journal, ["stripe:evt"])
+        find_bookings(books.journal, ["stripe:evt"])
 
 
 def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books) -> None:
@@ -128,14 +137,16 @@ def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books
 
 def test_an_entry_is_proposed_approved_and_reversed_like_them(books: Books) -> None:
     lines = Posting("a", "debit", Money(5, "EUR")), Posting("b", "credit", Money(5, "EUR"))
-    command = propose_entry("ledger", lineage_of(books.journal), Entry("e1", AT, "ab" * 32, lines), "ada", "why", AT)
+    command = propose_entry(
+        "ledger", lineage_of(books.journal), ManualEntry("e1", AT, "ab" * 32, lines), "ada", "why", AT
+    )
     books.given(command, Decision.RESOLVED)
     assert books.one(command.command_id) == command
     approval = approve(command, "bob", "checked", AT)
     row = books.given(approval, Decision.APPLIED, postings=BOOKED)
     assert books.all() == [(command.command_id, True)]
-    (found,) = bookings_of(books.journal, [f"payhook:{approval.command_id}:book_entry"])
-    assert Target.of(found) == Target.of(row)
+    (found,) = find_bookings(books.journal, [f"payhook:{approval.command_id}:book_entry"])
+    assert ItemTarget.of_row(found) == ItemTarget.of_row(row)
 
 
 def test_a_proposal_that_waits_is_found_as_it_was_given(books: Books) -> None:
@@ -168,13 +179,13 @@ def test_what_cannot_be_approved_says_why(books: Books) -> None:
 
 def test_a_proposal_of_before_a_restore_is_listed_as_such_and_cannot_be_approved(books: Books) -> None:
     row = books.booked("evt")
-    older = Command.new("ledger", "0" * 32, PROPOSE_REVERSAL, [Target.of(row)], "ada", "twice", AT)
+    older = Command.with_new_id("ledger", "0" * 32, PROPOSE_REVERSAL, [ItemTarget.of_row(row)], "ada", "twice", AT)
     books.given(older, Decision.RESOLVED)
-    (found,) = proposals(books.journal, books.bodies, CONTROL)
+    (found,) = read_proposals(books.journal, books.bodies, CONTROL)
     assert (found.approved, found.outdated, found.waits, found.state) == (False, True, False, "older than a restore")
     with pytest.raises(ProposalUnknown, match="the journal was restored since: propose it again"):
         books.one(older.command_id)
 
 
 def test_a_ledger_that_has_not_begun_has_no_proposals(tmp_path: Path) -> None:
-    assert proposals(str(tmp_path / "journal"), str(tmp_path / "bodies"), CONTROL) == []
+    assert read_proposals(str(tmp_path / "journal"), str(tmp_path / "bodies"), CONTROL) == []

@@ -12,16 +12,16 @@ from fastapi.testclient import TestClient
 
 from console.access.roles import Role, User
 from console.pages.ledger import add_balances, add_search, add_stories
-from console.pages.place import Asking, Place
+from console.pages.place import PagePlace, QuestionRunner
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Movement
 from dlq.index import Filter, ItemState
 from dlq.selection.ignored import IgnoredEventFinder
 from journal.schema import JournalRow
-from ledger.provider_bugs import all_provider_bugs
+from ledger.provider_bugs import find_all_provider_bugs
 from ledger.queries import LedgerJournals
-from ledger.receipts import answered_since, undecided
+from ledger.receipts import find_undecided, read_answered_since
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START
@@ -52,7 +52,7 @@ def test_what_a_provider_repeated_is_one_case_whichever_shard_has_it(before: Sha
     late = [repeated(shard, charge) for shard, charge in zip(shards, charges, strict=True)]
     for shard in shards:
         shard.commit()
-    found = all_provider_bugs(ledger_of(shards), {})
+    found = find_all_provider_bugs(ledger_of(shards), {})
     assert [(bug.stream, bug.again.seq, bug.first and bug.first.seq) for bug in found] == [
         ("ledger", early.seq, charges[1].seq),
         ("ledger", late[0].seq, charges[0].seq),
@@ -85,14 +85,14 @@ def test_an_event_that_any_shard_decided_is_not_undecided(before: ShardLedger) -
     decided = [row.event_key or "" for row in (charge, *later)]
     answered(before.data, *(receipt(key, second) for second, key in enumerate((*decided, "stripe:lost:x"))))
     ledger = ledger_of(shards)
-    receipts = answered_since(ledger.shared("receipts"), START)
-    found = undecided(receipts, [at.journal for at in ledger.places], ())
+    receipts = read_answered_since(ledger.locate_shared("receipts"), START)
+    found = find_undecided(receipts, [at.journal for at in ledger.places], ())
     assert [one.event_key for one in found] == ["stripe:lost:x"]
 
 
 def test_the_pages_name_rows_with_their_shards(tmp_path: Path) -> None:
     divided = Divided.under(tmp_path)
-    place = Place(divided.layout, ("live",), Asking(), ManualClock(START))
+    place = PagePlace(divided.layout, ("live",), QuestionRunner(), ManualClock(START))
     router, app = APIRouter(), FastAPI()
     for add in (add_balances, add_search, add_stories):
         add(router, place)

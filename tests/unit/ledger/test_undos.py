@@ -85,8 +85,8 @@ def pairs() -> Iterator[Any]:
     """Of each provider and each of its undos one sample, with that of what it takes back."""
     for provider, reported in EVERY.items():
         paired = [one for one in reported if one.fact.pair]
-        done = {(one.fact.pair_key, str(one.settings)): one for one in paired if not one.fact.undoes}
-        for movement in sorted({one.fact.movement for one in paired if one.fact.undoes}):
+        done = {(one.fact.pair_key, str(one.settings)): one for one in paired if not one.fact.is_pair_end}
+        for movement in sorted({one.fact.movement for one in paired if one.fact.is_pair_end}):
             undos = [(done.get((one.fact.pair_key, str(one.settings))), one) for one in paired]
             found = next((pair for pair in undos if pair[0] and pair[1].fact.movement is movement), None)
             assert found, f"{provider}: no sample of what a {movement} takes back"

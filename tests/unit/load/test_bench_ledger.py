@@ -6,8 +6,8 @@ from deltalake import DeltaTable
 from rich.console import Console
 
 from journal.reader import JournalReader
-from ledger.postings import flat
-from ledger.queries import balances, totals
+from ledger.postings import flatten_postings
+from ledger.queries import sum_balances, sum_totals
 from load.bench.figures import GOALS, Run
 from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, made, make_postings, measure_queries
 
@@ -15,10 +15,10 @@ from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, made, make_posti
 def test_the_postings_that_are_made_are_in_balance(tmp_path: Path):
     took: list[float] = []
     make_postings(tmp_path / "postings", 10_000, took.append)
-    found = balances(str(tmp_path / "postings"))
+    found = sum_balances(str(tmp_path / "postings"))
     assert took == [10_000]
     assert len(found) == MERCHANTS * len(CURRENCIES) + len(PROVIDERS) * len(CURRENCIES)
-    assert all(total.balanced for total in totals(found))
+    assert all(total.balanced for total in sum_totals(found))
 
 
 def test_both_figures_are_measured_and_have_a_goal(tmp_path: Path):
@@ -44,7 +44,7 @@ def test_the_ledger_whose_size_is_measured_is_a_whole_one(tmp_path: Path):
     )
     bodies = DeltaTable(str(tables.bodies)).to_pyarrow_dataset().to_table().to_pylist()
     assert len(rows) == 40
-    assert lines.equals(flat(rows))
+    assert lines.equals(flatten_postings(rows))
     assert {one["body_sha256"] for one in bodies} == {row.body_sha256 for row in rows}
     assert all(1_100 < len(one["body"]) < 1_400 for one in bodies), [len(one["body"]) for one in bodies]
     assert len({row.event_key for row in rows}) == len({row.entity_key for row in rows}) == 40

@@ -17,7 +17,7 @@ class Calls:
         self.open = open_
 
     @contextmanager
-    def calling(self, downstream: str) -> Iterator[None]:
+    def take_call(self, downstream: str) -> Iterator[None]:
         if self.open:
             raise DownstreamHeld(downstream, 5.0)
         self.called.append(downstream)

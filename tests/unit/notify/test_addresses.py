@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from notify.addresses import UNREADABLE, SystemResolver, UrlRefused, place_of, refusal, shown_url
+from notify.addresses import UNREADABLE, SystemResolver, UrlRefused, find_refusal, place_of, shown_url
 from notify.settings import Allowance
 
 NONE = Allowance()
@@ -29,7 +29,7 @@ NONE = Allowance()
     ],
 )
 def test_what_isnt_public_is_refused(address: str) -> None:
-    assert refusal(address, ()) is not None
+    assert find_refusal(address, ()) is not None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_isnt_public_is_refused(address: str) -> None:
     ],
 )
 def test_public_addresses_are_taken_in_every_form(address: str) -> None:
-    assert refusal(address, ()) is None
+    assert find_refusal(address, ()) is None
 
 
 @given(st.ip_addresses(v=4))
@@ -51,28 +51,28 @@ def test_no_form_of_an_ipv4_address_gets_around_its_check(address: object) -> No
         str(ip_address((0x64FF9B << 96) | number)),
         str(ip_address((0x2002 << 112) | (number << 80))),
     ]
-    assert {refusal(form, ()) is None for form in forms} == {refusal(str(address), ()) is None}
+    assert {find_refusal(form, ()) is None for form in forms} == {find_refusal(str(address), ()) is None}
 
 
 @given(st.ip_addresses(v=4))
 def test_nothing_that_python_calls_private_is_taken(address: object) -> None:
     if not ip_address(str(address)).is_global:
-        assert refusal(str(address), ()) is not None
+        assert find_refusal(str(address), ()) is not None
 
 
 def test_an_allowed_network_is_reached_in_its_ipv6_forms_too() -> None:
     allowed = (ip_network("10.1.0.0/16"),)
-    assert refusal("10.1.2.3", allowed) is None
-    assert refusal("::ffff:10.1.2.3", allowed) is None
-    assert refusal("10.2.0.1", allowed) is not None
-    assert refusal("::1", allowed) is not None
+    assert find_refusal("10.1.2.3", allowed) is None
+    assert find_refusal("::ffff:10.1.2.3", allowed) is None
+    assert find_refusal("10.2.0.1", allowed) is not None
+    assert find_refusal("::1", allowed) is not None
 
 
 def test_where_clouds_hand_out_credentials_only_that_very_address_can_be_allowed() -> None:
-    assert refusal("169.254.169.254", (IPv4Network("0.0.0.0/0"),)) is not None
-    assert refusal("169.254.169.254", (IPv4Network("169.254.0.0/16"),)) is not None
-    assert refusal("::ffff:169.254.169.254", (IPv4Network("0.0.0.0/0"),)) is not None
-    assert refusal("169.254.169.254", (IPv4Network("169.254.169.254/32"),)) is None
+    assert find_refusal("169.254.169.254", (IPv4Network("0.0.0.0/0"),)) is not None
+    assert find_refusal("169.254.169.254", (IPv4Network("169.254.0.0/16"),)) is not None
+    assert find_refusal("::ffff:169.254.169.254", (IPv4Network("0.0.0.0/0"),)) is not None
+    assert find_refusal("169.254.169.254", (IPv4Network("169.254.169.254/32"),)) is None
 
 
 @pytest.mark.parametrize(

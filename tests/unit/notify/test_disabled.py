@@ -15,21 +15,21 @@ AT = "2026-01-31T12:00:00.000000Z"
 
 def test_disabling_outlives_the_process_and_every_worker_sees_it(tmp_path: Path) -> None:
     folder = tmp_path / "subscribers.disabled"
-    DisabledSubscribers(folder).disable("shop", AT, "it answered 410")
+    DisabledSubscribers(folder).disable_subscriber("shop", AT, "it answered 410")
     assert DisabledSubscribers(folder).find("shop") == Disabled(AT, "it answered 410")
     assert DisabledSubscribers(folder).find("bank") is None
 
 
 def test_who_was_first_stays(tmp_path: Path) -> None:
     disabled = DisabledSubscribers(tmp_path)
-    disabled.disable("shop", AT, "first")
-    disabled.disable("shop", AT, "second")
+    disabled.disable_subscriber("shop", AT, "first")
+    disabled.disable_subscriber("shop", AT, "second")
     assert disabled.find("shop") == Disabled(AT, "first")
 
 
 def test_many_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     disabled = DisabledSubscribers(tmp_path)
-    threads = [threading.Thread(target=disabled.disable, args=("shop", AT, "x" * 5_000)) for _ in range(16)]
+    threads = [threading.Thread(target=disabled.disable_subscriber, args=("shop", AT, "x" * 5_000)) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -40,11 +40,11 @@ def test_many_at_once_leave_one_whole_file(tmp_path: Path) -> None:
 
 def test_enabling_forgets_it(tmp_path: Path) -> None:
     disabled = DisabledSubscribers(tmp_path)
-    disabled.disable("shop", AT, "gone")
+    disabled.disable_subscriber("shop", AT, "gone")
     for _ in range(2):
-        disabled.enable("shop", AT)
+        disabled.enable_subscriber("shop", AT)
         assert disabled.find("shop") is None
-    disabled.disable("shop", AT, "gone again")
+    disabled.disable_subscriber("shop", AT, "gone again")
     assert disabled.find("shop") == Disabled(AT, "gone again")
 
 

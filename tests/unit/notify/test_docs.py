@@ -18,7 +18,7 @@ from core.clock import SystemClock
 from notify.facts import notice_json
 from notify.settings import NotifySettings
 from notify.signature import key_of, new_secret, signed_headers
-from notify.subscribers import parse
+from notify.subscribers import parse_subscribers
 from tests.unit.notify.place import Place, item, reversal, row
 from tests.unit.notify.receiver import Receiver
 
@@ -109,8 +109,8 @@ def test_a_reversal_takes_back_what_was_booked_whichever_comes_first(tmp_path: P
 
 
 def test_the_files_of_the_page_are_taken(tmp_path: Path) -> None:
-    reported = parse(BLOCKS["subscribers.toml"], tmp_path / "subscribers.toml")
-    assert (reported["shop"].wants("charge.captured"), reported["bank"].timeout_s) == (True, 20.0)
+    reported = parse_subscribers(BLOCKS["subscribers.toml"], tmp_path / "subscribers.toml")
+    assert (reported["shop"].wants_type("charge.captured"), reported["bank"].timeout_s) == (True, 20.0)
     settings = NotifySettings(**tomllib.loads(BLOCKS["payhook.toml"])["notify"])
     assert settings.allow["bank"].ports == (8443,)
 

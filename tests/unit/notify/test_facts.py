@@ -12,7 +12,7 @@ from core.money import Money
 from core.work import Posting, postings_to_json
 from notify.errors import NoticeUnreadable
 from notify.facts import (
-    Notice,
+    EnvelopeHead,
     message_id,
     notice_json,
     read_notice,
@@ -107,10 +107,10 @@ def test_a_key_without_a_subscriber_is_said(key: str) -> None:
 
 def test_the_handler_reads_id_mode_and_tenant() -> None:
     body = notice_json(row(tenant="shop-a", mode="test"))
-    assert read_notice("k", body) == Notice(message_id("test", "stripe:evt_1:charge.captured"), "test", "shop-a")
+    assert read_notice("k", body) == EnvelopeHead(message_id("test", "stripe:evt_1:charge.captured"), "test", "shop-a")
     taken_back = notice_json(reversal(row(mode="test")))
     key = "stripe:evt_1:charge.captured"
-    assert read_notice("k", taken_back) == Notice(reversal_id("test", key), "test", None, "charge.captured")
+    assert read_notice("k", taken_back) == EnvelopeHead(reversal_id("test", key), "test", None, "charge.captured")
 
 
 @pytest.mark.parametrize(

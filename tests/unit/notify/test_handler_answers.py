@@ -109,7 +109,7 @@ def test_410_disables_until_a_person_enables_again(place: Place, receiver: Recei
         assert f"disabled since 2026-01-31T12:00:00.000000Z: it answered 410 to {EVENT_ID}" in outcome.reason
     assert len(receiver.requests) == 1
     assert place.handler()(item("bank")) == Applied()
-    DisabledSubscribers(place.folder / "subscribers.disabled").enable("shop", AT)
+    DisabledSubscribers(place.folder / "subscribers.disabled").enable_subscriber("shop", AT)
     assert place.handler()(item("shop", row("evt_3"))) == Applied()
 
 
@@ -121,7 +121,7 @@ def test_who_is_enabled_at_once_is_asked_at_once(place: Place, receiver: Receive
     gone = handler(item("shop"))
     assert isinstance(gone, Ignored)
     on_driver(place.notify_settings()).keep(gone.note)
-    DisabledSubscribers(place.folder / "subscribers.disabled").enable("shop", AT)
+    DisabledSubscribers(place.folder / "subscribers.disabled").enable_subscriber("shop", AT)
     assert handler(item("shop", row("evt_2"))) == Applied()
 
 

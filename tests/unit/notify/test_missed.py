@@ -13,7 +13,7 @@ from dlq.index import Filter, ItemState
 from dlq.selection.ignored import IgnoredEventFinder
 from journal.writer import JournalWriter
 from notify.missed import missed_items
-from notify.subscribers import parse
+from notify.subscribers import parse_subscribers
 from tests.unit.journal.rows import bare_row
 
 SHOP, BANK, CONTROL = journal_topic("ledger", "shop"), journal_topic("ledger", "bank"), "payments.control"
@@ -53,7 +53,7 @@ def journal(path: Path) -> Path:
 
 def test_it_is_what_a_subscriber_would_take_now(tmp_path: Path) -> None:
     """Its last row isn't asked for here: what was sent meanwhile isn't frozen."""
-    path, subscribers = journal(tmp_path), parse(SUBSCRIBERS, tmp_path)
+    path, subscribers = journal(tmp_path), parse_subscribers(SUBSCRIBERS, tmp_path)
     assert missed_items(path, subscribers["shop"], NOW) == [2, 5, 9]
     assert missed_items(path, subscribers["shop"], NOW - timedelta(days=1)) == [1, 2, 5, 9]
     assert missed_items(path, subscribers["bank"], NOW) == [4]

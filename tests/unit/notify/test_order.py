@@ -31,7 +31,7 @@ def notify(engine: Engine, subscriber: str, number: int, entity: str) -> str:
 
 def hand_over(engine: Engine, subscriber: str, changed: JournalRow) -> str:
     feed = build(NotifySettings(subscribers_file="subscribers.toml"))
-    (record,) = FeedRecords("notify", ["ledger"], feed, [subscriber]).table("ledger", [changed]).to_pylist()
+    (record,) = FeedRecords("notify", ["ledger"], feed, [subscriber]).make_table("ledger", [changed]).to_pylist()
     headers = [(header["key"], header["value"]) for header in record["headers"]]
     engine.send(EVENTS, record["value"], headers)
     return str(dict(headers)["event_key"], "ascii")

@@ -29,20 +29,20 @@ from core.work import (
     Unknown,
     WorkItem,
 )
-from dlq.command import Command, Target, hash_head
+from dlq.command import Command, ItemTarget, hash_head
 from dlq.commands import encode
 from dlq.done_alone import DoneAlone
 from dlq.frozen import SelectionFiles
 from dlq.record import build_record
 from journal.index import Index
-from journal.schema import JournalRow, stamped, to_arrow
+from journal.schema import JournalRow, stamp_rows, to_arrow
 from journal.state import JournalState, Marks
-from journal.writer import Committed
+from journal.writer import CommittedBatch
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.item import Item
-from processor.decide.ports import Known, Outgoing
+from processor.decide.item import BatchItem
+from processor.decide.ports import BatchLookups, Outgoing
 from processor.decide.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.decide.run import Handlers
 from processor.judge.classify import Classifier, Failure
@@ -182,21 +182,21 @@ class ListJournal:
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
-    ) -> Committed:
+    ) -> CommittedBatch:
         wanted = range(len(self.rows) + 1, len(self.rows) + 1 + len(rows))
         assert [row.seq for row in rows] == list(wanted)
         to_arrow(rows)
         crash, self.crash = self.crash, ""
         if crash == "before":
             raise Crash
-        stamped(rows, 1, rows[0].seq)
+        stamp_rows(rows, 1, rows[0].seq)
         self.rows += rows
         self.marks = self.marks_after[rows[-1].seq] = marks
         self.notes |= notes
         self.commits += 1
         if crash == "after":
             raise Crash
-        return Committed(self.commits, rows[0].seq, rows[-1].seq, f"{self.commits:064x}")
+        return CommittedBatch(self.commits, rows[0].seq, rows[-1].seq, f"{self.commits:064x}")
 
 
 class ListBodies:
@@ -226,7 +226,7 @@ class ListDeadLetters:
             build_record(row, body, "ledger")
         self.published += [row for row, _ in rows]
 
-    def passed(self, seq: int) -> None:
+    def on_passed(self, seq: int) -> None:
         self.published_upto = seq
 
     def poll(self) -> None:
@@ -290,7 +290,7 @@ class Engine:
         self.lineage = lineage
         self.selections = SelectionFiles(folder / "selections")
         self.backlog_s = 0.0
-        self.on_decided: Callable[[Sequence[Item]], None] = lambda _: None
+        self.on_decided: Callable[[Sequence[BatchItem]], None] = lambda _: None
         self._epoch = 0
         self._index_root = folder
         self._offsets = {EVENTS: 0, CONTROL: 0}
@@ -330,7 +330,7 @@ class Engine:
         return Batches(
             self.rules,
             Journal(state, self.journal, self.bodies, lambda: self.noted()),  # type: ignore[arg-type]
-            Known(
+            BatchLookups(
                 self.index,
                 self.adapters,  # type: ignore[arg-type]
                 rows_of=lambda seqs: {row.seq: row for row in self.journal.rows if row.seq in seqs},
@@ -355,7 +355,7 @@ class Engine:
 
     def fill_index(self) -> None:
         """Brings a new process's index up to the journal's end."""
-        self.index.apply(self.journal.rows, self.bodies.by_hash)
+        self.index.apply_rows(self.journal.rows, self.bodies.by_hash)
 
     def copy(self) -> ListJournal:
         """The journal as it is now, for `restore`."""
@@ -425,15 +425,17 @@ class Engine:
         command = Command(command_id, "ledger", self.lineage, action, named, "ada", "mended", NOW)
         self.send(CONTROL, encode(command), [])
 
-    def target(self, item_seq: int, seen_seq: int) -> Target:
+    def target(self, item_seq: int, seen_seq: int) -> ItemTarget:
         """As a command names it; of a row that isn't there with a hash that none has."""
         there = 0 < seen_seq <= len(self.journal.rows)
-        return Target(item_seq, seen_seq, hash_head(self.journal.rows[seen_seq - 1].row_hash if there else "0" * 64))
+        return ItemTarget(
+            item_seq, seen_seq, hash_head(self.journal.rows[seen_seq - 1].row_hash if there else "0" * 64)
+        )
 
     def send(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
         """Signed, if the stream wants it."""
         keys = self.rules.record_keys
-        self.put(topic, value, headers if keys is None else keys.sign(topic, 0, key, value, headers), key)
+        self.put(topic, value, headers if keys is None else keys.add_signature(topic, 0, key, value, headers), key)
 
     def put(self, topic: str, value: bytes, headers: Sequence[Header], key: bytes | None = None) -> None:
         """A record as somebody made it who may write to the topic."""
@@ -482,13 +484,13 @@ class Engine:
     def obey(self) -> list[JournalRow]:
         """Decides the commands that are pending, and nothing else; returns the new rows."""
         before = len(self.journal.rows)
-        self.batches.obey(self.pending())
+        self.batches.run_commands(self.pending())
         return self.journal.rows[before:]
 
     def probe(self) -> list[JournalRow]:
         """One probe of the blocked stream, which may take what is pending; returns the new rows."""
         before = len(self.journal.rows)
-        self.batches.probe(self.batches.undecided(self.pending()))
+        self.batches.probe(self.batches.filter_undecided(self.pending()))
         self.pending()
         return self.journal.rows[before:]
 
@@ -499,7 +501,7 @@ class Engine:
         while_blocked = WhileBlocked(self.batches, self.clock, lambda: orders, stop, lambda: None)
         while not stop.is_set():
             self.pending()
-            if while_blocked.passes(table(self._pending)):
+            if while_blocked.wait_while_blocked(table(self._pending)):
                 self.batch()
             stop.wait(1)
 
@@ -529,10 +531,10 @@ class _StopAfter(threading.Event):
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         super().__init__()
         self._clock = clock
-        self._until = clock.monotonic() + seconds
+        self._until = clock.monotonic_s() + seconds
 
     def is_set(self) -> bool:
-        return self._clock.monotonic() >= self._until
+        return self._clock.monotonic_s() >= self._until
 
     def wait(self, timeout: float | None = None) -> bool:
         self._clock.advance(timeout or 0.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.command import Target
+from dlq.command import ItemTarget
 from journal.schema import JournalRow
 from processor.judge.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
@@ -120,14 +120,14 @@ class Stream:
 
     def order(self, action: str, row: JournalRow) -> None:
         self.orders += 1
-        command(self.engine, action, Target.of(row), actor=f"ada-{self.orders}")
+        command(self.engine, action, ItemTarget.of_row(row), actor=f"ada-{self.orders}")
 
     def batch(self) -> list[JournalRow]:
         """A batch: whatever was sent is decided in it, each offset once."""
         engine = self.engine
         sent = {(record["topic"], record["offset"]) for record in engine._pending}
         rows = engine.batch()
-        assert not engine.batches.blocked
+        assert not engine.batches.is_blocked
         first = [(row.topic, row.offset) for row in rows if row.first]
         assert set(first) == sent and len(first) == len(sent)
         return rows

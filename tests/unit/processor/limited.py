@@ -82,7 +82,7 @@ class LimitedEngine(Engine):
             self.deadlines,
             self.side,
         )
-        self.noted = self.downstreams.notes
+        self.noted = self.downstreams.make_notes
 
     def last(self, event_key: str) -> JournalRow:
         return [row for row in self.journal.rows if row.event_key == event_key][-1]

@@ -10,8 +10,8 @@ from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
 from journal import index_changes
 from journal.schema import JournalRow
 from journal.state import Marks
-from journal.writer import Committed
-from processor.decide.line import after_dead, holds_back, is_passed_dead
+from journal.writer import CommittedBatch
+from processor.decide.line import add_previous_dead, holds_back, is_passed_dead
 from processor.decide.run import Handlers
 from processor.judge.classify import Failure
 from processor.run.execute import Results
@@ -94,12 +94,12 @@ class MemoryJournal:
 
     def commit(
         self, rows: Sequence[JournalRow], marks: Marks, published_upto: int, notes: Mapping[str, str]
-    ) -> Committed:
+    ) -> CommittedBatch:
         for row in rows:
             row.row_hash = f"{row.seq:064x}"
         self.rows += rows
         self.marks, self.notes = marks, {**self.notes, **notes}
-        return Committed(1, rows[0].seq, rows[-1].seq, "")
+        return CommittedBatch(1, rows[0].seq, rows[-1].seq, "")
 
     def append(self, bodies: Sequence[tuple[str, bytes]]) -> None:
         """Bodies stay in the index."""
@@ -109,7 +109,7 @@ class Forgetful(Handlers):
     """Remembers nothing of what is tried: every batch is decided by a new process here."""
 
     def begin(self, seq: int) -> None: ...
-    def _remember(self, seq: int) -> None: ...
+    def _note_tried(self, seq: int) -> None: ...
 
 
 class Oracle:
@@ -125,11 +125,11 @@ class Oracle:
         for group in groups:
             dead = None
             for waiting in group:
-                item = after_dead(waiting, dead)
+                item = add_previous_dead(waiting, dead)
                 result = self._call(item)
                 if isinstance(result, Applied):
                     for seq, before in results.by_item.items():
-                        if isinstance(before, Failure) and before.blocks:
+                        if isinstance(before, Failure) and before.is_blocking:
                             results.by_item[seq] = replace(before, own=True)
                 results.by_item[item.item_seq] = result
                 if holds_back(item, result, stop_on_dead=self._stop_on_dead):

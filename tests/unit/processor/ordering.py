@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dlq.command import Command, Proposal, Target
+from dlq.command import ApprovedProposal, Command, ItemTarget
 from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -40,17 +40,17 @@ def last(engine: Engine, key: str) -> JournalRow:
     return next(row for row in reversed(engine.journal.rows) if row.item_seq == item)
 
 
-def target(engine: Engine, key: str) -> Target:
-    return Target.of(last(engine, key))
+def target(engine: Engine, key: str) -> ItemTarget:
+    return ItemTarget.of_row(last(engine, key))
 
 
-def given(engine: Engine, action: str, *targets: Target, actor: str = "ada", **options: Any) -> Command:
+def given(engine: Engine, action: str, *targets: ItemTarget, actor: str = "ada", **options: Any) -> Command:
     """An order, not sent yet."""
     number = f"{action}-{len(engine.journal.rows)}-{actor}-{targets[0].item_seq}"
     return Command(number, "ledger", engine.lineage, action, targets, actor, "garbage", NOW, **options)
 
 
-def command(engine: Engine, action: str, *targets: Target, actor: str = "ada", **options: Any) -> Command:
+def command(engine: Engine, action: str, *targets: ItemTarget, actor: str = "ada", **options: Any) -> Command:
     """Sends it; nothing is decided yet."""
     reported = given(engine, action, *targets, actor=actor, **options)
     engine.send(CONTROL, encode(reported), [])
@@ -68,5 +68,5 @@ def decided(engine: Engine) -> JournalRow:
     return [row for row in engine.batch() if row.topic == CONTROL and row.first][-1]
 
 
-def approval(first: Command) -> Proposal:
-    return Proposal(first.command_id, first.actor, first.reason, first.at)
+def approval(first: Command) -> ApprovedProposal:
+    return ApprovedProposal(first.command_id, first.actor, first.reason, first.at)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.clock import ManualClock
-from dlq.command import Command, ReplayMode, Target, hash_head
+from dlq.command import Command, ItemTarget, ReplayMode, hash_head
 from dlq.commands import encode
 from journal import index_layout
 from journal.index import Index
@@ -28,8 +28,8 @@ from journal.state import JournalState, Marks
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.ports import Known
-from processor.decide.records import PACKED, KafkaRecord, Named
+from processor.decide.ports import BatchLookups
+from processor.decide.records import PACKED, KafkaRecord, ParsedRecord
 from processor.judge.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -131,10 +131,10 @@ class World:
         return self.notes.get("blocked", "").partition('"probe_s"')[0]
 
 
-def named_record(event_id: str, entity: str, content: str, fact: str | None) -> Named:
+def named_record(event_id: str, entity: str, content: str, fact: str | None) -> ParsedRecord:
     body = (event_id + content).encode()
     digest = hashlib.sha256(body).hexdigest()
-    return Named(
+    return ParsedRecord(
         body=body,
         poison=None,
         event_key=f"stripe:{event_id}:captured",
@@ -254,7 +254,7 @@ class Search:
         oracle = Oracle(words, stop_on_dead=self.scope.policy is DeadHead.WAIT)
         engine = self._engine(after, journal, store, oracle, clock)
         sent = [record for _, _, record in after.sent]
-        if engine.blocked:
+        if engine.is_blocked:
             self._while_blocked(after, engine, oracle, orders, records, sent, journal)
         else:
             batch_of(engine, [*sent, *records])
@@ -282,7 +282,7 @@ class Search:
         )
         index = Index(store)  # type: ignore[arg-type]
         rows = {row.seq: row for row in world.last.values()}
-        known = Known(
+        known = BatchLookups(
             index,
             {"stripe": self._adapter},
             rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
@@ -318,7 +318,7 @@ class Search:
         for number, act in enumerate(acts):
             events = [by_order[order] for order in act.events]
             rows = [world.last[event.order] for event in events]
-            targets = tuple(Target(row.item_seq, row.seq, hash_head(row.row_hash)) for row in rows)
+            targets = tuple(ItemTarget(row.item_seq, row.seq, hash_head(row.row_hash)) for row in rows)
             offset = world.marks[CONTROL][0] + number
             paced = act.action == "replay"
             command = Command(f"c{offset}", "ledger", LINEAGE, act.action, targets, "ada", "mended", NOW)
@@ -335,7 +335,7 @@ class Search:
             world.model.entities.setdefault(entity, []).append(event)
         world.sent = ()
         world.model.begins_batch()
-        assert world.model.batch(world.clock, oracle.log) == engine.blocked
+        assert world.model.batch(world.clock, oracle.log) == engine.is_blocked
         self._obeyed(world, orders)
 
     def _while_blocked(
@@ -349,20 +349,20 @@ class Search:
         journal: MemoryJournal,
     ) -> None:
         if records:
-            engine.obey(records)
+            engine.run_commands(records)
             world.model.begins_batch()
             self._obeyed(world, orders)
             return
         before = len(journal.rows)
-        engine.probe(engine.undecided(sent))
+        engine.probe(engine.filter_undecided(sent))
         if len(journal.rows) > before or oracle.log:
             world.model.begins_batch()
             taken = world.model.probe(world.clock, oracle.log, [(entity, event) for entity, event, _ in world.sent])
             world.sent = world.sent[len(taken) :]
             world.model.ends_batch(world.clock)
-            assert engine.blocked == all(call.outcome != "applied" for call in oracle.log)
+            assert engine.is_blocked == all(call.outcome != "applied" for call in oracle.log)
         else:
-            journal.notes = {**journal.notes, **engine._blocked.note()}
+            journal.notes = {**journal.notes, **engine._blocked.make_note()}
 
     def _obeyed(self, world: World, orders: Sequence[Order]) -> None:
         for order in orders:
@@ -390,7 +390,7 @@ class Search:
         for entity, events in world.model.entities.items():
             queue = [item.row.item_seq for item in index.queue(entity)]
             assert queue == [seqs[event] for event in events if event.is_open and event.holds]
-            assert list(index.died(entity)) == [seqs[event] for event in events if event.died]
+            assert list(index.find_died(entity)) == [seqs[event] for event in events if event.died]
             head = next((event for event in events if event.is_open and event.holds), None)
             assert head is None or head.is_dead or head.due is not None, f"nothing wakes {head}"
         booked = [event.fact for event in world.model.events() if event.state == "applied" and event.fact is not None]

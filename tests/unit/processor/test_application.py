@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from core.clock import ManualClock, SystemClock
-from journal.errors import CommitUnknown, Fenced, IndexBroken, Refused, StorageDown
+from journal.errors import CommitUnknown, Fenced, IndexBroken, StorageDown, StreamRefused
 from journal.lease import Holder
 from processor import application
 from processor.application import Application, Backoff, WorkStream
@@ -127,26 +127,26 @@ class Scripted:
     def stand_by(self) -> None:
         self.stood_by += 1
 
-    def standby(self, holder: Holder) -> None:
+    def report_standby(self, holder: Holder) -> None:
         if self.reported[-1:] != [f"standby: {holder.host}"]:
             self.reported.append(f"standby: {holder.host}")
 
-    def off(self, why: str) -> None:
+    def report_off(self, why: str) -> None:
         self.reported.append(f"off: {why}")
 
-    def outage(self, reason: str, tries: int) -> None:
+    def report_outage(self, reason: str, tries: int) -> None:
         self.tries.append(tries)
         if self.reported[-1:] != [f"outage: {reason}"]:
             self.reported.append(f"outage: {reason}")
 
-    def refused(self, why: str) -> None:
+    def report_refused(self, why: str) -> None:
         if self.reported[-1:] != [f"refused: {why}"]:
             self.reported.append(f"refused: {why}")
 
-    def failed(self, failure: BaseException) -> None:
+    def report_failed(self, failure: BaseException) -> None:
         self.reported.append(f"failed: {failure}")
 
-    def restarted(self) -> None:
+    def count_restart(self) -> None:
         self.reported.append("restarted")
 
 
@@ -222,7 +222,9 @@ def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> Non
     assert stream.lease.given_up == 1
 
 
-@pytest.mark.parametrize(("failure", "follows"), [(DOWN, 1), (ValueError("a bug"), 1), (Refused("another history"), 3)])
+@pytest.mark.parametrize(
+    ("failure", "follows"), [(DOWN, 1), (ValueError("a bug"), 1), (StreamRefused("another history"), 3)]
+)
 def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception, follows: int) -> None:
     """What a person decides of a refused one begins an epoch, which the next try is to follow."""
     stream, well = Scripted("ledger", failure, failure, None), Scripted("well")
@@ -362,7 +364,7 @@ def test_a_stop_ends_the_wait_for_the_storage_at_once(monkeypatch: pytest.Monkey
 
 
 def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_has_decided() -> None:
-    refused = Refused("Kafka holds another record; see `payhook recover`")
+    refused = StreamRefused("Kafka holds another record; see `payhook recover`")
     stream = Scripted("ledger", *[refused] * 20, None, fails_to_open=True)
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)

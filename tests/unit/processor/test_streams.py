@@ -11,8 +11,8 @@ import pytest
 from core.layout import LAKE_FOLDERS, StreamLayout
 from core.routing import base_of
 from notify.settings import TIMEOUT_S_MAX
-from processor.streams import SHIPPED, StreamInvalid, load_streams, taking
-from stack.backup.manifest import tables
+from processor.streams import SHIPPED, StreamInvalid, list_enabled, load_streams
+from stack.backup.manifest import list_tables
 from stack.settings import Settings
 
 OWN = """
@@ -31,7 +31,7 @@ def load(folder: Path, text: str, settings: dict[str, Any] | None = None):
 def test_the_ledger_and_the_notifications_are_shipped() -> None:
     shipped = load_streams()
     assert {name: stream.source for name, stream in shipped.items()} == {"ledger": "kafka", "notify": "journal:ledger"}
-    assert [stream.name for stream in taking(shipped, "live")] == ["ledger", "notify"]
+    assert [stream.name for stream in list_enabled(shipped, "live")] == ["ledger", "notify"]
 
 
 def test_a_subscribers_longest_request_ends_before_its_handlers_deadline() -> None:
@@ -74,14 +74,14 @@ def test_the_prefix_of_dead_letter_topics_is_a_setting_and_may_be_empty(tmp_path
 
 def test_a_stream_that_is_switched_off_does_not_run(tmp_path: Path) -> None:
     streams = load(tmp_path, "[notify]\nenabled = false\n")
-    assert [stream.name for stream in taking(streams, "live")] == ["ledger"]
+    assert [stream.name for stream in list_enabled(streams, "live")] == ["ledger"]
 
 
 @pytest.mark.row("D3")
 def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
     streams = load(tmp_path, OWN + 'modes = ["test"]\n')
-    assert [stream.name for stream in taking(streams, "live")] == ["ledger", "notify"]
-    assert [stream.name for stream in taking(streams, "test")] == ["ledger", "notify", "greet"]
+    assert [stream.name for stream in list_enabled(streams, "live")] == ["ledger", "notify"]
+    assert [stream.name for stream in list_enabled(streams, "test")] == ["ledger", "notify", "greet"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_every_folder_of_the_lake_is_one_that_no_stream_may_keep_a_table_in(tmp_
     lake, ledger = Path("lake"), StreamLayout(Path("data"), Path("lake"), "ledger")
     of_streams = [getattr(ledger, name) for name, one in vars(StreamLayout).items() if isinstance(one, property)]
     folders = {place.parts[1] for place in of_streams if isinstance(place, Path) and place.is_relative_to(lake)}
-    folders |= {base_of(one.path.partition("/")[0]) for one in tables(Settings(data_dir=tmp_path))}
+    folders |= {base_of(one.path.partition("/")[0]) for one in list_tables(Settings(data_dir=tmp_path))}
     assert folders - {"bodies-notify", *load_streams()["ledger"].derived} == LAKE_FOLDERS
 
 

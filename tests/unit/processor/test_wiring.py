@@ -18,9 +18,9 @@ from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import Shared, open_source
+from processor.opening import SharedResources, open_source
 from processor.streams import load_streams
-from processor.wiring import Wired, bound, wire
+from processor.wiring import Wired, bind_function, wire_stream
 from tests.unit.notify.place import item
 
 SUBSCRIBERS = """
@@ -32,7 +32,7 @@ url = "https://bank.example.com/in"
 """
 WITHOUT_SHOP = SUBSCRIBERS[SUBSCRIBERS.index("[bank]") :]
 ONE = FixedExecutors(1, 1)
-SHARED = Shared(None, KafkaSettings(), TopicsSettings(), {}, SystemClock(), ONE, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
+SHARED = SharedResources(None, KafkaSettings(), TopicsSettings(), {}, SystemClock(), ONE, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def wired(tmp_path: Path, file: Path) -> Wired:
     sections: dict[type, BaseModel] = {NotifySettings: NotifySettings(subscribers_file=str(file))}
-    return wire(load_streams()["notify"], "live", Layout(tmp_path).stream, sections)
+    return wire_stream(load_streams()["notify"], "live", Layout(tmp_path).stream, sections)
 
 
 def test_a_shard_lets_one_person_do_its_part_alone(tmp_path: Path, file: Path) -> None:
@@ -54,11 +54,11 @@ def test_a_shard_lets_one_person_do_its_part_alone(tmp_path: Path, file: Path) -
 
     def wired_in(shards: int) -> Wired:
         config = load_streams(shards=shards)["notify"].model_copy(update={"source": "kafka"})
-        return wire(config, "live", Layout(tmp_path).stream, sections, shards - 1)
+        return wire_stream(config, "live", Layout(tmp_path).stream, sections, shards - 1)
 
     whole, part = wired_in(1), wired_in(2)
     assert (part.name, part.shard) == ("notify.1", Shard(1, 2))
-    assert whole.rules.alone == whole.config.dlq.alone
+    assert whole.rules.alone == whole.config.dlq.alone_limits
     assert part.rules.alone.items_max == whole.rules.alone.items_max // 2
 
 
@@ -108,12 +108,12 @@ SECTION = Section(url="http://here")
 
 
 def test_a_section_by_its_type_and_a_model_of_its_own() -> None:
-    built = bound("[s] handler", f"{HERE}:build_of_both", {Section: SECTION}, {"greeting": "hi"})
+    built = bind_function("[s] handler", f"{HERE}:build_of_both", {Section: SECTION}, {"greeting": "hi"})
     assert built() == (Own(greeting="hi"), SECTION, None)
 
 
 def test_it_travels_by_name() -> None:
-    built = bound("[s] handler", f"{HERE}:build_of_nothing", {}, {})
+    built = bind_function("[s] handler", f"{HERE}:build_of_nothing", {}, {})
     assert pickle.loads(pickle.dumps(built))() == "built"
 
 
@@ -130,7 +130,7 @@ def test_it_travels_by_name() -> None:
 )
 def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[str, object], reported: str) -> None:
     with pytest.raises(SettingError, match=reported) as raised:
-        bound("[s] handler", name, {Section: SECTION}, own)
+        bind_function("[s] handler", name, {Section: SECTION}, own)
     assert str(raised.value).startswith("setting [s] handler")
 
 
@@ -142,7 +142,7 @@ def wired_foreign(folder: Path, source: str, more: str = "") -> Wired:
     sections: dict[type, BaseModel] = {
         NotifySettings: NotifySettings(subscribers_file=str(folder / "subscribers.toml"))
     }
-    return wire(load_streams(str(file))["orders"], "live", Layout(folder).stream, sections)
+    return wire_stream(load_streams(str(file))["orders"], "live", Layout(folder).stream, sections)
 
 
 def identify(_: SourceRecord) -> NotAnEvent:

@@ -16,7 +16,7 @@ from core.errors import PayhookError
 from core.event import Event, Mode
 from load.samples.sender import Sample
 from providers import Adapter
-from providers.content import counted, fields_of
+from providers.content import fields_of, read_fields
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import GONE, Case, with_value
 from tests.contract.adapter_cases.promises import only
@@ -320,11 +320,11 @@ def test_fields_are_read_by_their_lines() -> None:
         "data": {"items": [{"id": 1}, {"amount": 2}, 3], "a": {"status": "x"}, "b": 7},
     }
     before = copy.deepcopy(document)
-    assert counted(document, fields) == {
+    assert read_fields(document, fields) == {
         "id": "e1",
         "data.items.*.id": [1, None, None],
         "data.items.*.amount": [None, 2, None],
         "data.*.status": {"a": "x"},
     }
     assert document == before
-    assert counted([], fields) == {}
+    assert read_fields([], fields) == {}

@@ -37,10 +37,10 @@ def install(folder: Path, package: str, entry: str, code: str, version: str = "1
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of packages in which this process looks first."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    installed_module._entries.cache_clear()
+    installed_module._read_entry_points.cache_clear()
     known = set(sys.modules)
     yield tmp_path
-    installed_module._entries.cache_clear()
+    installed_module._read_entry_points.cache_clear()
     for module in set(sys.modules) - known:
         if (getattr(sys.modules[module], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[module]
@@ -56,7 +56,7 @@ def error() -> str:
 @pytest.mark.row("A20")
 def test_an_adapter_of_a_package_is_beside_payhooks_own(folder: Path) -> None:
     before = build_adapters(ProvidersSettings()).keys()
-    installed_module._entries.cache_clear()
+    installed_module._read_entry_points.cache_clear()
     install(folder, "own", "acme = own:Adapter", ADAPTER.format(name="acme"))
     assert build_adapters(ProvidersSettings()).keys() == before | {"acme"}
 

@@ -33,7 +33,7 @@ def test_the_published_vectors_signed_text_is_made_of_its_parts(samples: Path) -
         (ALGORITHM, b"SHA256withRSA"),
     ]
     transmission = read_headers(Request(body, headers))
-    signed = transmission.signed(parts["webhook_id"], body)
+    signed = transmission.build_message(parts["webhook_id"], body)
     assert signed == parts["signed"].encode()
     assert (transmission.certificate_url, transmission.mode) == (parts["cert_url"], "test")
     assert len(transmission.signature) == 256
@@ -45,7 +45,7 @@ def test_what_is_signed_is_the_headers_the_webhooks_id_and_the_bodys_crc32(body:
     request = delivery(body, webhook_id)
     assert refusal(ADAPTER, request, webhook_id) is None
     expected = f"{value(ID).decode()}|{value(TIME).decode()}|{webhook_id}|{zlib.crc32(body)}".encode()
-    assert read_headers(request).signed(webhook_id, body) == expected
+    assert read_headers(request).build_message(webhook_id, body) == expected
 
 
 def test_only_paypal_can_sign() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core.clock import to_rfc3339
 from core.errors import SettingError
 from providers import ProvidersSettings, Request, SignatureInvalid
-from providers.paypal import CERTIFICATES_KEPT_MAX, PayPalAdapter, _certificate, trusted_url
+from providers.paypal import CERTIFICATES_KEPT_MAX, PayPalAdapter, _parse_certificate, parse_trusted_url
 from providers.port import Fetched
 from tests.paypal_signer import (
     LIVE_URL,
@@ -141,7 +141,7 @@ def test_whatever_is_trusted_is_on_paypals_host_by_another_reader_too(text: str)
         f"https://api.paypal.com{text}{path}C",
     ):
         try:
-            asked, host = trusted_url(url.encode())
+            asked, host = parse_trusted_url(url.encode())
         except SignatureInvalid:
             continue
         read = httpx2.URL(asked)
@@ -211,7 +211,7 @@ def test_a_certificate_holds_from_its_first_to_its_last_moment() -> None:
 
 
 def test_certificates_are_kept_in_bounded_number() -> None:
-    _certificate.cache_clear()
+    _parse_certificate.cache_clear()
     for number in range(CERTIFICATES_KEPT_MAX + 4):
         assert refusal(with_certificate(certificate(rsa_key()) + b"\n" * number)) is None
-    assert _certificate.cache_info().currsize == CERTIFICATES_KEPT_MAX
+    assert _parse_certificate.cache_info().currsize == CERTIFICATES_KEPT_MAX

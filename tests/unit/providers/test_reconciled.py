@@ -15,9 +15,9 @@ from providers.reconciled import (
     RECONCILED,
     Origin,
     ReconciledReader,
-    reader_of,
-    reconciled_event,
-    reconciled_headers,
+    build_reconciled_event,
+    build_reconciled_headers,
+    choose_reader,
 )
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -28,7 +28,7 @@ ORIGIN = Origin("20260131T120000Z-abcdef", "balance.csv", "ab" * 32, 17, "Ada Ł
 
 
 def event(tenant: str | None = None, fact: MoneyFact = FACT, origin: Origin = ORIGIN):
-    return reconciled_event("stripe", fact, "stripe:acct_1:pi_1", AT, origin, "live", tenant)
+    return build_reconciled_event("stripe", fact, "stripe:acct_1:pi_1", AT, origin, "live", tenant)
 
 
 def test_what_is_read_again_is_the_fact() -> None:
@@ -69,7 +69,7 @@ def test_a_tenants_keys_are_scoped_and_its_body_isnt() -> None:
 
 def test_its_headers_say_who_made_it_and_are_read_as_a_receivers() -> None:
     made = event()
-    headers = reconciled_headers(made, ORIGIN, AT)
+    headers = build_reconciled_headers(made, ORIGIN, AT)
     received = from_record(made.body, headers)
     assert received.event.event_key == made.event_key
     assert received.event.content_sha256 == made.content_sha256
@@ -81,9 +81,9 @@ def test_its_headers_say_who_made_it_and_are_read_as_a_receivers() -> None:
 
 def test_only_our_own_types_are_read_by_the_neutral_reader() -> None:
     adapter = StripeAdapter(ProvidersSettings())
-    assert reader_of(adapter, "charge.succeeded") is adapter
-    assert isinstance(reader_of(adapter, RECONCILED), ReconciledReader)
-    assert isinstance(reader_of(adapter, "payhook.of.2031"), ReconciledReader)
+    assert choose_reader(adapter, "charge.succeeded") is adapter
+    assert isinstance(choose_reader(adapter, RECONCILED), ReconciledReader)
+    assert isinstance(choose_reader(adapter, "payhook.of.2031"), ReconciledReader)
 
 
 @pytest.mark.parametrize(

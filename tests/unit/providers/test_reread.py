@@ -6,11 +6,11 @@ import pytest
 
 from core.errors import Unparseable
 from core.event import Event, Mode, poison_event
-from core.routing import scoped
+from core.routing import scope_event
 from load.samples import sign
 from load.samples.sender import NOW, Sample
 from providers import Request
-from providers.reread import reread
+from providers.reread import reread_events
 from tests.contract.adapter_cases import CASES
 
 BY_BODY = [case for case in CASES.values() if case.name not in ("standardwebhooks", "mollieclassic")]
@@ -24,8 +24,8 @@ def test_a_request_is_read_again_as_it_was_first(case) -> None:
     if case.name == "braintree":
         body = sign(case.adapter(), body, case.secrets[0], NOW).body
     first = case.adapter().events(Request(body, ()), "live")
-    again = reread(case.adapter(), body, "live", "shop-a", "eu")
-    assert again == [scoped(event, "shop-a", "eu") for event in first]
+    again = reread_events(case.adapter(), body, "live", "shop-a", "eu")
+    assert again == [scope_event(event, "shop-a", "eu") for event in first]
     assert again
 
 
@@ -35,7 +35,7 @@ def test_one_item_of_a_request_is_read_again_by_itself(name: str) -> None:
     body = case.batch([Sample("1"), Sample("2", movement="m2")])
     assert body is not None
     whole = case.adapter().events(Request(body, ()), "live")
-    assert [reread(case.adapter(), event.body, "live") for event in whole] == [[event] for event in whole]
+    assert [reread_events(case.adapter(), event.body, "live") for event in whole] == [[event] for event in whole]
 
 
 class Broken:
@@ -68,16 +68,16 @@ def named(**changes: str) -> Event:
 )
 def test_what_cannot_be_read_still_says_why(answer: list[Event] | Exception, problem: str) -> None:
     with pytest.raises(Unparseable, match=problem):
-        reread(Broken(answer), b"{}", "live")  # type: ignore[arg-type]
+        reread_events(Broken(answer), b"{}", "live")  # type: ignore[arg-type]
 
 
 def test_an_item_that_is_poison_doesnt_keep_the_others_back() -> None:
     answer = [named(), poison_event("stripe", b"[]", "live", "no object")]
-    assert reread(Broken(answer), b"{}", "live") == answer  # type: ignore[arg-type]
+    assert reread_events(Broken(answer), b"{}", "live") == answer  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["standardwebhooks", "mollieclassic"])
 def test_what_a_header_or_the_provider_must_tell_is_not_made_up(name: str) -> None:
     case = next(case for case in CASES.values() if case.name == name)
     with pytest.raises(Unparseable):
-        reread(case.adapter(), case.body(TOLD), "live")
+        reread_events(case.adapter(), case.body(TOLD), "live")

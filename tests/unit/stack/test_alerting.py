@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stack import alerting
-from stack.alerting import places, turn
+from stack.alerting import await_turn, collect_places
 from stack.children import metrics_urls
 from stack.settings import load_settings
 
@@ -37,7 +37,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_stream_of_the_traffic_that_is_taken_is_looked_at(config: Path, tmp_path: Path) -> None:
-    looked_at = places(load_settings(config))
+    looked_at = collect_places(load_settings(config))
     assert set(looked_at.statuses) == {"ledger", "notify", "ledger-test", "notify-test"}
     assert looked_at.journals["ledger-test"] == tmp_path / "lake" / "journal" / "ledger-test"
     assert looked_at.statuses["notify"] == tmp_path / "run" / "processor-notify.json"
@@ -53,13 +53,13 @@ def test_one_process_looks_at_a_time_and_the_next_one_begins_when_it_ends(
     began: list[bool] = []
 
     def second() -> None:
-        with turn(lock, going_on) as is_ours:
+        with await_turn(lock, going_on) as is_ours:
             began.append(is_ours)
 
-    with turn(lock, going_on) as first:
+    with await_turn(lock, going_on) as first:
         assert first
         stopped.set()
-        with turn(lock, stopped) as other:
+        with await_turn(lock, stopped) as other:
             assert not other
         waiting = threading.Thread(target=second)
         waiting.start()
@@ -82,6 +82,6 @@ def test_metrics_are_those_of_processes_here_and_of_those_that_are_named(config:
 
 def test_lists_that_no_schedule_reads_any_more_are_not_looked_at(config: Path) -> None:
     """As docs/catch-up.md says: what they came to last would be an alert for ever."""
-    assert places(load_settings(config)).caught_up is not None
+    assert collect_places(load_settings(config)).caught_up is not None
     config.write_text(CONFIG.replace("[ingest]", "[ingest]\ncatch_up_every_s = 0"))
-    assert places(load_settings(config)).caught_up is None
+    assert collect_places(load_settings(config)).caught_up is None

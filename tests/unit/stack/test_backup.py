@@ -19,18 +19,18 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, row_hashes
-from ledger.maintain import MaintenanceRunning, sole_maintenance
-from stack.backup.copying import Pinned, pin
+from ledger.maintain import MaintenanceRunning, hold_maintenance_lock
+from stack.backup.copying import PinnedTable, pin_table
 from stack.backup.make import back_up, check_backup, last_good
 from stack.backup.manifest import (
     MANIFEST,
     REJECTED,
     BackupImpossible,
     NoBackup,
-    chosen,
-    complete,
+    choose_backup,
+    list_complete_backups,
+    list_tables,
     read_manifest,
-    tables,
 )
 from stack.backup.restore import restore
 from stack.backup.trees import tree_at
@@ -63,7 +63,7 @@ def test_a_backup_holds_each_table_as_it_was_and_says_so(lake: SmallLake) -> Non
     report = lake.back_up()
     assert (report.ok, report.journals, report.kept) == (True, {"ledger": 3}, (report.name,))
     lake.commit(2)
-    backup = Path(str(chosen(lake.backups, None)))
+    backup = Path(str(choose_backup(lake.backups, None)))
     manifest = read_manifest(backup)
     assert set(manifest.tables) == {"journal/ledger", "bodies", "redactions", "acts"}
     copied = JournalReader(str(backup / "lake" / "journal" / "ledger"))
@@ -92,7 +92,7 @@ def test_a_second_backup_copies_what_is_new_and_links_the_rest(lake: SmallLake) 
     second = lake.back_up()
     old = parquet_of(lake.backups / first.name, "bodies")[0]
     assert (lake.backups / second.name / "lake" / "bodies" / old.name).samefile(old)
-    source = Path(str(lake.places.bodies)) / old.name
+    source = Path(str(lake.places.bodies_table)) / old.name
     assert not source.samefile(old), "the lake's own file must not be in a backup"
     assert second.ok and second.copied_bytes < second.bytes
 
@@ -125,7 +125,7 @@ def test_a_journal_behind_maintenance_commits_keeps_what_its_last_writer_said(la
 
 
 def test_what_refers_to_something_is_pinned_before_it(tmp_path: Path) -> None:
-    order = [one.path for one in tables(Settings(data_dir=tmp_path))]
+    order = [one.path for one in list_tables(Settings(data_dir=tmp_path))]
     for before, after in [
         ("journal/notify", "journal/ledger"),
         ("journal/ledger", "bodies"),
@@ -144,8 +144,8 @@ def test_a_batch_that_is_committed_between_two_pins_leaves_no_row_without_its_bo
 ) -> None:
     lake.commit(2)
 
-    def and_a_batch(*given: Any, **more: Any) -> Pinned:
-        pinned = pin(*given, **more)
+    def and_a_batch(*given: Any, **more: Any) -> PinnedTable:
+        pinned = pin_table(*given, **more)
         lake.commit(3, Decision.DEAD, blocking=True)
         return pinned
 
@@ -206,7 +206,7 @@ def test_a_manifest_that_is_cut_short_makes_no_backup(lake: SmallLake) -> None:
             read_manifest(manifest.parent)
     manifest.unlink()
     with pytest.raises(NoBackup, match="no complete backup"):
-        chosen(lake.backups, None)
+        choose_backup(lake.backups, None)
 
 
 def edited(backup: Path, change: Callable[[dict[str, object]], None]) -> None:
@@ -378,7 +378,7 @@ def test_a_backup_is_the_newest_one_after_a_clock_that_ran_ahead(lake: SmallLake
     lake.commit()
     report = lake.back_up(keep=1)
     assert report.kept == (report.name,) and report.name > ahead.name
-    assert chosen(lake.backups, None) == lake.backups / report.name
+    assert choose_backup(lake.backups, None) == lake.backups / report.name
     assert read_manifest(lake.backups / report.name).began_at == report.good_at == lake.clock.now()
 
 
@@ -390,7 +390,7 @@ def test_two_backups_within_a_second_have_two_names(lake: SmallLake) -> None:
 
 def test_one_at_a_time_and_none_beside_maintenance(lake: SmallLake) -> None:
     lake.commit()
-    with sole_maintenance(lake.settings.layout.run, lake.clock.now()), pytest.raises(MaintenanceRunning):
+    with hold_maintenance_lock(lake.settings.layout.run, lake.clock.now()), pytest.raises(MaintenanceRunning):
         lake.back_up()
     assert lake.back_up().ok
 
@@ -426,7 +426,7 @@ def test_where_nothing_was_decided_and_in_the_data_folder_none_is_made(lake: Sma
 
 def test_a_file_of_the_lake_that_is_shorter_than_its_table_says_makes_no_backup(lake: SmallLake) -> None:
     lake.commit(5)
-    [file] = Path(str(lake.places.bodies)).glob("*.parquet")
+    [file] = Path(str(lake.places.bodies_table)).glob("*.parquet")
     os.truncate(file, file.stat().st_size - 1)
     for _ in range(2):
         with pytest.raises(BackupImpossible, match="the lake is damaged"):
@@ -464,7 +464,7 @@ def test_a_lake_that_went_back_as_a_whole_is_found_by_its_newest_backup(
     for _ in range(2):
         with pytest.raises(BackupImpossible, match=f"{name}.*{said}.*payhook restore"):
             lake.back_up(keep=1)
-    assert complete(tree_at(lake.backups)) == [name], "the newer rows are still there"
+    assert list_complete_backups(tree_at(lake.backups)) == [name], "the newer rows are still there"
     lake.clock.advance(60)
     assert (
         restore(lake.settings, lake.backups, lake.clock, actor="ada", replace_newer=True, reason="went back")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.backup.copying import Target
+from stack.backup.copying import CopyTarget
 from stack.backup.trees import DiskTree
 from tests.backed_up import SmallLake
 
@@ -41,7 +41,7 @@ def test_what_a_killed_backup_left_goes_with_the_next_one(lake: SmallLake, monke
     with monkeypatch.context() as patch:
         # Not even what a failure undoes is undone.
         patch.setattr("stack.backup.make._remove", killed)
-        patch.setattr(Target, "sync", killed)
+        patch.setattr(CopyTarget, "sync", killed)
         with pytest.raises(Killed):
             lake.back_up()
     [left] = [one for one in lake.backups.iterdir() if one.is_dir()]

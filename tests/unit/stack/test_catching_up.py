@@ -13,20 +13,20 @@ import pytest
 from core.clock import ManualClock
 from core.layout import Layout
 from core.status_file import read_said
-from ingest.catch_up import OVERLAP, CatchUp, CaughtUp, ListUnavailable, Source
+from ingest.catch_up import OVERLAP, CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp
 from ingest.settings import IngestSettings
 from ledger.catch_ups import LISTED, LOST, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Span
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.catching_up import LOOK_BACK, Outcome, catch_up_source, remember, run_round, scheduled
+from stack.catching_up import LOOK_BACK, CatchUpOutcome, catch_up_source, run_round, schedule_catch_up, write_outcomes
 from stack.listing_again import ListAgain, list_again, read_list_again
 from stack.settings import Settings
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 ADAPTER = build_adapters(ProvidersSettings())["stripe"]
-SOURCE = Source(cast("Any", ADAPTER), None, cast("Any", None), ("sk_live_x",))
+SOURCE = ListingSource(cast("Any", ADAPTER), None, cast("Any", None), ("sk_live_x",))
 
 
 @dataclass
@@ -36,11 +36,11 @@ class Listing:
     spans: list[Span] = field(default_factory=list)
     fails_after: int | None = None
 
-    async def catch_up(self, source: Source, span: Span) -> CaughtUp:
+    async def catch_up(self, source: ListingSource, span: Span) -> CaughtUpSpan:
         if self.fails_after is not None and len(self.spans) >= self.fails_after:
             raise ListUnavailable(source.name, "no answer")
         self.spans.append(span)
-        return CaughtUp(span, 0, 0, 0, ())
+        return CaughtUpSpan(span, 0, 0, 0, ())
 
 
 @dataclass
@@ -78,9 +78,9 @@ class Bench:
         assert provider == "stripe"
         return NOW - timedelta(days=3)
 
-    def run(self, since: datetime | None = None) -> Outcome:
+    def run(self, since: datetime | None = None) -> CatchUpOutcome:
         self.engine.spans.clear()
-        return asyncio.run(catch_up_source(cast("CatchUp", self.engine), self, SOURCE, self.clock, since))
+        return asyncio.run(catch_up_source(cast("ProviderCatchUp", self.engine), self, SOURCE, self.clock, since))
 
     @property
     def since(self) -> datetime:
@@ -174,9 +174,9 @@ def test_what_has_no_credentials_any_more_is_forgotten_by_the_next_round(tmp_pat
     secrets = tmp_path / "secrets"
     settings = Settings(data_dir=tmp_path, ingest=IngestSettings(secrets_dir=str(secrets)))
     secrets.mkdir()
-    remember(settings, [Outcome("stripe", None, 0, None, "the key was revoked")], NOW, NOW)
-    remember(settings, [Outcome("paypal", None, 3, None, fetched_day=3)], NOW, NOW)
-    [due] = scheduled(settings)
+    write_outcomes(settings, [CatchUpOutcome("stripe", None, 0, None, "the key was revoked")], NOW, NOW)
+    write_outcomes(settings, [CatchUpOutcome("paypal", None, 3, None, fetched_day=3)], NOW, NOW)
+    [due] = schedule_catch_up(settings)
     assert due.is_wanted() and set(read_said(due.report)["sources"]) == {"paypal", "stripe"}  # type: ignore[index]
     assert run_round(settings)
     assert read_said(due.report)["sources"] == {}  # type: ignore[index]

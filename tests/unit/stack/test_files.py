@@ -20,7 +20,7 @@ from stack.endpoints import (
     Endpoints,
     end_leftovers,
     read_endpoints,
-    record,
+    record_processes,
     recorded_states,
     recorded_supervisor,
     remove_endpoints,
@@ -89,7 +89,7 @@ def test_a_killed_supervisor_whom_nobody_has_waited_for_is_none(tmp_path: Path) 
     layout = Layout(tmp_path)
     layout.run.mkdir()
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
-        record(layout, up=False, states={}, pids=[process.pid])
+        record_processes(layout, up=False, states={}, pids=[process.pid])
         found = recorded_supervisor(layout)
         assert found is not None and found.pid == process.pid
         process.kill()
@@ -104,7 +104,7 @@ def test_a_process_is_known_again_after_the_clock_was_set(
     """The kernel tells a process's start in ticks since it booted; by the clock it moves with each step of that."""
     layout = Layout(tmp_path)
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
-        record(layout, up=False, states={}, pids=[process.pid])
+        record_processes(layout, up=False, states={}, pids=[process.pid])
         boot_s = psutil.boot_time()
         monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_s + step_s, raising=False)
         found = recorded_supervisor(layout)
@@ -123,6 +123,6 @@ def test_endpoints_that_cannot_be_read_say_that_nothing_runs(tmp_path: Path, tex
 )
 def test_a_record_that_cannot_be_read_names_no_process(tmp_path: Path, text: str) -> None:
     layout = Layout(tmp_path)
-    layout.supervisor.parent.mkdir(parents=True)
-    layout.supervisor.write_text(text)
+    layout.supervisor_file.parent.mkdir(parents=True)
+    layout.supervisor_file.write_text(text)
     assert (recorded_supervisor(layout), dict(recorded_states(layout)), end_leftovers(layout)) == (None, {}, False)

@@ -41,8 +41,8 @@ def repository() -> Repository:
 
 
 def test_an_installed_list_is_exactly_the_lock(tmp_path: Path, lock: Path, repository: Repository) -> None:
-    jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
-    found = jars.installed(lock, tmp_path / "jars")
+    jars.install_locked_jars(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
+    found = jars.find_installed_jars(lock, tmp_path / "jars")
     assert [jar.name for jar in found] == ["first-1.0.jar", "second_2.13-2.0-rc1.jar"]
     assert [jar.read_bytes() for jar in found] == [b"first", b"second"]
 
@@ -52,14 +52,14 @@ def test_a_jar_with_another_hash_is_refused_and_nothing_installed(
 ) -> None:
     repository.held["org.two:second_2.13:2.0-rc1"] = b"changed"
     with pytest.raises(JarTampered, match=r"org\.two:second_2\.13:2\.0-rc1: sha256 .* isn't the lock's"):
-        jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
+        jars.install_locked_jars(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
     assert not jars.is_installed(lock, tmp_path / "jars")
 
 
 def test_a_jar_that_no_repository_has_is_named(tmp_path: Path, lock: Path, repository: Repository) -> None:
     del repository.held["org.one:first:1.0"]
     with pytest.raises(JarsUnresolved, match=r"org\.one:first:1\.0 is missing"):
-        jars.install(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
+        jars.install_locked_jars(lock, tmp_path / "jars", tmp_path / "cache", repository.fetch)
 
 
 def test_a_changed_lock_or_a_lost_jar_wants_the_set_up_again(
@@ -67,8 +67,8 @@ def test_a_changed_lock_or_a_lost_jar_wants_the_set_up_again(
 ) -> None:
     folder = tmp_path / "jars"
     with pytest.raises(JarsMissing, match="run `make setup`"):
-        jars.installed(lock, folder)
-    jars.install(lock, folder, tmp_path / "cache", repository.fetch)
+        jars.find_installed_jars(lock, folder)
+    jars.install_locked_jars(lock, folder, tmp_path / "cache", repository.fetch)
     (folder / "first-1.0.jar").rename(folder / "kept")
     assert not jars.is_installed(lock, folder)
     (folder / "kept").rename(folder / "first-1.0.jar")

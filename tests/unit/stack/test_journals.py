@@ -15,14 +15,14 @@ from core.settings import KafkaSettings, RedisSettings
 from journal.bodies import BodyStore
 from journal.shards import ShardMissing, ShardsChanged, check_shards
 from journal.writer import JournalWriter
-from ledger.maintain.redact import Order
+from ledger.maintain.redact import RedactionOrder
 from stack import recovery
 from stack.backup.make import BackupReport, back_up
-from stack.backup.manifest import MANIFEST, RestoreRefused, complete, read_manifest
+from stack.backup.manifest import MANIFEST, RestoreRefused, list_complete_backups, read_manifest
 from stack.backup.restore import restore
 from stack.backup.trees import tree_at
 from stack.maintenance import redact_event, run_once
-from stack.recovery import Servers, look
+from stack.recovery import Servers, compare_streams
 from stack.settings import Settings
 from stack.split import split
 from tests.divided_lake import LAST, DividedLake
@@ -59,7 +59,7 @@ def interrupted(lake: DividedLake, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(JournalWriter, "divide", dies)
+        patch.setattr(JournalWriter, "divide_journal", dies)
         with pytest.raises(KeyboardInterrupt):
             split(lake.settings, 2, lake.clock)
 
@@ -76,11 +76,11 @@ def recovered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("Kafka is asked about partitions of another shard")
 
     monkeypatch.setattr(recovery, "KafkaLog", asked)
-    look(named, Servers(KafkaSettings(), RedisSettings()))
+    compare_streams(named, Servers(KafkaSettings(), RedisSettings()))
 
 
 def removed(settings: Settings) -> None:
-    redact_event(settings, "ledger", Order(KEY, "ada", "asked"))
+    redact_event(settings, "ledger", RedactionOrder(KEY, "ada", "asked"))
 
 
 class TestAnotherNumber:
@@ -97,15 +97,15 @@ class TestAnotherNumber:
         assert good.journals == {"ledger": LAST, "ledger.1": LAST}
         with pytest.raises(ShardsChanged, match="processor.shards is 1, and its journal is one of 2. Set it to 2"):
             backed_up(lake, old, backups)
-        assert complete(tree_at(backups)) == [good.name]
+        assert list_complete_backups(tree_at(backups)) == [good.name]
 
     def test_removes_no_body(self, lake: DividedLake, old: Settings) -> None:
         with pytest.raises(ShardsChanged, match="processor.shards is 1"):
             removed(old)
-        stores = [BodyStore(str(lake.place(shard).bodies)) for shard in (0, 1)]
-        assert [store.held([sha(KEY)]) for store in stores] == [{sha(KEY)}, {sha(KEY)}]
+        stores = [BodyStore(str(lake.place(shard).bodies_table)) for shard in (0, 1)]
+        assert [store.find_kept([sha(KEY)]) for store in stores] == [{sha(KEY)}, {sha(KEY)}]
         removed(divided(old, 2))
-        assert [store.held([sha(KEY)]) for store in stores] == [set(), set()]
+        assert [store.find_kept([sha(KEY)]) for store in stores] == [set(), set()]
 
     def test_maintains_nothing(self, old: Settings) -> None:
         """The second shard would be left out, and nobody told."""

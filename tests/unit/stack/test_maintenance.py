@@ -17,15 +17,15 @@ from core.clock import to_rfc3339
 from core.layout import Layout
 from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
-from ledger.maintain import MaintenanceRunning, sole_maintenance
+from ledger.maintain import MaintenanceRunning, hold_maintenance_lock
 from ledger.maintain.tables import LOCK
 from ledger.settings import LedgerSettings, MaintainSettings, VerifySettings
 from stack.backup import make as making
 from stack.backup.make import check_backup, record_failure, run_round
-from stack.backup.manifest import chosen
+from stack.backup.manifest import choose_backup
 from stack.children import choose_ports, list_servers
 from stack.maintenance import stream_tables
-from stack.rounds import FIRST_S, MODULES, Round, scheduled, wait_s
+from stack.rounds import FIRST_S, MODULES, ScheduledRound, schedule_rounds, wait_s
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 
@@ -38,7 +38,7 @@ def ended(report: Path, ago_s: float) -> None:
 
 
 def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp_path: Path) -> None:
-    due = Round("maintenance", tmp_path / "maintained.json", 3_600, 3_600, 3_600)
+    due = ScheduledRound("maintenance", tmp_path / "maintained.json", 3_600, 3_600, 3_600)
     assert wait_s(due, NOW) == 3_600
     ended(due.report, 600)
     assert wait_s(due, NOW) == 3_000
@@ -49,7 +49,7 @@ def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp
 
 
 def test_a_report_of_a_clock_that_ran_ahead_delays_no_round(tmp_path: Path) -> None:
-    due = Round("backup", tmp_path / "backed-up.json", 24 * 3_600, FIRST_S, 900)
+    due = ScheduledRound("backup", tmp_path / "backed-up.json", 24 * 3_600, FIRST_S, 900)
     ended(due.report, -365 * 24 * 3_600)
     assert wait_s(due, NOW) == FIRST_S
 
@@ -84,11 +84,11 @@ def test_the_stack_runs_what_tells_people_where_it_looks_at_all(tmp_path: Path) 
 
 
 def test_a_second_maintenance_is_reported_who_is_at_it(tmp_path: Path) -> None:
-    with sole_maintenance(tmp_path, NOW):
+    with hold_maintenance_lock(tmp_path, NOW):
         reported = f"process {os.getpid()}, since 2026-01-31T12"
-        with pytest.raises(MaintenanceRunning, match=reported), sole_maintenance(tmp_path, NOW):
+        with pytest.raises(MaintenanceRunning, match=reported), hold_maintenance_lock(tmp_path, NOW):
             raise AssertionError("two at once")
-    with sole_maintenance(tmp_path, NOW):
+    with hold_maintenance_lock(tmp_path, NOW):
         pass
 
 
@@ -106,11 +106,11 @@ with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
 def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], cwd=CHECKOUT, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-        with pytest.raises(MaintenanceRunning, match=f"process {holder.pid}"), sole_maintenance(tmp_path, NOW):
+        with pytest.raises(MaintenanceRunning, match=f"process {holder.pid}"), hold_maintenance_lock(tmp_path, NOW):
             raise AssertionError("two at once")
         holder.send_signal(signal.SIGKILL)
         holder.wait()
-    with sole_maintenance(tmp_path, NOW):
+    with hold_maintenance_lock(tmp_path, NOW):
         assert str(os.getpid()) in (tmp_path / LOCK).read_text("utf-8")
 
 
@@ -131,7 +131,7 @@ def run_until(report: Path, data_dir: Path, **more: str) -> None:
 
 
 def test_rounds_are_run_by_themselves_and_end_with_their_stack(tmp_path: Path) -> None:
-    report = Layout(tmp_path).maintained
+    report = Layout(tmp_path).maintained_file
     run_until(report, tmp_path, PAYHOOK_LEDGER__MAINTAIN__EVERY_S="0.2")
     assert json.loads(report.read_text("utf-8"))["tables"] == []
 
@@ -144,8 +144,8 @@ def backed_up(folder: Path, **backup: object) -> Settings:
 
 
 def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
-    assert "backup" not in [one.name for one in scheduled(Settings(data_dir=tmp_path))]
-    maintain, backup, *_ = scheduled(backed_up(tmp_path, every_h=0.5))
+    assert "backup" not in [one.name for one in schedule_rounds(Settings(data_dir=tmp_path))]
+    maintain, backup, *_ = schedule_rounds(backed_up(tmp_path, every_h=0.5))
     assert (maintain.name, maintain.first_s, maintain.again_s) == ("maintenance", 900, 900)
     assert (backup.name, backup.every_s, backup.first_s, backup.again_s) == ("backup", 1_800, 60, 900)
     assert wait_s(backup, NOW) == FIRST_S
@@ -182,7 +182,7 @@ def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Pa
     assert run_round(settings)
     good = json.loads(settings.layout.backed_up.read_text("utf-8"))
     assert good["ok"] and good["since"] == good["good_at"] > again["at"]
-    with sole_maintenance(settings.layout.run, NOW):
+    with hold_maintenance_lock(settings.layout.run, NOW):
         assert not run_round(settings), "it is tried again soon; nothing is wrong"
     assert json.loads(settings.layout.backed_up.read_text("utf-8")) == good
 
@@ -224,4 +224,4 @@ def test_a_backup_is_made_by_itself(tmp_path: Path) -> None:
         PAYHOOK_BACKUP__FOLDER=str(lake.backups),
         PAYHOOK_BACKUP__EVERY_H="0.0001",
     )
-    assert check_backup(lake.settings, chosen(lake.backups, None)) == []
+    assert check_backup(lake.settings, choose_backup(lake.backups, None)) == []

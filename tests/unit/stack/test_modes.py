@@ -13,11 +13,11 @@ from core.layout import Layout
 from core.settings import KafkaSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
-from stack.children import choose_ports, endpoints, list_servers, metrics_port, metrics_ports, processes
+from stack.children import build_endpoints, choose_ports, list_processors, list_servers, metrics_port, metrics_ports
 from stack.server import Server
 from stack.settings import Settings, load_settings
-from stack.topics import topics
-from stack.up import supervised
+from stack.topics import plan_topics
+from stack.up import open_supervisor
 
 BOTH: tuple[Mode, ...] = ("live", "test")
 PLACES = ("journal", "bodies", "postings", "index", "checkpoint", "status", "trying")
@@ -61,16 +61,16 @@ def test_the_live_places_are_where_they_always_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", BOTH)
 def test_verify_looks_where_the_processor_writes(tmp_path: Path, mode: Mode) -> None:
     places = Layout(tmp_path).ledger(mode)
-    lake = Lake.under(tmp_path, places.stream)
+    lake = Lake.from_data_dir(tmp_path, places.stream)
     for name in ("journal", "bodies", "postings", "index"):
         assert getattr(lake, name) == getattr(places, name)
 
 
 def test_test_topics_are_made_only_for_test_traffic() -> None:
-    live = {topic.name for topic in topics(Settings())}
+    live = {topic.name for topic in plan_topics(Settings())}
     both = {
         topic.name: topic
-        for topic in topics(
+        for topic in plan_topics(
             Settings(kafka=KafkaSettings(events_partitions=8), ingest=IngestSettings(test_traffic=True))
         )
     }
@@ -115,8 +115,8 @@ def test_shards_have_a_process_a_log_and_a_metrics_port_each(tmp_path: Path, mon
     monkeypatch.setenv("PAYHOOK_PROCESSOR__METRICS_PORT", "9100")
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
     settings = load_settings()
-    assert processes(settings, "live") == {"processor": ["ledger", "notify"], "processor.1": ["ledger.1"]}
-    assert list(processes(settings, "test")) == ["processor-test", "processor-test.1"]
+    assert list_processors(settings, "live") == {"processor": ["ledger", "notify"], "processor.1": ["ledger.1"]}
+    assert list(list_processors(settings, "test")) == ["processor-test", "processor-test.1"]
     found = list_servers(settings, choose_ports(settings), None)
     shards = {server.name: server for server in found if server.name.startswith("processor")}
     assert {name: server.command[-2:] for name, server in shards.items()} == {
@@ -147,8 +147,8 @@ def test_a_broken_stream_holds_no_other_back_when_the_stack_comes_up(tmp_path: P
 
 def test_the_test_journal_is_named_only_where_there_is_one(tmp_path: Path) -> None:
     layout, ports = Layout(tmp_path), choose_ports(Settings())
-    assert endpoints(layout, ports, {}, ("live",)).test_journal is None
-    assert endpoints(layout, ports, {}, BOTH).test_journal == str(tmp_path / "lake" / "journal" / "ledger-test")
+    assert build_endpoints(layout, ports, {}, ("live",)).test_journal is None
+    assert build_endpoints(layout, ports, {}, BOTH).test_journal == str(tmp_path / "lake" / "journal" / "ledger-test")
 
 
 def test_listed_endpoints_get_a_secret_each_the_first_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_listed_endpoints_get_a_secret_each_the_first_time(tmp_path: Path, monke
         '[ingest.endpoints."adyen/t"]\nmode = "test"\n[ingest.endpoints."stripe/eu"]\nzone = "eu"\n'
     )
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path / "data"))
-    with supervised(load_settings(), None, print):
+    with open_supervisor(load_settings(), None, print):
         made = {path.name: path.read_text() for path in (tmp_path / "data" / "secrets").iterdir()}
     assert made["stripe.eu"] != made["stripe"]
     assert made["adyen.t"] != made["adyen"]

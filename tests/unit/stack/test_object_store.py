@@ -12,7 +12,7 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.location import LakeUrl
 from core.spark import jars_conf
-from core.store import CREDENTIALS, StorageSettings, equip, part_with_keys
+from core.store import CREDENTIALS, StorageSettings, part_with_keys, set_store_env
 from stack import jars
 from stack.errors import StoreJarsMissing, StoreUnreadBySpark
 from stack.settings import load_settings
@@ -39,10 +39,10 @@ def test_what_names_no_store_is_refused(wrong: dict[str, str], reported: str) ->
 
 
 def test_a_lake_is_in_the_data_folder_or_where_it_is_said_to_be(tmp_path: Path) -> None:
-    assert Layout(tmp_path).ledger("test").bodies == tmp_path / "lake" / "bodies-test"
+    assert Layout(tmp_path).ledger("test").bodies_table == tmp_path / "lake" / "bodies-test"
     there = Layout(tmp_path, URL)
     assert there.ledger().journal == LakeUrl(f"{URL}/journal/ledger")
-    assert str(there.stream("notify").derived("redactions")) == f"{URL}/redactions"
+    assert str(there.stream("notify").derived_table("redactions")) == f"{URL}/redactions"
     assert str(there.audit_log) == f"{URL}/acts"
     assert there.ledger().index == tmp_path / "index" / "ledger"
 
@@ -65,15 +65,15 @@ def test_the_settings_of_a_process_tell_it_of_the_store(tmp_path: Path, monkeypa
 
 def test_a_lake_on_a_disk_changes_nothing_in_the_process(tmp_path: Path) -> None:
     env: dict[str, str] = {}
-    equip(StorageSettings(), tmp_path, "", env)
-    equip(StorageSettings(), tmp_path, str(tmp_path), env)
+    set_store_env(StorageSettings(), tmp_path, "", env)
+    set_store_env(StorageSettings(), tmp_path, str(tmp_path), env)
     assert env == {}
 
 
 def test_keys_are_two_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / CREDENTIALS).write_text("the id\n\nthe secret\n", "utf-8")
     env = {"AWS_ACCESS_KEY_ID": "another"}
-    equip(MINE, tmp_path, URL, env)
+    set_store_env(MINE, tmp_path, URL, env)
     assert (env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"]) == ("the id", "the secret")
 
 
@@ -82,7 +82,7 @@ def test_processes_that_this_one_starts_get_no_keys_of_a_file(tmp_path: Path) ->
     part_with_keys(MINE, tmp_path, env)
     assert len(env) == 2, "without a file they are the environment's, and stay there"
     (tmp_path / CREDENTIALS).write_text("id\nsecret\n", "utf-8")
-    equip(MINE, tmp_path, URL, env)
+    set_store_env(MINE, tmp_path, URL, env)
     part_with_keys(MINE, tmp_path, env)
     assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} & env.keys()
     assert env["AWS_ENDPOINT_URL"] == MINE.endpoint
@@ -90,7 +90,7 @@ def test_processes_that_this_one_starts_get_no_keys_of_a_file(tmp_path: Path) ->
 
 def test_without_a_file_the_process_keeps_its_own_keys(tmp_path: Path) -> None:
     env = {"AWS_ACCESS_KEY_ID": "its own"}
-    equip(MINE, tmp_path, URL, env)
+    set_store_env(MINE, tmp_path, URL, env)
     assert env["AWS_ACCESS_KEY_ID"] == "its own" and "AWS_SECRET_ACCESS_KEY" not in env
 
 
@@ -100,12 +100,12 @@ def test_a_file_of_keys_that_is_none_is_named_and_its_text_is_not_told(tmp_path:
     if text is not None:
         named.write_text(text, "utf-8")
     with pytest.raises(SettingError, match="storage.credentials_file") as wrong:
-        equip(MINE.model_copy(update={"credentials_file": str(named)}), tmp_path, URL, {})
+        set_store_env(MINE.model_copy(update={"credentials_file": str(named)}), tmp_path, URL, {})
     assert str(named) in str(wrong.value) and "one" not in str(wrong.value).replace(str(named), "")
 
 
 def test_spark_without_jars_for_a_store_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(jars, "installed", lambda *_: [])
+    monkeypatch.setattr(jars, "find_installed_jars", lambda *_: [])
     monkeypatch.setattr(jars, "STORE_LIST", (jars.STORE_LIST[0], tmp_path))
     assert jars.spark_jars(tmp_path) == []
     with pytest.raises(StoreJarsMissing, match="make setup OBJECT_STORE=1"):
@@ -116,7 +116,7 @@ def test_spark_without_jars_for_a_store_says_how_to_get_them(monkeypatch: pytest
 
 def test_spark_is_reported_of_the_same_store(monkeypatch: pytest.MonkeyPatch) -> None:
     env: dict[str, str] = {}
-    equip(MINE, Path("none"), URL, env)
+    set_store_env(MINE, Path("none"), URL, env)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     conf = jars_conf([Path("delta.jar"), Path("hadoop-aws-3.5.0.jar")], "local[2]")

@@ -14,7 +14,7 @@ from stack.children import KnownPorts, choose_ports
 from stack.endpoints import Endpoints
 from stack.ports import LOOPBACK, free_ports, next_free
 from stack.settings import Settings, load_settings
-from stack.up import supervised, taken_ports
+from stack.up import open_supervisor, taken_ports
 
 MOST = 60_000
 
@@ -31,7 +31,7 @@ def base() -> int:
 @pytest.fixture
 def usual(base: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The usual ports of this test, instead of 8080 and 8081: the receiver's, and the one after it."""
-    monkeypatch.setattr("stack.up._default", lambda section: base + (type(section).__name__ == "ConsoleSettings"))
+    monkeypatch.setattr("stack.up._default_port", lambda section: base + (type(section).__name__ == "ConsoleSettings"))
     yield base
 
 
@@ -43,7 +43,7 @@ def started(folder: Path) -> tuple[int, int]:
     """The ports with which `payhook up` would start."""
     with mock.patch.dict(os.environ, {"PAYHOOK_DATA_DIR": str(folder)}):
         settings = load_settings()
-    with supervised(settings, None, lambda *_: None) as supervisor:
+    with open_supervisor(settings, None, lambda *_: None) as supervisor:
         return supervisor._ports.ingest, supervisor._ports.ops
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.pan import FILE
-from stack.services.receiver import check
+from stack.services.receiver import check_settings
 from stack.settings import Settings
 
 HMAC_KEY = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056"
@@ -25,7 +25,7 @@ def said(tmp_path: Path, caplog: pytest.LogCaptureFixture, shards: int, *names: 
     settings: dict[str, Any] = {"ingest": {"secrets_dir": str(folder)}, "processor": {"shards": shards}}
     settings["providers"] = {"paypal": {"merchant_id": merchant_id}}
     with caplog.at_level(logging.WARNING):
-        check(Settings.model_validate({**settings, "kafka": {"events_partitions": 4}}))
+        check_settings(Settings.model_validate({**settings, "kafka": {"events_partitions": 4}}))
     return caplog.text
 
 

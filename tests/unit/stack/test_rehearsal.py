@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from console.dead_letters import DeadLetters as DeadLettersOfStream
+from console.dead_letters import StreamDeadLetters as DeadLettersOfStream
 from core.clock import ManualClock
 from core.event import Dedupe, to_headers
 from dlq.index import Filter
-from dlq.selection import Asked, Verdict, dry_run
+from dlq.selection import ForecastRequest, Verdict, dry_run
 from dlq.selection.rehearsal import ask_events
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
@@ -78,10 +78,10 @@ def settings_of(tmp_path: Path, **ledger: str) -> Settings:
 def test_the_forecast_is_what_the_handler_then_says(letters: DeadLetters, tmp_path: Path) -> None:
     dead = opened(settings_of(tmp_path))
     dead.selections.freeze(Filter(), "ada")
-    made = dead.dry_runs.make(1, Asked())
+    made = dead.dry_runs.make(1, ForecastRequest())
     found = dead.dry_runs.page(1)
     assert [one.verdict for one in found] == [Verdict.IN_PLACE, Verdict.DIES, Verdict.DIES]
-    assert (made.runs, made.applied, made.unasked, made.limits) == (1, 1, 0, "")
+    assert (made.runnable_count, made.applied, made.unasked, made.limits) == (1, 1, 0, "")
     assert found[1].why.startswith("MerchantUnknown (SNBE): no merchant for the stripe account 'acct_unknown'")
     assert "Unparseable" in found[2].why
 
@@ -99,7 +99,7 @@ def test_the_forecast_is_what_the_handler_then_says(letters: DeadLetters, tmp_pa
 def test_a_handler_that_calls_out_is_not_asked_and_the_dry_run_says_so(letters: DeadLetters, tmp_path: Path) -> None:
     dead = opened(settings_of(tmp_path, merchants_url="http://127.0.0.1:9/nobody-may-call-this"))
     dead.selections.freeze(Filter(), "ada")
-    made = dead.dry_runs.make(1, Asked())
+    made = dead.dry_runs.make(1, ForecastRequest())
     assert [one.verdict for one in dead.dry_runs.page(1)] == [Verdict.IN_PLACE, Verdict.IN_PLACE, Verdict.DIES]
     assert (made.applied, made.unasked, made.limits) == (0, 2, CALLS_OUT)
     assert len(letters.journal.rows) == 3
@@ -117,7 +117,7 @@ def test_a_call_that_hangs_ends_the_dry_run_in_time_and_the_others_are_said_to_b
     dead = opened(settings_of(tmp_path))
     dead.selections.freeze(Filter(), "ada")
     began = time.monotonic()
-    made = dead.dry_runs.make(1, Asked())
+    made = dead.dry_runs.make(1, ForecastRequest())
     assert time.monotonic() - began < 4
     assert (made.applied, made.unasked, made.limits) == (0, len(letters.journal.rows), "the time of 0.5 s was over")
 

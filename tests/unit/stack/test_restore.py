@@ -21,18 +21,18 @@ from journal.errors import BodyMissing
 from journal.histories import is_given_up
 from journal.index import Index
 from journal.reader import JournalReader
-from journal.shards import decides, own_after, shard_in
+from journal.shards import is_item_of, own_after, shard_in
 from journal.writer import JournalWriter
-from ledger.maintain.redact import EventOpen, Order, purge
+from ledger.maintain.redact import EventOpen, RedactionOrder, purge_bodies
 from ledger.redactions import Redactions
 from stack.backup import restore as restoring
 from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
-from stack.backup.restore import Restored, finish, restore
+from stack.backup.restore import RestoreReport, finish, restore
 from stack.errors import AlreadyUp, RestoreUnfinished
 from stack.maintenance import redact_event
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
-from stack.up import supervised
+from stack.up import open_supervisor
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import sha
 
@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path)
 
 
-def put_back(lake: SmallLake, **options: Any) -> Restored:
+def put_back(lake: SmallLake, **options: Any) -> RestoreReport:
     lake.clock.advance(60)
     given: dict[str, Any] = {"actor": "ada", "replace_newer": True, "reason": "test", **options}
     restored = restore(lake.settings, lake.backups, lake.clock, **given)
@@ -56,7 +56,7 @@ def caught_up(lake: SmallLake) -> Index:
     """An index that is made as by a processor's start."""
     index = Index.open(lake.places.index, 1)
     try:
-        index.catch_up(JournalReader(str(lake.places.journal)), BodyStore(str(lake.places.bodies)))
+        index.catch_up(JournalReader(str(lake.places.journal)), BodyStore(str(lake.places.bodies_table)))
     except BodyMissing:
         index.close()
         raise
@@ -107,13 +107,16 @@ class TestShards:
         second = lake.places.of_shard(1)
         before = JournalReader(str(second.journal)).state()
         shutil.rmtree(second.journal)
-        shutil.rmtree(second.bodies)
+        shutil.rmtree(second.bodies_table)
         restored = put_back(lake)
         assert restored.journals == {"ledger": 3, "ledger.1": 3}
         state = JournalReader(str(second.journal)).state()
         assert (shard_in(state.notes), own_after(state.notes)) == (Shard(1, 2), 3)
         assert state.lineage != before.lineage and is_given_up(state.notes, before.lineage, 4)
-        assert BodyStore(str(second.bodies)).held([sha("body 0"), sha("body 2")]) == {sha("body 0"), sha("body 2")}
+        assert BodyStore(str(second.bodies_table)).find_kept([sha("body 0"), sha("body 2")]) == {
+            sha("body 0"),
+            sha("body 2"),
+        }
 
     @pytest.mark.parametrize(("divided", "configured"), [(2, 1), (1, 2)])
     def test_of_another_number_than_is_configured_is_refused(
@@ -138,24 +141,24 @@ class TestShards:
         """An index that is made again keeps the items of its shard alone."""
         (row,) = lake.commit(1, Decision.DEAD, blocking=True)
         lake.divide()
-        mine = next(number for number in (0, 1) if decides(Shard(number, 2), row))
+        mine = next(number for number in (0, 1) if is_item_of(Shard(number, 2), row))
         other = lake.places.of_shard(1 - mine)
-        purge(other.bodies, [row.body_sha256 or ""], lake.clock)
+        purge_bodies(other.bodies_table, [row.body_sha256 or ""], lake.clock)
         assert lake.back_up().ok
         index = Index.open(other.index, 1)
-        index.catch_up(JournalReader(str(other.journal)), BodyStore(str(other.bodies)))
+        index.catch_up(JournalReader(str(other.journal)), BodyStore(str(other.bodies_table)))
         assert (index.seq, index.open_count(), index.known_event(row.event_key or "") is None) == (1, 0, False)
         index.close()
-        purge(lake.places.of_shard(mine).bodies, [row.body_sha256 or ""], lake.clock)
+        purge_bodies(lake.places.of_shard(mine).bodies_table, [row.body_sha256 or ""], lake.clock)
         assert not lake.back_up().ok, "the shard that goes on with it needs it"
 
     def test_what_is_open_in_one_shard_keeps_its_body_in_both_until_it_is_closed(self, lake: SmallLake) -> None:
         (row,) = lake.commit(1, Decision.DEAD, blocking=True)
         lake.divide()
-        order = Order(row.event_key or "", "ada", "asked")
+        order = RedactionOrder(row.event_key or "", "ada", "asked")
         with pytest.raises(EventOpen):
             redact_event(lake.settings, "ledger", order)
-        places = next(lake.places.of_shard(n) for n in (0, 1) if decides(Shard(n, 2), row))
+        places = next(lake.places.of_shard(n) for n in (0, 1) if is_item_of(Shard(n, 2), row))
         writer = JournalWriter.create_or_open(str(places.journal), places.stream)
         state = writer.begin_epoch({})
         writer.commit([replace(row, seq=2, first=False, decision=Decision.PURGED)], state.marks, 1)
@@ -165,13 +168,13 @@ class TestShards:
         (row,) = lake.commit(1)
         lake.divide()
         lake.back_up()
-        order = Order(row.event_key or "", "ada", "asked")
+        order = RedactionOrder(row.event_key or "", "ada", "asked")
         redacted = redact_event(lake.settings, "ledger", order)
         assert [one.stream for one in redacted.done] == ["ledger", "ledger.1"]
-        stores = [BodyStore(str(lake.places.of_shard(number).bodies)) for number in (0, 1)]
-        assert [store.held([row.body_sha256 or ""]) for store in stores] == [set(), set()]
+        stores = [BodyStore(str(lake.places.of_shard(number).bodies_table)) for number in (0, 1)]
+        assert [store.find_kept([row.body_sha256 or ""]) for store in stores] == [set(), set()]
         assert put_back(lake).redacted_again == 2
-        assert [store.held([row.body_sha256 or ""]) for store in stores] == [set(), set()]
+        assert [store.find_kept([row.body_sha256 or ""]) for store in stores] == [set(), set()]
 
 
 def test_what_it_replaces_is_set_aside_whole(lake: SmallLake) -> None:
@@ -233,7 +236,7 @@ def test_a_user_who_was_removed_since_does_not_come_back(lake: SmallLake) -> Non
 
 
 def test_a_restore_brings_back_bodies_that_an_older_copy_of_their_table_lacks(lake: SmallLake) -> None:
-    bodies = Path(str(lake.places.bodies))
+    bodies = Path(str(lake.places.bodies_table))
     lake.commit(2)
     shutil.copytree(bodies, lake.root / "older")
     lake.commit(1, Decision.DEAD, blocking=True)
@@ -290,9 +293,9 @@ def test_a_body_that_was_redacted_after_the_backup_does_not_come_back(lake: Smal
     restored = put_back(lake)
     assert (restored.redacted_again, restored.redact) == (1, ())
     assert lake.held(1, 2, 3) == [1, 3], "row 1's came again before the backup; only what is newer is done again"
-    [_, (last, done)] = Redactions(lake.places.derived("redactions")).orders("ledger")
+    [_, (last, done)] = Redactions(lake.places.derived_table("redactions")).list_orders("ledger")
     assert last.body_sha256 == act.body_sha256 and done is not None
-    data = b"".join(one.read_bytes() for one in Path(str(lake.places.bodies)).rglob("*.parquet"))
+    data = b"".join(one.read_bytes() for one in Path(str(lake.places.bodies_table)).rglob("*.parquet"))
     assert b"body 1" not in data, "no file of the restored table holds it"
 
 
@@ -331,7 +334,7 @@ def test_nothing_changes_where_the_backup_is_damaged(lake: SmallLake) -> None:
     file.unlink()
     with pytest.raises(RestoreRefused, match="No such file"):
         put_back(lake)
-    shutil.rmtree(lake.settings.layout.restoring)
+    shutil.rmtree(lake.settings.layout.restoring_folder)
     assert trees(lake.settings.data_dir) == before
 
 
@@ -388,7 +391,7 @@ def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
         dying.setattr(restoring, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             put_back(lake)
-    with pytest.raises(RestoreUnfinished, match="payhook restore"), supervised(lake.settings, None, print):
+    with pytest.raises(RestoreUnfinished, match="payhook restore"), open_supervisor(lake.settings, None, print):
         raise AssertionError("it must not start")
     lake.clock.advance(60)
     assert restore(lake.settings, lake.backups, lake.clock, actor="bob", reason="again") is None
@@ -397,13 +400,13 @@ def test_an_interrupted_restore_is_gone_on_with_and_the_stack_waits_for_it(
     assert (act.actor, act.action, act.reason) == ("ada", "restore", "test"), "it is of who began it"
     [replaced] = lake.settings.data_dir.glob("replaced-*")
     assert trees(replaced) == before
-    assert not lake.settings.layout.restoring.exists() and not finish(lake.settings.layout)
+    assert not lake.settings.layout.restoring_folder.exists() and not finish(lake.settings.layout)
 
 
 def test_a_processor_without_a_supervisor_waits_for_an_interrupted_restore(tmp_path: Path) -> None:
     """Its journal may be missing at that moment: it would begin an empty one."""
     layout = Settings(data_dir=tmp_path).layout
-    layout.restoring.mkdir()
+    layout.restoring_folder.mkdir()
     layout.restore_moves.write_text("[]")
     ended = subprocess.run(
         [sys.executable, "-m", "stack.services.processor"],

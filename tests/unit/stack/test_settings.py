@@ -117,13 +117,13 @@ def test_one_broker_is_enough_only_where_that_is_set_or_it_is_the_embedded_one(
         monkeypatch.setenv("PAYHOOK_KAFKA__DURABILITY", reported)
     settings = load_settings()
     assert (settings.kafka.durability, settings.kafka.durability_of_up) == (own, embedded)
-    assert settings.topics.replicas(settings.kafka.durability) == replicas
-    assert settings.topics.replicas(embedded) == (3 if embedded == "replicated" else 1)  # type: ignore[arg-type]
+    assert settings.topics.count_replicas(settings.kafka.durability) == replicas
+    assert settings.topics.count_replicas(embedded) == (3 if embedded == "replicated" else 1)  # type: ignore[arg-type]
 
 
 def test_replicas_that_are_set_are_what_topics_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYHOOK_TOPICS__REPLICATION", "5")
-    assert {load_settings().topics.replicas("single"), load_settings().topics.replicas("replicated")} == {5}
+    assert {load_settings().topics.count_replicas("single"), load_settings().topics.count_replicas("replicated")} == {5}
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"

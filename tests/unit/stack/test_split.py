@@ -12,7 +12,7 @@ import pytest
 from core.clock import SystemClock
 from core.routing import Shard
 from journal import snapshots
-from journal.errors import Refused
+from journal.errors import StreamRefused
 from journal.index import Index
 from journal.lease import Lease
 from journal.reader import JournalReader
@@ -22,7 +22,7 @@ from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from processor.history.losses import Acceptance, Findings, Parted, Parting
 from stack import split as splitting
-from stack.recovery import Look, decide
+from stack.recovery import StreamComparison, accept_stream_losses
 from stack.split import PlaceTaken, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
@@ -94,7 +94,7 @@ def test_a_processor_that_runs_is_not_disturbed(lake: DividedLake, monkeypatch: 
     monkeypatch.setattr(splitting, "LOOK_S", 0.05)
     place = lake.place(0)
     running = Lease(str(place.lease), "another", SystemClock(), place.lease_lock)
-    assert running.take()
+    assert running.take_lease()
     before = lake.state(0)
     with pytest.raises(SplitRefused, match="a processor decides ledger on .*: stop all processors first"):
         split(lake.settings, 2, SystemClock())
@@ -127,7 +127,7 @@ def test_a_loss_of_one_shard_voids_the_claims_of_all(lake: DividedLake) -> None:
     for shard, lost in ((0, 0), (1, 1), (1, 1)):
         looks = [found(lake, number, is_lost=number == lost) for number in (0, 1)]
         before = max(lake.state(number).generation for number in (0, 1))
-        decide(looks, Acceptance("ada", "Kafka's disk died", lake.clock.now()))
+        accept_stream_losses(looks, Acceptance("ada", "Kafka's disk died", lake.clock.now()))
         assert lake.state(shard).generation == before + 1
 
 
@@ -136,21 +136,25 @@ def test_partitions_that_agree_are_compared_after_a_loss_as_before(lake: Divided
     partings = [Parting(TOPIC, number, until, 0, until, until) for number, until in state.marks[TOPIC].items()]
     partings[0] = replace(partings[0], high=0, begins=0)
     findings = Findings(place.stream, LAST, state.epoch, (), (Parted(TOPIC, "", tuple(partings)),))
-    decide([Look(place, state, findings, 0)], Acceptance("ada", "Kafka's disk died", lake.clock.now()))
+    accept_stream_losses(
+        [StreamComparison(place, state, findings, 0)], Acceptance("ada", "Kafka's disk died", lake.clock.now())
+    )
     assert lake.state(0).lasts == {TOPIC: {1: POISON, 2: 11, 3: 12}}
 
 
-def found(lake: DividedLake, shard: int, *, is_lost: bool) -> Look:
+def found(lake: DividedLake, shard: int, *, is_lost: bool) -> StreamComparison:
     """What `look` finds of a shard, of whose partitions Kafka has lost everything."""
     state, place = lake.state(shard), lake.place(shard)
     partings = [Parting(TOPIC, number, until, 0, 0, 0) for number, until in state.marks[TOPIC].items()]
     parted = (Parted(TOPIC, "", tuple(partings)),) if is_lost else ()
-    return Look(place, state, Findings(place.stream, state.next_seq - 1, state.epoch, (), parted), 0)
+    return StreamComparison(place, state, Findings(place.stream, state.next_seq - 1, state.epoch, (), parted), 0)
 
 
 def test_the_journal_of_another_shard_is_refused(lake: DividedLake) -> None:
     split(lake.settings, 2, lake.clock)
-    with pytest.raises(Refused, match="/journal/ledger is the journal of shard 0/2, and that of 1/2 belongs there"):
+    with pytest.raises(
+        StreamRefused, match="/journal/ledger is the journal of shard 0/2, and that of 1/2 belongs there"
+    ):
         check_shard("ledger.1", Shard(1, 2), lake.place(0).journal, lake.place(0).journal)
 
 
@@ -207,9 +211,9 @@ class TestSnapshots:
 
     @pytest.fixture
     def place(self, lake: DividedLake) -> str:
-        place = str(lake.place(0).snapshots)
+        place = str(lake.place(0).snapshots_folder)
         with lake.index(0, 1) as index:
-            assert snapshots.save(index, place, lake.clock) == LAST
+            assert snapshots.save_snapshot(index, place, lake.clock) == LAST
         return place
 
     def begun_with(self, lake: DividedLake) -> int | None:
@@ -217,7 +221,7 @@ class TestSnapshots:
         place = lake.place(1)
         index = Index.open(place.index, 1)
         try:
-            return snapshots.load_newest(index, str(place.snapshots), JournalReader(str(place.journal)))
+            return snapshots.load_newest(index, str(place.snapshots_folder), JournalReader(str(place.journal)))
         finally:
             index.close()
 
@@ -226,14 +230,14 @@ class TestSnapshots:
         assert self.begun_with(lake) == LAST
 
     def test_one_that_was_copied_before_an_interruption_is_copied_again(self, lake: DividedLake, place: str) -> None:
-        interrupted(lake, splitting._Stream, "_copy_table")
-        assert list(open_storage(lake.place(1).snapshots / "files").files())
+        interrupted(lake, splitting._StreamSplit, "_copy_table")
+        assert list(open_storage(lake.place(1).snapshots_folder / "files").files())
         split(lake.settings, 2, lake.clock)
         assert self.begun_with(lake) == LAST
 
     def test_a_file_that_was_cut_short_is_copied_again(self, lake: DividedLake, place: str) -> None:
-        interrupted(lake, splitting._Stream, "_copy_table")
-        folder = Path(str(lake.place(1).snapshots)) / "files"
+        interrupted(lake, splitting._StreamSplit, "_copy_table")
+        folder = Path(str(lake.place(1).snapshots_folder)) / "files"
         torn = max(folder.iterdir(), key=lambda one: one.stat().st_size)
         torn.write_bytes(torn.read_bytes()[:-1])
         split(lake.settings, 2, lake.clock)
@@ -242,8 +246,8 @@ class TestSnapshots:
     def test_one_that_lacks_a_file_is_passed_over(
         self, lake: DividedLake, place: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        newest = snapshots._manifests(place)[0][1]
-        broken = snapshots._encoded(replace(newest, files={**newest.files, "gone.sst": "00" * 32}))
+        newest = snapshots._read_manifests(place)[0][1]
+        broken = snapshots._encode_manifest(replace(newest, files={**newest.files, "gone.sst": "00" * 32}))
         open_storage(place).put_new(f"{2:020}.json", broken)
         split(lake.settings, 2, lake.clock)
         assert "the index's snapshot 2 isn't copied" in caplog.text

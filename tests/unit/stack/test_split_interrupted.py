@@ -51,8 +51,8 @@ def test_interrupted_anywhere_nothing_starts_and_the_same_command_ends_it(
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(splitting._Stream, "_copy_table", dies_after(splitting._Stream._copy_table))
-        patch.setattr(JournalWriter, "divide", dies_after(JournalWriter.divide))
+        patch.setattr(splitting._StreamSplit, "_copy_table", dies_after(splitting._StreamSplit._copy_table))
+        patch.setattr(JournalWriter, "divide_journal", dies_after(JournalWriter.divide_journal))
         with pytest.raises(KeyboardInterrupt):
             split(lake.settings, 4, lake.clock)
     for count in (2, 4):
@@ -77,16 +77,16 @@ def test_a_processor_that_was_paused_writes_nothing_from_the_moment_that_anythin
     place = lake.place(1)
     paused = JournalWriter.create_or_open(str(place.journal), place.stream)
     paused.begin_epoch({})
-    copy = splitting._Stream._copy
+    copy = splitting._StreamSplit._copy
 
-    def then_wakes(stream: splitting._Stream, number: int, *given: Any) -> None:
+    def then_wakes(stream: splitting._StreamSplit, number: int, *given: Any) -> None:
         copy(stream, number, *given)
         if number == 3:
             late = row(LAST + 1, 3, partition=3, entity_key=entity(3), history=2)
             with pytest.raises(Fenced):
                 paused.commit([late], {TOPIC: {1: 4, 3: 4}}, 0)
 
-    monkeypatch.setattr(splitting._Stream, "_copy", then_wakes)
+    monkeypatch.setattr(splitting._StreamSplit, "_copy", then_wakes)
     split(lake.settings, 4, lake.clock)
     assert [lake.state(shard).next_seq for shard in range(4)] == [LAST + 1] * 4
 
@@ -104,19 +104,19 @@ def test_a_division_that_was_paused_changes_nothing_beside_another_process(
         def call(*given: Any, **named: Any) -> Any:
             nonlocal left
             if left == 0:
-                assert not other.take()
+                assert not other.take_lease()
                 clock.advance(LAPSES_S)
-                assert other.take()
+                assert other.take_lease()
                 seen.append(lake.state(0))
             left -= 1
             return real(*given, **named)
 
         return call
 
-    monkeypatch.setattr(Lease, "keep", lambda *_given: None)
-    monkeypatch.setattr(splitting._Stream, "_is_copied", pauses_at(splitting._Stream._is_copied))
-    monkeypatch.setattr(splitting._Stream, "_copy_table", pauses_at(splitting._Stream._copy_table))
-    monkeypatch.setattr(JournalWriter, "divide", pauses_at(JournalWriter.divide))
+    monkeypatch.setattr(Lease, "keep_renewing", lambda *_given: None)
+    monkeypatch.setattr(splitting._StreamSplit, "_is_copied", pauses_at(splitting._StreamSplit._is_copied))
+    monkeypatch.setattr(splitting._StreamSplit, "_copy_table", pauses_at(splitting._StreamSplit._copy_table))
+    monkeypatch.setattr(JournalWriter, "divide_journal", pauses_at(JournalWriter.divide_journal))
     with pytest.raises(LeaseLost, match="another process has taken the lease of ledger meanwhile: stop it"):
         split(lake.settings, 2, lake.clock)
     assert [lake.state(0)] == seen
@@ -132,7 +132,7 @@ def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
     """After it found the leases its own, or before it copies: another host ended the division meanwhile, and its
     processors decided events of both shards.
     """
-    check, copy_table, made = splitting._check_leases, splitting._Stream._copy_table, iter(range(9))
+    check, copy_table, made = splitting._check_leases, splitting._StreamSplit._copy_table, iter(range(9))
 
     class OnAnotherHost(Lease):
         def __init__(self, at: str, owner: str, clock: Clock, lock: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
             super().__init__(at, owner, self.clock, tmp_path / f"{lock.name} of another host")
 
         def take(self) -> bool:
-            taken = super().take()
+            taken = super().take_lease()
             self.clock.advance(LAPSES_S)
             return taken
 
@@ -157,7 +157,7 @@ def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
             return
         with monkeypatch.context() as there:
             there.setattr(splitting, "_check_leases", check)
-            there.setattr(splitting._Stream, "_copy_table", copy_table)
+            there.setattr(splitting._StreamSplit, "_copy_table", copy_table)
             there.setattr(splitting, "Lease", OnAnotherHost)
             there.setattr(splitting, "LOOK_S", 0.01)
             split(lake.settings, 2, lake.clock)
@@ -172,10 +172,10 @@ def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
         writer.commit([one], {TOPIC: marks}, 0)
 
     states: list[JournalState] = []
-    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
-    monkeypatch.setattr(Lease, "keep", lambda *_given: None)
+    monkeypatch.setattr(splitting, "hold_maintenance_lock", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(Lease, "keep_renewing", lambda *_given: None)
     monkeypatch.setattr(splitting, "_check_leases", checks)
-    monkeypatch.setattr(splitting._Stream, "_copy_table", copies)
+    monkeypatch.setattr(splitting._StreamSplit, "_copy_table", copies)
     with pytest.raises((LeaseLost, Fenced)):
         split(lake.settings, 2, lake.clock)
     assert [lake.state(0), lake.state(1)] == states
@@ -201,16 +201,16 @@ def test_a_processor_that_was_paused_before_its_epoch_takes_back_no_divided_jour
 def test_a_division_that_ends_while_this_one_waits_for_the_leases_is_the_only_one(
     lake: DividedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = splitting._no_processor
+    waits = splitting._hold_leases
 
     def waits_long(*given: Any) -> Any:
-        monkeypatch.setattr(splitting, "_no_processor", waits)
+        monkeypatch.setattr(splitting, "_hold_leases", waits)
         split(lake.settings, 2, lake.clock)
         return waits(*given)
 
     # On another host, which has a lock of its own.
-    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
-    monkeypatch.setattr(splitting, "_no_processor", waits_long)
+    monkeypatch.setattr(splitting, "hold_maintenance_lock", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(splitting, "_hold_leases", waits_long)
     with pytest.raises(SplitRefused, match="divided meanwhile"):
         split(lake.settings, 2, lake.clock)
     for shard in (0, 1):
@@ -225,7 +225,7 @@ def test_a_copy_whose_log_ends_half_way_is_completed(
     DeltaTable(str(lake.place(0).journal)).create_checkpoint()
     writer = JournalWriter.create_or_open(str(lake.place(0).journal), "ledger")
     writer.begin_epoch({})
-    share, left = DiskTree.share, entries
+    share, left = DiskTree.share_file, entries
 
     def fails(tree: DiskTree, path: str, other: str) -> bool:
         nonlocal left
@@ -236,7 +236,7 @@ def test_a_copy_whose_log_ends_half_way_is_completed(
         return share(tree, path, other)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DiskTree, "share", fails)
+        patch.setattr(DiskTree, "share_file", fails)
         with pytest.raises(OSError, match="No space left"):
             split(lake.settings, 2, lake.clock)
     split(lake.settings, 2, lake.clock)
@@ -248,17 +248,17 @@ def test_a_division_that_was_paused_before_it_began_can_be_ended(
     lake: DividedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another host divided the journals meanwhile: this one says of a divided journal that it is being divided."""
-    begin = splitting._Stream.begin
+    begin = splitting._StreamSplit.begin
 
-    def pauses(stream: splitting._Stream) -> None:
-        monkeypatch.setattr(splitting._Stream, "begin", begin)
+    def pauses(stream: splitting._StreamSplit) -> None:
+        monkeypatch.setattr(splitting._StreamSplit, "begin", begin)
         monkeypatch.setattr(splitting, "_check_leases", lambda _: None)
-        monkeypatch.setattr(splitting, "_no_processor", lambda *_given: contextlib.nullcontext(lambda: None))
+        monkeypatch.setattr(splitting, "_hold_leases", lambda *_given: contextlib.nullcontext(lambda: None))
         split(lake.settings, 2, lake.clock)
         begin(stream)
 
-    monkeypatch.setattr(splitting, "sole_maintenance", lambda *_given: contextlib.nullcontext())
-    monkeypatch.setattr(splitting._Stream, "begin", pauses)
+    monkeypatch.setattr(splitting, "hold_maintenance_lock", lambda *_given: contextlib.nullcontext())
+    monkeypatch.setattr(splitting._StreamSplit, "begin", pauses)
     split(lake.settings, 2, lake.clock)
     split(lake.settings, 2, lake.clock)
     for shard in (0, 1):

@@ -33,7 +33,7 @@ def settings(folder: Path, text: str | None) -> NotifySettings:
 
 def test_each_is_told_with_its_state_and_no_query_of_its_address(tmp_path: Path) -> None:
     known = settings(tmp_path, FILE)
-    DisabledSubscribers(disabled_folder(known)).disable("gone", "2026-01-31T12:00:00Z", "it answered 410")
+    DisabledSubscribers(disabled_folder(known)).disable_subscriber("gone", "2026-01-31T12:00:00Z", "it answered 410")
     shop, quiet, gone = read_subscribers(known)
     assert (shop.state, shop.types, shop.mode) == ("active", ["charge.*"], "live") and "secret" not in shop.url
     assert (quiet.state, quiet.why) == ("off", "enabled = false in the subscribers file")

@@ -19,7 +19,7 @@ import pytest
 from core.layout import Layout
 from load.client import wait_for
 from stack.children import Ports
-from stack.endpoints import end_leftovers, read_endpoints, record, recorded_states
+from stack.endpoints import end_leftovers, read_endpoints, record_processes, recorded_states
 from stack.errors import AlreadyUp, HeldUnseen, ServerLeft, ServerNotUp
 from stack.identity import identity_of
 from stack.server import Server
@@ -28,7 +28,7 @@ from stack.supervisor import (
     BACKOFF_S_MIN,
     FIRST_STARTS_MAX,
     Child,
-    State,
+    ChildState,
     Supervisor,
     sole_supervisor,
 )
@@ -51,11 +51,11 @@ def step_until(supervisor: Supervisor, holds: Callable[[], bool]) -> None:
     until = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < until, "it never came to hold"
-        supervisor.step()
+        supervisor.check_children()
         time.sleep(0.02)
 
 
-def make(folder: Path, *servers: Server, on_change: Callable[[str, State], None] = lambda *_: None) -> Supervisor:
+def make(folder: Path, *servers: Server, on_change: Callable[[str, ChildState], None] = lambda *_: None) -> Supervisor:
     return Supervisor(Layout(folder), PORTS, servers, make_topics=lambda: None, on_change=on_change)
 
 
@@ -82,7 +82,7 @@ def test_what_nobody_waits_for_starts_once_the_others_answer_or_take_too_long(
     supervisor = make(folder, *servers, beside, on_change=lambda name, state: done.append(f"{name} {state}"))
     try:
         step_until(supervisor, lambda: "ingest starting" in done)
-        supervisor.step()
+        supervisor.check_children()
         assert "alerts starting" not in done
         answers = in_time
         if not in_time:
@@ -106,7 +106,7 @@ def test_a_process_that_keeps_dying_is_started_ever_later(folder: Path) -> None:
             until = before + WAIT_S
             while child.failures < failures and after < until:
                 before = time.monotonic()
-                supervisor.step()
+                supervisor.check_children()
                 after = time.monotonic()
                 time.sleep(0.01)
             assert child.failures == failures
@@ -119,7 +119,7 @@ def test_a_process_that_has_died_for_hours_is_still_started_again(folder: Path) 
     """2.0 to the power of its failures was more than a float holds, which ended the supervisor."""
     child = Child(stub(folder, "kafka"), failures=2_000)
     child.start(100.0)
-    assert child.ended(100.1) == BACKOFF_S_MAX
+    assert child.finish_run(100.1) == BACKOFF_S_MAX
 
 
 def full(*_: object) -> None:
@@ -127,7 +127,7 @@ def full(*_: object) -> None:
 
 
 def recorded_pids(folder: Path) -> list[int]:
-    return [one["pid"] for one in json.loads(Layout(folder).supervisor.read_text())["processes"]]
+    return [one["pid"] for one in json.loads(Layout(folder).supervisor_file.read_text())["processes"]]
 
 
 def test_a_full_disk_keeps_no_process_from_its_restart_and_who_runs_is_written_down_once_there_is_room(
@@ -263,7 +263,7 @@ def test_the_record_of_a_process_that_does_not_end_stays_for_the_next_down(
 ) -> None:
     layout = Layout(folder)
     with subprocess.Popen([sys.executable, "-c", SLEEPS], start_new_session=True) as process:
-        record(layout, True, {}, [os.getpid(), process.pid])
+        record_processes(layout, True, {}, [os.getpid(), process.pid])
         with monkeypatch.context() as stuck:
             stuck.setattr("stack.endpoints.os.killpg", lambda *_: None)
             stuck.setattr("stack.endpoints.END_WAIT_S", 0.0)
@@ -283,7 +283,7 @@ def test_the_next_supervisor_ends_leftovers_but_never_a_stranger_that_got_the_sa
             {"pid": mine.pid, "started": identity.started},
             {"pid": stranger.pid, "started": f"{identity.started}1"},
         ]
-        Layout(folder).supervisor.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
+        Layout(folder).supervisor_file.write_text(json.dumps({"up": True, "states": {}, "processes": record}))
         with sole_supervisor(Layout(folder)):
             mine.wait(60)
         assert not end_leftovers(Layout(folder))

@@ -15,8 +15,8 @@ from core.clock import from_rfc3339
 from core.status_file import read_said
 from ledger.settings import LedgerSettings, VerifySettings
 from ledger.verify import Finding, Report, VerifyImpossible
-from ledger.verify.report import remember
-from stack.rounds import Round, scheduled, stay_beside
+from ledger.verify.report import remember_report
+from stack.rounds import ScheduledRound, run_rounds_beside, schedule_rounds
 from stack.settings import Settings
 from stack.verification import run_round
 from tests.backed_up import SmallLake
@@ -25,13 +25,13 @@ from tests.verified import verified
 HOUR_S = 3_600
 
 
-def of_every(hours: float, folder: Path) -> list[Round]:
+def of_every(hours: float, folder: Path) -> list[ScheduledRound]:
     settings = Settings(data_dir=folder, ledger=LedgerSettings(verify=VerifySettings(every_h=hours)))
-    return [one for one in scheduled(settings) if one.name == "verification"]
+    return [one for one in schedule_rounds(settings) if one.name == "verification"]
 
 
 def test_it_is_made_once_a_day_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
-    [daily] = [one for one in scheduled(Settings(data_dir=tmp_path)) if one.name == "verification"]
+    [daily] = [one for one in schedule_rounds(Settings(data_dir=tmp_path)) if one.name == "verification"]
     assert (daily.every_s, daily.first_s, daily.again_s) == (24 * HOUR_S, HOUR_S, HOUR_S)
     [often] = of_every(0.25, tmp_path)
     assert (often.every_s, often.again_s) == (900, 900)
@@ -47,7 +47,7 @@ def lake(tmp_path: Path) -> SmallLake:
 
 
 def left(lake: SmallLake) -> dict[str, Any]:
-    return dict(read_said(lake.settings.layout.verification) or {})
+    return dict(read_said(lake.settings.layout.verification_file) or {})
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_round_leaves_what_it_found_where_alerts_and_pages_look(
     assert asked == ["ledger"], "a stream without a journal decided nothing yet"
     assert (left(lake)["ok"], left(lake)["wrong"], left(lake)["problems"]) == (True, len(wrong), {})
     assert from_rfc3339(left(lake)["began_at"]) <= from_rfc3339(left(lake)["ended_at"])
-    known = read_said(lake.settings.layout.verified)
+    known = read_said(lake.settings.layout.verified_file)
     assert known is not None and known["ledger"]["wrong"] == wrong
 
 
@@ -120,14 +120,14 @@ def test_a_stream_whose_result_cannot_be_written_is_told_and_keeps_no_other_from
     def remember_some(path: Path, report: Report, *, deep: bool) -> None:
         if report.stream == "ledger":
             raise OSError("no space left on the device")
-        remember(path, report, deep=deep)
+        remember_report(path, report, deep=deep)
 
-    monkeypatch.setattr(stack.verification, "remember", remember_some)
+    monkeypatch.setattr(stack.verification, "remember_report", remember_some)
     assert not run_round(lake.settings)
     assert asked == ["ledger", "notify"]
     assert left(lake)["problems"].keys() == {"ledger"} and "no space left" in left(lake)["problems"]["ledger"]
     assert left(lake)["wrong"] == 2, "what was found is counted, wherever it stands"
-    known = read_said(lake.settings.layout.verified)
+    known = read_said(lake.settings.layout.verified_file)
     assert known is not None and known.keys() == {"notify"}
 
 
@@ -153,7 +153,7 @@ def test_a_kafka_that_is_away_is_a_round_that_could_not_be_made(lake: SmallLake)
 def test_a_long_verification_holds_up_no_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop, verifying, backed_up = threading.Event(), threading.Event(), threading.Event()
 
-    def run(due: Round, stop: threading.Event) -> int | None:
+    def run(due: ScheduledRound, stop: threading.Event) -> int | None:
         if due.reads_only:
             verifying.set()
             stop.wait()
@@ -164,10 +164,10 @@ def test_a_long_verification_holds_up_no_backup(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(stack.rounds, "_run", run)
     rounds = [
-        Round("backup", tmp_path / "backed-up.json", 0.01, 0.01, 0.01),
-        Round("verification", tmp_path / "verification.json", 0.01, 0.01, 0.01, reads_only=True),
+        ScheduledRound("backup", tmp_path / "backed-up.json", 0.01, 0.01, 0.01),
+        ScheduledRound("verification", tmp_path / "verification.json", 0.01, 0.01, 0.01, reads_only=True),
     ]
-    staying = threading.Thread(target=stay_beside, args=(rounds, stop))
+    staying = threading.Thread(target=run_rounds_beside, args=(rounds, stop))
     staying.start()
     assert backed_up.wait(10)
     stop.set()
@@ -178,4 +178,4 @@ def test_a_long_verification_holds_up_no_backup(tmp_path: Path, monkeypatch: pyt
 def test_a_report_is_json(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, WRONG)
     run_round(lake.settings)
-    json.loads(lake.settings.layout.verified.read_text("utf-8"))
+    json.loads(lake.settings.layout.verified_file.read_text("utf-8"))

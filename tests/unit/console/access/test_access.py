@@ -70,11 +70,11 @@ def test_a_name_that_is_not_there_takes_as_long_as_one_that_is(listener: Listene
         took = []
         for _ in range(3):
             began = time.perf_counter()
-            assert not passwords.matches("wrong horse battery", known.get(name))
+            assert not passwords.is_password_of("wrong horse battery", known.get(name))
             took.append(time.perf_counter() - began)
         return min(took)
 
-    known = {name: account.password for name, account in listener.users.all().items()}
+    known = {name: account.password for name, account in listener.users.read_accounts().items()}
     passwords.unknown_hash()
     assert 0.02 < fastest("nobody") / fastest(ADA) < 50
 
@@ -117,7 +117,7 @@ def test_more_at_once_than_can_be_looked_at_are_sent_away(listener: Listener, mo
         go_on.set()
         return await asyncio.gather(*tries, return_exceptions=True)
 
-    monkeypatch.setattr(passwords, "matches", slow)
+    monkeypatch.setattr(passwords, "is_password_of", slow)
     ended = asyncio.run(storm())
     assert sum(isinstance(one, SignInBusy) for one in ended) == 100 - WAITING_MAX
     assert sum(isinstance(one, SignInRefused) for one in ended) == WAITING_MAX
@@ -180,17 +180,17 @@ def test_a_new_password_does_not_undo_one_that_was_set_meanwhile(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever knows bob's old password begins a change, and an administrator gives bob a new one before it ends."""
-    hashed, given = passwords.hashed, "stately yellow lantern orbit"
+    hashed, given = passwords.hash_password, "stately yellow lantern orbit"
 
     def slowly_hashed(password: str, name: str) -> str:
         made = hashed(password, name)
-        monkeypatch.setattr(passwords, "hashed", hashed)
+        monkeypatch.setattr(passwords, "hash_password", hashed)
         accounts.set_password(listener.users, BOB, given, lambda *_: None)
         return made
 
-    bob = listener.users.all()[BOB].user
-    monkeypatch.setattr(passwords, "hashed", slowly_hashed)
+    bob = listener.users.read_accounts()[BOB].user
+    monkeypatch.setattr(passwords, "hash_password", slowly_hashed)
     with pytest.raises(NotSignedIn):
         asyncio.run(listener.access.change_password(bob, PASSWORD, "intruder keeps the keys 77", HERE))
-    assert passwords.matches(given, listener.users.all()[BOB].password)
+    assert passwords.is_password_of(given, listener.users.read_accounts()[BOB].password)
     assert on_record(listener) == [(BOB, "own_password", "refused", BOB)]

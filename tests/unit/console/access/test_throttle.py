@@ -13,7 +13,7 @@ from console.access.sign_in import (
     USER_TRIES,
     WAIT_S_MAX,
     SignInThrottle,
-    site,
+    network_of,
 )
 from core.clock import ManualClock
 
@@ -59,7 +59,7 @@ def test_another_name_may_try_and_so_may_the_same_name_after_its_password(thrott
         throttle.begin("ada", HERE)
     assert throttle.begin("bob", HERE) == 0
     assert throttle.begin("ada", THERE) > 0, "the wait is the name's, wherever it is tried from"
-    throttle.succeeded("ada", HERE)
+    throttle.refund_try("ada", HERE)
     assert throttle.begin("ada", HERE) == 0
 
 
@@ -75,9 +75,9 @@ def test_whoever_has_one_password_may_not_guess_others_with_it(throttle: SignInT
     for number in range(ADDRESS_TRIES - 1):
         throttle.begin(f"user-{number}", HERE)
         throttle.begin("mallory", THERE)
-        throttle.succeeded("mallory", THERE)
+        throttle.refund_try("mallory", THERE)
     assert throttle.begin("mallory", HERE) == 0
-    throttle.succeeded("mallory", HERE)
+    throttle.refund_try("mallory", HERE)
     assert throttle.begin("ada", HERE) == 0
     assert throttle.begin("bob", HERE) > 0
 
@@ -129,4 +129,4 @@ def test_memory_is_bounded_and_a_name_cannot_be_pushed_out(clock: ManualClock, m
     ],
 )
 def test_an_address_counts_as_what_one_holder_has(address: str, reported: str) -> None:
-    assert site(address) == reported
+    assert network_of(address) == reported

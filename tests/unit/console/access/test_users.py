@@ -84,13 +84,13 @@ def test_what_cannot_be_put_on_record_is_not_done(users: Users, file: Path, reco
     with pytest.raises(OSError, match="No space left"):
         accounts.set_roles(users, "ada", frozenset(), record)
     assert file.read_bytes() == before
-    assert users.all()["ada"].roles == ADMIN
+    assert users.read_accounts()["ada"].roles == ADMIN
 
 
 def test_another_process_change_is_seen_at_once(users: Users, file: Path, record: Record) -> None:
-    assert users.all()["ada"].roles == ADMIN
+    assert users.read_accounts()["ada"].roles == ADMIN
     accounts.set_roles(Users(file), "ada", frozenset({Role.VIEWER}), record)
-    assert users.all()["ada"].roles == {Role.VIEWER}
+    assert users.read_accounts()["ada"].roles == {Role.VIEWER}
 
 
 def adds(file: Path, number: int) -> None:
@@ -105,7 +105,7 @@ def test_processes_that_change_it_at_once_lose_nothing(users: Users, file: Path)
         one.start()
     for one in processes:
         one.join()
-    assert set(users.all()) == {"ada", *(f"user-{number}" for number in range(12))}
+    assert set(users.read_accounts()) == {"ada", *(f"user-{number}" for number in range(12))}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_and_says_what_to_do(
     users: Users, file: Path, record: Record, text: str, problem: str
 ) -> None:
     file.write_text(text)
-    for attempt in (users.all, lambda: accounts.set_roles(users, "ada", ADMIN, record)):
+    for attempt in (users.read_accounts, lambda: accounts.set_roles(users, "ada", ADMIN, record)):
         with pytest.raises((UsersUnreadable, UserUnfit), match=problem):
             attempt()
     assert file.read_text() == text
@@ -133,10 +133,10 @@ def test_a_file_that_cannot_be_read_lets_nobody_in_and_says_what_to_do(
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602])
 def test_a_file_that_others_can_read_or_write_is_not_trusted(users: Users, file: Path, mode: int) -> None:
-    assert users.all()
+    assert users.read_accounts()
     file.chmod(mode)
     with pytest.raises(UsersUnreadable, match=f"chmod 600 {file}"):
-        users.all()
+        users.read_accounts()
 
 
 @pytest.mark.parametrize("name", ["", "Ada", "a b", "../ada", "-ada", "a" * 65, "ada\n", "<b>", "ädа"])
@@ -149,7 +149,7 @@ def test_names_that_are_none_are_refused(users: Users, record: Record, name: str
 def test_passwords_that_are_none_are_refused(users: Users, record: Record, password: str, problem: str) -> None:
     with pytest.raises(passwords.PasswordUnfit, match=problem):
         accounts.add_user(users, "bob", ADMIN, password, record)
-    assert "bob" not in users.all()
+    assert "bob" not in users.read_accounts()
 
 
 def test_whoever_is_there_is_not_added_again_and_whoever_is_not_cannot_be_changed(users: Users, record: Record) -> None:
@@ -196,9 +196,9 @@ def test_a_users_tokens_have_names_of_their_own_and_are_not_endless(users: Users
 
 
 def test_a_password_is_matched_and_nothing_else_is(users: Users) -> None:
-    known = users.all()["ada"].password
-    assert passwords.matches(PASSWORD, known)
+    known = users.read_accounts()["ada"].password
+    assert passwords.is_password_of(PASSWORD, known)
     for wrong in ("", PASSWORD + " ", PASSWORD.upper(), known, "x" * 2_000, "\ud800"):
-        assert not passwords.matches(wrong, known)
-    assert not passwords.matches(PASSWORD, None)
-    assert not passwords.matches(PASSWORD, "not a hash")
+        assert not passwords.is_password_of(wrong, known)
+    assert not passwords.is_password_of(PASSWORD, None)
+    assert not passwords.is_password_of(PASSWORD, "not a hash")

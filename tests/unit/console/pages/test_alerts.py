@@ -14,12 +14,12 @@ from console.access.roles import User
 from console.api import mount_api
 from console.dead_letters import Streams
 from core.layout import Layout
-from dlq.alerts.engine import Notice
-from dlq.alerts.readings import Dead, Seen
+from dlq.alerts.engine import AlertNotice
+from dlq.alerts.readings import DeadSummary, Observation
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertWatch
 from dlq.index import Filter
-from dlq.selection import Run
+from dlq.selection import RunRequest
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import PEOPLE, Listener
 from tests.unit.console.pages.conftest import Pages
@@ -32,12 +32,12 @@ def fire(pages: Pages, hours: float) -> None:
     """The alerts' process has looked, while a dead event had been open for so long."""
     clock = pages.letters.clock
 
-    def describe(notice: Notice) -> Notice:
+    def describe(notice: AlertNotice) -> AlertNotice:
         return replace(notice, cause=CAUSE, count=1, amounts={"EUR": 123_450, "JPY": 7})
 
-    seen = Seen(dead={"ledger": Dead(1, clock.now() - timedelta(hours=hours))})
-    watch = Watch(AlertsSettings(), lambda: seen, {}, Layout(pages.data).alerts, clock, describe)
-    watch.step()
+    seen = Observation(dead={"ledger": DeadSummary(1, clock.now() - timedelta(hours=hours))})
+    watch = AlertWatch(AlertsSettings(), lambda: seen, {}, Layout(pages.data).alerts, clock, describe)
+    watch.run_once()
     wait(watch.under_way.values())
     watch.close()
     clock.advance(20)
@@ -47,7 +47,7 @@ def propose(pages: Pages) -> str:
     """Bob orders more than one person may; returns the selection's name."""
     (dead,) = pages.listener.dead
     frozen = dead.selections.freeze(Filter(), "bob", "all of it")
-    dead.runs.start(frozen.number, Run("purge", "nobody wants them"), "bob")
+    dead.runs.start(frozen.number, RunRequest("purge", "nobody wants them"), "bob")
     pages.letters.batch()
     pages.letters.clock.advance(20)
     return frozen.name

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import escape
 
-from console.rendering import address, segment
-from core.visible import visible
+from console.rendering import make_address, quote_segment
+from core.visible import make_visible
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import csrf_of
 from tests.unit.console.pages.conftest import Pages
@@ -96,17 +96,17 @@ def test_item_pages_with_payload_headers_error_and_stack(pages: Pages) -> None:
         page = browser.get(f"/dlq/items/{item}")
         assert page.status_code == 200
         check(page.text)
-        assert escape(visible(text)) in page.text
+        assert escape(make_visible(text)) in page.text
 
 
 def test_pages_of_events_and_entities_by_their_keys(pages: Pages) -> None:
     browser = pages.browser()
     for event, entity in keys(pages):
-        for path in (f"/ledger/events/{segment(event)}", f"/ledger/entities/{segment(entity)}"):
+        for path in (f"/ledger/events/{quote_segment(event)}", f"/ledger/entities/{quote_segment(entity)}"):
             page = browser.get(path)
             assert page.status_code == 200, path
             check(page.text)
-        listed = browser.get(address("/dlq", {"view": "items", "entity": entity}))
+        listed = browser.get(make_address("/dlq", {"view": "items", "entity": entity}))
         assert listed.status_code == 200
         check(listed.text)
 
@@ -129,7 +129,7 @@ def test_pages_of_events_and_entities_by_their_keys(pages: Pages) -> None:
 def test_what_an_address_holds(pages: Pages, template: str) -> None:
     browser = pages.browser()
     for text in (*HOSTILE, "x" * 12_000, "a\x00b", "../..", "%2e%2e%2f"):
-        page = browser.get(template.replace("{}", segment(text)))
+        page = browser.get(template.replace("{}", quote_segment(text)))
         assert page.status_code in {200, 404, 422}, (text[:50], page.text[:500])
         check(page.text)
 

@@ -112,4 +112,4 @@ def test_redact_removes_a_body_whose_file_is_there_where_another_one_is_gone(own
         (own_pages.data / "lake" / "bodies" / name).unlink()
     assert "is removed" in redact(own_pages, "stripe:evt_later:charge.captured")
     [row] = [row for row in own_pages.letters.journal.rows if row.event_key == "stripe:evt_later:charge.captured"]
-    assert BodyStore(str(own_pages.data / "lake" / "bodies")).held([row.body_sha256 or ""]) == set()
+    assert BodyStore(str(own_pages.data / "lake" / "bodies")).find_kept([row.body_sha256 or ""]) == set()

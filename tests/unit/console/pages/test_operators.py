@@ -167,7 +167,7 @@ def test_nothing_marked_selects_nothing(pages: Pages) -> None:
 
 def test_a_selection_lists_the_event_the_error_and_the_amount_of_each_item(own_pages: Pages) -> None:
     places, clock = own_pages.letters.layout, own_pages.letters.clock
-    payloads = Payloads(places.bodies)
+    payloads = Payloads(places.bodies_table)
     priced = DeadLetterIndex(
         places.dead_letter_index, places.journal, payloads, clock, amounts=lambda *_: Money(1_250, "EUR")
     )

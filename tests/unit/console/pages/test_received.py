@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from console.health import Watched, create_app
+from console.health import WatchedServices, create_app
 from console.received import AskReceived, not_read
 from core.clock import ManualClock
 from ingest.remedies import REMEDIES
@@ -25,7 +25,7 @@ def opened(tmp_path: Path) -> Opened:
 
     def open_listener(received: AskReceived) -> Browser:
         clock = ManualClock(NOW)
-        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
         app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         browser = Browser(Listener(app, tmp_path, clock, received=received))
         assert browser.sign_in(EVE).status_code == 303

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from console.rendering import segment
+from console.rendering import quote_segment
 from core.money import Money
 from dlq.index import DeadLetterIndex, Payloads
 from tests.dead_letters import HOSTILE
@@ -17,7 +17,7 @@ PAYMENT = "stripe:acct_1:pi_0"
 
 def search(pages: Pages, words: str, name: str = "fay") -> tuple[int, str]:
     """The status, and where it leads to or what the page says."""
-    answer = pages.browser(name).get(f"/search?q={segment(words)}")
+    answer = pages.browser(name).get(f"/search?q={quote_segment(words)}")
     return answer.status_code, answer.headers.get("location") or answer.text
 
 
@@ -67,7 +67,9 @@ def test_an_operator_finds_a_dead_event_by_the_amount_of_its_body(own_pages: Pag
     def amounts(_provider: str, _type: str, body: bytes) -> Money | None:
         return Money(4_242, "EUR") if b"evt_bug1" in body else Money(42_420, "KWD") if b"evt_bug2" in body else None
 
-    DeadLetterIndex(places.dead_letter_index, places.journal, Payloads(places.bodies), clock, amounts=amounts).follow()
+    DeadLetterIndex(
+        places.dead_letter_index, places.journal, Payloads(places.bodies_table), clock, amounts=amounts
+    ).follow()
     one = "/ledger/entities/stripe:acct_1:pi_evt_bug1"
     assert search(own_pages, "42.42 EUR", "bob") == (303, one)
     page = search(own_pages, "42.42", "bob")[1]

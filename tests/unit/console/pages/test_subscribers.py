@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx2
 
-from console.health import Watched, create_app
-from console.pages import WorkStream
-from console.pages.subscribers import _reports
+from console.health import WatchedServices, create_app
+from console.pages import PageStream
+from console.pages.subscribers import _read_reports
 from console.subscribers import SubscriberSettings
 from core.clock import to_rfc3339
 from core.layout import Layout
@@ -32,7 +32,9 @@ GONE = replace(SHOP, name="gone", state="disabled", why=f"it answered 410 {HOSTI
 
 def page(data: Path, subscribers: Callable[[], Sequence[SubscriberSettings]], name: str = "eve") -> httpx2.Response:
     letters = DeadLetters(data)
-    app = create_app(Watched("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock)
+    app = create_app(
+        WatchedServices("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock
+    )
     browser = Browser(Listener(app, data, letters.clock, subscribers=subscribers))
     assert browser.sign_in(name).status_code == 303
     return browser.get("/subscribers")
@@ -74,8 +76,8 @@ def test_what_its_journal_and_its_processor_say_is_told(tmp_path: Path) -> None:
     letters.layout.status.parent.mkdir(parents=True, exist_ok=True)
     letters.layout.status.write_text(json.dumps(status))
     dead = replace(dead_letters(data, letters.clock, AuditLog(data / "lake" / "acts")), stream="notify")
-    streams = {"notify": WorkStream(dead, Layout(data).stream("notify"))}
-    [found], waits = _reports(streams, [SHOP], letters.clock.now())
+    streams = {"notify": PageStream(dead, Layout(data).stream("notify"))}
+    [found], waits = _read_reports(streams, [SHOP], letters.clock.now())
     assert [(stream, wait.why, wait.downstream) for stream, wait in waits] == [("notify", "Down: no disk", None)]
     assert (found.state, found.breaker, found.answers.waiting) == ("failing", "open", 1)
     assert found.answers.failing_since == letters.clock.now()
@@ -97,7 +99,9 @@ class Missed:
         for number in range(3):
             letters.books(f"stripe:acct_1:type{number}", 100, "EUR")
         self.asked: list[datetime] = []
-        app = create_app(Watched("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock)
+        app = create_app(
+            WatchedServices("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock
+        )
         self.listener = Listener(
             app,
             data,

@@ -9,7 +9,7 @@ import pytest
 
 from console.access import accounts, passwords
 from console.access.roles import Role
-from console.health import Watched, create_app
+from console.health import WatchedServices, create_app
 from core.clock import ManualClock
 from journal.append import Appender
 from tests.unit.console.listening import ADA, AT, BOB, EVE, IDA, PASSWORD, Browser, Listener, csrf_of
@@ -24,7 +24,7 @@ class Office:
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(AT)
-        watched = Watched("http://127.0.0.1:9/readyz", {}, {}, lambda _: {})
+        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: {})
         self.listener = Listener(create_app(watched, unused_client(), self.clock), folder, self.clock)
         self.users = self.listener.users
         self.ada = self.browser(ADA)
@@ -99,11 +99,11 @@ def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: Off
 def test_who_cannot_be_added_is_reported_why_and_nobody_sees_the_password_again(
     shared: Office, fields: dict[str, str], status: int, problem: str
 ) -> None:
-    before = shared.users.all().keys()
+    before = shared.users.read_accounts().keys()
     answer = shared.ada.post("/users", fields, csrf_of(shared.ada.get("/")))
     assert (answer.status_code, problem in text(answer.text)) == (status, True), text(answer.text)
     assert fields["password"] == "" or fields["password"] not in answer.text
-    assert shared.users.all().keys() == before
+    assert shared.users.read_accounts().keys() == before
     if status == 409:
         assert shared.acts()[0] == ("ada", "user_add", fields["name"], "refused")
 
@@ -115,13 +115,13 @@ def test_a_change_of_roles_ends_sessions_and_without_roles_nothing_is_seen(offic
     bob.sign_in(BOB)
     assert (bob.get("/dlq").status_code, bob.get("/ledger").status_code) == (403, 200)
     assert office.post("/users/bob/roles", {}) == (303, "/users/bob")
-    assert office.users.all()[BOB].roles == frozenset()
+    assert office.users.read_accounts()[BOB].roles == frozenset()
     assert ("ada", "user_roles", "bob", "done") in office.acts()
 
 
 def test_a_password_is_set_and_the_old_one_is_none_any_more(office: Office) -> None:
     assert office.post("/users/eve/password", {"password": NEW, "again": NEW}) == (303, "/users/eve")
-    assert passwords.matches(NEW, office.users.all()[EVE].password)
+    assert passwords.is_password_of(NEW, office.users.read_accounts()[EVE].password)
     assert Browser(office.listener).sign_in(EVE).status_code == 401
     office.browser(EVE, NEW)
     assert NEW not in json.dumps([act.as_row() for act in office.listener.audit_log.read(100)], default=str)
@@ -134,7 +134,7 @@ def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: Off
     assert "eve has no token" in office.post("/users/eve/revoke", {"token": "test"})[1]
     assert office.post("/users/eve/remove", {"sure": "bob"})[0] == 422
     assert office.post("/users/eve/remove", {"sure": "eve"}) == (303, "/users")
-    assert EVE not in office.users.all()
+    assert EVE not in office.users.read_accounts()
     assert [one for one in office.acts() if one[1] == "user_remove"] == [("ada", "user_remove", "eve", "done")]
     assert office.ada.get("/users/eve").status_code == 404
 
@@ -152,10 +152,10 @@ def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: Off
 def test_administrators_are_made_and_changed_on_the_machine_alone(
     shared: Office, path: str, fields: dict[str, str]
 ) -> None:
-    before, acts = shared.users.all(), len(shared.acts())
+    before, acts = shared.users.read_accounts(), len(shared.acts())
     status, reported = shared.post(path, fields)
     assert (status, "on the machine alone" in reported) == (409, True)
-    assert shared.users.all() == before
+    assert shared.users.read_accounts() == before
     assert [act[3] for act in shared.acts()[:-acts]] == ["refused"]
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     token = csrf_of(office.ada.get("/"))
-    before = office.users.all()
+    before = office.users.read_accounts()
     monkeypatch.setattr(Appender, "append", full)
     for path, fields in (
         ("/users", {"name": "zoe", "password": NEW, "again": NEW}),
@@ -182,7 +182,7 @@ def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: p
     ):
         answer = office.ada.post(path, fields, token)
         assert (answer.status_code, "put on record" in answer.text) == (503, True), path
-    assert office.users.all() == before
+    assert office.users.read_accounts() == before
 
 
 def test_everybody_changes_their_own_password_who_knows_it(office: Office) -> None:

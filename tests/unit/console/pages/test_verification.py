@@ -11,7 +11,7 @@ from core.files import write_whole
 from core.layout import Layout
 from ledger.verify.job import INVARIANTS
 from ledger.verify.promises import read_promise
-from ledger.verify.report import remember
+from ledger.verify.report import remember_report
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_finance import text
 from tests.verified import AT, verified
@@ -35,7 +35,7 @@ def test_where_nothing_was_verified_it_is_said_and_the_promises_are_shown(own_pa
 
 
 def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages: Pages) -> None:
-    remember(Layout(own_pages.data).verified, verified(), deep=False)
+    remember_report(Layout(own_pages.data).verified_file, verified(), deep=False)
     page = own_pages.browser("fay").get(PAGE).text
     reported, rows = text(page), rows_of(page)
     assert "2026-01-31 14:30" in reported and "up to row 1,234: 1 of 31 don't hold" in reported
@@ -52,10 +52,10 @@ def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages
 
 def test_a_look_at_some_rows_says_so_where_none_was_wider(own_pages: Pages) -> None:
     layout = Layout(own_pages.data)
-    remember(layout.verified, verified(since=1_000), deep=False)
+    remember_report(layout.verified_file, verified(since=1_000), deep=False)
     assert "of the rows from 1,000 on" in rows_of(own_pages.browser("fay").get(PAGE).text)["balanced"]
-    remember(layout.verified, verified(at=AT + timedelta(hours=1)), deep=False)
-    remember(layout.verified, verified(at=AT + timedelta(hours=2), since=1_000), deep=False)
+    remember_report(layout.verified_file, verified(at=AT + timedelta(hours=1)), deep=False)
+    remember_report(layout.verified_file, verified(at=AT + timedelta(hours=2), since=1_000), deep=False)
     balanced = rows_of(own_pages.browser("fay").get(PAGE).text)["balanced"]
     assert "2026-01-31 15:30" in balanced and "from 1,000" not in balanced
 
@@ -63,7 +63,7 @@ def test_a_look_at_some_rows_says_so_where_none_was_wider(own_pages: Pages) -> N
 def test_another_stream_is_asked_less_and_what_kept_a_round_from_it_is_said(own_pages: Pages) -> None:
     layout = Layout(own_pages.data)
     problem = "Kafka at kafka:9092 doesn't answer"
-    write_whole(layout.verification, json.dumps({"ok": False, "problems": {"notify": problem}}))
+    write_whole(layout.verification_file, json.dumps({"ok": False, "problems": {"notify": problem}}))
     page = own_pages.browser("fay").get(PAGE).text
     notify = page[page.index("<h2>notify</h2>") :]
     assert f"The last round by schedule couldn't verify it: {problem}" in text(notify)
@@ -74,7 +74,7 @@ def test_another_stream_is_asked_less_and_what_kept_a_round_from_it_is_said(own_
 def test_what_an_earlier_version_left_is_shown_as_far_as_it_goes(own_pages: Pages) -> None:
     """It wrote neither rows nor what held."""
     left = {"ledger": {"at": "2026-01-31T14:30:00.000000Z", "wrong": ["balanced"], "deep": False}}
-    write_whole(Layout(own_pages.data).verified, json.dumps(left))
+    write_whole(Layout(own_pages.data).verified_file, json.dumps(left))
     page = own_pages.browser("fay").get(PAGE).text
     assert "Last looked at 2026-01-31 14:30" in text(page) and re.search(r"1 of \d+ don't hold", text(page))
     assert "up to row" not in text(page)

@@ -34,7 +34,7 @@ class Stream:
     def put_off(self, minutes: int) -> str:
         """The event's next try moves without a row."""
         index = Index.open(self.letters.layout.index, 1)
-        index.apply(self.letters.journal.rows, {})
+        index.apply_rows(self.letters.journal.rows, {})
         [item] = index.open_items()
         due_at = self.now + timedelta(minutes=minutes)
         index.put_off([(item, due_at, HELD)])

@@ -12,7 +12,7 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from dlq.alerts.describe import NoticeDescriber
-from dlq.alerts.engine import Kind, Notice
+from dlq.alerts.engine import AlertNotice, NoticeKind
 from dlq.alerts.rules import Severity
 from dlq.index import DeadLetterIndex
 from tests.dead_items import DeadItems
@@ -21,8 +21,8 @@ AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 URL = "https://payhook.example"
 
 
-def notice(rule: str, subject: str = "ledger", kind: Kind = Kind.FIRING) -> Notice:
-    return Notice("a", 1, kind, rule, subject, Severity.WARNING, "t", 4.0, 1.0, AT, AT, "r", count=4)
+def notice(rule: str, subject: str = "ledger", kind: NoticeKind = NoticeKind.FIRING) -> AlertNotice:
+    return AlertNotice("a", 1, kind, rule, subject, Severity.WARNING, "t", 4.0, 1.0, AT, AT, "r", count=4)
 
 
 def ten_euros(_provider: str, _type: str, body: bytes) -> Money:
@@ -82,8 +82,8 @@ def test_a_list_that_cannot_be_read_holds_no_notice_up(tmp_path: Path, caplog: p
     assert "can't be read" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [Kind.RECOVERED, Kind.UNWATCHED])
-def test_what_is_over_is_not_looked_up_again(tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [NoticeKind.RECOVERED, NoticeKind.UNWATCHED])
+def test_what_is_over_is_not_looked_up_again(tmp_path: Path, kind: NoticeKind) -> None:
     items = DeadItems(tmp_path)
     items.dead()
     items.commit()

@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dlq.alerts.engine import Engine
-from dlq.alerts.readings import Dead, Readings, Seen
-from dlq.alerts.rules import rules
+from dlq.alerts.engine import AlertEngine
+from dlq.alerts.readings import DeadSummary, Observation, Readings
+from dlq.alerts.rules import make_rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.rates import Rate
 
@@ -30,10 +30,12 @@ def test_the_settings_of_the_page_are_taken() -> None:
 
 def test_the_notice_of_the_page_is_what_goes_out() -> None:
     (page,) = blocks("json")
-    engine = Engine(rules(AlertsSettings()))
+    engine = AlertEngine(make_rules(AlertsSettings()))
     came = {900: (132, 0), 3_600: (140, 8), 86_400: (150, 600)}
-    rates = tuple(Rate.of(window_s, inflow, outflow, 132) for window_s, (inflow, outflow) in came.items())
-    (notice,) = engine.look(Readings().of(Seen(dead={"ledger": Dead(132, AT, rates)}), AT, 0.0), AT)
+    rates = tuple(Rate.from_counts(window_s, inflow, outflow, 132) for window_s, (inflow, outflow) in came.items())
+    (notice,) = engine.judge_readings(
+        Readings().make_readings(Observation(dead={"ledger": DeadSummary(132, AT, rates)}), AT, 0.0), AT
+    )
     notice = replace(notice, cause="MerchantUnknown: no merchant for <text>", amounts={"EUR": 1_234_500})
     notice = replace(notice, link="https://payhook.example/dlq?stream=ledger")
     assert json.loads(page) == notice.as_tree() == json.loads(notice.as_json())
@@ -41,4 +43,4 @@ def test_the_notice_of_the_page_is_what_goes_out() -> None:
 
 def test_every_rule_is_on_the_page() -> None:
     listed = dict(re.findall(r"^\| `(\w+)` \|.*\| (\w+) \|$", PAGE, re.M))
-    assert listed == {name: rule.severity.value for name, rule in rules(AlertsSettings()).items()}
+    assert listed == {name: rule.severity.value for name, rule in make_rules(AlertsSettings()).items()}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.alerts.engine import Engine, Kind, Notice, State
-from dlq.alerts.rules import REPEAT_S, Reading, Severity, rules
+from dlq.alerts.engine import AlertEngine, AlertNotice, AlertState, NoticeKind
+from dlq.alerts.rules import REPEAT_S, AlertReading, Severity, make_rules
 from dlq.alerts.settings import AlertsSettings
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -26,19 +26,19 @@ class Looks:
         self.now = START
         self.engine = self._engine()
 
-    def _engine(self, old: Engine | None = None) -> Engine:
+    def _engine(self, old: AlertEngine | None = None) -> AlertEngine:
         known = old.alerts if old is not None else ()
-        every = rules(self.settings)
-        return Engine(every, known)
+        every = make_rules(self.settings)
+        return AlertEngine(every, known)
 
     def restart(self) -> None:
         self.engine = self._engine(self.engine)
 
-    def look(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[Notice]:
+    def look(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[AlertNotice]:
         self.now += timedelta(seconds=after_s)
-        return self.engine.look([Reading(rule, "ledger", value)], self.now)
+        return self.engine.judge_readings([AlertReading(rule, "ledger", value)], self.now)
 
-    def kinds(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[Kind]:
+    def kinds(self, value: float | None, rule: str = "dlq_depth", after_s: float = 15) -> list[NoticeKind]:
         return [notice.kind for notice in self.look(value, rule, after_s)]
 
 
@@ -81,23 +81,23 @@ FIRING: dict[str, tuple[float, float]] = {
 
 
 def test_every_rule_is_among_these() -> None:
-    assert FIRING.keys() == rules(SETTINGS).keys()
+    assert FIRING.keys() == make_rules(SETTINGS).keys()
 
 
 @pytest.mark.row("A19")
 @pytest.mark.parametrize("rule", FIRING)
 def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once(looks: Looks, rule: str) -> None:
     well, ill = FIRING[rule]
-    for_s = rules(SETTINGS)[rule].for_s
+    for_s = make_rules(SETTINGS)[rule].for_s
     assert looks.kinds(well, rule) == []
-    assert looks.kinds(ill, rule) == ([Kind.FIRING] if for_s == 0 else [])
+    assert looks.kinds(ill, rule) == ([NoticeKind.FIRING] if for_s == 0 else [])
     if for_s:
         assert looks.kinds(ill, rule, for_s - 1) == []
-        assert looks.kinds(ill, rule, 1) == [Kind.FIRING]
+        assert looks.kinds(ill, rule, 1) == [NoticeKind.FIRING]
     assert looks.kinds(ill, rule) == []
-    assert looks.kinds(ill, rule, rules(SETTINGS)[rule].repeat_s) == [Kind.REPEAT]
+    assert looks.kinds(ill, rule, make_rules(SETTINGS)[rule].repeat_s) == [NoticeKind.REPEAT]
     assert looks.kinds(0, rule) == []
-    assert looks.kinds(0, rule, 120) == [Kind.RECOVERED]
+    assert looks.kinds(0, rule, 120) == [NoticeKind.RECOVERED]
     assert looks.kinds(0, rule, 99_999) == [] and looks.engine.alerts == []
 
 
@@ -109,36 +109,38 @@ def test_a_condition_that_ends_before_its_time_was_never_an_alert(looks: Looks) 
 
 def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: Looks) -> None:
     reported = [kind for _ in range(20) for value in (101, 99, 85) for kind in looks.kinds(value)]
-    assert reported == [Kind.FIRING]
+    assert reported == [NoticeKind.FIRING]
     reported = [kind for _ in range(20) for value in (70, 70, 70, 90) for kind in looks.kinds(value)]
     assert reported == [], "it has never been low for long enough"
-    assert looks.kinds(80) == [] and looks.kinds(80, after_s=120) == [Kind.RECOVERED]
+    assert looks.kinds(80) == [] and looks.kinds(80, after_s=120) == [NoticeKind.RECOVERED]
 
 
 def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(looks: Looks) -> None:
     assert looks.kinds(None) == []
-    assert looks.kinds(101) == [Kind.FIRING]
+    assert looks.kinds(101) == [NoticeKind.FIRING]
     assert looks.kinds(None, after_s=1_000) == []
     assert looks.engine.alerts[0].unknown
-    assert looks.kinds(None, after_s=REPEAT_S - 1_000) == [Kind.REPEAT]
+    assert looks.kinds(None, after_s=REPEAT_S - 1_000) == [NoticeKind.REPEAT]
     assert looks.kinds(0) == [] and looks.kinds(None) == [], "the time in which it seemed over doesn't count on"
-    assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
+    assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [NoticeKind.RECOVERED]
 
 
 def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(looks: Looks) -> None:
     (first,) = looks.look(101)
-    (last,) = looks.engine.look([], looks.now + timedelta(minutes=5))
-    assert (last.kind, last.notice_id) == (Kind.UNWATCHED, f"{first.alert}#2")
+    (last,) = looks.engine.judge_readings([], looks.now + timedelta(minutes=5))
+    assert (last.kind, last.notice_id) == (NoticeKind.UNWATCHED, f"{first.alert}#2")
     assert last.text.startswith(
         "not watched any more, because it was taken out of the settings, or its credentials were; 5 min ago it began: "
     )
-    assert looks.engine.alerts == [] and looks.engine.look([], looks.now) == []
+    assert looks.engine.alerts == [] and looks.engine.judge_readings([], looks.now) == []
 
 
 def test_a_notice_counts_events_where_its_rule_does_and_has_the_cause_that_was_seen(looks: Looks) -> None:
     (dead,) = looks.look(132)
     assert (dead.count, dead.cause) == (132, "")
-    (down,) = looks.engine.look([Reading("refused", "ledger", 1.0, cause="another history")], looks.now)[:1]
+    (down,) = looks.engine.judge_readings([AlertReading("refused", "ledger", 1.0, cause="another history")], looks.now)[
+        :1
+    ]
     assert (down.rule, down.count, down.cause) == ("refused", None, "another history")
 
 
@@ -154,7 +156,7 @@ def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_an
     assert (first.text, first.severity) == ("132 dead events of ledger wait for a person", Severity.WARNING)
     assert over.text == "over after 243 min; it was: 140 dead events of ledger wait for a person"
     assert first.runbook == "docs/runbook.md#alert-dlq_depth"
-    assert Notice.of(first.as_tree()) == first
+    assert AlertNotice.from_tree(first.as_tree()) == first
 
 
 @pytest.mark.parametrize("value", [101, 0])
@@ -164,7 +166,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: Looks, value: 
     assert looks.kinds(value) == []
     looks.restart()
     (then,) = looks.look(value, after_s=REPEAT_S)
-    assert (then.kind, then.alert) == (Kind.REPEAT if value else Kind.RECOVERED, first.alert)
+    assert (then.kind, then.alert) == (NoticeKind.REPEAT if value else NoticeKind.RECOVERED, first.alert)
 
 
 def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
@@ -173,16 +175,18 @@ def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
     looks.now = START
     assert looks.kinds(101) == []
     (again,) = looks.look(101, after_s=REPEAT_S)
-    assert (again.kind, again.alert) == (Kind.REPEAT, first.alert)
-    assert looks.kinds(0) == [] and looks.kinds(0, after_s=120) == [Kind.RECOVERED]
+    assert (again.kind, again.alert) == (NoticeKind.REPEAT, first.alert)
+    assert looks.kinds(0) == [] and looks.kinds(0, after_s=120) == [NoticeKind.RECOVERED]
 
 
 @given(st.lists(st.tuples(st.sampled_from([None, 0.0, 85.0, 101.0, 500.0]), st.integers(1, 5_000)), max_size=60))
 def test_whatever_comes_firing_and_over_take_turns(values: list[tuple[float | None, int]]) -> None:
     looks = Looks()
     reported = [kind for value, after_s in values for kind in looks.kinds(value, after_s=after_s)]
-    turns = [kind for kind in reported if kind is not Kind.REPEAT]
-    assert turns == [Kind.FIRING, Kind.RECOVERED] * (len(turns) // 2) + [Kind.FIRING] * (len(turns) % 2)
-    firing = bool(turns) and turns[-1] is Kind.FIRING
-    assert firing == any(alert.state is State.FIRING for alert in looks.engine.alerts)
-    assert reported[:1] in ([], [Kind.FIRING])
+    turns = [kind for kind in reported if kind is not NoticeKind.REPEAT]
+    assert turns == [NoticeKind.FIRING, NoticeKind.RECOVERED] * (len(turns) // 2) + [NoticeKind.FIRING] * (
+        len(turns) % 2
+    )
+    firing = bool(turns) and turns[-1] is NoticeKind.FIRING
+    assert firing == any(alert.state is AlertState.FIRING for alert in looks.engine.alerts)
+    assert reported[:1] in ([], [NoticeKind.FIRING])

@@ -17,12 +17,12 @@ from prometheus_client import start_http_server
 
 from core.clock import ManualClock, to_rfc3339
 from core.memory import memory_used
-from dlq.alerts.looking import LeftByRound, Looking, Places, count_replicas, disk_used
+from dlq.alerts.looking import RoundReport, StackObserver, WatchedPlaces, count_replicas, disk_used
 from dlq.alerts.readings import Replicas
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import Watch, read_state
+from dlq.alerts.watch import AlertWatch, read_state
 from ingest.metrics import IngestMetrics
-from ledger.verify.report import Finding, Report, remember
+from ledger.verify.report import Finding, Report, remember_report
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 HOUR_S, DAY_S = 3_600.0, 24 * 3_600.0
@@ -36,8 +36,8 @@ class House:
 
     folder: Path
     receiver: IngestMetrics
-    watch: Watch
-    begun: Callable[[], Watch]
+    watch: AlertWatch
+    begun: Callable[[], AlertWatch]
     pages: dict[str, str]
     clock: ManualClock
     replicas: list[Replicas | None] = field(default_factory=lambda: [None])
@@ -45,7 +45,7 @@ class House:
     def firing(self, after_s: float = 15.0) -> dict[tuple[str, str], str]:
         """Rules that fire after the next look, by subject, and their texts."""
         self.clock.advance(after_s)
-        self.watch.step()
+        self.watch.run_once()
         return {alert.key: alert.text for alert in self.watch.engine.alerts if alert.state == "firing"}
 
     def restart(self) -> None:
@@ -59,24 +59,24 @@ def house(tmp_path: Path) -> Iterator[House]:
     receiver, clock, replicas = IngestMetrics(), ManualClock(AT), list[Replicas | None]([None])
     server, thread = start_http_server(0, "127.0.0.1", receiver.registry)
     pages = {"ingest": f"http://127.0.0.1:{server.server_port}/metrics"}
-    places = Places(
+    places = WatchedPlaces(
         "",
         {},
         {},
         pages,
         verified=tmp_path / "verified.json",
         rounds={
-            "maintenance": LeftByRound(tmp_path / "maintained.json", HOUR_S),
-            "verification": LeftByRound(tmp_path / "verification.json", 30 * DAY_S),
-            "backup": LeftByRound(tmp_path / "backed-up.json", DAY_S),
+            "maintenance": RoundReport(tmp_path / "maintained.json", HOUR_S),
+            "verification": RoundReport(tmp_path / "verification.json", 30 * DAY_S),
+            "backup": RoundReport(tmp_path / "backed-up.json", DAY_S),
         },
         replicas=lambda: replicas[0],
     )
     with httpx2.Client(trust_env=False) as client:
 
-        def begun() -> Watch:
-            looking = Looking(places, client, clock, read_state(tmp_path / "alerts.json").done_at)
-            return Watch(AlertsSettings(), looking.look, {}, tmp_path / "alerts.json", clock)
+        def begun() -> AlertWatch:
+            looking = StackObserver(places, client, clock, read_state(tmp_path / "alerts.json").done_at)
+            return AlertWatch(AlertsSettings(), looking.observe_stack, {}, tmp_path / "alerts.json", clock)
 
         house = House(tmp_path, receiver, begun(), begun, pages, clock, replicas)
         yield house
@@ -94,10 +94,10 @@ def is_over(house: House, rule: str, subject: str = "") -> bool:
 
 def post(house: House, good: int, forged: int) -> None:
     for _ in range(good):
-        house.receiver.answered("stripe", 200, 0.01)
+        house.receiver.count_answer("stripe", 200, 0.01)
     for _ in range(forged):
-        house.receiver.refused("stripe", "signature_mismatch")
-        house.receiver.answered("stripe", 400, 0.01)
+        house.receiver.count_refusal("stripe", "signature_mismatch")
+        house.receiver.count_answer("stripe", 400, 0.01)
 
 
 def test_signatures_that_do_not_match_are_an_alert_of_their_provider(house: House) -> None:
@@ -117,10 +117,10 @@ def test_webhooks_about_what_the_provider_does_not_know_are_an_alert_whatever_th
     post(house, 100, 0)
     house.firing()
     for _ in range(6):
-        house.receiver.not_there("stripe")
-        house.receiver.answered("stripe", 200, 0.01)
-        house.receiver.not_there("stripe")
-        house.receiver.answered("stripe", 503, 0.01)
+        house.receiver.count_not_there("stripe")
+        house.receiver.count_answer("stripe", 200, 0.01)
+        house.receiver.count_not_there("stripe")
+        house.receiver.count_answer("stripe", 503, 0.01)
     post(house, 12, 0)
     text = house.firing()["not_there", "stripe"]
     assert text == "50.00% of the requests of stripe are about what its own API does not know"
@@ -152,9 +152,9 @@ def report(since: int = 1, **wrong: bool) -> Report:
 
 def test_what_verify_found_is_an_alert_until_a_look_as_wide_finds_nothing(house: House) -> None:
     file = house.folder / "verified.json"
-    remember(file, report(chain_whole=True, one_effect=False), deep=False)
+    remember_report(file, report(chain_whole=True, one_effect=False), deep=False)
     assert house.firing()["verify", "ledger"] == "payhook verify found 1 invariants of ledger that do not hold"
-    remember(file, report(since=5, chain_whole=False), deep=False)
+    remember_report(file, report(since=5, chain_whole=False), deep=False)
     house.firing(130)
     assert ("verify", "ledger") in house.firing(130), "some rows don't speak for all"
     whole = file.read_bytes()
@@ -162,7 +162,7 @@ def test_what_verify_found_is_an_alert_until_a_look_as_wide_finds_nothing(house:
     house.firing(130)
     assert ("verify", "ledger") in house.firing(130), "a file that can't be read says nothing"
     file.write_bytes(whole)
-    remember(file, report(chain_whole=False, one_effect=False), deep=False)
+    remember_report(file, report(chain_whole=False, one_effect=False), deep=False)
     assert is_over(house, "verify", "ledger")
 
 
@@ -170,7 +170,7 @@ def test_a_report_of_verify_that_is_deleted_ends_its_alert_at_the_next_start_alo
     told = "the alert `verify` goes on until the alerts' process is started again; then it ends as `unwatched`"
     assert told in (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
     file = house.folder / "verified.json"
-    remember(file, report(one_effect=True), deep=False)
+    remember_report(file, report(one_effect=True), deep=False)
     assert ("verify", "ledger") in house.firing()
     file.unlink()
     house.firing(130)
@@ -181,19 +181,19 @@ def test_a_report_of_verify_that_is_deleted_ends_its_alert_at_the_next_start_alo
 
 def test_what_only_a_deep_look_finds_no_other_look_ends(tmp_path: Path) -> None:
     file = tmp_path / "verified.json"
-    remember(file, report(bodies_whole=True), deep=True)
-    remember(file, report(bodies_whole=False), deep=False)
+    remember_report(file, report(bodies_whole=True), deep=True)
+    remember_report(file, report(bodies_whole=False), deep=False)
     assert json.loads(file.read_text())["ledger"]["wrong"] == ["bodies_whole"]
-    remember(file, replace(report(bodies_whole=False), stream="notify"), deep=True)
-    remember(file, report(bodies_whole=False), deep=True)
+    remember_report(file, replace(report(bodies_whole=False), stream="notify"), deep=True)
+    remember_report(file, report(bodies_whole=False), deep=True)
     known = json.loads(file.read_text())
     assert {stream: one["wrong"] for stream, one in known.items()} == {"ledger": [], "notify": []}
 
 
 def test_an_invariant_that_was_not_checked_is_as_it_was(tmp_path: Path) -> None:
     file, silent = tmp_path / "verified.json", Finding("anchors_hold", "", not_checked="Kafka doesn't answer")
-    remember(file, report(anchors_hold=True), deep=False)
-    remember(file, replace(report(), findings=(silent,)), deep=False)
+    remember_report(file, report(anchors_hold=True), deep=False)
+    remember_report(file, replace(report(), findings=(silent,)), deep=False)
     assert json.loads(file.read_text())["ledger"]["wrong"] == ["anchors_hold"]
 
 

@@ -43,7 +43,7 @@ class Journal:
         return self._commit(self._seq, decision, first=True, **more)
 
     def divide(self, shard: Shard) -> None:
-        JournalWriter.create_or_open(str(self.path), "ledger").divide(TOPIC, shard, AT)
+        JournalWriter.create_or_open(str(self.path), "ledger").divide_journal(TOPIC, shard, AT)
 
     def then(self, item: int, decision: Decision, **more: Any) -> int:
         return self._commit(item, decision, first=False, **more)
@@ -256,6 +256,6 @@ def test_an_undo_that_was_taken_up_settles_no_other_one(journal: Journal) -> Non
 def test_a_configuration_that_is_not_told_in_time_is_asked_for_with_the_next_look() -> None:
     kafka = Kafka()
     watch = ReplicaWatch(cast(AdminClient, kafka), ["payments.events"])
-    assert watch.look() is None
+    assert watch.check_replicas() is None
     kafka.is_silent = False
-    assert watch.look() == Replicas(out_of_sync=1, under_min=1)
+    assert watch.check_replicas() == Replicas(out_of_sync=1, under_min=1)

@@ -12,10 +12,10 @@ import pytest
 
 from core.clock import to_rfc3339
 from core.metrics import REQUEST_BUCKETS_S
-from dlq.alerts.engine import Alert, Engine, Kind
-from dlq.alerts.readings import BY_DOWNSTREAM, RECEIVER, Dead, Readings, Seen, Series, Window
+from dlq.alerts.engine import Alert, AlertEngine, NoticeKind
+from dlq.alerts.readings import BY_DOWNSTREAM, RECEIVER, DeadSummary, Observation, Readings, Series, Window
 from dlq.alerts.rhythm import SLOT_S, WEEK
-from dlq.alerts.rules import DOWN_S_MAX, FAILING_S_MAX, SLOW_S, SLOW_SHARE_MAX, WINDOW_S, rules
+from dlq.alerts.rules import DOWN_S_MAX, FAILING_S_MAX, SLOW_S, SLOW_SHARE_MAX, WINDOW_S, make_rules
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.silence import Silence
 from dlq.rates import WINDOWS, Rate
@@ -55,18 +55,20 @@ class Looks:
         self.readings = Readings(window_s)
         self.at_s = 0.0
 
-    def of(self, seen: Seen, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
+    def of(self, seen: Observation, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
         self.at_s += after_s
         now = NOW + timedelta(seconds=self.at_s)
-        return {(one.rule, one.subject): one.value for one in self.readings.of(seen, now, self.at_s)}
+        return {(one.rule, one.subject): one.value for one in self.readings.make_readings(seen, now, self.at_s)}
 
     def samples(self, samples: Mapping[Series, float], after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
-        return self.of(Seen(statuses={"ledger": WELL}, samples=samples), after_s)
+        return self.of(Observation(statuses={"ledger": WELL}, samples=samples), after_s)
 
 
 def test_depth_and_age_are_the_journals() -> None:
     oldest = NOW - timedelta(hours=30)
-    found = Looks().of(Seen(dead={"ledger": Dead(7, oldest), "notify": Dead(0, None), "own": None}), 0)
+    found = Looks().of(
+        Observation(dead={"ledger": DeadSummary(7, oldest), "notify": DeadSummary(0, None), "own": None}), 0
+    )
     assert found["dlq_depth", "ledger"] == 7
     assert found["dlq_age", "ledger"] == found["dlq_escalation", "ledger"] == 30 * 3_600
     assert found["dlq_depth", "notify"] == found["dlq_age", "notify"] == 0
@@ -75,8 +77,8 @@ def test_depth_and_age_are_the_journals() -> None:
 
 def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shards() -> None:
     oldest = NOW - timedelta(hours=50)
-    dead = {"ledger": Dead(60, None), "ledger.1": Dead(50, oldest), "ledger-test": Dead(1, None)}
-    found = Looks().of(Seen(dead={**dead, "ledger-test.1": None}), 0)
+    dead = {"ledger": DeadSummary(60, None), "ledger.1": DeadSummary(50, oldest), "ledger-test": DeadSummary(1, None)}
+    found = Looks().of(Observation(dead={**dead, "ledger-test.1": None}), 0)
     assert {subject: value for (rule, subject), value in found.items() if rule == "dlq_depth"} == {
         "ledger": 110,
         "ledger-test": None,
@@ -86,11 +88,13 @@ def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shard
 
 @pytest.mark.row("A8")
 def test_the_depth_says_how_fast_the_dead_of_all_shards_come_and_go() -> None:
-    def dead(depth: int, inflow: int, outflow: int) -> Dead:
-        return Dead(depth, None, tuple(Rate.of(window_s, inflow, outflow, depth) for window_s in WINDOWS))
+    def dead(depth: int, inflow: int, outflow: int) -> DeadSummary:
+        return DeadSummary(
+            depth, None, tuple(Rate.from_counts(window_s, inflow, outflow, depth) for window_s in WINDOWS)
+        )
 
-    seen = Seen(dead={"ledger": dead(200, 200, 0), "ledger.1": dead(100, 100, 0), "notify": dead(0, 0, 5)})
-    notes = {one.subject: one.note for one in Readings().of(seen, NOW, 0.0) if one.rule == "dlq_depth"}
+    seen = Observation(dead={"ledger": dead(200, 200, 0), "ledger.1": dead(100, 100, 0), "notify": dead(0, 0, 5)})
+    notes = {one.subject: one.note for one in Readings().make_readings(seen, NOW, 0.0) if one.rule == "dlq_depth"}
     assert notes["ledger"] == (
         "300 in, 0 out in the last 15 minutes (time to clear: never, at this rate), "
         "300 in, 0 out in the last hour (time to clear: never, at this rate), "
@@ -103,28 +107,30 @@ def test_the_lag_of_a_stream_is_that_of_its_shards_whose_backlog_does_not_shrink
     looks, seen = Looks(window_s=60), []
     for lag in range(10):
         statuses = {"ledger": 9_000 - 100 * lag, "ledger.1": 4_000, "ledger.2": 3_000 + lag}
-        found = looks.of(Seen(statuses={name: WELL | {"catch_up": {"lag": lag}} for name, lag in statuses.items()}))
+        found = looks.of(
+            Observation(statuses={name: WELL | {"catch_up": {"lag": lag}} for name, lag in statuses.items()})
+        )
         assert {subject for rule, subject in found if rule == "lag"} == {"ledger"}
         seen.append(found["lag", "ledger"])
     assert seen[0] == 16_000 and seen[-1] == 7_009
-    assert looks.of(Seen(statuses={"ledger": WELL, "ledger.1": None}))["lag", "ledger"] is None
+    assert looks.of(Observation(statuses={"ledger": WELL, "ledger.1": None}))["lag", "ledger"] is None
 
 
 @pytest.mark.parametrize("rule", ["not_ready", "refused", "dlq_publish", "retry_rate", "slo_burn"])
 def test_what_is_wrong_with_one_shard_is_said_of_that_shard(rule: str) -> None:
-    found = Looks().of(Seen(statuses={"ledger": WELL, "ledger.1": None}))
+    found = Looks().of(Observation(statuses={"ledger": WELL, "ledger.1": None}))
     assert {subject for one, subject in found if one == rule} == {"ledger", "ledger.1"}
 
 
 def test_a_shard_that_is_silent_fires_by_its_name() -> None:
-    engine, looks = Engine(rules(AlertsSettings())), Readings()
+    engine, looks = AlertEngine(make_rules(AlertsSettings())), Readings()
     fired = []
     for at_s in range(0, 180, 15):
         now = NOW + timedelta(seconds=at_s)
-        seen = Seen(statuses={"ledger": WELL, "ledger.1": None})
-        fired += engine.look(looks.of(seen, now, float(at_s)), now)
+        seen = Observation(statuses={"ledger": WELL, "ledger.1": None})
+        fired += engine.judge_readings(looks.make_readings(seen, now, float(at_s)), now)
     assert [(one.kind, one.rule, one.text) for one in fired] == [
-        (Kind.FIRING, "not_ready", "ledger.1 is down, blocked or not ready")
+        (NoticeKind.FIRING, "not_ready", "ledger.1 is down, blocked or not ready")
     ]
 
 
@@ -139,30 +145,30 @@ def test_a_shard_that_is_silent_fires_by_its_name() -> None:
     ],
 )
 def test_a_stream_is_not_ready_when_it_is_silent_blocked_or_says_so(status: Any, ill: float) -> None:
-    found = Looks().of(Seen(receiver_ready=False, statuses={"ledger": status}))
+    found = Looks().of(Observation(receiver_ready=False, statuses={"ledger": status}))
     assert found["not_ready", "ledger"] == ill
     assert found["not_ready", RECEIVER] == 1
 
 
 @pytest.mark.parametrize(("status", "refused"), [(WELL, 0), ({"ready": False, "state": "refused"}, 1), (None, None)])
 def test_a_stream_that_waits_for_a_persons_decision_says_so(status: Any, refused: float | None) -> None:
-    assert Looks().of(Seen(statuses={"ledger": status}))["refused", "ledger"] == refused
+    assert Looks().of(Observation(statuses={"ledger": status}))["refused", "ledger"] == refused
 
 
 def test_what_only_a_stream_knows_is_unknown_while_it_is_silent() -> None:
-    found = Looks().of(Seen(statuses={"ledger": None}))
+    found = Looks().of(Observation(statuses={"ledger": None}))
     for rule in ("dlq_publish", "lag", "retry_rate", "slo_burn"):
         assert found[rule, "ledger"] is None
     assert found["redis_slow", ""] is None
 
 
 def test_the_oldest_unpublished_letters_wait_is_the_streams_word() -> None:
-    assert Looks().of(Seen(statuses={"ledger": WELL | {"unpublished_s": 75.5}}))["dlq_publish", "ledger"] == 75.5
+    assert Looks().of(Observation(statuses={"ledger": WELL | {"unpublished_s": 75.5}}))["dlq_publish", "ledger"] == 75.5
 
 
 @pytest.mark.parametrize("odd", [None, "7", [], {"lag": "many"}, {"lag": True}])
 def test_a_status_that_says_something_else_is_unknown(odd: object) -> None:
-    found = Looks().of(Seen(statuses={"ledger": WELL | {"unpublished_s": odd, "catch_up": odd}}))
+    found = Looks().of(Observation(statuses={"ledger": WELL | {"unpublished_s": odd, "catch_up": odd}}))
     assert found["dlq_publish", "ledger"] is None and found["lag", "ledger"] is None
     assert found["not_ready", "ledger"] == 0.0
 
@@ -170,7 +176,7 @@ def test_a_status_that_says_something_else_is_unknown(odd: object) -> None:
 def test_a_backlog_that_shrinks_is_no_lag() -> None:
     looks, seen = Looks(window_s=60), []
     for lag in (50_000, 60_000, 70_000, 70_000, 70_000, 65_000, 60_000, 55_000, 54_000):
-        seen.append(looks.of(Seen(statuses={"ledger": WELL | {"catch_up": {"lag": lag}}}))["lag", "ledger"])
+        seen.append(looks.of(Observation(statuses={"ledger": WELL | {"catch_up": {"lag": lag}}}))["lag", "ledger"])
     assert seen == [50_000, 60_000, 70_000, 70_000, 70_000, 65_000, 0, 0, 0]
 
 
@@ -224,17 +230,17 @@ def test_four_slow_claims_are_no_share_and_a_fifth_makes_them_one() -> None:
     assert looks.samples(claims(4, 12))["redis_slow", ""] == pytest.approx(6 / 10)
 
 
-def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: float) -> list[tuple[int, Kind]]:
+def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: float) -> list[tuple[int, NoticeKind]]:
     """What is read of Redis in so many looks, of which all claims are slow in some and none in the others."""
     settings = AlertsSettings()
     readings, reported, quick = Readings(), [], 0.0
-    engine = Engine(rules(settings))
+    engine = AlertEngine(make_rules(settings))
     for look in range(looks):
         at_s = look * settings.every_s
         now = NOW + timedelta(seconds=at_s)
         quick += 0 if look in slow_looks else claims_a_look
-        found = readings.of(Seen(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
-        reported += [(look, notice.kind) for notice in engine.look(found, now) if notice.rule == "redis_slow"]
+        found = readings.make_readings(Observation(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
+        reported += [(look, notice.kind) for notice in engine.judge_readings(found, now) if notice.rule == "redis_slow"]
     return reported
 
 
@@ -247,15 +253,15 @@ def test_one_burst_of_slow_claims_is_no_alert(slow_looks: set[int]) -> None:
 def test_slow_claims_are_an_alert_once_two_windows_are_full_of_them_and_over_a_window_later() -> None:
     """20 looks are a window; the first slow share is seen at look 100."""
     fired, over = slow_redis_notices(range(100, 160), 300, 1_000)
-    assert fired == (140, Kind.FIRING)
-    assert over[1] is Kind.RECOVERED and 160 + 20 <= over[0] <= 160 + 20 + 10
+    assert fired == (140, NoticeKind.FIRING)
+    assert over[1] is NoticeKind.RECOVERED and 160 + 20 <= over[0] <= 160 + 20 + 10
 
 
 @pytest.mark.parametrize("claims_a_look", [40, 0.75, 0.25], ids=["160 a minute", "3 a minute", "1 a minute"])
 def test_slow_claims_are_an_alert_at_a_few_claims_a_minute_too(claims_a_look: float) -> None:
     fired, over = slow_redis_notices(range(100, 200), 300, claims_a_look)
-    assert fired[1] is Kind.FIRING and 140 <= fired[0] <= 165
-    assert over[1] is Kind.RECOVERED
+    assert fired[1] is NoticeKind.FIRING and 140 <= fired[0] <= 165
+    assert over[1] is NoticeKind.RECOVERED
 
 
 def test_a_slow_claim_now_and_then_is_no_alert() -> None:
@@ -266,11 +272,13 @@ def test_a_slow_claim_now_and_then_is_no_alert() -> None:
 def test_few_events_that_hold_back_most_others_are_named() -> None:
     heads = {"head_of_line": True, "held_by": "stripe:evt_1:charge"}
     readings = Readings()
-    seen = Seen(statuses={"ledger": WELL | {"heads": heads}, "notify": WELL | {"heads": {"head_of_line": False}}})
-    found = {one.subject: one for one in readings.of(seen, NOW, 0.0) if one.rule == "head_of_line"}
+    seen = Observation(
+        statuses={"ledger": WELL | {"heads": heads}, "notify": WELL | {"heads": {"head_of_line": False}}}
+    )
+    found = {one.subject: one for one in readings.make_readings(seen, NOW, 0.0) if one.rule == "head_of_line"}
     assert {name: one.value for name, one in found.items()} == {"ledger": 1.0, "notify": 0.0}
     assert found["ledger"].note == "most wait behind stripe:evt_1:charge"
-    assert Looks().of(Seen(statuses={"ledger": WELL}))["head_of_line", "ledger"] is None
+    assert Looks().of(Observation(statuses={"ledger": WELL}))["head_of_line", "ledger"] is None
 
 
 def test_a_bound_that_is_no_edge_says_nothing() -> None:
@@ -319,21 +327,23 @@ def test_a_window_forgets_what_is_older() -> None:
     window, (series, _) = Window(60), counter("a", 0)
     for at_s in range(0, 600, 15):
         window.read(at_s, {series: float(at_s)})
-    assert window.gained([series], [series], 60) == 60
-    assert window.before(series, 60) == 525 and window.before(series, 600) is None
+    assert window.sum_gained([series], [series], 60) == 60
+    assert window.find_earlier(series, 60) == 525 and window.find_earlier(series, 600) is None
     assert window.spans(60) and not window.spans(120)
 
 
 @pytest.mark.parametrize("rule", ["backup", "verification", "maintenance"])
 def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_is_unwatched_where_none_is(rule: str) -> None:
-    engine, looks = Engine(rules(AlertsSettings())), Readings()
+    engine, looks = AlertEngine(make_rules(AlertsSettings())), Readings()
 
-    def look(rounds: Mapping[str, float | None]) -> list[Kind]:
-        return [one.kind for one in engine.look(looks.of(Seen(rounds=rounds), NOW, 0.0), NOW)]
+    def look(rounds: Mapping[str, float | None]) -> list[NoticeKind]:
+        return [
+            one.kind for one in engine.judge_readings(looks.make_readings(Observation(rounds=rounds), NOW, 0.0), NOW)
+        ]
 
-    assert look({rule: 2.5}) == [Kind.FIRING]
+    assert look({rule: 2.5}) == [NoticeKind.FIRING]
     assert look({rule: None}) == [] and engine.alerts[0].unknown, "it is made, and can't be read"
-    assert look({}) == [Kind.UNWATCHED]
+    assert look({}) == [NoticeKind.UNWATCHED]
 
 
 WHAT = "stripe: made_up.funds_moved"
@@ -343,21 +353,21 @@ class UnknownLooks:
     """Looks once a minute, at journals of which each says how many events are unknown, or can't be read (None)."""
 
     def __init__(self, readings: Readings | None = None) -> None:
-        self.engine, self.readings, self.at_s = Engine(rules(AlertsSettings())), readings or Readings(), 0.0
+        self.engine, self.readings, self.at_s = AlertEngine(make_rules(AlertsSettings())), readings or Readings(), 0.0
 
-    def look(self, **unknown: int | None) -> list[tuple[Kind, str]]:
+    def look(self, **unknown: int | None) -> list[tuple[NoticeKind, str]]:
         self.at_s += 60.0
         now = NOW + timedelta(seconds=self.at_s)
         dead = {
-            stream: None if events is None else Dead(0, None, unknown={WHAT: events} if events else {})
+            stream: None if events is None else DeadSummary(0, None, unknown={WHAT: events} if events else {})
             for stream, events in unknown.items()
         }
-        notices = self.engine.look(self.readings.of(Seen(dead=dead), now, self.at_s), now)
+        notices = self.engine.judge_readings(self.readings.make_readings(Observation(dead=dead), now, self.at_s), now)
         return [(one.kind, one.subject) for one in notices]
 
     def fire(self) -> None:
         said = [self.look(ledger=1, notify=0) for _ in range(6)]
-        assert said == [[]] * 5 + [[(Kind.FIRING, WHAT)]]
+        assert said == [[]] * 5 + [[(NoticeKind.FIRING, WHAT)]]
 
 
 def test_unknown_events_of_a_journal_that_cannot_be_read_are_not_over() -> None:
@@ -378,9 +388,9 @@ def test_unknown_events_are_over_once_none_was_there_for_a_while() -> None:
     assert looks.look(ledger=1, notify=0) == []
     assert looks.look(ledger=0, notify=0) == []
     assert looks.look(ledger=None, notify=0) == [], "it isn't known to be gone"
-    assert [looks.look(ledger=0, notify=0) for _ in range(3)] == [[], [], [(Kind.RECOVERED, WHAT)]]
+    assert [looks.look(ledger=0, notify=0) for _ in range(3)] == [[], [], [(NoticeKind.RECOVERED, WHAT)]]
     looks.look(ledger=0, notify=0)
-    found = looks.readings.of(Seen(dead={"ledger": None}), NOW, looks.at_s + 60.0)
+    found = looks.readings.make_readings(Observation(dead={"ledger": None}), NOW, looks.at_s + 60.0)
     assert not [one for one in found if one.rule == "unknown"], "what is over isn't remembered"
 
 
@@ -406,20 +416,23 @@ class Alerting:
 
     def __init__(self, remembered: Collection[Alert] = ()) -> None:
         subjects = [alert.subject for alert in remembered]
-        self.readings, self.engine = Readings(downstreams=subjects), Engine(rules(AlertsSettings()), remembered)
+        self.readings, self.engine = (
+            Readings(downstreams=subjects),
+            AlertEngine(make_rules(AlertsSettings()), remembered),
+        )
         self.at_s = 0.0
 
-    def look(self, seen: Seen, after_s: float = 15.0) -> list[tuple[str, str, Kind]]:
+    def look(self, seen: Observation, after_s: float = 15.0) -> list[tuple[str, str, NoticeKind]]:
         self.at_s += after_s
         now = NOW + timedelta(seconds=self.at_s)
-        of_waits = [one for one in self.readings.of(seen, now, self.at_s) if one.rule in BY_DOWNSTREAM]
-        self.notices = self.engine.look(of_waits, now)
+        of_waits = [one for one in self.readings.make_readings(seen, now, self.at_s) if one.rule in BY_DOWNSTREAM]
+        self.notices = self.engine.judge_readings(of_waits, now)
         return [(one.rule, one.subject, one.kind) for one in self.notices]
 
 
-def saying(**downstreams: dict[str, Any]) -> Seen:
+def saying(**downstreams: dict[str, Any]) -> Observation:
     named = {name.replace("_", ":"): one for name, one in downstreams.items()}
-    return Seen(statuses={"notify": {**WELL, "downstreams": named}})
+    return Observation(statuses={"notify": {**WELL, "downstreams": named}})
 
 
 FAILING = saying(subscriber_shop=downstream(0, 0, "NotTaken: answered 500"))
@@ -429,56 +442,56 @@ BREAKER, SUBSCRIBER = ("breaker_open", "notify subscriber:shop"), ("subscriber_f
 def test_a_subscriber_that_is_down_is_told_of_and_over_when_it_takes_events_again() -> None:
     alerts = Alerting()
     assert alerts.look(FAILING, DOWN_S_MAX) == []
-    assert alerts.look(FAILING, 1) == [(*BREAKER, Kind.FIRING)]
+    assert alerts.look(FAILING, 1) == [(*BREAKER, NoticeKind.FIRING)]
     [notice] = alerts.notices
     assert notice.text == (
         "notify subscriber:shop has not been called as usual for 301 s; its events wait; "
         "NotTaken: answered 500, next try at 2026-01-31T13:06:40.000000Z"
     )
-    assert alerts.look(FAILING, FAILING_S_MAX - DOWN_S_MAX) == [(*SUBSCRIBER, Kind.FIRING)]
+    assert alerts.look(FAILING, FAILING_S_MAX - DOWN_S_MAX) == [(*SUBSCRIBER, NoticeKind.FIRING)]
     well = saying(subscriber_shop=downstream())
     assert alerts.look(well) == []
-    assert alerts.look(well, 120) == [(*BREAKER, Kind.RECOVERED), (*SUBSCRIBER, Kind.RECOVERED)]
+    assert alerts.look(well, 120) == [(*BREAKER, NoticeKind.RECOVERED), (*SUBSCRIBER, NoticeKind.RECOVERED)]
 
 
 def test_a_subscriber_that_refuses_every_event_is_told_of_though_its_breaker_is_closed() -> None:
     refusing = saying(subscriber_shop=downstream(None, 0, "NotTaken: answered 404"))
-    assert Alerting().look(refusing, FAILING_S_MAX + 1) == [(*SUBSCRIBER, Kind.FIRING)]
+    assert Alerting().look(refusing, FAILING_S_MAX + 1) == [(*SUBSCRIBER, NoticeKind.FIRING)]
 
 
 def test_a_downstream_of_the_ledger_is_told_of_as_down_alone() -> None:
-    seen = Seen(statuses={"ledger": {**WELL, "downstreams": {"merchants": downstream(0, 0)}}})
-    assert Alerting().look(seen, 2_000) == [("breaker_open", "ledger merchants", Kind.FIRING)]
+    seen = Observation(statuses={"ledger": {**WELL, "downstreams": {"merchants": downstream(0, 0)}}})
+    assert Alerting().look(seen, 2_000) == [("breaker_open", "ledger merchants", NoticeKind.FIRING)]
 
 
 def test_a_stream_that_says_nothing_now_ends_no_alert_and_one_that_is_gone_recovers_none() -> None:
     alerts = Alerting()
     alerts.look(FAILING, 1_000)
     for silent in (None, {"ready": False, "state": "failed"}):
-        assert alerts.look(Seen(statuses={"notify": silent}), 400) == []
+        assert alerts.look(Observation(statuses={"notify": silent}), 400) == []
     later = Alerting(alerts.engine.alerts)
     later.at_s = alerts.at_s
-    assert later.look(Seen(statuses={"notify": None}), 400) == [], "a process that begins knows of it"
-    assert {kind for *_, kind in later.look(Seen(statuses={}))} == {Kind.UNWATCHED}
+    assert later.look(Observation(statuses={"notify": None}), 400) == [], "a process that begins knows of it"
+    assert {kind for *_, kind in later.look(Observation(statuses={}))} == {NoticeKind.UNWATCHED}
 
 
 def test_after_a_restart_a_downstream_at_rest_that_is_named_no_more_is_over() -> None:
     alerts = Alerting()
     alerts.look(FAILING, 1_000)
     assert alerts.look(saying()) == []
-    assert {kind for *_, kind in alerts.look(saying(), 120)} == {Kind.RECOVERED}
+    assert {kind for *_, kind in alerts.look(saying(), 120)} == {NoticeKind.RECOVERED}
 
 
 def test_a_subscriber_that_answered_410_is_told_of_at_once_and_over_once_it_is_enabled() -> None:
     alerts = Alerting()
     about = "subscriber_failing", "subscriber:shop"
-    assert alerts.look(Seen(subscribers={"shop": NOW, "bank": None})) == [(*about, Kind.FIRING)]
+    assert alerts.look(Observation(subscribers={"shop": NOW, "bank": None})) == [(*about, NoticeKind.FIRING)]
     assert "payhook notify enable shop" in alerts.notices[0].text
-    assert alerts.look(Seen(subscribers=None)) == [], "the file can't be read"
-    assert alerts.look(Seen(subscribers={"shop": None, "bank": None})) == []
-    assert alerts.look(Seen(subscribers={"shop": None, "bank": None}), 120) == [(*about, Kind.RECOVERED)]
-    alerts.look(Seen(subscribers={"shop": NOW}))
-    assert alerts.look(Seen(subscribers={})) == [(*about, Kind.UNWATCHED)]
+    assert alerts.look(Observation(subscribers=None)) == [], "the file can't be read"
+    assert alerts.look(Observation(subscribers={"shop": None, "bank": None})) == []
+    assert alerts.look(Observation(subscribers={"shop": None, "bank": None}), 120) == [(*about, NoticeKind.RECOVERED)]
+    alerts.look(Observation(subscribers={"shop": NOW}))
+    assert alerts.look(Observation(subscribers={})) == [(*about, NoticeKind.UNWATCHED)]
 
 
 # what providers generate and don't deliver
@@ -492,25 +505,29 @@ def test_an_endpoint_that_falls_silent_is_read_and_unknown_while_no_receiver_ans
     readings = Readings(silence=Silence(tmp_path / "rhythms.json"))
     answered = counter("payhook_ingest_answers_total", 5.0, provider="stripe", process="ingest")
     verified = counter("payhook_ingest_verified_total", 5.0, endpoint="stripe/eu", process="ingest")
-    [quiet] = [one for one in readings.of(Seen(samples=dict([answered, verified])), NOW, 0.0) if one.rule == "quiet"]
+    [quiet] = [
+        one
+        for one in readings.make_readings(Observation(samples=dict([answered, verified])), NOW, 0.0)
+        if one.rule == "quiet"
+    ]
     assert (quiet.subject, quiet.value) == ("stripe/eu", 1.0)
     assert "that are usual" in quiet.note
-    [unknown] = [one for one in readings.of(Seen(), NOW, 15.0) if one.rule == "quiet"]
+    [unknown] = [one for one in readings.make_readings(Observation(), NOW, 15.0) if one.rule == "quiet"]
     assert (unknown.subject, unknown.value) == ("stripe/eu", None)
 
 
 def test_a_list_that_cannot_be_read_has_an_age_and_what_came_in_by_it_is_counted() -> None:
     said = {"problem": "stripe: no answer", "since": to_rfc3339(NOW - timedelta(minutes=20)), "fetched_day": 3}
-    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": said}), NOW, 0.0)}
+    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)}
     assert (found["catch_up"].value, found["catch_up"].note) == (1_200.0, "stripe: no answer")
     assert (found["caught_up"].subject, found["caught_up"].value) == ("stripe", 3.0)
     well = {"problem": None, "since": None, "fetched_day": 0}
-    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": well}), NOW, 0.0)}
+    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": well}), NOW, 0.0)}
     assert (found["catch_up"].value, found["caught_up"].value) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("reported", "value"), [(True, 1.0), (False, 0.0), (None, 0.0)])
 def test_an_endpoint_that_its_provider_switched_off_is_an_alert(reported: bool | None, value: float) -> None:
     said = {"problem": None, "since": None, "fetched_day": 0, "switched_off": reported}
-    found = {one.rule: one for one in Readings().of(Seen(caught_up={"stripe": said}), NOW, 0.0)}
+    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)}
     assert (found["switched_off"].subject, found["switched_off"].value) == ("stripe", value)

@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dlq.alerts.engine import Kind, Notice
-from dlq.alerts.receivers import NotDelivered, receivers
+from dlq.alerts.engine import AlertNotice, NoticeKind
+from dlq.alerts.receivers import NotDelivered, make_receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
 from tests.unit.notify.receiver import Receiver, receiving, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-NOTICE = Notice("a/b", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "ä", 101.0, 100.0, AT, AT, "r")
+NOTICE = AlertNotice(
+    "a/b", 1, NoticeKind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "ä", 101.0, 100.0, AT, AT, "r"
+)
 
 
 def deliver(**settings: Any) -> None:
     alerts = AlertsSettings(receivers={"oncall": ReceiverSettings(**settings)})
-    receivers(alerts)["oncall"].deliver(NOTICE)
+    make_receivers(alerts)["oncall"].deliver(NOTICE)
 
 
 def webhook(server: Receiver, **more: Any) -> None:

@@ -89,7 +89,7 @@ def test_a_source_that_goes_on_as_ever_is_no_alarm(rate: Rate) -> None:
             rhythm.add(slot, count)
         if slot % 3:
             continue
-        found = rhythm.quiet(slot + 1)
+        found = rhythm.find_quiet(slot + 1)
         if found is not None and not was_quiet:
             alarms.append(found)
         was_quiet = found is not None
@@ -101,18 +101,18 @@ def test_a_source_that_goes_on_as_ever_is_no_alarm(rate: Rate) -> None:
 def test_a_source_that_falls_silent_is_noticed(rate: Rate) -> None:
     noon = 7 * WEEK + 2 * DAY + 12 * SLOTS_AN_HOUR
     rhythm, _ = filled(rate, noon, seed=11)
-    after = next(slots for slots in range(1, 8 * DAY) if rhythm.quiet(noon + slots) is not None)
+    after = next(slots for slots in range(1, 8 * DAY) if rhythm.find_quiet(noon + slots) is not None)
     assert after / SLOTS_AN_HOUR <= NOTICED_WITHIN_H[rate]
 
 
 def test_a_source_of_less_than_two_weeks_has_no_rhythm() -> None:
     rhythm, _ = filled(steady, 2 * WEEK - DAY, seed=3)
-    assert rhythm.quiet(2 * WEEK) is None
+    assert rhythm.find_quiet(2 * WEEK) is None
 
 
 def test_what_is_forgotten_is_no_longer_compared_and_the_rest_is_as_before() -> None:
     rhythm, _ = filled(steady, 9 * WEEK, seed=3)
-    before = rhythm.quiet(9 * WEEK + 12)
-    rhythm.forget(9 * WEEK)
+    before = rhythm.find_quiet(9 * WEEK + 12)
+    rhythm.drop_old(9 * WEEK)
     assert rhythm.begun > 2 * WEEK
-    assert rhythm.quiet(9 * WEEK + 12) == before
+    assert rhythm.find_quiet(9 * WEEK + 12) == before

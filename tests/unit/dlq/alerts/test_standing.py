@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from core.clock import ManualClock
-from dlq.alerts.engine import Notice
-from dlq.alerts.readings import Dead, Seen
+from dlq.alerts.engine import AlertNotice
+from dlq.alerts.readings import DeadSummary, Observation
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings
 from dlq.alerts.standing import AlertsStanding, read_standing
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertWatch
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SETTINGS = AlertsSettings()
@@ -27,16 +27,16 @@ def test_before_anybody_looked_nothing_fires_and_nobody_looks(tmp_path: Path) ->
 
 def test_what_fires_is_told_with_what_its_last_notice_said_over_a_restart(tmp_path: Path) -> None:
     clock, file = ManualClock(AT), tmp_path / "alerts.json"
-    old = Dead(101, AT - timedelta(hours=50))
+    old = DeadSummary(101, AT - timedelta(hours=50))
 
-    def describe(notice: Notice) -> Notice:
+    def describe(notice: AlertNotice) -> AlertNotice:
         return replace(notice, cause="Rejected", count=101, amounts={"EUR": 5})
 
-    watch = Watch(SETTINGS, lambda: Seen(dead={"ledger": old}), {}, file, clock, describe)
-    watch.step()
+    watch = AlertWatch(SETTINGS, lambda: Observation(dead={"ledger": old}), {}, file, clock, describe)
+    watch.run_once()
     wait(watch.under_way.values())
     watch.close()
-    Watch(SETTINGS, lambda: Seen(dead={"ledger": old}), {}, file, clock).step()
+    AlertWatch(SETTINGS, lambda: Observation(dead={"ledger": old}), {}, file, clock).run_once()
     standing = read_standing(file, SETTINGS, clock)
     assert (standing.looks, standing.looked_at) == (True, AT)
     assert [one.rule for one in standing.firing] == ["dlq_escalation", "dlq_age", "dlq_depth"]

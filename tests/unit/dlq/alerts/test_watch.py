@@ -17,18 +17,18 @@ import pytest
 from prometheus_client import Gauge, generate_latest
 
 from core.clock import ManualClock, to_rfc3339
-from dlq.alerts.engine import Kind, Notice
-from dlq.alerts.looking import LeftByRound, Looking, Places
-from dlq.alerts.readings import Dead, Replicas, Seen
-from dlq.alerts.receivers import receivers
+from dlq.alerts.engine import AlertNotice, NoticeKind
+from dlq.alerts.looking import RoundReport, StackObserver, WatchedPlaces
+from dlq.alerts.readings import DeadSummary, Observation, Replicas
+from dlq.alerts.receivers import make_receivers
 from dlq.alerts.rules import Severity
 from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, Queue, Watch
+from dlq.alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, AlertWatch, Queue
 from dlq.rates import WINDOWS, Rate
 from tests.unit.notify.receiver import Receiver, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
-FIRST = Notice("a", 1, Kind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")
+FIRST = AlertNotice("a", 1, NoticeKind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")
 
 
 class Stack:
@@ -37,7 +37,7 @@ class Stack:
     def __init__(self, folder: Path, port: int) -> None:
         self.clock = ManualClock(AT)
         self.file = folder / "run" / "alerts.json"
-        self.dead: Dead | None = Dead(0, None)
+        self.dead: DeadSummary | None = DeadSummary(0, None)
         self.replicas: Replicas | None = None
         self.got = folder / "got"
         program = folder / "tell.sh"
@@ -49,10 +49,10 @@ class Stack:
         self.restart()
 
     def restart(self) -> None:
-        self.watch = Watch(
+        self.watch = AlertWatch(
             self.settings,
-            lambda: Seen(dead={"ledger": self.dead}, replicas=self.replicas),
-            receivers(self.settings),
+            lambda: Observation(dead={"ledger": self.dead}, replicas=self.replicas),
+            make_receivers(self.settings),
             self.file,
             self.clock,
         )
@@ -60,7 +60,7 @@ class Stack:
     def step(self, after_s: float = 15.0) -> None:
         """One look, and all that was to be delivered then."""
         self.clock.advance(after_s)
-        self.watch.step()
+        self.watch.run_once()
         wait(self.watch.under_way.values())
 
     def boss_reported(self) -> list[Mapping[str, Any]]:
@@ -83,7 +83,7 @@ def kinds(server: Receiver) -> list[tuple[str, str]]:
 def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after_two(
     stack: Stack, server: Receiver
 ) -> None:
-    stack.dead = Dead(1, AT)
+    stack.dead = DeadSummary(1, AT)
     stack.step(24 * 3_600 - 1)
     assert kinds(server) == []
     stack.step(2)
@@ -98,7 +98,7 @@ def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after
 def test_unknown_events_are_reported_once_however_often_the_watch_restarts_and_reads_its_journal_again(
     stack: Stack, server: Receiver
 ) -> None:
-    counted = stack.dead = Dead(0, None, unknown={"stripe: made_up.funds_moved": 1})
+    counted = stack.dead = DeadSummary(0, None, unknown={"stripe: made_up.funds_moved": 1})
     stack.step()
     stack.step(400)
     assert kinds(server) == [("unknown", "firing")]
@@ -112,7 +112,7 @@ def test_unknown_events_are_reported_once_however_often_the_watch_restarts_and_r
         stack.step()
         stack.step(400)
     assert kinds(server) == [("unknown", "firing")]
-    stack.dead = Dead(0, None)
+    stack.dead = DeadSummary(0, None)
     stack.step()
     stack.step(130)
     assert kinds(server)[1:] == [("unknown", "recovered")]
@@ -122,7 +122,7 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
     stack: Stack, server: Receiver
 ) -> None:
     server.replies(status(503))
-    stack.dead = Dead(101, AT - timedelta(hours=50))
+    stack.dead = DeadSummary(101, AT - timedelta(hours=50))
     stack.step()
     assert [reported["rule"] for reported in stack.boss_reported()] == ["dlq_escalation"]
     tries = len(server.requests)
@@ -146,7 +146,7 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
 
 def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(stack: Stack, server: Receiver) -> None:
     server.replies(status(503))
-    stack.dead = Dead(101, AT)
+    stack.dead = DeadSummary(101, AT)
     stack.step()
     receivers_left = {"boss": stack.settings.receivers["boss"]}
     stack.settings = stack.settings.model_copy(update={"receivers": receivers_left})
@@ -164,38 +164,40 @@ class Held:
         self.let_go = threading.Event()
         self.got: list[str] = []
 
-    def deliver(self, notice: Notice) -> None:
+    def deliver(self, notice: AlertNotice) -> None:
         self.let_go.wait(10)
         self.got.append(notice.subject)
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[tuple[Watch, Held, Held, dict[str, Dead]]]:
+def held(tmp_path: Path) -> Iterator[tuple[AlertWatch, Held, Held, dict[str, DeadSummary]]]:
     """A watch with a receiver that holds what it gets, one that doesn't, and what there is to see."""
-    slow, pager, dead = Held(), Held(), {"a": Dead(500, None), "b": Dead(500, None)}
+    slow, pager, dead = Held(), Held(), {"a": DeadSummary(500, None), "b": DeadSummary(500, None)}
     pager.let_go.set()
     settings = AlertsSettings(receivers={name: ReceiverSettings(command=("/bin/true",)) for name in ("slow", "pager")})
 
-    def look() -> Seen:
-        return Seen(dead=dict(dead))
+    def look() -> Observation:
+        return Observation(dead=dict(dead))
 
-    watch = Watch(settings, look, {"slow": slow, "pager": pager}, tmp_path / "alerts.json", ManualClock(AT))
+    watch = AlertWatch(settings, look, {"slow": slow, "pager": pager}, tmp_path / "alerts.json", ManualClock(AT))
     yield watch, slow, pager, dead
     slow.let_go.set()
     watch.close()
 
 
-def delivered(watch: Watch, name: str) -> None:
+def delivered(watch: AlertWatch, name: str) -> None:
     """Waits until a receiver has got what there was for it."""
     watch.under_way[name].result(10)
 
 
-def test_no_look_and_no_other_receiver_waits_for_a_slow_one(held: tuple[Watch, Held, Held, dict[str, Dead]]) -> None:
+def test_no_look_and_no_other_receiver_waits_for_a_slow_one(
+    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]],
+) -> None:
     watch, slow, pager, dead = held
-    watch.step()
-    dead["c"] = Dead(500, None)
+    watch.run_once()
+    dead["c"] = DeadSummary(500, None)
     delivered(watch, "pager")
-    watch.step()
+    watch.run_once()
     delivered(watch, "pager")
     assert (pager.got, slow.got) == (["a", "b", "c"], [])
     slow.let_go.set()
@@ -204,10 +206,10 @@ def test_no_look_and_no_other_receiver_waits_for_a_slow_one(held: tuple[Watch, H
 
 
 def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
-    held: tuple[Watch, Held, Held, dict[str, Dead]], tmp_path: Path
+    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]], tmp_path: Path
 ) -> None:
     watch, slow, _, _ = held
-    watch.step()
+    watch.run_once()
     delivered(watch, "pager")
 
     def let_go_once_it_ends() -> None:
@@ -223,14 +225,14 @@ def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
 
 
 def test_a_receivers_bug_ends_the_next_look(
-    held: tuple[Watch, Held, Held, dict[str, Dead]], monkeypatch: pytest.MonkeyPatch
+    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch, _, pager, _ = held
     monkeypatch.setattr(pager, "got", None)
-    watch.step()
+    watch.run_once()
     wait([watch.under_way["pager"]])
     with pytest.raises(AttributeError):
-        watch.step()
+        watch.run_once()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_a_receivers_bug_ends_the_next_look(
 def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(
     stack: Stack, server: Receiver, said: str, instead: str
 ) -> None:
-    stack.dead = Dead(101, AT)
+    stack.dead = DeadSummary(101, AT)
     stack.step()
     known = stack.file.read_text()
     stack.file.write_text(known.replace(said, instead, 1))
@@ -258,7 +260,7 @@ def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(
 def test_people_are_reported_also_where_nothing_can_be_remembered(stack: Stack, server: Receiver) -> None:
     stack.file.parent.mkdir()
     stack.file.mkdir()
-    stack.dead = Dead(101, AT)
+    stack.dead = DeadSummary(101, AT)
     stack.step()
     assert kinds(server) == [("dlq_depth", "firing")]
 
@@ -271,7 +273,7 @@ def test_the_file_is_its_owners_alone(stack: Stack) -> None:
 def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, server: Receiver) -> None:
     server.replies(status(500))
     metrics = AlertMetrics(stack.clock)
-    stack.dead = Dead(101, AT)
+    stack.dead = DeadSummary(101, AT)
     stack.step()
     metrics.update(stack.watch)
     page = generate_latest(metrics.registry).decode()
@@ -280,7 +282,7 @@ def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, ser
     assert 'payhook_alert_firing{rule="dlq_depth",subject="ledger"} 1.0' in page
     assert 'payhook_alert_notices_unsent{receiver="hook"} 1.0' in page
     assert 'payhook_alert_notices_unsent{receiver="boss"} 0.0' in page
-    stack.dead = Dead(0, None)
+    stack.dead = DeadSummary(0, None)
     stack.step()
     stack.step(120)
     metrics.update(stack.watch)
@@ -289,7 +291,7 @@ def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, ser
 
 def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics, pages, put = AlertMetrics(stack.clock), list[str](), Gauge.set
-    stack.dead = Dead(101, AT)
+    stack.dead = DeadSummary(101, AT)
     stack.step()
     metrics.update(stack.watch)
 
@@ -313,7 +315,7 @@ def page_after_a_look(stack: Stack, metrics: AlertMetrics) -> list[str]:
 def test_what_cannot_be_seen_stays_on_the_page_as_it_was_seen_last(stack: Stack) -> None:
     """A Prometheus alert ends where its value is gone, isn't a number, or is 0; a new process knows what fires."""
     metrics = AlertMetrics(stack.clock)
-    stack.dead, stack.replicas = Dead(1, AT - timedelta(hours=50)), Replicas(out_of_sync=6, under_min=6)
+    stack.dead, stack.replicas = DeadSummary(1, AT - timedelta(hours=50)), Replicas(out_of_sync=6, under_min=6)
     page_after_a_look(stack, metrics)
     stack.dead = stack.replicas = None
     known = {
@@ -345,19 +347,19 @@ def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
     backed_up.write_text(json.dumps({"ok": False, "since": to_rfc3339(AT - timedelta(hours=3))}))
     page = b'# TYPE payhook_decisions_total counter\npayhook_decisions_total{decision="retry",stream="a"} 7\nother 1\n'
     server.replies(status(200, body=page))
-    places = Places(
+    places = WatchedPlaces(
         ready_url="http://127.0.0.1:1/readyz",
         statuses={"a": fresh, "b": old, "c": tmp_path / "none"},
         journals={"a": tmp_path / "journal"},
         metrics={"processor": f"http://127.0.0.1:{server.port}/metrics", "ingest": "http://127.0.0.1:1/metrics"},
-        rounds={"backup": LeftByRound(backed_up, 3_600)},
+        rounds={"backup": RoundReport(backed_up, 3_600)},
     )
     with httpx2.Client(trust_env=False) as client:
-        seen = Looking(places, client, clock).look()
+        seen = StackObserver(places, client, clock).observe_stack()
     assert seen.receiver_ready is False
     assert seen.statuses["a"] is not None and seen.statuses["b"] is None and seen.statuses["c"] is None
     assert seen.dead == {
-        "a": Dead(0, None, tuple(Rate(window_s, 0, 0, 0.0) for window_s in WINDOWS))
+        "a": DeadSummary(0, None, tuple(Rate(window_s, 0, 0, 0.0) for window_s in WINDOWS))
     } and seen.rounds == {"backup": 3.0}
     labels = (("decision", "retry"), ("process", "processor"), ("stream", "a"))
     assert seen.samples == {("payhook_decisions_total", labels): 7.0}
@@ -368,12 +370,12 @@ def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_
 ) -> None:
     rules = ("backup", "verification", "maintenance")
     none_made, every = (
-        Places("", {}, {}, {}, rounds=dict.fromkeys(rules, LeftByRound(tmp_path / "none", every_s)))
+        WatchedPlaces("", {}, {}, {}, rounds=dict.fromkeys(rules, RoundReport(tmp_path / "none", every_s)))
         for every_s in (0.0, 3_600.0)
     )
     with httpx2.Client(trust_env=False) as client:
-        assert Looking(none_made, client, ManualClock(AT)).look().rounds == {}
-        seen = Looking(every, client, ManualClock(AT)).look().rounds
+        assert StackObserver(none_made, client, ManualClock(AT)).observe_stack().rounds == {}
+        seen = StackObserver(every, client, ManualClock(AT)).observe_stack().rounds
     assert seen == dict.fromkeys(rules, 0.0), "an age counts from the first look"
 
 
@@ -381,7 +383,7 @@ def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_
     now, old = to_rfc3339(AT), to_rfc3339(AT - timedelta(seconds=31))
     well, stale = {"at": now, "ready": True}, {"at": old, "ready": True}
     server.replies(status(200, body=json.dumps({"streams": {"a": well, "b": stale, "x": well}}).encode()))
-    places = Places(
+    places = WatchedPlaces(
         ready_url="",
         statuses={"a": tmp_path / "none", "b": tmp_path / "none", "c": tmp_path / "none"},
         journals={},
@@ -389,7 +391,7 @@ def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_
         status_urls=["http://127.0.0.1:1/status", f"http://127.0.0.1:{server.port}/status"],
     )
     with httpx2.Client(trust_env=False) as client:
-        seen = Looking(places, client, ManualClock(AT)).look()
+        seen = StackObserver(places, client, ManualClock(AT)).observe_stack()
     assert seen.statuses == {"a": well, "b": None, "c": None}
 
 
@@ -401,7 +403,7 @@ def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(tm
     server.replies(status(200, body=json.dumps({"streams": {"a": running}}).encode()))
     for name in "ab":
         (tmp_path / name).write_text(json.dumps(standby))
-    places = Places(
+    places = WatchedPlaces(
         ready_url="",
         statuses={name: tmp_path / name for name in "ab"},
         journals={},
@@ -409,23 +411,23 @@ def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(tm
         status_urls=["http://127.0.0.1:1/status", f"http://127.0.0.1:{server.port}/status"],
     )
     with httpx2.Client(trust_env=False) as client:
-        seen = Looking(places, client, ManualClock(AT)).look()
+        seen = StackObserver(places, client, ManualClock(AT)).observe_stack()
     assert seen.statuses == {"a": running, "b": standby}
 
 
 def test_a_newer_word_replaces_the_older_one_and_goes_behind_what_was_said_meanwhile() -> None:
     queue = Queue()
     other = replace(FIRST, subject="notify")
-    over = replace(FIRST, number=2, kind=Kind.RECOVERED)
+    over = replace(FIRST, number=2, kind=NoticeKind.RECOVERED)
     queue.add([FIRST, other, over])
-    assert queue.due(0.0) == [other, over]
+    assert queue.find_due(0.0) == [other, over]
 
 
 def test_whoever_wants_critical_ones_only_gets_no_others() -> None:
     boss = Queue(only_critical=True)
     escalation = replace(FIRST, rule="dlq_escalation", severity=Severity.CRITICAL)
     boss.add([FIRST, escalation])
-    assert boss.due(0.0) == [escalation]
+    assert boss.find_due(0.0) == [escalation]
 
 
 def test_after_a_refusal_the_receiver_is_left_alone_for_longer_each_time_up_to_a_bound() -> None:
@@ -433,24 +435,24 @@ def test_after_a_refusal_the_receiver_is_left_alone_for_longer_each_time_up_to_a
     queue.add([FIRST])
     now, waits = 1_000.0, []
     for _ in range(12):
-        queue.refused("down", now)
+        queue.on_refused("down", now)
         waits.append(queue.next_at - now)
-        assert queue.due(queue.next_at - 0.1) == []
+        assert queue.find_due(queue.next_at - 0.1) == []
         now = queue.next_at
-        assert queue.due(now) == [FIRST]
+        assert queue.find_due(now) == [FIRST]
     assert waits[:4] == [5, 10, 20, 40] and waits[-1] == RETRY_S_MAX
-    queue.taken(FIRST)
-    assert (queue.due(now), queue.failures, queue.problem) == ([], 0, None)
+    queue.on_taken(FIRST)
+    assert (queue.find_due(now), queue.failures, queue.problem) == ([], 0, None)
 
 
 def test_a_word_that_came_while_an_older_one_was_reported_stays() -> None:
     queue = Queue()
     queue.add([FIRST])
-    (telling,) = queue.due(0.0)
-    over = replace(FIRST, number=2, kind=Kind.RECOVERED)
+    (telling,) = queue.find_due(0.0)
+    over = replace(FIRST, number=2, kind=NoticeKind.RECOVERED)
     queue.add([over])
-    queue.taken(telling)
-    assert queue.due(0.0) == [over]
+    queue.on_taken(telling)
+    assert queue.find_due(0.0) == [over]
 
 
 def test_a_queue_is_bounded() -> None:
@@ -458,4 +460,4 @@ def test_a_queue_is_bounded() -> None:
     for number in range(QUEUE_MAX + 50):
         queue.add([replace(FIRST, subject=f"stream-{number}")])
     assert len(queue.waiting) == QUEUE_MAX
-    assert queue.due(0.0)[-1].subject == f"stream-{QUEUE_MAX + 49}"
+    assert queue.find_due(0.0)[-1].subject == f"stream-{QUEUE_MAX + 49}"

@@ -10,7 +10,7 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.command import Target
+from dlq.command import ItemTarget
 from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
 from dlq.rates import WINDOWS, Rate
 from tests.dead_items import DeadItems, seqs
@@ -37,7 +37,7 @@ def test_an_item_is_open_waits_and_closes(items: DeadItems) -> None:
     [item] = index.page(ALL).items
     assert [*states, item.state] == ["open", "waiting", "open", "waiting", "replayed"]
     assert (item.times_died, item.replays, item.decision) == (2, 2, Decision.APPLIED)
-    assert item.target == Target.of(items.row_at(5))
+    assert item.target == ItemTarget.of_row(items.row_at(5))
     assert index.page(Filter()).items == ()
 
 
@@ -143,7 +143,7 @@ def test_a_filter_wants_what_it_says(items: DeadItems, wanted: Filter, found: li
     index = items.followed()
     assert seqs(index.page(wanted).items) == found
     assert index.page(wanted).total == index.page(wanted).total == len(found)
-    assert [one.item_seq for one in index.seen(wanted)] == found
+    assert [one.item_seq for one in index.read_frozen_items(wanted)] == found
     assert sum(group.count for group in index.groups(wanted)) == index.stats(wanted).open == len(found)
 
 
@@ -228,8 +228,8 @@ def test_a_storm_is_in_the_rates_right_while_it_happens(items: DeadItems) -> Non
     items.commit()
     index = items.followed()
     items.clock.advance((began + timedelta(minutes=1) - items.now).total_seconds())
-    assert index.stats().rates == index.rates() == tuple(Rate(window_s, 300, 0, None) for window_s in WINDOWS)
-    assert [rate.sentence for rate in index.rates()] == [
+    assert index.stats().rates == index.read_rates() == tuple(Rate(window_s, 300, 0, None) for window_s in WINDOWS)
+    assert [rate.full_sentence for rate in index.read_rates()] == [
         f"300 in, 0 out in the last {window} (time to clear: never, at this rate)"
         for window in ("15 minutes", "hour", "24 hours")
     ]
@@ -239,12 +239,15 @@ def test_a_storm_is_in_the_rates_right_while_it_happens(items: DeadItems) -> Non
     items.commit()
     index.follow()
     items.clock.advance(timedelta(minutes=24).total_seconds())
-    assert index.rates() == (
+    assert index.read_rates() == (
         Rate(900, 0, 200, timedelta(minutes=7.5).total_seconds()),
         Rate(3_600, 300, 200, None),
         Rate(86_400, 300, 200, None),
     )
-    assert index.rates()[0].sentence == "0 in, 200 out in the last 15 minutes (time to clear: 8 min, at this rate)"
+    assert (
+        index.read_rates()[0].full_sentence
+        == "0 in, 200 out in the last 15 minutes (time to clear: 8 min, at this rate)"
+    )
 
 
 @pytest.mark.parametrize("wanted", [Filter(), Filter(text="merchant"), Filter(kinds=(ErrorKind.NRE,))])
@@ -261,7 +264,7 @@ def test_the_rates_count_every_moment_of_their_windows_once(items: DeadItems, wa
     items.commit()
     index = items.followed()
     items.clock.advance((now - items.now).total_seconds())
-    for rate in index.rates(wanted):
+    for rate in index.read_rates(wanted):
         since = now - timedelta(seconds=rate.window_s)
         assert (rate.inflow, rate.outflow) == (sum(at >= since for at in died), sum(at >= since for at in closed))
 
@@ -271,7 +274,7 @@ def test_what_never_died_is_no_inflow_and_no_outflow(items: DeadItems) -> None:
     items.parked("q")
     items.commit()
     index = items.followed()
-    assert {(rate.inflow, rate.outflow, rate.clearing) for rate in index.rates()} == {(0, 0, "nothing is dead")}
+    assert {(rate.inflow, rate.outflow, rate.clearing) for rate in index.read_rates()} == {(0, 0, "nothing is dead")}
 
 
 def test_the_statistics_count_by_hour(items: DeadItems) -> None:
@@ -297,7 +300,7 @@ def test_items_are_looked_up_by_number(items: DeadItems) -> None:
     items.commit()
     found = {item.item_seq: item for item in items.followed().page(Filter(items=(3, 1, 77))).items}
     assert sorted(found) == [1, 3]
-    assert found[3].target == Target.of(items.row_at(3))
+    assert found[3].target == ItemTarget.of_row(items.row_at(3))
 
 
 def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,13 +309,13 @@ def test_what_is_seen_is_as_of_one_moment(items: DeadItems, monkeypatch: pytest.
     rows = items.deaths(4)
     items.commit()
     index = items.followed()
-    seen = index.seen(Filter())
+    seen = index.read_frozen_items(Filter())
     found = [next(seen)]
     for row in rows:
         items.then(row, Decision.PURGED)
     items.commit()
     index.follow()
     assert [tuple(one[:3]) for one in [*found, *seen]] == [
-        astuple(Target.of(items.row_at(seq))) for seq in (1, 2, 3, 4)
+        astuple(ItemTarget.of_row(items.row_at(seq))) for seq in (1, 2, 3, 4)
     ]
-    assert list(index.seen(Filter())) == []
+    assert list(index.read_frozen_items(Filter())) == []

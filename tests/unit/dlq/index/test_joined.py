@@ -13,7 +13,7 @@ from dlq.index import DeadLetterIndex, Filter
 from tests.dead_items import DeadItems, seqs
 
 ALL = Filter(states=())
-OF_ENTITY = [Shard(number, 2).decides for number in range(2)]
+OF_ENTITY = [Shard(number, 2).has_entity for number in range(2)]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_rows_that_come_later_are_the_shard_s_that_wrote_them(items: DeadItems) 
         one.then(one.row_at(own.item_seq), Decision.REPLAYED, Decision.APPLIED, decided_at=one.now)
         for number in range(10):
             entity = f"stripe:acct:pi_new_{number}"
-            if Shard(one.shard, 2).decides(entity):
+            if Shard(one.shard, 2).has_entity(entity):
                 one.dead(entity_key=entity)
         one.commit()
         index.follow()
@@ -91,6 +91,6 @@ def test_a_shard_is_divided_once_more(items: DeadItems) -> None:
     before = listed(items.followed())
     items.ledger.divide(Shard(0, 4), items.now, is_copy=False)
     after = listed(items.followed())
-    assert after == {seq: key for seq, key in before.items() if key is None or Shard(0, 4).decides(key)}
+    assert after == {seq: key for seq, key in before.items() if key is None or Shard(0, 4).has_entity(key)}
     assert 0 < len(after) < len(before)
     assert seqs(other.followed().page(ALL).items) != []

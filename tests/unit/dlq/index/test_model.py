@@ -252,7 +252,7 @@ def test_the_index_says_what_the_rows_say(
         if action == "restart":
             index = opened(folder, clock)
         elif action == "delete":
-            shutil.rmtree(Layout(folder).console("ledger"), ignore_errors=True)
+            shutil.rmtree(Layout(folder).dead_letters_of("ledger"), ignore_errors=True)
         elif action == "compact":
             DeltaTable(history.ledger.journal).optimize.compact()
         elif action == "crash":
@@ -268,7 +268,7 @@ def test_the_index_says_what_the_rows_say(
 
 def opened(folder: Path, clock: ManualClock) -> DeadLetterIndex:
     layout = Layout(folder).ledger()
-    payloads, closed = Payloads(layout.bodies), timedelta(days=CLOSED_DAYS)
+    payloads, closed = Payloads(layout.bodies_table), timedelta(days=CLOSED_DAYS)
     return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, closed)
 
 

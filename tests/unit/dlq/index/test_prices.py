@@ -69,7 +69,7 @@ def test_a_body_that_is_gone_is_asked_for_once(items: DeadItems) -> None:
     items.commit()
     asked = Asked()
     index = items.followed(amounts=asked)
-    BodyStore(str(items.layout.bodies)).append([("0" * 64, b"another")])
+    BodyStore(str(items.layout.bodies_table)).append([("0" * 64, b"another")])
     index.follow()
     assert (asked.bodies, index.page(Filter()).items[0].amount_minor) == ([], None)
 

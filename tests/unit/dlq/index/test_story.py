@@ -11,7 +11,7 @@ import pytest
 
 from core.decision import Decision
 from dlq.index import ItemUnknown
-from dlq.index.payload import PRETTY_BYTES_MAX, pretty
+from dlq.index.payload import PRETTY_BYTES_MAX, indent_json
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from tests.dead_items import STACK, DeadItems, seqs
@@ -208,7 +208,7 @@ def test_reading_a_story_makes_no_store_of_bodies(items: DeadItems) -> None:
     items.dead()
     items.commit()
     items.followed().item(1)
-    assert not Path(items.layout.bodies).exists()
+    assert not Path(items.layout.bodies_table).exists()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_reading_a_story_makes_no_store_of_bodies(items: DeadItems) -> None:
 )
 def test_json_is_indented_and_nothing_of_it_changes(raw: bytes, shown: str | None) -> None:
     """Numbers aren't read and written again: an amount of 1.10 stays one, and a repeated name is seen."""
-    found = pretty(raw)
+    found = indent_json(raw)
     if shown == "nested":
         assert found is not None and found.count("[") == 900
     else:
@@ -246,5 +246,5 @@ def test_json_is_indented_and_nothing_of_it_changes(raw: bytes, shown: str | Non
 def test_a_body_in_the_store_is_found_by_its_hash(items: DeadItems) -> None:
     row: JournalRow = items.dead()
     items.commit()
-    BodyStore(str(items.layout.bodies)).append([(hashlib.sha256(b"other").hexdigest(), b"other")])
+    BodyStore(str(items.layout.bodies_table)).append([(hashlib.sha256(b"other").hexdigest(), b"other")])
     assert items.followed().item(row.item_seq).payload.raw is None

@@ -19,10 +19,10 @@ from dlq.commands import decode, encode
 from dlq.frozen import SelectionFiles
 from dlq.index import DeadLetterIndex, Payloads
 from dlq.limits import AloneLimits
-from dlq.orders import Orders
+from dlq.orders import OrderSender
 from dlq.recorder import Recorder
 from dlq.run import PortionResult
-from dlq.selection import DryRuns, FactFinder, Run, RunLog, Runs, Selections
+from dlq.selection import DryRuns, FactFinder, RunLog, RunOrders, RunRequest, Selections
 from dlq.selection.ignored import IgnoredEventFinder
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
@@ -116,16 +116,16 @@ class SelectionBench:
         self.journal, self.status = places.journal, places.status
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
         self.engine.selections = SelectionFiles(places.selections)
-        self.finder = FactFinder(places.dead_letter_index, places.journal, places.bodies)
-        self.bodies = Bodies(Path(places.bodies), self.engine)
-        payloads = Payloads(places.bodies)
+        self.finder = FactFinder(places.dead_letter_index, places.journal, places.bodies_table)
+        self.bodies = Bodies(Path(places.bodies_table), self.engine)
+        payloads = Payloads(places.bodies_table)
         self.index = DeadLetterIndex(places.dead_letter_index, places.journal, payloads, self.engine.clock)
         self.sent: list[Command] = []
         self.acts = Acts()
         self.selections, self.runs = self.another()
         self.dry_runs = DryRuns(self.selections.files, self.index, self.finder, self.engine.clock)
 
-    def another(self, acts: Any = None, channel: str = "cli") -> tuple[Selections, Runs]:
+    def another(self, acts: Any = None, channel: str = "cli") -> tuple[Selections, RunOrders]:
         """Another process on the same stream. What it orders is decided while it waits."""
         clock, log = self.engine.clock, RunLog(self.places.journal, CONTROL)
         recorder = Recorder(acts or self.acts, clock, channel)
@@ -135,10 +135,10 @@ class SelectionBench:
             self.index,
             clock,
             recorder,
-            IgnoredEventFinder(self.places.journal, Payloads(self.places.bodies).kept, None),
+            IgnoredEventFinder(self.places.journal, Payloads(self.places.bodies_table).fetch_kept, None),
         )
-        orders = Orders(lambda: self.kafka, CONTROL, recorder)
-        return selections, Runs(selections, orders, self.alone, clock, lambda _: self.decide())
+        orders = OrderSender(lambda: self.kafka, CONTROL, recorder)
+        return selections, RunOrders(selections, orders, self.alone, clock, lambda _: self.decide())
 
     def send(self, command: Command) -> None:
         """Into Kafka."""
@@ -201,7 +201,7 @@ class SelectionBench:
 
     def replay(self, number: int, **more: Any) -> None:
         more["mode"] = ReplayMode(more.get("mode", "alone"))
-        self.runs.start(number, Run("replay", "mended", **more), "ada")
+        self.runs.start(number, RunRequest("replay", "mended", **more), "ada")
 
     def applied(self) -> int:
         return sum(row.decision is Decision.APPLIED for row in self.engine.journal.rows)

@@ -8,7 +8,7 @@ import pytest
 
 from dlq.command import ReplayMode
 from dlq.index import Filter
-from dlq.selection import Asked, DryRuns, Verdict, dry_run
+from dlq.selection import DryRuns, ForecastRequest, Verdict, dry_run
 from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.ordering import order
@@ -25,9 +25,9 @@ def test_what_runs_in_its_place_is_reported_with_its_followers_and_so_it_is(benc
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    made = reported.make(1, Asked())
+    made = reported.make(1, ForecastRequest())
     [one] = reported.page(1)
-    assert (one.verdict, one.followers, made.runs, made.followers) == (Verdict.IN_PLACE, 2, 1, 2)
+    assert (one.verdict, one.followers, made.runnable_count, made.followers) == (Verdict.IN_PLACE, 2, 1, 2)
     assert bench.sent == []
     bench.replay(1)
     bench.round(4)
@@ -42,8 +42,8 @@ def test_what_was_replayed_since_is_done_or_moved_and_the_processor_refuses_both
     bench.replay(1)
     bench.round(4)
     reported = dry_runs(bench)
-    reported.make(2, Asked())
-    assert [one.verdict for one in reported.each(2)] == [Verdict.DONE, Verdict.MOVED]
+    reported.make(2, ForecastRequest())
+    assert [one.verdict for one in reported.iterate_forecasts(2)] == [Verdict.DONE, Verdict.MOVED]
     assert "frozen at row 2" in reported.page(2)[1].why
     bench.replay(2)
     bench.round(4)
@@ -54,11 +54,11 @@ def test_a_page_holds_one_verdict_alone_where_that_is_asked_for(bench: Selection
     bench.dead(5)
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert reported.kept(1) is None
-    reported.make(1, Asked(replays_max=0))
+    assert reported.find_latest(1) is None
+    reported.make(1, ForecastRequest(replays_max=0))
     assert [one.target.item_seq for one in reported.page(1, [Verdict.LOOP], after_seq=2, limit=2)] == [3, 4]
     assert reported.page(1, [Verdict.IN_PLACE]) == []
-    reported.make(1, Asked())
+    reported.make(1, ForecastRequest())
     assert reported.page(1, [Verdict.LOOP]) == []
 
 
@@ -70,7 +70,7 @@ def test_what_the_loop_guard_refuses_is_reported_in_its_words(bench: SelectionBe
         bench.round(4)
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    reported.make(6, Asked(replays_max=5))
+    reported.make(6, ForecastRequest(replays_max=5))
     [one] = reported.page(6)
     assert (one.verdict, one.why) == (
         Verdict.LOOP,
@@ -86,7 +86,7 @@ def test_an_item_whose_body_is_gone_can_not_run(bench: SelectionBench) -> None:
     bench.bodies.drop(bench.engine.journal.rows[0].body_sha256 or "")
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    made = reported.make(1, Asked())
+    made = reported.make(1, ForecastRequest())
     assert dict(made.counts) == {Verdict.NO_BODY: 1, Verdict.IN_PLACE: 1}
 
 
@@ -96,7 +96,7 @@ def test_a_conflict_is_reported_as_one(bench: SelectionBench) -> None:
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(1, Asked()).counts) == {Verdict.CONFLICT: 1}
+    assert dict(reported.make(1, ForecastRequest()).counts) == {Verdict.CONFLICT: 1}
 
 
 def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: SelectionBench) -> None:
@@ -108,7 +108,7 @@ def test_other_content_runs_once_the_copy_that_held_its_key_is_purged(bench: Sel
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(1, Asked()).counts) == {Verdict.IN_PLACE: 1}
+    assert dict(reported.make(1, ForecastRequest()).counts) == {Verdict.IN_PLACE: 1}
     bench.replay(1)
     bench.round(4)
     assert bench.states(1) == ["applied"]
@@ -120,7 +120,7 @@ def test_a_replay_with_followers_is_refused_whole_where_one_of_them_is_not_selec
     bench.selections.freeze(Filter(), "ada")
     bench.dead(1, entity="e")
     reported = dry_runs(bench)
-    reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "continue"))
+    reported.make(1, ForecastRequest(ReplayMode.WITH_FOLLOWERS, "continue"))
     [one] = reported.page(1)
     assert (one.verdict, one.why) == (
         Verdict.REFUSED,
@@ -141,7 +141,9 @@ def test_followers_are_looked_at_with_their_head_however_many_a_look_takes(
     bench.dead(1, entity="e")
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(1, Asked(ReplayMode.WITH_FOLLOWERS, "continue")).counts) == {Verdict.IN_PLACE: 3}
+    assert dict(reported.make(1, ForecastRequest(ReplayMode.WITH_FOLLOWERS, "continue")).counts) == {
+        Verdict.IN_PLACE: 3
+    }
 
 
 def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_processor_agrees(tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_proces
     bench.decide()
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    reported.make(1, Asked(dead_head="continue"))
+    reported.make(1, ForecastRequest(dead_head="continue"))
     [one] = reported.page(1)
     assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
     bench.replay(1)
@@ -168,5 +170,5 @@ def test_the_loop_guard_is_reported(bench: SelectionBench) -> None:
         bench.round(4)
     bench.selections.freeze(Filter(), "ada")
     reported = dry_runs(bench)
-    assert dict(reported.make(3, Asked(replays_max=2)).counts) == {Verdict.LOOP: 1}
-    assert dict(reported.make(3, Asked(replays_max=2, force=True)).counts) == {Verdict.IN_PLACE: 1}
+    assert dict(reported.make(3, ForecastRequest(replays_max=2)).counts) == {Verdict.LOOP: 1}
+    assert dict(reported.make(3, ForecastRequest(replays_max=2, force=True)).counts) == {Verdict.IN_PLACE: 1}

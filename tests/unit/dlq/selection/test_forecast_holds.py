@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dlq.command import Command, ReplayMode, Target
+from dlq.command import Command, ItemTarget, ReplayMode
 from dlq.commands import encode
 from dlq.index import Filter
-from dlq.selection import Asked, Forecast, Verdict
+from dlq.selection import ForecastRequest, ItemForecast, Verdict
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -48,7 +48,7 @@ ACTS = st.tuples(
 
 STEPS = st.lists(st.one_of(POSTS, POSTS, ACTS, st.tuples(st.just("pass"), st.sampled_from([0, 1, 40]))), max_size=14)
 ASKED = st.builds(
-    Asked,
+    ForecastRequest,
     mode=st.sampled_from([*[ReplayMode.ALONE] * 2, ReplayMode.WITH_FOLLOWERS]),
     force=st.booleans(),
 )
@@ -83,12 +83,12 @@ class History:
         if items:
             row = items[which % len(items)]
             options = {"mode": mode} if action == "replay" else {}
-            self.order(action, [Target.of(row)], **options)
+            self.order(action, [ItemTarget.of_row(row)], **options)
 
     def passes(self, seconds: float) -> None:
         self.bench.engine.advance(seconds)
 
-    def order(self, action: str, targets: Sequence[Target], **options: Any) -> list[JournalRow]:
+    def order(self, action: str, targets: Sequence[ItemTarget], **options: Any) -> list[JournalRow]:
         engine = self.bench.engine
         name = f"{action}-{len(engine.journal.rows)}"
         engine.send(
@@ -132,10 +132,10 @@ def _script(bench: SelectionBench, key: str, tries: list[str]) -> None:
     ],
 )
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
-@example(before=PURGED_HOLDER, since=[], asked=Asked())
+@example(before=PURGED_HOLDER, since=[], asked=ForecastRequest())
 @given(before=STEPS, since=STEPS, asked=ASKED)
 def test_the_dry_runs_word_is_the_processors(
-    dead_head: DeadHead, before: list[Step], since: list[Step], asked: Asked
+    dead_head: DeadHead, before: list[Step], since: list[Step], asked: ForecastRequest
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = SelectionBench(Path(folder), dead_head=dead_head)
@@ -147,11 +147,11 @@ def test_the_dry_runs_word_is_the_processors(
         history.do(since)
         asked = replace(asked, dead_head=dead_head.value, replays_max=REPLAYS_MAX)
         bench.dry_runs.make(1, asked)
-        reported = list(bench.dry_runs.each(1))
+        reported = list(bench.dry_runs.iterate_forecasts(1))
         _agrees(history, reported, asked)
 
 
-def _agrees(history: History, reported: Sequence[Forecast], asked: Asked) -> None:
+def _agrees(history: History, reported: Sequence[ItemForecast], asked: ForecastRequest) -> None:
     """The same words are said by deciding it, and by what becomes of it then."""
     before = {item.row.item_seq: item.row for item in history.bench.engine.index.open_items()}
     targets = [one.target for one in reported]
@@ -174,7 +174,7 @@ def _agrees(history: History, reported: Sequence[Forecast], asked: Asked) -> Non
             _ends_as_told(history, one, before[one.target.item_seq])
 
 
-def _ends_as_told(history: History, one: Forecast, dead: JournalRow) -> None:
+def _ends_as_told(history: History, one: ItemForecast, dead: JournalRow) -> None:
     item = history.bench.engine.index.open_item(one.target.item_seq)
     if one.verdict is Verdict.HELD:
         assert item is not None and item.row.decision in (Decision.REPLAYED, Decision.PARKED), one
@@ -184,7 +184,7 @@ def _ends_as_told(history: History, one: Forecast, dead: JournalRow) -> None:
         assert item is None or not is_other_content(item.row), one
 
 
-def _is_accepted(one: Forecast, asked: Asked) -> bool:
+def _is_accepted(one: ItemForecast, asked: ForecastRequest) -> bool:
     """Two words are of items that are taken, and that it does no good."""
     if one.verdict is Verdict.HELD:
         return asked.dead_head == "wait"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq.frozen import SPAN_SEQS_MAX, Turns
+from dlq.frozen import SPAN_SEQS_MAX, ItemOrder
 from dlq.index import Filter, FilterInvalid, ItemState
-from dlq.selection import Run, RunRefused, SelectionEmpty, Verdict
-from dlq.selection.dry_run import Asked
+from dlq.selection import RunRefused, RunRequest, SelectionEmpty, Verdict
+from dlq.selection.dry_run import ForecastRequest
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import ignored, unknown
 
@@ -35,8 +35,8 @@ def test_they_are_frozen_and_replayed_by_a_run_once(bench: SelectionBench) -> No
     bench.dead(1)
     frozen = bench.selections.freeze(IGNORED, "ada")
     assert (frozen.count, frozen.state, frozen.unknown_amounts) == (2, "ignored", 2)
-    made = bench.dry_runs.make(frozen.number, Asked())
-    assert (dict(made.counts), made.runs) == ({Verdict.IN_PLACE: 2}, 2)
+    made = bench.dry_runs.make(frozen.number, ForecastRequest())
+    assert (dict(made.counts), made.runnable_count) == ({Verdict.IN_PLACE: 2}, 2)
     bench.replay(frozen.number)
     bench.round(4)
     assert bench.states(frozen.number) == ["applied", "applied"]
@@ -54,14 +54,14 @@ def test_unknown_events_are_selected_apart_and_their_run_says_what_became_of_the
     assert bench.selections.freeze(IGNORED, "ada").count == 1
     frozen = bench.selections.freeze(UNKNOWN, "ada")
     assert (frozen.count, frozen.state) == (2, "unknown")
-    assert dict(bench.dry_runs.make(frozen.number, Asked()).counts) == {Verdict.IN_PLACE: 2}
+    assert dict(bench.dry_runs.make(frozen.number, ForecastRequest()).counts) == {Verdict.IN_PLACE: 2}
     with pytest.raises(RunRefused, match=r"its events are unknown.* a release would do nothing"):
-        bench.runs.start(frozen.number, Run("release", "garbage"), "ada")
+        bench.runs.start(frozen.number, RunRequest("release", "garbage"), "ada")
     bench.replay(frozen.number)
     bench.round(4)
     assert bench.states(frozen.number) == ["applied", "unknown"]
     left = bench.selections.freeze(UNKNOWN, "ada").number
-    bench.runs.start(left, Run("purge", "known to move nothing for us"), "ada")
+    bench.runs.start(left, RunRequest("purge", "known to move nothing for us"), "ada")
     bench.round(4)
     assert bench.states(left) == ["purged"]
     assert bench.engine.decisions(keys[1]) == ["unknown", "replayed", "unknown", "purged"]
@@ -86,7 +86,7 @@ def test_one_that_moved_on_since_it_was_frozen_is_refused_as_the_dry_run_says(be
     first, second = (bench.selections.freeze(IGNORED, actor).number for actor in ("ada", "bob"))
     bench.replay(first)
     bench.round(4)
-    assert dict(bench.dry_runs.make(second, Asked()).counts) == {Verdict.MOVED: 1}
+    assert dict(bench.dry_runs.make(second, ForecastRequest()).counts) == {Verdict.MOVED: 1}
     bench.replay(second)
     bench.round(4)
     [shown] = bench.selections.items(second)
@@ -98,7 +98,7 @@ def test_one_that_later_events_passed_runs_behind_them_as_the_dry_run_says(bench
     bench.engine.post("evt_2", "e1")
     bench.decide()
     frozen = bench.selections.freeze(IGNORED, "ada").number
-    bench.dry_runs.make(frozen, Asked())
+    bench.dry_runs.make(frozen, ForecastRequest())
     [one] = bench.dry_runs.page(frozen)
     assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
     bench.replay(frozen)
@@ -120,7 +120,7 @@ def test_nothing_of_them_can_be_closed(bench: SelectionBench) -> None:
     passed_over(bench, "evt_1")
     frozen = bench.selections.freeze(IGNORED, "ada").number
     with pytest.raises(RunRefused, match="a purge would do nothing"):
-        bench.runs.start(frozen, Run("purge", "garbage"), "ada")
+        bench.runs.start(frozen, RunRequest("purge", "garbage"), "ada")
 
 
 def test_a_portion_spans_no_more_of_the_journal_than_live_traffic_may_wait_for(
@@ -130,5 +130,5 @@ def test_a_portion_spans_no_more_of_the_journal_than_live_traffic_may_wait_for(
     monkeypatch.setattr("dlq.frozen.SPAN_SEQS_MAX", 3)
     passed_over(bench, *(f"evt_{number}" for number in range(7)))
     frozen = bench.selections.freeze(IGNORED, "ada")
-    turns = Turns(bench.selections.files.read(frozen.digest), Run("replay", "").mode)
+    turns = ItemOrder(bench.selections.files.read(frozen.digest), RunRequest("replay", "").mode)
     assert [turns.end(begin, 5) for begin in (0, 3, 6)] == [3, 6, 7]

@@ -12,19 +12,19 @@ import pytest
 from core.layout import Layout
 from dlq.acceptance import ENTITY_ITEMS_MAX
 from dlq.command import ReplayMode
-from dlq.frozen import SCHEMA, Frozen, Selection, SelectionBroken, SelectionFiles, Turns, each_line
+from dlq.frozen import SCHEMA, FrozenSelection, ItemOrder, Selection, SelectionBroken, SelectionFiles, each_line
 from dlq.index import Filter
 from dlq.selection import SelectionEmpty, SelectionsFull, SelectionTooLarge, SelectionUnknown, selections
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import LINEAGE, NOW
 
 
-def frozen(entities: list[str | None], actor: str = "ada") -> Frozen:
+def frozen(entities: list[str | None], actor: str = "ada") -> FrozenSelection:
     """Items 1, 2, … of these entities."""
     seqs = range(1, len(entities) + 1)
     columns = [list(seqs), list(seqs), [2**64 - seq for seq in seqs], list(each_line(entities))]
     table = pa.table([pa.array(one, field.type) for one, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
-    return Frozen(Selection("ledger", NOW, actor, "", "{}", len(entities), 9, LINEAGE, {"EUR": 500}, 2), table)
+    return FrozenSelection(Selection("ledger", NOW, actor, "", "{}", len(entities), 9, LINEAGE, {"EUR": 500}, 2), table)
 
 
 def test_a_selection_is_what_was_dead_then_and_nothing_that_died_later(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_a_selection_is_what_was_dead_then_and_nothing_that_died_later(tmp_path:
     second = bench.selections.freeze(Filter(), "ada")
     assert [one.target.item_seq for one in bench.selections.items(first.number)] == [1, 2]
     assert second.count == 3
-    assert [one.selection.number for one in bench.selections.kept()] == [2, 1]
-    assert bench.selections.kept(before=2)[0].selection == first
+    assert [one.selection.number for one in bench.selections.list_kept()] == [2, 1]
+    assert bench.selections.list_kept(before=2)[0].selection == first
 
 
 def test_its_file_is_named_by_its_hash_and_holds_all_that_is_known_of_it(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_its_file_is_named_by_its_hash_and_holds_all_that_is_known_of_it(tmp_pat
     read = files.read(made.digest)
     assert files.get(1) == made
     assert read.selection.amounts == {"EUR": 500}
-    assert read.targets([2, 0])[0].text == "3.3.fffffffffffffffd"
+    assert read.pick_targets([2, 0])[0].text == "3.3.fffffffffffffffd"
     assert read.table["line"].to_pylist() == [0, 1, 0]
 
 
 def test_two_that_freeze_at_once_get_two_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = SelectionFiles(tmp_path)
     files.put(frozen(["e"]))
-    monkeypatch.setattr(SelectionFiles, "numbers", lambda _: [])
+    monkeypatch.setattr(SelectionFiles, "list_numbers", lambda _: [])
     assert files.put(frozen(["e"], "bob")).number == 2
 
 
@@ -76,7 +76,7 @@ def test_the_oldest_leave_but_never_one_that_is_under_way(tmp_path: Path, monkey
     bench.dead(4)
     for _ in range(3):
         bench.selections.freeze(Filter(), "ada")
-    assert [one.selection.number for one in bench.selections.kept()] == [3, 2]
+    assert [one.selection.number for one in bench.selections.list_kept()] == [3, 2]
     assert len(list((tmp_path / "lake" / "selections" / "ledger").glob("*.parquet"))) == 2
     bench.replay(2, per_s=0.01)
     bench.replay(3, propose=True)
@@ -84,7 +84,7 @@ def test_the_oldest_leave_but_never_one_that_is_under_way(tmp_path: Path, monkey
         bench.selections.freeze(Filter(), "ada")
     bench.runs.cancel(3, "ada")
     assert bench.selections.freeze(Filter(items=(4,)), "ada").number == 4
-    assert [one.selection.number for one in bench.selections.kept()] == [4, 2]
+    assert [one.selection.number for one in bench.selections.list_kept()] == [4, 2]
 
 
 def test_items_go_too_where_all_of_them_together_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_items_go_too_where_all_of_them_together_are_too_many(tmp_path: Path, mo
     bench.dead(2)
     for _ in range(3):
         bench.selections.freeze(Filter(), "ada")
-    assert [one.selection.number for one in bench.selections.kept()] == [3, 2]
+    assert [one.selection.number for one in bench.selections.list_kept()] == [3, 2]
 
 
 def test_a_selection_that_was_changed_is_not_run(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_selection_that_was_changed_is_not_run(tmp_path: Path) -> None:
 def test_portions_are_cut_between_lines_and_no_line_makes_one_too_large(more: int) -> None:
     count = 5 + ENTITY_ITEMS_MAX + more
     of = frozen(["short" if number < 5 else "long" for number in range(count)])
-    alone, together = (Turns(of, mode) for mode in (ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS))
+    alone, together = (ItemOrder(of, mode) for mode in (ReplayMode.ALONE, ReplayMode.WITH_FOLLOWERS))
     assert [alone.end(0, 3), alone.end(count - 2, 7)] == [3, count]
     assert [together.end(0, 3), together.end(0, 7), together.end(5, 7)] == [5, 5, 5 + ENTITY_ITEMS_MAX]
     assert together.end(5 + ENTITY_ITEMS_MAX, 5) == count
@@ -123,6 +123,6 @@ def test_portions_are_cut_between_lines_and_no_line_makes_one_too_large(more: in
 
 def test_an_entitys_items_stand_together_in_a_run_with_followers() -> None:
     of = frozen(["a", "b", "a", None, "b", None])
-    turns = Turns(of, ReplayMode.WITH_FOLLOWERS)
-    assert [target.item_seq for target in turns.targets(0, 6)] == [1, 3, 2, 5, 4, 6]
-    assert np.array_equal(Turns(of, ReplayMode.ALONE).places, np.arange(6))
+    turns = ItemOrder(of, ReplayMode.WITH_FOLLOWERS)
+    assert [target.item_seq for target in turns.pick_targets(0, 6)] == [1, 3, 2, 5, 4, 6]
+    assert np.array_equal(ItemOrder(of, ReplayMode.ALONE).places, np.arange(6))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from core.decision import Decision
-from dlq.command import Target
+from dlq.command import ItemTarget
 from dlq.index import Filter
-from dlq.selection import Asked, Run, RunRefused, RunState, Verdict
+from dlq.selection import ForecastRequest, RunRefused, RunRequest, RunState, Verdict
 from tests.unit.dlq.selection.bench import SelectionBench
 
-PURGE = Run("purge", "test payments of our own")
+PURGE = RunRequest("purge", "test payments of our own")
 
 
 def deaths(bench: SelectionBench) -> int:
@@ -24,12 +24,12 @@ def test_no_run_of_it_is_begun_and_the_record_says_why(bench: SelectionBench) ->
     bench.selections.freeze(Filter(), "ada")
     bench.restore(older)
     bench.dead(2)
-    for run in (PURGE, Run("replay", "mended")):
+    for run in (PURGE, RunRequest("replay", "mended")):
         with pytest.raises(RunRefused, match="the journal was restored since it was frozen"):
             bench.runs.start(1, run, "ada")
         assert "restored" in bench.acts.acts[-1].reason
     with pytest.raises(RunRefused, match="restored"):
-        bench.dry_runs.make(1, Asked())
+        bench.dry_runs.make(1, ForecastRequest())
     bench.round(3)
     assert bench.sent == []
     assert bench.selections.freeze(Filter(), "ada").count == 3
@@ -75,7 +75,7 @@ def test_a_run_that_the_older_copy_knows_nothing_of_is_gone_and_its_command_is_r
 def test_a_proposed_run_cannot_be_approved(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
-    bench.runs.start(1, Run("purge", "garbage", propose=True), "ada")
+    bench.runs.start(1, RunRequest("purge", "garbage", propose=True), "ada")
     bench.restore(bench.engine.copy())
     with pytest.raises(RunRefused, match="restored"):
         bench.runs.approve(1, "bob", "I looked")
@@ -88,10 +88,10 @@ def test_items_are_frozen_as_they_were_seen(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.index.follow()
     first, second = (one.target for one in bench.index.page(Filter()).items)
-    stale = Target(second.item_seq, second.seen_seq, "0" * 16)
+    stale = ItemTarget(second.item_seq, second.seen_seq, "0" * 16)
     bench.selections.freeze(Filter(items=(1, 2)), "ada", "", [first, stale])
     assert [one.target for one in bench.selections.items(1)] == [first, stale]
-    bench.dry_runs.make(1, Asked())
+    bench.dry_runs.make(1, ForecastRequest())
     reported = bench.dry_runs.page(1)
     assert [one.verdict for one in reported] == [Verdict.IN_PLACE, Verdict.MOVED]
     assert "the journal was restored since" in reported[1].why

@@ -12,7 +12,7 @@ from core.clock import to_rfc3339
 from dlq.command import ReplayMode
 from dlq.commands import CommandNotSent
 from dlq.index import Filter
-from dlq.selection import Run, RunRefused, RunState
+from dlq.selection import RunRefused, RunRequest, RunState
 from processor.settings import DeadHead
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import Stuck
@@ -44,7 +44,7 @@ def test_another_process_sees_the_same_of_it(bench: SelectionBench) -> None:
     assert other.progress(1).counts == bench.selections.progress(1).counts
     bench.round(4)
     assert [one.state for one in other.items(1)] == [one.state for one in bench.selections.items(1)]
-    assert [one.run.finished_at for one in other.kept() if one.run] != [None]
+    assert [one.run.finished_at for one in other.list_kept() if one.run] != [None]
 
 
 def test_what_dies_again_and_what_retries_is_reported_apart(bench: SelectionBench) -> None:
@@ -112,7 +112,7 @@ def test_every_refusal_says_why_however_many_there_are(tmp_path: Path) -> None:
 def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_refused(bench: SelectionBench) -> None:
     bench.dead(2)
     bench.selections.freeze(Filter(), "ada")
-    run = Run("replay", "mended")
+    run = RunRequest("replay", "mended")
     assert not bench.runs.start(1, run, "ada").again
     bench.round(4)
     assert bench.another()[1].start(1, run, "bob").again
@@ -120,7 +120,7 @@ def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_re
     assert len(bench.sent) == 1
     assert bench.applied() == 2
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        bench.runs.start(1, Run("replay", "mended", ReplayMode.WITH_FOLLOWERS), "ada")
+        bench.runs.start(1, RunRequest("replay", "mended", ReplayMode.WITH_FOLLOWERS), "ada")
 
 
 def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: SelectionBench) -> None:
@@ -129,7 +129,7 @@ def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: Se
     _, other = bench.another()
     bench.kafka.first = lambda: bench.replay(1)
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        other.start(1, Run("purge", "garbage"), "bob")
+        other.start(1, RunRequest("purge", "garbage"), "bob")
     bench.round(4)
     assert bench.states(1) == ["applied"] * 2
 
@@ -157,9 +157,9 @@ def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench
     assert (progress.run.state, progress.run.actor, bench.counts(1)) == (RunState.RUNNING, "ada", {"unsent": 4})
     assert progress.run.problem == "waits: the processor isn't running"
     assert bench.another()[0].get(1).run is None
-    assert bench.runs.start(1, Run("replay", "mended"), "ada").run.state is RunState.RUNNING
+    assert bench.runs.start(1, RunRequest("replay", "mended"), "ada").run.state is RunState.RUNNING
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
-        bench.runs.start(1, Run("purge", "garbage"), "ada")
+        bench.runs.start(1, RunRequest("purge", "garbage"), "ada")
     bench.runs.cancel(1, "ada")
     assert bench.selections.get(1).run.state is RunState.CANCELLED  # type: ignore[union-attr]
     bench.round(3)
@@ -263,11 +263,11 @@ def test_items_are_paged_by_state_in_the_frozen_order(bench: SelectionBench) -> 
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (Run("replay", "mended"), ""),
-        (Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=50.0), ", with_followers, 50 a second"),
-        (Run("replay", "mended", force=True), ", forced"),
-        (Run("purge", "never sent", propose=True), ", two people"),
+        (RunRequest("replay", "mended"), ""),
+        (RunRequest("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=50.0), ", with_followers, 50 a second"),
+        (RunRequest("replay", "mended", force=True), ", forced"),
+        (RunRequest("purge", "never sent", propose=True), ", two people"),
     ],
 )
-def test_a_run_says_what_isnt_as_usual(run: Run, said: str) -> None:
-    assert run.said == said
+def test_a_run_says_what_isnt_as_usual(run: RunRequest, said: str) -> None:
+    assert run.options_text == said

@@ -12,18 +12,18 @@ from dlq.command import ReplayMode
 from dlq.frozen import Selection
 from dlq.index import Filter
 from dlq.limits import AloneLimits, Volume
-from dlq.selection import Run, RunRefused, RunState, SecondPersonWanted
+from dlq.selection import RunRefused, RunRequest, RunState, SecondPersonWanted
 from dlq.selection.runs import why_two_people
 from tests.unit.dlq.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW
 
-PURGE = Run("purge", "test payments of our own")
+PURGE = RunRequest("purge", "test payments of our own")
 
 
 def test_one_person_closes_a_few(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")
-    assert bench.runs.start(1, Run("resolve", "booked by hand"), "ada").run.state is RunState.RUNNING
+    assert bench.runs.start(1, RunRequest("resolve", "booked by hand"), "ada").run.state is RunState.RUNNING
     bench.round(5)
     assert bench.states(1) == ["resolved"] * 4
     assert bench.applied() == 0
@@ -97,7 +97,7 @@ def test_a_proposal_that_is_taken_back_closes_nothing(bench: SelectionBench) -> 
 def test_a_replay_is_proposed_and_approved_as_it_was_asked_for(bench: SelectionBench) -> None:
     bench.dead(7)
     bench.selections.freeze(Filter(), "ada")
-    run = Run("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=100.0, force=True, propose=True)
+    run = RunRequest("replay", "mended", ReplayMode.WITH_FOLLOWERS, per_s=100.0, force=True, propose=True)
     assert bench.runs.start(1, run, "ada").run.state is RunState.PROPOSED
     bench.round(6)
     assert bench.states(1) == ["unsent"] * 7
@@ -157,7 +157,7 @@ def test_replays_of_a_day_count_together_and_apart_from_purges(bench: SelectionB
     bench.selections.freeze(Filter(), "ada")
     limits = AloneLimits(items_max=4, replay_items_max=10, replay_amounts_minor_max={"EUR": 5_000})
     selection = replace(bench.selections.get(1).selection, count=8, amounts={"EUR": 4_000})
-    replay, before = Run("replay", "mended"), Volume(2, Counter(EUR=1_000))
+    replay, before = RunRequest("replay", "mended"), Volume(2, Counter(EUR=1_000))
     assert why_two_people(selection, replay, limits, before) is None
     assert "above 10 a day" in str(why_two_people(selection, replay, limits, Volume(3)))
     assert "5,001 minor units of EUR" in str(why_two_people(selection, replay, limits, Volume(1, Counter(EUR=1_001))))
@@ -168,14 +168,14 @@ def test_money_above_the_limit_needs_a_second_person_too() -> None:
     limits = AloneLimits(100, {"*": 1_000, "EUR": 5_000})
     before = Volume()
 
-    def why(run: Run = PURGE, **amounts: int) -> str | None:
+    def why(run: RunRequest = PURGE, **amounts: int) -> str | None:
         return why_two_people(Selection("ledger", NOW, "ada", "", "{}", 3, 1, "", amounts), run, limits, before)
 
     assert why(EUR=5_000, USD=1_000) is None
     assert "5,001 minor units of EUR" in (why(EUR=5_001) or "")
     assert "of USD" in (why(USD=1_001) or "")
-    assert why(Run("replay", "mended"), EUR=10**9) is None
-    assert why(Run("purge", "x", propose=True)) is not None
+    assert why(RunRequest("replay", "mended"), EUR=10**9) is None
+    assert why(RunRequest("purge", "x", propose=True)) is not None
     before = Volume(2, Counter({"EUR": 1}))
     assert "5,001 minor units of EUR with the 2 of the last 24 hours" in (why(EUR=5_000) or "")
     before = Volume(98)
@@ -186,9 +186,9 @@ def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> 
     bench.dead(1)
     bench.selections.freeze(Filter(), "ada")
     for wrong in (
-        Run("purge", "x", per_s=1.0),
-        Run("replay", "x", per_s=0.0),
-        Run("reverse", "x"),
+        RunRequest("purge", "x", per_s=1.0),
+        RunRequest("replay", "x", per_s=0.0),
+        RunRequest("reverse", "x"),
     ):
         with pytest.raises(RunRefused):
             bench.runs.start(1, wrong, "ada")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.clock import ManualClock
 from ingest.claims import ClaimsUnavailable
 from ingest.idempotency.middleware import IdempotencyKey
-from ingest.idempotency.store import Claimed, KeptAnswer, RequestKey, Run
+from ingest.idempotency.store import IdempotentRun, KeptAnswer, KeyClaim, RequestKey
 from tests.memory_answers import MemoryAnswers
 
 LEASE_S = 60.0
@@ -31,7 +31,7 @@ class BreakableAnswers(MemoryAnswers):
     answers_lost = False
     """Claims are made, and the caller gets no answer."""
 
-    async def claim(self, key: RequestKey, owner: bytes) -> Claimed:
+    async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         self._up("claim")
         claimed = await super().claim(key, owner)
         if self.answers_lost:
@@ -42,9 +42,9 @@ class BreakableAnswers(MemoryAnswers):
         self._up("confirm")
         return await super().confirm(key, owner, answer)
 
-    async def lapse(self, key: RequestKey, owner: bytes) -> None:
+    async def end_lease(self, key: RequestKey, owner: bytes) -> None:
         self._up("lapse")
-        await super().lapse(key, owner)
+        await super().end_lease(key, owner)
 
     def _up(self, step: str) -> None:
         if step in self.down:
@@ -61,8 +61,8 @@ class Call:
         self.body = body
 
     @property
-    def run(self) -> Run:
-        run: Run = self.scope["state"]["idempotency"]
+    def run(self) -> IdempotentRun:
+        run: IdempotentRun = self.scope["state"]["idempotency"]
         return run
 
     async def answer(self, status: int = 201, body: bytes = b"made", **headers: str) -> None:

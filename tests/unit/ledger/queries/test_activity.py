@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.money import Movement
-from ledger.queries.activity import ATTEMPT_MAX, Activity, activity
-from ledger.queries.lake import Rows
+from ledger.queries.activity import ATTEMPT_MAX, Activity, read_activity
+from ledger.queries.lake import TableRows
 from tests.dead_letters import DeadLetters, Rejected, UnknownMerchant
 from tests.small_ledger import START, SmallLedger
 
@@ -31,7 +31,7 @@ def test_tries_are_counted_by_their_number_and_deaths_and_events_by_step(tmp_pat
     letters.batch()
     for _ in range(7):
         letters.advance(30)
-    [one] = activity(str(letters.layout.journal), at("12:00:00"), at("13:00:00"), STEP_S)
+    [one] = read_activity(str(letters.layout.journal), at("12:00:00"), at("13:00:00"), STEP_S)
     assert (one.at, one.events, one.dead, one.first_tries) == (at("12:00:00"), 3, 2, 3)
     failures = max(row.attempt for row in letters.journal.rows) + 1
     later = failures - ATTEMPT_MAX + 1
@@ -50,25 +50,25 @@ def ledger(tmp_path: Path) -> SmallLedger:
 
 
 def test_delays_are_those_from_receipt_to_the_first_decision(ledger: SmallLedger) -> None:
-    first, second = activity(ledger.journal, START, START + timedelta(hours=1), STEP_S)
+    first, second = read_activity(ledger.journal, START, START + timedelta(hours=1), STEP_S)
     assert (first.events, second.events) == (15, 5)
     assert first.p50_s == pytest.approx(0.3) and first.p99_s is not None and first.p99_s > 20
     assert second.p99_s == pytest.approx(0.3)
 
 
 def test_only_the_span_that_is_asked_for_counts(ledger: SmallLedger) -> None:
-    found = activity(ledger.journal, START + timedelta(minutes=18), START + timedelta(minutes=19), STEP_S)
+    found = read_activity(ledger.journal, START + timedelta(minutes=18), START + timedelta(minutes=19), STEP_S)
     assert [one.events for one in found] == [1]
-    assert activity(ledger.journal, START + timedelta(days=1), START + timedelta(days=2), STEP_S) == []
+    assert read_activity(ledger.journal, START + timedelta(days=1), START + timedelta(days=2), STEP_S) == []
 
 
 def test_several_journals_are_one_stream_and_copied_rows_count_once(ledger: SmallLedger) -> None:
-    both = [Rows(ledger.journal, "ledger"), Rows(ledger.journal, "ledger.1", after=15)]
-    first, second = activity(both, START, START + timedelta(hours=1), STEP_S)
+    both = [TableRows(ledger.journal, "ledger"), TableRows(ledger.journal, "ledger.1", after=15)]
+    first, second = read_activity(both, START, START + timedelta(hours=1), STEP_S)
     assert (first.events, second.events) == (15, 10)
     assert first.p99_s is not None and first.p99_s > 20
 
 
 def test_before_anything_was_decided_there_is_nothing(tmp_path: Path) -> None:
-    assert activity(SmallLedger(tmp_path / "none").journal, START, START + timedelta(days=1), STEP_S) == []
+    assert read_activity(SmallLedger(tmp_path / "none").journal, START, START + timedelta(days=1), STEP_S) == []
     assert Activity(START).retries == {}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.money import AMOUNT_MINOR_MAX, decimals_of
-from ledger.queries import AmountInvalid, decimal_text, minor_units
-from ledger.queries.amounts import decimal_texts
+from ledger.queries import AmountInvalid, format_decimal, parse_minor_units
+from ledger.queries.amounts import format_decimals
 
 CURRENCIES = ("EUR", "JPY", "KWD", "CLF")
 amounts = st.integers(-AMOUNT_MINOR_MAX, AMOUNT_MINOR_MAX)
@@ -30,12 +30,12 @@ amounts = st.integers(-AMOUNT_MINOR_MAX, AMOUNT_MINOR_MAX)
     ],
 )
 def test_an_amount_has_the_decimals_of_its_currency(amount_minor: int, currency: str, text: str) -> None:
-    assert decimal_text(amount_minor, currency) == text
+    assert format_decimal(amount_minor, currency) == text
 
 
 @given(amounts, st.sampled_from(CURRENCIES))
 def test_an_amount_is_read_back_from_its_text(amount_minor: int, currency: str) -> None:
-    assert minor_units(decimal_text(amount_minor, currency).replace(",", ""), currency) == amount_minor
+    assert parse_minor_units(format_decimal(amount_minor, currency).replace(",", ""), currency) == amount_minor
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,24 @@ def test_an_amount_is_read_back_from_its_text(amount_minor: int, currency: str) 
 )
 def test_what_is_no_amount_of_the_currency_is_refused_with_the_reason(text: str, currency: str, problem: str) -> None:
     with pytest.raises(AmountInvalid, match=problem):
-        minor_units(text, currency)
+        parse_minor_units(text, currency)
 
 
 def test_whole_units_need_no_decimals() -> None:
-    assert (minor_units("12", "EUR"), minor_units("12.5", "KWD"), minor_units("12.000", "JPY")) == (1_200, 12_500, 12)
+    assert (parse_minor_units("12", "EUR"), parse_minor_units("12.5", "KWD"), parse_minor_units("12.000", "JPY")) == (
+        1_200,
+        12_500,
+        12,
+    )
 
 
 @given(st.lists(st.tuples(amounts, st.sampled_from(CURRENCIES))))
 def test_a_column_of_amounts_reads_as_each_of_them_does(money: list[tuple[int, str]]) -> None:
     minor = pa.chunked_array([pa.array([one for one, _ in money], pa.int64())])
     codes = pa.chunked_array([pa.array([code for _, code in money], pa.string())])
-    assert decimal_texts(minor, codes).to_pylist() == [decimal_text(one, code).replace(",", "") for one, code in money]
+    assert format_decimals(minor, codes).to_pylist() == [
+        format_decimal(one, code).replace(",", "") for one, code in money
+    ]
 
 
 def test_the_currencies_here_have_each_number_of_decimals() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from core.decision import Decision
 from journal.schema import JournalRow
-from ledger.queries.answers import SubscriberAnswers, subscriber_answers
-from ledger.queries.lake import Rows
+from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
+from ledger.queries.lake import TableRows
 from tests.small_ledger import START, SmallLedger
 
 FAILED = {"error_class": "NotTaken", "error_message": "subscriber shop answered 500"}
@@ -32,7 +32,7 @@ def notices(tmp_path: Path) -> Notices:
 
 def answers(notices: Notices, since: datetime = START) -> dict[str, SubscriberAnswers]:
     notices.commit(with_bodies=False, with_postings=False)
-    return subscriber_answers(notices.journal, since)
+    return read_subscriber_answers(notices.journal, since)
 
 
 def minute(number: int) -> datetime:
@@ -78,11 +78,11 @@ def test_of_several_journals_it_fails_while_it_fails_in_one(notices: Notices, tm
     other.sends("shop", Decision.APPLIED)
     other.sends("shop", Decision.APPLIED)
     answers(notices), answers(other)
-    both = [Rows(notices.journal, "notify"), Rows(other.journal, "notify.1")]
-    found = subscriber_answers(both, START)["shop"]
+    both = [TableRows(notices.journal, "notify"), TableRows(other.journal, "notify.1")]
+    found = read_subscriber_answers(both, START)["shop"]
     assert (found.taken, found.waiting, found.failing_since) == (2, 1, minute(1))
     assert (found.last_at, found.last_answer) == (minute(2), "2xx")
 
 
 def test_before_anything_was_sent_there_is_nothing(notices: Notices) -> None:
-    assert subscriber_answers(notices.journal, START) == {}
+    assert read_subscriber_answers(notices.journal, START) == {}

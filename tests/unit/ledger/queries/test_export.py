@@ -19,9 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.money import Movement
-from ledger.queries import Form, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable, export
-from ledger.queries import export as export_function
-from ledger.queries.export import cells
+from ledger.queries import Form, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable, export_table
+from ledger.queries import export_table as export_function
+from ledger.queries.export import format_cells
 from tests.small_ledger import START, SmallLedger, lines_of
 
 module = __import__("sys").modules[export_function.__module__]
@@ -45,7 +45,7 @@ def csv_of(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_csv_file_reads_back_as_the_postings_are(reported: SmallLedger, tmp_path: Path) -> None:
-    done = export(reported.postings, "postings", tmp_path / "out.csv", "csv")
+    done = export_table(reported.postings, "postings", tmp_path / "out.csv", "csv")
     lines = csv_of(tmp_path / "out.csv")
     wanted = lines_of(reported.rows)
     assert (done.rows, len(lines)) == (6, 6)
@@ -60,7 +60,7 @@ def test_a_csv_file_reads_back_as_the_postings_are(reported: SmallLedger, tmp_pa
 
 
 def test_lines_end_as_rfc_4180_says_and_text_is_utf_8(reported: SmallLedger, tmp_path: Path) -> None:
-    export(reported.postings, "postings", tmp_path / "out.csv", "csv")
+    export_table(reported.postings, "postings", tmp_path / "out.csv", "csv")
     raw = (tmp_path / "out.csv").read_bytes()
     assert raw.count(b"\r\n") == raw.count(b"\n") == 7
     assert raw.startswith(b'"seq","line","event_key"')
@@ -68,7 +68,7 @@ def test_lines_end_as_rfc_4180_says_and_text_is_utf_8(reported: SmallLedger, tmp
 
 
 def test_a_parquet_file_holds_the_postings_with_their_types(reported: SmallLedger, tmp_path: Path) -> None:
-    export(reported.postings, "postings", tmp_path / "out.parquet", "parquet")
+    export_table(reported.postings, "postings", tmp_path / "out.parquet", "parquet")
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.drop_columns(["amount"]).to_pylist() == lines_of(reported.rows)
     assert table["amount"].to_pylist()[::2] == ["1234.50", "1234", "1.005"]
@@ -77,7 +77,7 @@ def test_a_parquet_file_holds_the_postings_with_their_types(reported: SmallLedge
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_journal_is_exported_with_every_column(form: Form, reported: SmallLedger, tmp_path: Path) -> None:
-    assert export(reported.journal, "journal", tmp_path / "out", form).rows == 4
+    assert export_table(reported.journal, "journal", tmp_path / "out", form).rows == 4
     if form == "csv":
         lines = csv_of(tmp_path / "out")
         assert [line["decision"] for line in lines] == ["applied", "applied", "ignored", "applied"]
@@ -89,13 +89,13 @@ def test_the_journal_is_exported_with_every_column(form: Form, reported: SmallLe
 
 def test_a_span_begins_with_its_first_moment_and_ends_before_its_last(reported: SmallLedger, tmp_path: Path) -> None:
     second, fourth = START + timedelta(minutes=2), START + timedelta(minutes=4)
-    export(reported.postings, "postings", tmp_path / "out.csv", "csv", since=second, until=fourth)
+    export_table(reported.postings, "postings", tmp_path / "out.csv", "csv", since=second, until=fourth)
     assert {line["seq"] for line in csv_of(tmp_path / "out.csv")} == {"2"}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_span_without_rows_is_a_file_without_rows(form: Form, reported: SmallLedger, tmp_path: Path) -> None:
-    assert export(reported.postings, "postings", tmp_path / "out", form, until=START).rows == 0
+    assert export_table(reported.postings, "postings", tmp_path / "out", form, until=START).rows == 0
     rows = csv_of(tmp_path / "out") if form == "csv" else pq.read_table(tmp_path / "out").to_pylist()
     assert rows == []
 
@@ -109,7 +109,7 @@ def test_windows_follow_one_another_in_order(
         ledger.add(Movement.CAPTURE)
         ledger.commit()
     reported: list[tuple[int, int]] = []
-    export(
+    export_table(
         ledger.postings, "postings", tmp_path / "out", form, progress=lambda done, rows: reported.append((done, rows))
     )
     read: list[dict[str, Any]] = (
@@ -123,9 +123,9 @@ def test_a_file_that_is_there_stays_unless_it_is_to_be_replaced(reported: SmallL
     out = tmp_path / "out.csv"
     out.write_text("mine")
     with pytest.raises(OutExists, match="--overwrite"):
-        export(reported.postings, "postings", out, "csv")
+        export_table(reported.postings, "postings", out, "csv")
     assert out.read_text() == "mine"
-    export(reported.postings, "postings", out, "csv", overwrite=True)
+    export_table(reported.postings, "postings", out, "csv", overwrite=True)
     assert len(csv_of(out)) == 6
 
 
@@ -133,7 +133,7 @@ def test_what_is_no_file_is_never_replaced(reported: SmallLedger, tmp_path: Path
     out = tmp_path / "pipe"
     os.mkfifo(out)
     with pytest.raises(OutUnwritable, match="isn't a file"):
-        export(reported.postings, "postings", out, "csv", overwrite=True)
+        export_table(reported.postings, "postings", out, "csv", overwrite=True)
     assert out.is_fifo()
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_comes_while_an_export_runs_stays(reported: SmallLedger, tmp
         out.write_text("theirs")
 
     with pytest.raises(OutExists):
-        export(reported.postings, "postings", out, "csv", progress=theirs)
+        export_table(reported.postings, "postings", out, "csv", progress=theirs)
     assert out.read_text() == "theirs"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out.csv"]
 
@@ -161,19 +161,19 @@ def test_an_export_that_fails_leaves_what_was_there_and_nothing_else(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(OutUnwritable, match="No space left"):
-        export(reported.postings, "postings", out, "csv", overwrite=overwrite, progress=full)
+        export_table(reported.postings, "postings", out, "csv", overwrite=overwrite, progress=full)
     assert {path.name for path in tmp_path.iterdir()} == ({"data", "out.csv"} if overwrite else {"data"})
     assert not overwrite or out.read_text() == "mine"
 
 
 def test_a_folder_that_is_not_there_is_an_error_that_says_so(reported: SmallLedger, tmp_path: Path) -> None:
     with pytest.raises(OutUnwritable, match="No such file or directory"):
-        export(reported.postings, "postings", tmp_path / "nowhere" / "out.csv", "csv")
+        export_table(reported.postings, "postings", tmp_path / "nowhere" / "out.csv", "csv")
 
 
 def test_nothing_to_export_is_an_error_and_no_empty_file(tmp_path: Path) -> None:
     with pytest.raises(NothingBooked, match="nothing has been decided yet"):
-        export(str(tmp_path / "postings"), "postings", tmp_path / "out.csv", "csv")
+        export_table(str(tmp_path / "postings"), "postings", tmp_path / "out.csv", "csv")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_table_is_an_error_and_no_half_a_file(reported: SmallLedger, t
     for file in Path(reported.postings).glob("*.parquet"):
         file.write_bytes(b"no Parquet")
     with pytest.raises(LedgerUnreadable):
-        export(reported.postings, "postings", tmp_path / "out.csv", "csv")
+        export_table(reported.postings, "postings", tmp_path / "out.csv", "csv")
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -199,7 +199,7 @@ def written(table: pa.Table) -> str:
 @example(["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "'", "'=1", "''", "", "a,b", '"', 'a"b', "a\r\nb"])
 @example(["=cmd|' /C calc'!A0", "−1", "\ufeff=1", "\x00"])
 def test_any_text_is_no_formula_and_comes_back(values: list[str]) -> None:
-    table = cells(pa.table({"n": list(range(len(values))), "text": pa.array(values, pa.string())}))
+    table = format_cells(pa.table({"n": list(range(len(values))), "text": pa.array(values, pa.string())}))
     lines = list(csv.reader(io.StringIO(written(table), newline="")))[1:]
     assert not any(text.startswith(FORMULA) for _, text in lines)
     assert [text.removeprefix("'") for _, text in lines] == values
@@ -207,11 +207,11 @@ def test_any_text_is_no_formula_and_comes_back(values: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["stripe:evt_1", "a=b", "1.50", "é"])
 def test_a_harmless_text_stays_as_it_is(text: str) -> None:
-    assert cells(pa.table({"text": [text]}))["text"].to_pylist() == [text]
+    assert format_cells(pa.table({"text": [text]}))["text"].to_pylist() == [text]
 
 
 def test_numbers_stay_numbers_below_zero_too() -> None:
-    table = cells(pa.table({"minor": [-5, 7], "amount": ["-0.05", "0.07"]}), numbers=frozenset({"amount"}))
+    table = format_cells(pa.table({"minor": [-5, 7], "amount": ["-0.05", "0.07"]}), numbers=frozenset({"amount"}))
     assert table.to_pydict() == {"minor": [-5, 7], "amount": ["-0.05", "0.07"]}
     assert written(table).splitlines()[1] == '-5,"-0.05"'
 
@@ -219,9 +219,9 @@ def test_numbers_stay_numbers_below_zero_too() -> None:
 def test_times_are_rfc_3339_in_utc_to_the_microsecond() -> None:
     at = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
     column = pa.array([at, None], pa.timestamp("us", tz="UTC"))
-    assert cells(pa.table({"at": column}))["at"].to_pylist() == ["2026-01-31T12:00:00.000005Z", None]
+    assert format_cells(pa.table({"at": column}))["at"].to_pylist() == ["2026-01-31T12:00:00.000005Z", None]
 
 
 def test_nothing_and_an_empty_text_are_reported_apart() -> None:
-    table = cells(pa.table({"n": [1, 2], "text": pa.array(["", None], pa.string())}))
+    table = format_cells(pa.table({"n": [1, 2], "text": pa.array(["", None], pa.string())}))
     assert written(table).splitlines()[1:] == ['1,""', "2,"]

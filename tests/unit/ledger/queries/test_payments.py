@@ -17,8 +17,8 @@ from core.layout import Layout
 from core.money import Movement
 from journal.bodies import BodyStore
 from ledger.queries import LedgerJournals, Payments, find_payments, payments
-from ledger.queries.lake import Lake
-from ledger.queries.payments import SEARCH_S_MAX, AmountWanted, read_amount
+from ledger.queries.lake import PinnedTables
+from ledger.queries.payments import SEARCH_S_MAX, AmountQuery, read_amount
 from tests.small_ledger import SmallLedger
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -45,7 +45,7 @@ def ledger(tmp_path: Path) -> SmallLedger:
 
 
 def find(ledger: SmallLedger, words: str, field: str = "") -> Payments:
-    return find_payments(LedgerJournals(Layout(ledger.data).ledgers()), words, in_time(), field)
+    return find_payments(LedgerJournals(Layout(ledger.data).all_ledgers()), words, in_time(), field)
 
 
 def in_time() -> Deadline:
@@ -101,7 +101,7 @@ def test_an_order_id_is_found_in_the_field_that_the_setting_names_and_nowhere_el
 
 
 def test_no_more_are_listed_than_asked_for_and_it_is_said_that_there_are_more(ledger: SmallLedger) -> None:
-    found = find_payments(LedgerJournals(Layout(ledger.data).ledgers()), "acct:pi_", in_time(), limit=2)
+    found = find_payments(LedgerJournals(Layout(ledger.data).all_ledgers()), "acct:pi_", in_time(), limit=2)
     assert (keys(found), found.more) == (["pi_order", "pi_dead"], True)
 
 
@@ -112,9 +112,9 @@ def test_before_anything_was_decided_nothing_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("12.50", AmountWanted(Decimal("12.50"), None)),
-        ("1,234.50 eur", AmountWanted(Decimal("1234.50"), "EUR")),
-        ("JPY 500", AmountWanted(Decimal(500), "JPY")),
+        ("12.50", AmountQuery(Decimal("12.50"), None)),
+        ("1,234.50 eur", AmountQuery(Decimal("1234.50"), "EUR")),
+        ("JPY 500", AmountQuery(Decimal(500), "JPY")),
         ("1,23", None),
         ("EUR 5 EUR", None),
         ("-5", None),
@@ -123,11 +123,11 @@ def test_before_anything_was_decided_nothing_is_found(tmp_path: Path) -> None:
         ("5 EURO", None),
     ],
 )
-def test_an_amount_is_read_as_people_write_it(words: str, wanted: AmountWanted | None) -> None:
+def test_an_amount_is_read_as_people_write_it(words: str, wanted: AmountQuery | None) -> None:
     assert read_amount(words) == wanted
 
 
-class SlowLake(Lake):
+class SlowLake(PinnedTables):
     """Each question takes ten seconds."""
 
     clock = ManualClock(AT)
@@ -142,11 +142,11 @@ def test_a_search_ends_in_time_and_says_since_when_it_has_looked(
 ) -> None:
     """The newest rows are looked at first, then more and more."""
     monkeypatch.setattr(payments, "WINDOW_ROWS", 2)
-    monkeypatch.setattr(payments, "Lake", SlowLake)
+    monkeypatch.setattr(payments, "PinnedTables", SlowLake)
 
     def slowly(words: str, seconds: float) -> Payments:
         deadline = Deadline(SlowLake.clock, seconds)
-        return find_payments(LedgerJournals(Layout(ledger.data).ledgers()), words, deadline)
+        return find_payments(LedgerJournals(Layout(ledger.data).all_ledgers()), words, deadline)
 
     newest = slowly("acct:pi_", 15.0)
     assert keys(newest) == ["pi_order"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from core.money import Movement
-from ledger.queries import AsOf, CursorInvalid, Owed, balances, owed, postings
-from ledger.queries.lake import Rows
+from ledger.queries import AsOf, CursorInvalid, OwedAmount, read_postings_page, sum_balances, sum_owed
+from ledger.queries.lake import TableRows
 from tests.small_ledger import START, SmallLedger
 
 CLEARING = "provider:stripe:clearing"
@@ -30,7 +30,7 @@ def reported(ledger: SmallLedger) -> SmallLedger:
 
 
 def shown(ledger: SmallLedger, account: str = CLEARING, **wanted: Any) -> list[tuple[int, str, int, int]]:
-    found = postings(ledger.postings, account, **wanted)
+    found = read_postings_page(ledger.postings, account, **wanted)
     return [(line.seq, line.side, line.amount_minor, line.balance_minor) for line in found.lines]
 
 
@@ -58,10 +58,10 @@ def test_each_posting_has_the_balance_after_it_in_its_currency(reported: SmallLe
     ],
 )
 def test_a_balance_is_the_sum_of_its_postings(reported: SmallLedger, wanted: dict[str, Any]) -> None:
-    found = balances(reported.postings, **wanted)
+    found = sum_balances(reported.postings, **wanted)
     assert found
     for one in found:
-        page = postings(reported.postings, one.account, **{**wanted, "currency": one.currency})
+        page = read_postings_page(reported.postings, one.account, **{**wanted, "currency": one.currency})
         assert page.count == len(page.lines) and page.next is None
         assert page.lines[0].balance_minor == one.balance_minor
         sides = {
@@ -72,12 +72,12 @@ def test_a_balance_is_the_sum_of_its_postings(reported: SmallLedger, wanted: dic
 
 def test_pages_together_are_all_of_it_though_more_is_booked_meanwhile(reported: SmallLedger) -> None:
     whole = shown(reported)
-    first = postings(reported.postings, CLEARING, limit=2)
+    first = read_postings_page(reported.postings, CLEARING, limit=2)
     assert first.count == 6 and first.next is not None
     reported.add(Movement.CAPTURE, 9)
     reported.commit()
-    second = postings(reported.postings, CLEARING, cursor=first.next, limit=2)
-    last = postings(reported.postings, CLEARING, cursor=second.next, limit=2)
+    second = read_postings_page(reported.postings, CLEARING, cursor=first.next, limit=2)
+    last = read_postings_page(reported.postings, CLEARING, cursor=second.next, limit=2)
     assert last.next is None
     lines = [*first.lines, *second.lines, *last.lines]
     assert [(line.seq, line.side, line.amount_minor, line.balance_minor) for line in lines] == whole
@@ -89,7 +89,7 @@ def test_lines_of_one_booking_and_of_one_moment_have_a_page_break_between_them(l
     ledger.commit()
     cursor, seen = None, []
     while True:
-        page = postings(ledger.postings, CLEARING, cursor=cursor, limit=1)
+        page = read_postings_page(ledger.postings, CLEARING, cursor=cursor, limit=1)
         seen += [(line.seq, line.balance_minor) for line in page.lines]
         if (cursor := page.next) is None:
             break
@@ -103,43 +103,43 @@ def test_several_journals_are_one_account(tmp_path: Path) -> None:
     parts[0].add(Movement.REFUND, 20, at=START + timedelta(minutes=2))
     for part in parts:
         part.commit()
-    tables = [Rows(part.postings, f"ledger.{part.shard}" if part.shard else "ledger") for part in parts]
-    found = postings(tables, CLEARING).lines
+    tables = [TableRows(part.postings, f"ledger.{part.shard}" if part.shard else "ledger") for part in parts]
+    found = read_postings_page(tables, CLEARING).lines
     assert [(line.stream, line.seq, line.balance_minor) for line in found] == [
         ("ledger", 2, 110),
         ("ledger.1", 1, 130),
         ("ledger", 1, 100),
     ]
-    page = postings(tables, CLEARING, limit=1)
-    rest = postings(tables, CLEARING, cursor=page.next)
+    page = read_postings_page(tables, CLEARING, limit=1)
+    rest = read_postings_page(tables, CLEARING, cursor=page.next)
     assert [line.balance_minor for line in rest.lines] == [130, 100]
 
 
 def test_nothing_is_booked_on_an_account_that_nobody_used(ledger: SmallLedger, reported: SmallLedger) -> None:
     for account in ("merchant:m-9:payable", "x' OR '1'='1", ""):
-        found = postings(reported.postings, account)
+        found = read_postings_page(reported.postings, account)
         assert (found.lines, found.count, found.next) == ((), 0, None)
-    empty = postings(str(ledger.data / "nowhere"), CLEARING)
+    empty = read_postings_page(str(ledger.data / "nowhere"), CLEARING)
     assert (empty.lines, empty.count) == ((), 0)
 
 
 @pytest.mark.parametrize("cursor", ["x", "1-2", "1~2~3", "1~2~3~x' OR 1", "9" * 40 + "~1~1~", "-1~1~1~ledger~"])
 def test_a_cursor_that_no_page_gave_is_refused(reported: SmallLedger, cursor: str) -> None:
     with pytest.raises(CursorInvalid):
-        postings(reported.postings, CLEARING, cursor=cursor)
+        read_postings_page(reported.postings, CLEARING, cursor=cursor)
 
 
 def test_what_is_owed_is_credits_minus_debits_of_the_merchants_accounts(reported: SmallLedger) -> None:
-    found = owed(balances(reported.postings))
+    found = sum_owed(sum_balances(reported.postings))
     assert found == [
-        Owed("m-1", "EUR", {"payable": 1_000, "refunds": -400, "fees": -30, "payouts": -500}, 70, 2),
-        Owed("m-1", "JPY", {"payable": 700}, 700, 0),
-        Owed("m-2", "EUR", {"payable": 250}, 250, 2),
+        OwedAmount("m-1", "EUR", {"payable": 1_000, "refunds": -400, "fees": -30, "payouts": -500}, 70, 2),
+        OwedAmount("m-1", "JPY", {"payable": 700}, 700, 0),
+        OwedAmount("m-2", "EUR", {"payable": 250}, 250, 2),
     ]
 
 
 def test_owed_names_a_merchant_as_its_directory_does_and_knows_accounts_of_other_handlers(ledger: SmallLedger) -> None:
     ledger.add(Movement.CAPTURE, 100, merchant="Zoë: 100%")
     ledger.commit()
-    [one] = owed(balances(ledger.postings))
+    [one] = sum_owed(sum_balances(ledger.postings))
     assert one.merchant == "Zoë: 100%"

@@ -10,8 +10,8 @@ import pytest
 
 from core.decision import Decision
 from core.money import Movement
-from ledger.queries import CursorInvalid, Wanted, search
-from ledger.queries.lake import Rows
+from ledger.queries import CursorInvalid, DecisionFilter, search_decisions
+from ledger.queries.lake import TableRows
 from tests.small_ledger import START, SmallLedger
 
 
@@ -29,7 +29,7 @@ def reported(ledger: SmallLedger) -> SmallLedger:
 
 
 def found(ledger: SmallLedger, limit: int = 50, **wanted: Any) -> list[int]:
-    return [hit.row.seq for hit in search(ledger.journal, ledger.postings, Wanted(**wanted), limit)]
+    return [hit.row.seq for hit in search_decisions(ledger.journal, ledger.postings, DecisionFilter(**wanted), limit)]
 
 
 def test_without_a_wish_all_come_newest_first(reported: SmallLedger) -> None:
@@ -67,7 +67,7 @@ def test_a_wish_narrows(wanted: dict[str, Any], seqs: list[int], reported: Small
 
 
 def test_a_hit_says_what_was_booked(reported: SmallLedger) -> None:
-    hits = search(reported.journal, reported.postings, Wanted())
+    hits = search_decisions(reported.journal, reported.postings, DecisionFilter())
     assert [(hit.merchant, hit.amount_minor, hit.currency) for hit in hits] == [
         (None, None, None),
         (None, None, None),
@@ -79,8 +79,8 @@ def test_a_hit_says_what_was_booked(reported: SmallLedger) -> None:
 
 
 def test_before_the_first_start_nothing_is_found(tmp_path: Path) -> None:
-    for wanted in (Wanted(), Wanted(currency="EUR")):
-        assert search(str(tmp_path / "journal"), str(tmp_path / "postings"), wanted) == []
+    for wanted in (DecisionFilter(), DecisionFilter(currency="EUR")):
+        assert search_decisions(str(tmp_path / "journal"), str(tmp_path / "postings"), wanted) == []
 
 
 def test_what_is_booked_nowhere_is_not_found_by_its_amount(ledger: SmallLedger) -> None:
@@ -91,7 +91,7 @@ def test_what_is_booked_nowhere_is_not_found_by_its_amount(ledger: SmallLedger) 
 
 def test_pages_of_hits_follow_each_other(reported: SmallLedger) -> None:
     pages, cursor = [], None
-    while hits := search(reported.journal, reported.postings, Wanted(), 4, cursor):
+    while hits := search_decisions(reported.journal, reported.postings, DecisionFilter(), 4, cursor):
         pages.append([hit.row.seq for hit in hits])
         cursor = hits[-1].cursor
     assert pages == [[6, 5, 4, 3], [2, 1]]
@@ -104,10 +104,10 @@ def test_pages_of_several_journals_leave_nothing_out_and_repeat_nothing(tmp_path
             part.add(Movement.CAPTURE, at=START + timedelta(minutes=number // 2))
     for part in parts:
         part.commit()
-    journal = [Rows(part.journal, f"ledger.{part.shard}") for part in parts]
-    lines = [Rows(part.postings, f"ledger.{part.shard}") for part in parts]
+    journal = [TableRows(part.journal, f"ledger.{part.shard}") for part in parts]
+    lines = [TableRows(part.postings, f"ledger.{part.shard}") for part in parts]
     seen, cursor = [], None
-    while hits := search(journal, lines, Wanted(), 3, cursor):
+    while hits := search_decisions(journal, lines, DecisionFilter(), 3, cursor):
         seen += [(hit.stream, hit.row.seq) for hit in hits]
         cursor = hits[-1].cursor
     assert len(seen) == len(set(seen)) == 8
@@ -116,4 +116,4 @@ def test_pages_of_several_journals_leave_nothing_out_and_repeat_nothing(tmp_path
 @pytest.mark.parametrize("cursor", ["", "x", "1~1", "1~1~ledger'", "9" * 30 + "~1~ledger"])
 def test_a_cursor_that_no_hit_gave_is_refused(reported: SmallLedger, cursor: str) -> None:
     with pytest.raises(CursorInvalid):
-        search(reported.journal, reported.postings, Wanted(), 4, cursor)
+        search_decisions(reported.journal, reported.postings, DecisionFilter(), 4, cursor)

@@ -12,14 +12,14 @@ from core.decision import Decision, ErrorKind
 from core.money import Movement
 from journal.errors import JournalBroken
 from journal.schema import JournalRow
-from ledger.queries import EventStory, LedgerUnreadable, balances, entity_story, event_story
+from ledger.queries import EventStory, LedgerUnreadable, read_entity_story, read_event_story, sum_balances
 from ledger.queries import story as story_module
 from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 
 
 def reported(ledger: SmallLedger, key: str) -> EventStory:
-    return event_story(ledger.journal, ledger.postings, key, ledger.bodies)
+    return read_event_story(ledger.journal, ledger.postings, key, ledger.bodies)
 
 
 def seqs(story: EventStory) -> list[int]:
@@ -67,7 +67,10 @@ def test_what_nothing_is_known_of_has_no_rows(key: str, refund: JournalRow, ledg
 
 
 def test_a_journal_that_is_not_there_yet_knows_nothing(tmp_path: Path) -> None:
-    assert event_story(str(tmp_path / "j"), str(tmp_path / "p"), "stripe:evt_1:refund", str(tmp_path / "b")).rows == []
+    assert (
+        read_event_story(str(tmp_path / "j"), str(tmp_path / "p"), "stripe:evt_1:refund", str(tmp_path / "b")).rows
+        == []
+    )
 
 
 def test_a_key_with_a_quote_in_it_is_found(ledger: SmallLedger) -> None:
@@ -94,13 +97,13 @@ def test_each_delivery_says_where_it_came_from_and_what_was_decided_of_it(ledger
         2,
         [copy.seq],
     )
-    assert (one.replays, one.body_kept) == (0, True)
+    assert (one.replay_count, one.body_kept) == (0, True)
 
 
 def test_causes_are_reported_wherever_they_stand(refund: JournalRow, ledger: SmallLedger) -> None:
     story = reported(ledger, "seq:2")
     assert story.causes[4].actor == "ada"
-    assert story.deliveries[0].replays == 1
+    assert story.deliveries[0].replay_count == 1
     copy = ledger.again(ledger.rows[0])
     ledger.commit()
     causes = reported(ledger, f"seq:{copy.seq}").causes
@@ -171,26 +174,31 @@ def test_its_answers_are_reported_oldest_first_and_no_others(ledger: SmallLedger
     ledger.commit()
     others = receipt("stripe:other:x", 1)
     receipts = answered(ledger.data, receipt(key, 9, "duplicate"), others, receipt(key, 2))
-    story = event_story(ledger.journal, ledger.postings, key, ledger.bodies, receipts)
+    story = read_event_story(ledger.journal, ledger.postings, key, ledger.bodies, receipts)
     assert [(one.outcome, one.status, one.line) for one in story.receipts or []] == [
         ("claimed", 200, 2),
         ("duplicate", 200, 0),
     ]
-    assert event_story(ledger.journal, ledger.postings, "seq:1", ledger.bodies, receipts).receipts == story.receipts
+    assert (
+        read_event_story(ledger.journal, ledger.postings, "seq:1", ledger.bodies, receipts).receipts == story.receipts
+    )
 
 
 def test_what_was_answered_and_is_not_decided_yet_has_answers_and_no_rows(ledger: SmallLedger) -> None:
     ledger.add(Movement.CAPTURE)
     ledger.commit()
     receipts = answered(ledger.data, receipt("stripe:new:x", 2))
-    story = event_story(ledger.journal, ledger.postings, "stripe:new:x", ledger.bodies, receipts)
+    story = read_event_story(ledger.journal, ledger.postings, "stripe:new:x", ledger.bodies, receipts)
     assert (story.rows, len(story.receipts or [])) == ([], 1)
 
 
 def test_where_nothing_was_collected_yet_that_is_reported(ledger: SmallLedger) -> None:
     key = ledger.add(Movement.CAPTURE).event_key or ""
     ledger.commit()
-    assert event_story(ledger.journal, ledger.postings, key, ledger.bodies, str(ledger.data / "none")).receipts is None
+    assert (
+        read_event_story(ledger.journal, ledger.postings, key, ledger.bodies, str(ledger.data / "none")).receipts
+        is None
+    )
 
 
 ENTITY = "stripe:acct:pi_1"
@@ -211,7 +219,7 @@ def of_payment(ledger: SmallLedger) -> SmallLedger:
 
 
 def test_events_stand_in_kafkas_order_with_all_their_decisions(of_payment: SmallLedger) -> None:
-    story = entity_story(of_payment.journal, ENTITY)
+    story = read_entity_story(of_payment.journal, ENTITY)
     assert (story.entity_key, story.total) == (ENTITY, 3)
     assert [[(row.seq, row.decision.value) for row in event.rows] for event in story.events] == [
         [(1, "applied")],
@@ -224,7 +232,7 @@ def test_events_stand_in_kafkas_order_with_all_their_decisions(of_payment: Small
 def test_each_line_carries_the_balance_that_it_leaves_on_its_account(of_payment: SmallLedger) -> None:
     clearing = [
         (line.seq, line.side, line.amount_minor, line.balance_minor)
-        for event in entity_story(of_payment.journal, ENTITY).events
+        for event in read_entity_story(of_payment.journal, ENTITY).events
         for line in event.lines
         if line.account == "provider:stripe:clearing"
     ]
@@ -232,22 +240,25 @@ def test_each_line_carries_the_balance_that_it_leaves_on_its_account(of_payment:
 
 
 def test_the_last_balances_are_those_of_the_ledger(of_payment: SmallLedger) -> None:
-    story = entity_story(of_payment.journal, ENTITY)
-    other = entity_story(of_payment.journal, "stripe:acct:pi_2")
-    whole = {(one.account, one.currency): one.balance_minor for one in balances(of_payment.postings)}
-    keys = {*story.balances(), *other.balances()}
-    assert whole == {key: story.balances().get(key, 0) + other.balances().get(key, 0) for key in keys}
+    story = read_entity_story(of_payment.journal, ENTITY)
+    other = read_entity_story(of_payment.journal, "stripe:acct:pi_2")
+    whole = {(one.account, one.currency): one.balance_minor for one in sum_balances(of_payment.postings)}
+    keys = {*story.last_balances(), *other.last_balances()}
+    assert whole == {key: story.last_balances().get(key, 0) + other.last_balances().get(key, 0) for key in keys}
 
 
 def test_no_more_events_than_the_limit_and_the_number_of_all(of_payment: SmallLedger) -> None:
-    story = entity_story(of_payment.journal, ENTITY, limit=2)
+    story = read_entity_story(of_payment.journal, ENTITY, limit=2)
     assert (story.total, [event.first.seq for event in story.events]) == (3, [1, 3])
 
 
 @pytest.mark.parametrize("key", ["stripe:acct:pi_9", "", "x' OR '1'='1"])
 def test_an_entity_that_nothing_is_known_of_has_no_events(key: str, of_payment: SmallLedger) -> None:
-    assert (entity_story(of_payment.journal, key).total, entity_story(of_payment.journal, key).events) == (0, ())
+    assert (read_entity_story(of_payment.journal, key).total, read_entity_story(of_payment.journal, key).events) == (
+        0,
+        (),
+    )
 
 
 def test_before_the_first_start_nothing_is_known(tmp_path: Path) -> None:
-    assert entity_story(str(tmp_path / "journal"), ENTITY).total == 0
+    assert read_entity_story(str(tmp_path / "journal"), ENTITY).total == 0

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.decision import Decision
-from ledger.queries import UnknownEvents, closed_unknown, unknown_events
-from ledger.queries.lake import Rows
+from ledger.queries import UnknownEvents, find_closed_unknown, find_unknown_events
+from ledger.queries.lake import TableRows
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import TOPIC, bare_row, marks
 
@@ -61,7 +61,7 @@ def then(lake: SmallLake, item: int, decision: Decision, **about: Any) -> None:
 
 
 def found(lake: SmallLake) -> list[UnknownEvents]:
-    return unknown_events(str(lake.places.journal))
+    return find_unknown_events(str(lake.places.journal))
 
 
 def test_events_are_grouped_by_type_and_by_what_of_them_is_not_known(lake: SmallLake) -> None:
@@ -145,7 +145,7 @@ def test_a_pair_without_an_amount_is_listed_without_one(lake: SmallLake, pair: s
 
 
 def test_where_there_is_no_journal_nothing_is_unknown(tmp_path: Path) -> None:
-    assert unknown_events(str(tmp_path / "none")) == []
+    assert find_unknown_events(str(tmp_path / "none")) == []
 
 
 def test_the_command_says_what_to_do_and_ends_with_1(lake: SmallLake) -> None:
@@ -173,7 +173,7 @@ def test_groups_of_several_journals_are_one(lake: SmallLake) -> None:
     unknown(lake, pair="-mollie:po_1:payout_paid:5:EUR", **UNDO)
     [one] = found(lake)
     journal = str(lake.places.journal)
-    [both] = unknown_events([Rows(journal, "ledger"), Rows(journal, "ledger.1")])
+    [both] = find_unknown_events([TableRows(journal, "ledger"), TableRows(journal, "ledger.1")])
     assert both == replace(one, events=2, amounts={"EUR": 10})
 
 
@@ -182,13 +182,13 @@ def test_what_a_person_closed_leaves_the_list_and_is_shown_with_who_and_why(lake
     then(lake, 2, Decision.PURGED, actor="ada", reason="known to move nothing for us", **ABOUT)
     [left] = found(lake)
     assert left.events == 1
-    [closed] = closed_unknown(str(lake.places.journal))
+    [closed] = find_closed_unknown(str(lake.places.journal))
     assert (closed.provider, closed.event_type, closed.code) == ("stripe", "made_up.funds_moved", "type")
     assert (closed.decision, closed.actor, closed.reason) == ("purged", "ada", "known to move nothing for us")
     then(lake, 3, Decision.REPLAYED)
     then(lake, 3, Decision.DEAD)
     then(lake, 3, Decision.PURGED, actor="ada", reason="it died")
-    assert found(lake) == [] and closed_unknown(str(lake.places.journal)) == [closed], (
+    assert found(lake) == [] and find_closed_unknown(str(lake.places.journal)) == [closed], (
         "what died wasn't unknown any more"
     )
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from core.event import Event
-from core.routing import scoped
+from core.routing import scope_event
 from core.work import Applied, WorkItem, postings_to_json
 from journal.schema import pair_of
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
-from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, body_fact, read_bodies
+from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, read_bodies, read_body_fact
 from providers import Adapter, ProvidersSettings
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
@@ -56,7 +56,7 @@ def rows(case: Case, tenant: str | None = None) -> list[Row]:
     """Every event of the case's samples that books."""
     adapters = adapters_of(case)
     requests = [case.valid(), *(case.request(body, case.secrets[0]) for body in case.others())]
-    events = [scoped(event, tenant, None) for request in requests for event in events_of(case.adapter(), request)]
+    events = [scope_event(event, tenant, None) for request in requests for event in events_of(case.adapter(), request)]
     return [row(event, adapters) for event in events if event.fact_key is not None]
 
 
@@ -66,7 +66,7 @@ def test_what_every_adapters_events_booked_is_what_their_bodies_say(label: str, 
     case = CASES[label]
     found = rows(case, tenant)
     assert found
-    assert [body_fact(one, adapters_of(case)).problem for one in found] == [None] * len(found)
+    assert [read_body_fact(one, adapters_of(case)).problem for one in found] == [None] * len(found)
 
 
 STRIPE = CASES["stripe"]
@@ -117,11 +117,11 @@ WRONG: dict[str, tuple[Row, str]] = {
 
 @pytest.mark.parametrize(("changed", "problem"), WRONG.values(), ids=WRONG)
 def test_what_was_not_booked_as_the_body_says_is_named(changed: Row, problem: str) -> None:
-    assert body_fact(changed, adapters_of(STRIPE)).problem == problem
+    assert read_body_fact(changed, adapters_of(STRIPE)).problem == problem
 
 
 def test_what_is_read_is_said_beside_the_problem() -> None:
-    found = body_fact(WRONG["another amount"][0], adapters_of(STRIPE))
+    found = read_body_fact(WRONG["another amount"][0], adapters_of(STRIPE))
     assert found.reads is not None and "refund of 1250 EUR" in found.reads
 
 
@@ -130,7 +130,7 @@ def test_of_an_adapter_that_fails_on_a_body_its_error_is_named_and_no_more() -> 
         def money(self, body: bytes, event_type: str) -> None:
             raise KeyError(body.decode())
 
-    found = body_fact(REFUND, {"stripe": Failing()})  # type: ignore[dict-item]
+    found = read_body_fact(REFUND, {"stripe": Failing()})  # type: ignore[dict-item]
     assert (found.problem, found.reads) == (UNREADABLE, "KeyError")
 
 

@@ -12,12 +12,12 @@ from core.money import Money, MoneyFact, Movement, Outside
 from core.routing import of_tenant
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
-from ledger.accounts import BOOKINGS, Role, book, holder_of
+from ledger.accounts import BOOKINGS, AccountRole, book_fact, holder_of
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from tests.unit.journal.rows import row
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 
-CLEARED = [movement for movement, roles in BOOKINGS.items() if Role.CLEARING in roles]
+CLEARED = [movement for movement, roles in BOOKINGS.items() if AccountRole.CLEARING in roles]
 HUNDRED = Money(1_000, "EUR")
 
 
@@ -28,7 +28,7 @@ def fact(movement: Movement = Movement.CAPTURE, part_minor: int = 300, method: s
 def booked(seq: int, of: MoneyFact, lines: tuple[Posting, ...] | None = None, tenant: str | None = None) -> JournalRow:
     """An applied row of a fact, which booked these lines, or what the fact books."""
     holder = holder_of("mollie", of.account, tenant)
-    postings = postings_to_json(book(of, holder, "m-1", tenant) if lines is None else lines)
+    postings = postings_to_json(book_fact(of, holder, "m-1", tenant) if lines is None else lines)
     about: dict[str, Any] = {
         "fact_key": of_tenant(tenant, of.fact_key),
         "fact_sha256": of.sha256,
@@ -60,11 +60,11 @@ def test_what_is_outside_is_booked_as_it_was_reported(duckdb: DuckDb, tenant: st
 def test_another_part_another_method_another_tenants_and_none_are_named(duckdb: DuckDb, part_minor: int) -> None:
     reported = fact(part_minor=part_minor)
     others = [
-        book(fact(part_minor=299), "mollie/pfl_1", "m-1"),
-        book(fact(part_minor=part_minor, method="voucher"), "mollie/pfl_1", "m-1"),
-        book(replace(reported, outside=None), "mollie/pfl_1", "m-1"),
-        book(fact(Movement.REFUND_FAILED, part_minor), "mollie/pfl_1", "m-1"),
-        book(reported, "mollie/pfl_1", "m-1", "shop-a"),
+        book_fact(fact(part_minor=299), "mollie/pfl_1", "m-1"),
+        book_fact(fact(part_minor=part_minor, method="voucher"), "mollie/pfl_1", "m-1"),
+        book_fact(replace(reported, outside=None), "mollie/pfl_1", "m-1"),
+        book_fact(fact(Movement.REFUND_FAILED, part_minor), "mollie/pfl_1", "m-1"),
+        book_fact(reported, "mollie/pfl_1", "m-1", "shop-a"),
     ]
     rows = [booked(seq, reported, lines) for seq, lines in enumerate(others, 1)]
     assert named(duckdb, *rows) == [1, 2, 3, 4, 5]
@@ -72,7 +72,7 @@ def test_another_part_another_method_another_tenants_and_none_are_named(duckdb: 
 
 def test_lines_that_no_such_movement_has_are_named(duckdb: DuckDb) -> None:
     reported = fact()
-    here, whole, part = book(reported, "mollie/pfl_1", "m-1")
+    here, whole, part = book_fact(reported, "mollie/pfl_1", "m-1")
     wrong: list[tuple[Posting, ...]] = [
         (here, whole, replace(part, account="provider:paypal:clearing")),
         (here, whole, replace(part, account="outside:paypal:payable")),
@@ -92,7 +92,7 @@ def test_a_fee_is_named_where_its_sides_are_swapped(duckdb: DuckDb) -> None:
     given_back = replace(fee, fact_key="mollie:re_1:fee", money=Money(-320, "EUR"))
     right = [booked(1, fee), booked(2, given_back)]
     swapped = [
-        booked(3, fee, book(replace(fee, money=Money(-320, "EUR")), "mollie/pfl_1", "m-1")),
-        booked(4, given_back, book(replace(given_back, money=Money(320, "EUR")), "mollie/pfl_1", "m-1")),
+        booked(3, fee, book_fact(replace(fee, money=Money(-320, "EUR")), "mollie/pfl_1", "m-1")),
+        booked(4, given_back, book_fact(replace(given_back, money=Money(320, "EUR")), "mollie/pfl_1", "m-1")),
     ]
     assert named(duckdb, *right, *swapped) == [3, 4]

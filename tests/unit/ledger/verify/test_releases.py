@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.command import PROPOSE_RUN, Proposal
+from dlq.command import PROPOSE_RUN, ApprovedProposal
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.decide.selection_runs import command as command_of_run
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Engine:
     digest = frozen(engine)
     first = command_of_run(engine, digest, PROPOSE_RUN, act="release")
     order_run(engine, digest, PROPOSE_RUN, act="release")
-    proposal = Proposal(first.command_id, "ada", "mended", NOW)
+    proposal = ApprovedProposal(first.command_id, "ada", "mended", NOW)
     order_run(engine, digest, act="release", proposal=proposal, actor="bob")
     go(engine, 4)
     return engine

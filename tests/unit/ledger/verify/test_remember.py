@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ledger.verify.report import Finding, Report, remember
+from ledger.verify.report import Finding, Report, remember_report
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 BEFORE = "2026-01-30T12:00:00.000000Z"
@@ -24,7 +24,7 @@ class File:
     def look(self, *, since: int = 1, deep: bool = False, **wrong: int | None) -> list[str]:
         """Looks at invariants, each with the row that it finds; what is known to be wrong then."""
         findings = tuple(Finding(name, "", () if row is None else ({"seq": row},)) for name, row in wrong.items())
-        remember(self.path, Report("ledger", 1, 9_000, AT, 0.1, findings, since), deep=deep)
+        remember_report(self.path, Report("ledger", 1, 9_000, AT, 0.1, findings, since), deep=deep)
         found: list[str] = self.known()["wrong"]
         return found
 

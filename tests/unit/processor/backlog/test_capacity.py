@@ -14,11 +14,11 @@ from processor.backlog.capacity import (
     SETTLE_S,
     UTILISATION_MAX,
     Advisor,
+    BacklogForecast,
     Deployment,
-    Forecast,
+    LoadReading,
     Rates,
-    Reading,
-    recover_s,
+    estimate_recovery_s,
 )
 
 ONE = Deployment(executors=1, cores=2, partitions=4)
@@ -26,18 +26,18 @@ ONE = Deployment(executors=1, cores=2, partitions=4)
 
 def drained(
     rates: Rates, backlog: int, drain_per_s: float, arrival_per_s: float, every_s: float
-) -> tuple[float, list[Forecast]]:
+) -> tuple[float, list[BacklogForecast]]:
     """Readings after each batch until nothing is left: the seconds that it took, and what was forecast meanwhile."""
     at_s, written, decided = 0.0, float(backlog), 0.0
-    forecasts: list[Forecast] = []
-    rates.read(Reading(at_s, round(written), round(decided)))
+    forecasts: list[BacklogForecast] = []
+    rates.read(LoadReading(at_s, round(written), round(decided)))
     while decided < written:
         if rates.forecast is not None:
             forecasts.append(rates.forecast)
         at_s += every_s
         written += arrival_per_s * every_s
         decided = min(written, decided + drain_per_s * every_s)
-        rates.read(Reading(at_s, round(written), round(decided)))
+        rates.read(LoadReading(at_s, round(written), round(decided)))
     return at_s, forecasts
 
 
@@ -52,21 +52,21 @@ def test_a_backlog_is_gone_when_it_was_said_to_be(backlog: int, drain_per_s: flo
     took, forecasts = drained(Rates(drain_per_s), backlog, drain_per_s, share * drain_per_s, every_s)
     said = forecasts[0]
     for one in set(forecasts):
-        left_s, known_s = took - one.at_s, one.seconds
+        left_s, known_s = took - one.at_s, one.seconds_left
         assert one is said or (known_s is not None and left_s / 2 - 5 <= known_s <= 2 * left_s + 5)
     assert said.at_s == 0.0
-    assert said.seconds == pytest.approx(backlog / drain_per_s), "nothing is known yet of what arrives"
-    recovers = recover_s(backlog, drain_per_s, share * drain_per_s)
+    assert said.seconds_left == pytest.approx(backlog / drain_per_s), "nothing is known yet of what arrives"
+    recovers = estimate_recovery_s(backlog, drain_per_s, share * drain_per_s)
     assert recovers == pytest.approx(took, rel=0.01, abs=2 * every_s)
 
 
 def test_a_stream_that_was_never_behind_knows_no_drain_rate_and_no_time():
     rates = Rates()
     for second in range(30):
-        rates.read(Reading(float(second), 120 * second, max(0, 120 * second - 60)))
+        rates.read(LoadReading(float(second), 120 * second, max(0, 120 * second - 60)))
     assert rates.drain_per_s is None
-    assert rates.recover_s() is None
-    assert not rates.behind
+    assert rates.estimate_recovery_s() is None
+    assert not rates.is_behind
     assert rates.arrival_per_s == pytest.approx(120, rel=0.01)
 
 
@@ -75,20 +75,20 @@ def test_the_drain_rate_of_the_first_backlog_is_believed_after_some_seconds():
     said_at = None
     written = 300_000
     for second in range(20):
-        rates.read(Reading(float(second), written, 10_000 * second))
+        rates.read(LoadReading(float(second), written, 10_000 * second))
         if rates.forecast is not None and said_at is None:
             said_at = second
         assert (rates.drain_per_s is not None) == (second >= SETTLE_S)
     assert said_at == MEASURED_S
     assert rates.forecast is not None
     assert rates.forecast.drain_per_s == pytest.approx(10_000)
-    assert rates.forecast.seconds == pytest.approx(30 - MEASURED_S)
+    assert rates.forecast.seconds_left == pytest.approx(30 - MEASURED_S)
 
 
 def test_what_arrives_while_the_stream_keeps_up_is_no_drain_rate():
     rates = Rates(known_drain_per_s=9_000)
     for second in range(60):
-        rates.read(Reading(float(second), 100 * second, max(0, 100 * second - 50)))
+        rates.read(LoadReading(float(second), 100 * second, max(0, 100 * second - 50)))
     assert rates.drain_per_s == 9_000
 
 
@@ -101,39 +101,39 @@ def test_what_a_stall_leaves_behind_says_nothing_of_what_the_stream_could_do(kno
         slow = goes_on <= second < goes_on + 4
         decided += 0 if 20 <= second < goes_on else 1_000 if slow else 9_000
         decided = min(decided, 1_200 * second)
-        rates.read(Reading(float(second), 1_200 * second, decided))
-        assert rates.behind or not slow
+        rates.read(LoadReading(float(second), 1_200 * second, decided))
+        assert rates.is_behind or not slow
         assert rates.drain_per_s == known_per_s
-    assert not rates.behind
+    assert not rates.is_behind
 
 
 def test_a_stream_that_became_slower_says_so_once_a_backlog_has_lasted():
     rates = Rates(known_drain_per_s=9_000)
     for second in range(40):
-        rates.read(Reading(float(second), 300_000, 2_000 * second))
+        rates.read(LoadReading(float(second), 300_000, 2_000 * second))
     assert rates.drain_per_s == pytest.approx(2_000)
 
 
 def test_a_backlog_that_grows_has_no_end():
-    assert recover_s(1_000, 500, 500) is None
-    assert recover_s(0, 0, 500) == 0.0
-    assert recover_s(1_000, 600, 500) == 10.0
+    assert estimate_recovery_s(1_000, 500, 500) is None
+    assert estimate_recovery_s(0, 0, 500) == 0.0
+    assert estimate_recovery_s(1_000, 600, 500) == 10.0
 
 
 def test_a_forecast_without_an_end_is_made_again_when_there_is_one():
     rates = Rates(known_drain_per_s=1_000)
-    rates.read(Reading(0.0, 0, 0))
+    rates.read(LoadReading(0.0, 0, 0))
     for second in range(1, 11):
-        rates.read(Reading(float(second), 5_000 * second, 1_000 * second))
+        rates.read(LoadReading(float(second), 5_000 * second, 1_000 * second))
     assert rates.forecast is not None
-    assert rates.forecast.seconds is None
+    assert rates.forecast.seconds_left is None
     for second in range(11, 60):
-        rates.read(Reading(float(second), 50_000, min(50_000, 1_000 * second)))
-        if not rates.behind:
+        rates.read(LoadReading(float(second), 50_000, min(50_000, 1_000 * second)))
+        if not rates.is_behind:
             break
         if rates.arrival_per_s < 500:
             assert rates.forecast is not None
-            assert rates.forecast.seconds is not None
+            assert rates.forecast.seconds_left is not None
 
 
 @pytest.mark.row("D5")
@@ -149,7 +149,7 @@ def test_more_is_recommended_at_once_and_less_only_after_a_while_and_by_one(
     at_s, before, changed_at = 0.0, ONE.executors, 0.0
     for wait_s, lag, load, driver_share in readings:
         at_s += wait_s * HOLD_S / 10
-        advice = advisor.advise(ONE, at_s, lag, load * 10_000, 10_000.0, driver_share)
+        advice = advisor.make_advice(ONE, at_s, lag, load * 10_000, 10_000.0, driver_share)
         assert 1 <= advice.executors <= EXECUTORS_MAX
         assert advice.partitions >= max(ONE.partitions, advice.executors * ONE.cores)
         if advice.executors < before:
@@ -165,7 +165,7 @@ def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reache
     arrival: float, lag: int, share: float
 ):
     drain = 9_000.0
-    advice = Advisor(ONE.executors).advise(ONE, 0.0, lag, arrival, drain, share)
+    advice = Advisor(ONE.executors).make_advice(ONE, 0.0, lag, arrival, drain, share)
     reached = drain / (share + (1 - share) / advice.executors)
     needed = max(arrival / UTILISATION_MAX, arrival + lag / RECOVER_S_WANTED)
     if share > 0:
@@ -175,30 +175,30 @@ def test_with_as_many_executors_as_recommended_the_rate_that_is_needed_is_reache
 
 def test_fewer_executors_come_one_at_a_time_after_a_quiet_while():
     advisor = Advisor(ONE.executors)
-    most = advisor.advise(ONE, 0.0, 0, 30_000, 9_000.0).executors
+    most = advisor.make_advice(ONE, 0.0, 0, 30_000, 9_000.0).executors
     assert most == 5
-    assert advisor.advise(ONE, 1.0, 0, 1_000, 9_000.0).executors == most
-    assert advisor.advise(ONE, HOLD_S, 0, 1_000, 9_000.0).executors == most
-    assert advisor.advise(ONE, HOLD_S + 1.0, 0, 1_000, 9_000.0).executors == most - 1
-    assert advisor.advise(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most - 1
+    assert advisor.make_advice(ONE, 1.0, 0, 1_000, 9_000.0).executors == most
+    assert advisor.make_advice(ONE, HOLD_S, 0, 1_000, 9_000.0).executors == most
+    assert advisor.make_advice(ONE, HOLD_S + 1.0, 0, 1_000, 9_000.0).executors == most - 1
+    assert advisor.make_advice(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most - 1
 
 
 def test_a_burst_within_the_quiet_while_begins_it_anew():
     advisor = Advisor(ONE.executors)
-    most = advisor.advise(ONE, 0.0, 0, 30_000, 9_000.0).executors
-    advisor.advise(ONE, 1.0, 0, 1_000, 9_000.0)
-    advisor.advise(ONE, HOLD_S - 1.0, 0, 30_000, 9_000.0)
-    assert advisor.advise(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
+    most = advisor.make_advice(ONE, 0.0, 0, 30_000, 9_000.0).executors
+    advisor.make_advice(ONE, 1.0, 0, 1_000, 9_000.0)
+    advisor.make_advice(ONE, HOLD_S - 1.0, 0, 30_000, 9_000.0)
+    assert advisor.make_advice(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
 
 
 def test_where_the_driver_is_what_is_slow_only_so_many_are_recommended_as_help():
-    advice = Advisor(ONE.executors).advise(ONE, 0.0, 0, 20_000, 9_000.0, driver_share=0.6)
+    advice = Advisor(ONE.executors).make_advice(ONE, 0.0, 0, 20_000, 9_000.0, driver_share=0.6)
     assert advice.executors == 3
 
 
 def test_close_to_what_the_driver_can_do_the_recommendation_does_not_run_away():
     """Just below the limit of 30,000/s, a hundred executors would bring 1 % more than fifty."""
-    advice = Advisor(ONE.executors).advise(ONE, 0.0, 0, 29_500 * UTILISATION_MAX, 9_000.0, driver_share=0.3)
+    advice = Advisor(ONE.executors).make_advice(ONE, 0.0, 0, 29_500 * UTILISATION_MAX, 9_000.0, driver_share=0.3)
     assert advice.executors == 10
 
 
@@ -210,15 +210,15 @@ def test_a_forecast_after_a_burst_is_right_within_a_factor_of_two(
     known_per_s: float | None, trickle_per_s: int, burst_s: int
 ):
     """2,000 a second come for a while, then few; 500 a second are decided, whatever an earlier backlog made known."""
-    rates, readings = Rates(known_per_s), list[tuple[float, float | None, Forecast | None]]()
+    rates, readings = Rates(known_per_s), list[tuple[float, float | None, BacklogForecast | None]]()
     at_s, written, decided = 0, 0, 0
-    rates.read(Reading(0.0, 0, 0))
+    rates.read(LoadReading(0.0, 0, 0))
     while at_s < burst_s or decided < written:
         at_s += 1
         written += 2_000 if at_s <= burst_s else trickle_per_s
         decided = min(written, decided + 500)
-        rates.read(Reading(float(at_s), written, decided))
-        readings.append((at_s, rates.recover_s(), rates.forecast))
+        rates.read(LoadReading(float(at_s), written, decided))
+        readings.append((at_s, rates.estimate_recovery_s(), rates.forecast))
     settled = burst_s + max(RECENT_S, MEASURED_S) + 1
     for read_at_s, recovers_s, forecast in readings:
         left_s = at_s - read_at_s
@@ -226,6 +226,6 @@ def test_a_forecast_after_a_burst_is_right_within_a_factor_of_two(
             continue
         assert recovers_s is not None
         assert left_s / 2 <= recovers_s <= 2 * left_s
-        if forecast is not None and forecast.seconds is not None:
-            said_s = forecast.at_s + forecast.seconds - read_at_s
+        if forecast is not None and forecast.seconds_left is not None:
+            said_s = forecast.at_s + forecast.seconds_left - read_at_s
             assert left_s / 2 - 5 <= said_s <= 2 * left_s + 5

@@ -8,10 +8,10 @@ import pytest
 
 from core.clock import ManualClock
 from journal.state import Marks
-from processor.backlog.catch_up import DRAIN_NOTE, CatchUp, Ends
+from processor.backlog.catch_up import DRAIN_NOTE, Ends, StreamCatchUp
 from processor.backlog.pace import Pace, PaceLimits
 from processor.backlog.sizing import FixedExecutors
-from processor.reporting.progress import Fetch, Progress
+from processor.reporting.progress import BatchFetch, BatchProgress
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000, bytes_max=1 << 28)
@@ -36,16 +36,16 @@ class World:
         self.clock = ManualClock(NOW)
         self.ends = Known({"t": {0: written, 1: 0}})
         self.executors = FixedExecutors(1, 2)
-        self.catch_up = CatchUp("ledger", Pace(LIMITS), self.ends, self.executors, self.clock)  # type: ignore[arg-type]
-        self.catch_up.knew(notes or {})
-        self.progress = Progress()
+        self.catch_up = StreamCatchUp("ledger", Pace(LIMITS), self.ends, self.executors, self.clock)  # type: ignore[arg-type]
+        self.catch_up.restore_notes(notes or {})
+        self.progress = BatchProgress()
         self.decided = 0
 
-    def batch(self, taken: int, seconds: float = 1.0, fetch: Fetch | None = None) -> None:
+    def batch(self, taken: int, seconds: float = 1.0, fetch: BatchFetch | None = None) -> None:
         self.clock.advance(seconds)
         self.decided += taken
         self.progress.batches += 1
-        self.progress.fetch = fetch or Fetch()
+        self.progress.fetch = fetch or BatchFetch()
         self.progress.taken, self.progress.seconds, self.progress.step_s = taken, seconds, STEPS
         self.catch_up.after_batch(self.progress, {"t": {0: self.decided, 1: 0}})
 
@@ -83,10 +83,10 @@ def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
 def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
     world = World(200_000)
     world.batch(9_000)
-    assert world.catch_up.notes() == {}
+    assert world.catch_up.make_notes() == {}
     for _ in range(16):
         world.batch(9_000)
-    assert float(world.catch_up.notes()[DRAIN_NOTE]) == pytest.approx(9_000)
+    assert float(world.catch_up.make_notes()[DRAIN_NOTE]) == pytest.approx(9_000)
 
 
 def test_batches_grow_while_the_stream_is_behind():
@@ -102,12 +102,12 @@ def test_batches_grow_while_the_stream_is_behind():
 def test_a_full_batch_read_before_the_limit_went_up_says_that_the_stream_is_behind():
     world = World(100_000)
     first = world.catch_up.limit
-    world.batch(first, seconds=9.0, fetch=Fetch(limit=first))
-    world.batch(first, seconds=0.1, fetch=Fetch(limit=first))
+    world.batch(first, seconds=9.0, fetch=BatchFetch(limit=first))
+    world.batch(first, seconds=0.1, fetch=BatchFetch(limit=first))
     assert world.catch_up.limit >= 2 * first
-    world.batch(first, seconds=0.1, fetch=Fetch(limit=first, ahead=True))
+    world.batch(first, seconds=0.1, fetch=BatchFetch(limit=first, ahead=True))
     assert world.catch_up.meets_limit
-    world.batch(first, seconds=0.1, fetch=Fetch(limit=world.catch_up.limit))
+    world.batch(first, seconds=0.1, fetch=BatchFetch(limit=world.catch_up.limit))
     assert not world.catch_up.meets_limit
 
 
@@ -117,7 +117,7 @@ def test_a_batch_read_while_another_was_decided_took_the_longer_of_both(*, ahead
     for _ in range(8):
         world.batch(world.catch_up.limit, seconds=world.catch_up.limit / 4_000)
     limit = world.catch_up.limit
-    world.batch(limit, seconds=0.9, fetch=Fetch(0.9, limit=limit, ahead=ahead))
+    world.batch(limit, seconds=0.9, fetch=BatchFetch(0.9, limit=limit, ahead=ahead))
     assert (world.catch_up.limit < limit) == lowered
 
 

@@ -18,7 +18,7 @@ def drain(pace: Pace, fixed_s: float, each_s: float, batches: int, noise: float 
         records = pace.limit
         seconds = (fixed_s + each_s * records) * (1 + noise * random.random())
         took.append(seconds)
-        pace.took(records, seconds)
+        pace.learn_batch(records, seconds)
     return took
 
 
@@ -52,7 +52,7 @@ def test_the_limit_keeps_its_bounds_whatever_batches_cost(batches: list[tuple[in
     pace = Pace(LIMITS)
     for records, seconds in batches:
         before = pace.limit
-        pace.took(records, seconds)
+        pace.learn_batch(records, seconds)
         assert LIMITS.records_min <= pace.limit <= LIMITS.records_max
         assert pace.limit <= before * GROW_MAX
 
@@ -61,7 +61,7 @@ def test_the_limit_keeps_its_bounds_whatever_batches_cost(batches: list[tuple[in
 def test_a_stream_that_keeps_up_never_gets_a_larger_limit(sizes: list[int]):
     pace = Pace(LIMITS)
     for records in sizes:
-        pace.took(records, 0.2 + records / 50_000)
+        pace.learn_batch(records, 0.2 + records / 50_000)
     assert pace.limit <= LIMITS.first
 
 
@@ -69,33 +69,33 @@ def test_a_handler_that_becomes_slow_gets_smaller_batches_at_once():
     pace = Pace(LIMITS)
     drain(pace, 0.2, 1 / 10_000, 20)
     before = pace.limit
-    pace.took(before, 60.0)
-    pace.took(pace.limit, pace.limit / 200)
+    pace.learn_batch(before, 60.0)
+    pace.learn_batch(pace.limit, pace.limit / 200)
     assert pace.limit <= before / 8
 
 
 def test_an_empty_batch_says_nothing():
     pace = Pace(LIMITS)
-    pace.took(0, 5.0)
+    pace.learn_batch(0, 5.0)
     assert pace.limit == LIMITS.first
 
 
 def test_batches_of_large_records_stay_within_their_bytes_though_they_are_quick():
     pace = Pace(LIMITS)
     for _ in range(20):
-        pace.took(pace.limit, 0.1, pace.limit * 1_000)
+        pace.learn_batch(pace.limit, 0.1, pace.limit * 1_000)
     assert pace.limit == LIMITS.records_max
-    pace.took(pace.limit, 0.1, 200 * MIB)
-    pace.took(100, 0.1, 100 * MIB)
+    pace.learn_batch(pace.limit, 0.1, 200 * MIB)
+    pace.learn_batch(100, 0.1, 100 * MIB)
     assert pace.limit == 256
 
 
 def test_after_large_records_smaller_ones_are_believed_little_by_little():
     pace = Pace(LIMITS)
-    pace.took(100, 0.1, 100 * MIB)
+    pace.learn_batch(100, 0.1, 100 * MIB)
     batches = 0
     while pace.limit < LIMITS.first:
-        pace.took(pace.limit, 0.1, pace.limit * 1_000)
+        pace.learn_batch(pace.limit, 0.1, pace.limit * 1_000)
         batches += 1
     assert 10 < batches < 40
     assert MIB * BYTES_FADE**batches * pace.limit <= LIMITS.bytes_max * 1.2
@@ -132,7 +132,7 @@ def test_batches_read_under_an_older_limit_are_judged_by_that_one(fixed_s: float
     for _ in range(60):
         following = pace.limit
         took.append((fixed_s + each_s * own) * (1 + noise * random.random()))
-        pace.took(own, took[-1], limit=own)
+        pace.learn_batch(own, took[-1], limit=own)
         own = following
     assert all(0.6 < seconds < 1.5 for seconds in took[-8:]), took
 
@@ -141,8 +141,8 @@ def test_two_long_batches_of_one_limit_lower_it_once():
     pace = Pace(LIMITS)
     drain(pace, 0.1, 1 / 10_000, 20)
     own = pace.limit
-    pace.took(own, 2.0, limit=own)
+    pace.learn_batch(own, 2.0, limit=own)
     lowered = pace.limit
-    pace.took(own, 2.0, limit=own)
+    pace.learn_batch(own, 2.0, limit=own)
     assert own / 4 < lowered < own
     assert pace.limit == lowered

@@ -19,7 +19,7 @@ class Workers:
         self.busy: set[str] = set()
         self.asked: list[int] = []
 
-    def running(self) -> list[str]:
+    def list_running(self) -> list[str]:
         return list(self.ids)
 
     def ask_for(self, total: int) -> None:
@@ -47,8 +47,8 @@ def executors(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> AdaptiveExec
 
 
 def test_the_stream_that_wants_most_is_asked_for_at_once(workers: Workers, executors: AdaptiveExecutors) -> None:
-    executors.want("ledger", 3)
-    executors.want("notify", 2)
+    executors.request_executors("ledger", 3)
+    executors.request_executors("notify", 2)
     executors.settle()
     executors.settle()
     assert (workers.asked, executors.running, executors.tasks) == ([3], 3, 6)
@@ -56,24 +56,24 @@ def test_the_stream_that_wants_most_is_asked_for_at_once(workers: Workers, execu
 
 @pytest.mark.parametrize(("wanted", "asked"), [(0, 1), (9, 4)])
 def test_it_stays_within_its_bounds(workers: Workers, executors: AdaptiveExecutors, wanted: int, asked: int) -> None:
-    executors.want("ledger", wanted)
+    executors.request_executors("ledger", wanted)
     executors.settle()
     assert workers.asked == [asked]
 
 
 def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, workers: Workers) -> None:
     workers.room = 2
-    executors.want("ledger", 4)
+    executors.request_executors("ledger", 4)
     executors.settle()
     executors.settle()
     assert (workers.asked, executors.running) == ([4], 2)
 
 
 def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExecutors) -> None:
-    executors.want("ledger", 3)
+    executors.request_executors("ledger", 3)
     executors.settle()
     workers.busy = {"0", "1", "2"}
-    executors.want("ledger", 2)
+    executors.request_executors("ledger", 2)
     executors.settle()
     assert workers.ids == ["0", "1", "2"]
     workers.busy = {"0", "2"}

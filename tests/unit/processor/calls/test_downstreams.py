@@ -185,7 +185,7 @@ def test_what_blocks_the_whole_stream_still_does(engine: LimitedEngine) -> None:
 
     engine.handler.script[engine.post("evt_1")] = refused
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
 
 
 def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, service: Service) -> None:

@@ -8,7 +8,7 @@ from core.clock import ManualClock
 from core.decision import ErrorKind
 from core.work import Held, Outcome
 from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
-from processor.calls.budget import Report
+from processor.calls.budget import CallReport
 from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.calls.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
 from processor.judge.classify import Failure
@@ -24,9 +24,9 @@ def failure(name: str) -> Failure:
 
 def test_many_names_are_bounded_and_those_at_rest_go_first() -> None:
     subject = Downstreams({"*": SETTINGS}, ManualClock(NOW))
-    subject.judge({1: failure("bad")}, {"bad": Report(calls=3, failed=3, failed_in_a_row=3)})
+    subject.judge({1: failure("bad")}, {"bad": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     for number in range(NAMES_MAX + 50):
-        subject.judge({}, {f"subscriber:{number}": Report(calls=1)})
+        subject.judge({}, {f"subscriber:{number}": CallReport(calls=1)})
     reported = subject.status()
     assert len(reported) == NAMES_MAX
     assert reported["bad"]["state"] == OPEN
@@ -35,8 +35,8 @@ def test_many_names_are_bounded_and_those_at_rest_go_first() -> None:
 def test_among_as_many_names_as_are_kept_and_none_at_rest_the_oldest_makes_room_for_a_new_one() -> None:
     subject = Downstreams({"*": SETTINGS}, ManualClock(NOW))
     for number in range(NAMES_MAX):
-        subject.judge({}, {f"subscriber:{number}": Report(calls=1, failed=1, failed_in_a_row=1)})
-    subject.judge({1: failure("new")}, {"new": Report(calls=3, failed=3, failed_in_a_row=3)})
+        subject.judge({}, {f"subscriber:{number}": CallReport(calls=1, failed=1, failed_in_a_row=1)})
+    subject.judge({1: failure("new")}, {"new": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     reported = subject.status()
     assert len(reported) == NAMES_MAX
     assert reported["new"]["state"] == OPEN
@@ -47,8 +47,8 @@ def test_the_note_fits_whatever_is_open_and_can_be_read_again() -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"*": SETTINGS}, clock)
     for number in range(900):
-        subject.judge({}, {f"subscriber:{number:040}": Report(calls=3, failed=3, failed_in_a_row=3)})
-    note = subject.notes()
+        subject.judge({}, {f"subscriber:{number:040}": CallReport(calls=3, failed=3, failed_in_a_row=3)})
+    note = subject.make_notes()
     assert len(note[NOTE]) <= NOTE_CHARS_MAX
     later = Downstreams({"*": SETTINGS}, clock, notes=note).status()
     assert len(later) > 100
@@ -68,7 +68,7 @@ def test_every_round_is_reported_to_the_metrics() -> None:
         clock,
         on_round=lambda name, state, at_once, report: reported.append((name, state, report.calls)),
     )
-    subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
+    subject.judge({}, {"merchants": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(11)
     subject.judge({1: Held("merchants", 0.0)}, {})
     subject.judge({}, {})
@@ -79,7 +79,7 @@ def test_every_round_is_reported_to_the_metrics() -> None:
 def test_what_is_held_for_longer_than_its_downstream_is_due_when_it_was_asked_to_be(state: str) -> None:
     subject = Downstreams({"bank": SETTINGS}, ManualClock(NOW))
     if state == OPEN:
-        subject.judge({}, {"bank": Report(calls=3, failed=3, failed_in_a_row=3)})
+        subject.judge({}, {"bank": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     results: dict[int, Outcome | Failure] = {1: Held("bank", 3_600.0, "is closed for an hour"), 2: Held("bank", 0.0)}
     subject.judge(results, {})
     long, short = results[1], results[2]
@@ -92,25 +92,25 @@ def test_what_is_held_for_longer_than_its_downstream_is_due_when_it_was_asked_to
 def test_probes_that_are_still_out_are_not_made_again_until_they_are_given_up() -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"merchants": SETTINGS}, clock)
-    subject.judge({}, {"merchants": Report(calls=3, failed=3, failed_in_a_row=3)})
+    subject.judge({}, {"merchants": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(10)
-    assert subject.budgets().by_name["merchants"].calls == PROBES
-    subject.judge({}, {"merchants": Report(out=PROBES)})
-    assert subject.budgets().by_name["merchants"].calls == 0
-    subject.judge({}, {"merchants": Report(calls=1, late=1)})
-    assert subject.budgets().by_name["merchants"].calls == 0
+    assert subject.make_budgets().by_name["merchants"].calls == PROBES
+    subject.judge({}, {"merchants": CallReport(out=PROBES)})
+    assert subject.make_budgets().by_name["merchants"].calls == 0
+    subject.judge({}, {"merchants": CallReport(calls=1, late=1)})
+    assert subject.make_budgets().by_name["merchants"].calls == 0
     clock.advance(10)
-    assert subject.budgets().by_name["merchants"].calls == PROBES - 1
+    assert subject.make_budgets().by_name["merchants"].calls == PROBES - 1
 
 
 @pytest.mark.parametrize(("failed", "excused"), [(2, True), (1, False)])
 def test_a_failed_probe_is_its_events_own_where_another_probe_was_good(failed: int, excused: bool) -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"*": SETTINGS}, clock)
-    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    subject.judge({}, {"slow": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(10)
     results: dict[int, Outcome | Failure] = {1: failure("slow")}
-    subject.judge(results, {"slow": Report(calls=2, failed=failed, failed_in_a_row=1)})
+    subject.judge(results, {"slow": CallReport(calls=2, failed=failed, failed_in_a_row=1)})
     assert subject.status()["slow"]["state"] == OPEN
     assert isinstance(results[1], Held) == excused
 
@@ -121,8 +121,8 @@ def test_a_failure_reported_late_and_alone_is_excused_unless_the_downstream_was_
 ) -> None:
     clock = ManualClock(NOW)
     subject = Downstreams({"*": SETTINGS.model_copy(update={"reset_s": 600.0})}, clock)
-    subject.judge({}, {"slow": Report(calls=1)})
-    subject.judge({}, {"slow": Report(calls=3, failed=3, failed_in_a_row=3)})
+    subject.judge({}, {"slow": CallReport(calls=1)})
+    subject.judge({}, {"slow": CallReport(calls=3, failed=3, failed_in_a_row=3)})
     clock.advance(since_good_s)
     results: dict[int, Outcome | Failure] = {1: failure("slow")}
     subject.judge(results, {})
@@ -134,21 +134,21 @@ def test_a_breaker_opens_before_a_lone_events_retries_end(tries: int | None, fai
     subject = Downstreams({"merchants": SETTINGS}, ManualClock(NOW), tries=tries)
     for _ in range(failures):
         assert subject.status().get("merchants", {}).get("state", CLOSED) == CLOSED
-        subject.judge({}, {"merchants": Report(calls=1, failed=1, failed_in_a_row=1)})
+        subject.judge({}, {"merchants": CallReport(calls=1, failed=1, failed_in_a_row=1)})
     assert subject.status()["merchants"]["state"] == OPEN
 
 
 def test_a_downstream_that_takes_few_calls_at_a_time_begins_with_no_more() -> None:
     subject = Downstreams({"merchants": DownstreamSettings(concurrency_max=2)}, ManualClock(NOW))
-    subject.judge({}, {"merchants": Report(calls=1)})
+    subject.judge({}, {"merchants": CallReport(calls=1)})
     assert subject.status()["merchants"]["at_once"] == 2
 
 
 def test_metrics_name_the_downstream_its_state_and_what_became_of_its_calls() -> None:
     clock = ManualClock(NOW)
     metrics = ProcessorMetrics(clock)
-    subject = Downstreams({"*": SETTINGS}, clock, on_round=metrics.downstream)
-    report = Report(calls=5, failed=3, failed_in_a_row=3, retries=2, held=7)
+    subject = Downstreams({"*": SETTINGS}, clock, on_round=metrics.count_calls)
+    report = CallReport(calls=5, failed=3, failed_in_a_row=3, retries=2, held=7)
     subject.judge({}, {"merchants": report})
 
     def value(name: str, **labels: str) -> float | None:
@@ -166,10 +166,10 @@ def test_a_forgotten_downstream_leaves_the_metrics_too() -> None:
     clock = ManualClock(NOW)
     metrics = ProcessorMetrics(clock)
     subject = Downstreams(
-        {"*": SETTINGS}, clock, on_round=metrics.downstream, on_forgotten=metrics.downstream_forgotten
+        {"*": SETTINGS}, clock, on_round=metrics.count_calls, on_forgotten=metrics.downstream_forgotten
     )
     for number in range(NAMES_MAX + 50):
-        subject.judge({}, {f"merchant:{number}": Report(calls=1)})
+        subject.judge({}, {f"merchant:{number}": CallReport(calls=1)})
     names: dict[str, set[str]] = {}
     for sample in (sample for family in metrics.registry.collect() for sample in family.samples):
         if "downstream" in sample.labels:

@@ -13,7 +13,7 @@ from core.clock import ManualClock
 from core.decision import NO_RETRIES
 from core.work import DownstreamHeld, WorkItem, calling, limited_by
 from processor.calls.breaker import CLOSED, OPEN
-from processor.calls.budget import Budget, Budgets, Report
+from processor.calls.budget import Budget, Budgets, CallReport
 from processor.calls.downstream import PROBES
 from processor.calls.downstreams import Downstreams
 from processor.calls.limiter import FAILING, NO_CALLS, TOO_MANY, LateCalls, Limiter
@@ -42,7 +42,7 @@ def limiter(call_s: float = 1.0, late: LateCalls | None = None, time: Time | Non
 def call(subject: Limiter, error: Exception | None = None, *, attempt: int = 0, again: bool = False) -> str:
     """What becomes of one call: good, failed, or why it wasn't made."""
     try:
-        with limited_by(subject.trying(item(attempt=attempt), again=again)), calling("merchants"):
+        with limited_by(subject.begin_try(item(attempt=attempt), again=again)), calling("merchants"):
             if error is not None:
                 raise error
         return "good"
@@ -55,7 +55,7 @@ def call(subject: Limiter, error: Exception | None = None, *, attempt: int = 0, 
 def test_no_more_calls_are_made_than_the_budget_has() -> None:
     subject = limiter(calls=3)
     assert [call(subject) for _ in range(5)] == ["good"] * 3 + [NO_CALLS] * 2
-    report = subject.reports()["merchants"]
+    report = subject.collect_reports()["merchants"]
     assert (report.calls, report.held) == (3, 2)
 
 
@@ -64,7 +64,7 @@ def test_threads_share_the_budget() -> None:
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: call(subject), range(50)))
     assert answers.count("good") == 20
-    report = subject.reports()["merchants"]
+    report = subject.collect_reports()["merchants"]
     assert (report.calls, report.held) == (20, 30)
     assert report.peak <= 4
 
@@ -76,7 +76,7 @@ def test_after_a_row_of_failures_nothing_more_is_called() -> None:
         "failed"
     ] * 2
     assert call(subject) == FAILING
-    report = subject.reports()["merchants"]
+    report = subject.collect_reports()["merchants"]
     assert (report.calls, report.failed, report.failed_in_a_row, report.problem) == (4, 3, 2, "ConnectionError")
 
 
@@ -86,7 +86,7 @@ def test_retry_after_ends_the_batchs_calls_at_once() -> None:
 
     subject = limiter()
     assert [call(subject, Busy()), call(subject)] == ["failed", FAILING]
-    assert subject.reports()["merchants"].quiet_s == 30.0
+    assert subject.collect_reports()["merchants"].quiet_s == 30.0
 
 
 @pytest.mark.parametrize(("attempt", "again"), [(1, False), (0, True)])
@@ -94,7 +94,7 @@ def test_retries_have_a_budget_of_their_own(attempt: int, again: bool) -> None:
     subject = limiter(retries=1)
     assert [call(subject, attempt=attempt, again=again) for _ in range(2)] == ["good", NO_RETRIES]
     assert call(subject) == "good"
-    assert subject.reports()["merchants"].retries == 1
+    assert subject.collect_reports()["merchants"].retries == 1
 
 
 def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatc
     inside, leave = threading.Event(), threading.Event()
 
     def long_call() -> None:
-        with limited_by(subject.trying(item(2), again=False)), calling("merchants"):
+        with limited_by(subject.begin_try(item(2), again=False)), calling("merchants"):
             inside.set()
             leave.wait(60)
 
@@ -114,10 +114,10 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatc
     monkeypatch.setattr("processor.calls.limiter.WAIT_S", 60.0)
     with ThreadPoolExecutor(1) as waiting:
         patient = limiter(at_once=1)
-        holder = patient.trying(item(3), again=False).calling("merchants")
+        holder = patient.begin_try(item(3), again=False).take_call("merchants")
         holder.__enter__()
         answer = waiting.submit(call, patient)
-        while not patient.queues("key-1"):
+        while not patient.is_queued("key-1"):
             pass
         holder.__exit__(None, None, None)
         assert answer.result(60) == "good"
@@ -127,22 +127,22 @@ def test_a_call_waits_for_one_to_come_free_and_is_held_when_none_does(monkeypatc
 
 def test_when_the_batch_ends_nobody_begins_a_call_any_more() -> None:
     subject = limiter(at_once=1)
-    holder = subject.trying(item(3), again=False).calling("merchants")
+    holder = subject.begin_try(item(3), again=False).take_call("merchants")
     holder.__enter__()
     with ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(call, subject)
-        while not subject.queues("key-1"):
+        while not subject.is_queued("key-1"):
             pass
-        subject.reports()
+        subject.collect_reports()
         assert answer.result(10) == TOO_MANY
 
 
 def test_an_error_is_the_downstreams_when_it_is_its_failed_calls_or_comes_from_it() -> None:
-    one = limiter().trying(item(), again=False)
+    one = limiter().begin_try(item(), again=False)
     own = ZeroDivisionError()
     with pytest.raises(LookupError) as raised:
         try:
-            with one.calling("merchants"):
+            with one.take_call("merchants"):
                 raise ConnectionError
         except ConnectionError as down:
             raise LookupError from down
@@ -154,67 +154,67 @@ def test_what_is_held_within_a_call_is_no_failure_of_the_outer_one() -> None:
     subject = Limiter(Budgets({"a": USUAL, "b": Budget(0, 0, 0, 1)}), 1.0)
     with (
         pytest.raises(DownstreamHeld),
-        limited_by(subject.trying(item(), again=False)),
+        limited_by(subject.begin_try(item(), again=False)),
         calling("a"),
         calling("b"),
     ):
         raise AssertionError("b isn't to be called")
-    assert subject.reports()["a"].failed == 0
+    assert subject.collect_reports()["a"].failed == 0
 
 
 def test_without_a_budget_nothing_limits() -> None:
     subject = Limiter(Budgets(), 1.0)
     assert [call(subject) for _ in range(3)] == ["good"] * 3
-    assert subject.reports() == {}
+    assert subject.collect_reports() == {}
 
 
 def test_a_call_that_is_out_too_long_has_failed_and_is_reported_once() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
-    out = subject.trying(item(7), again=False).calling("merchants")
+    out = subject.begin_try(item(7), again=False).take_call("merchants")
     out.__enter__()
     time.now += 1.5
-    report = subject.reports()["merchants"]
+    report = subject.collect_reports()["merchants"]
     assert (report.calls, report.failed, report.failed_in_a_row, report.seconds) == (1, 1, 1, 1.5)
     following = limiter(late=late, time=time)
     assert following.waits_for("key-7") == "merchants"
     out.__exit__(None, None, None)
-    assert following.reports() == {}
+    assert following.collect_reports() == {}
     assert following.waits_for("key-7") is None
 
 
 def test_a_younger_one_is_reported_by_a_later_batch_when_it_is_back() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
-    out = subject.trying(item(), again=False).calling("merchants")
+    out = subject.begin_try(item(), again=False).take_call("merchants")
     out.__enter__()
     time.now += 0.2
-    assert subject.reports()["merchants"].calls == 0
+    assert subject.collect_reports()["merchants"].calls == 0
     time.now += 0.3
     out.__exit__(None, None, None)
-    assert limiter(late=late, time=time).reports()["merchants"] == Report(calls=1, late=1, seconds=0.5)
+    assert limiter(late=late, time=time).collect_reports()["merchants"] == CallReport(calls=1, late=1, seconds=0.5)
 
 
 def test_one_that_never_comes_back_is_reported_as_failed_by_a_later_batch() -> None:
     time, late = Time(), LateCalls()
     subject = limiter(call_s=1.0, late=late, time=time)
-    out = subject.trying(item(), again=False).calling("merchants")
+    out = subject.begin_try(item(), again=False).take_call("merchants")
     out.__enter__()
     time.now += 0.2
-    subject.reports()
+    subject.collect_reports()
     time.now += 2.0
-    report = limiter(late=late, time=time).reports()["merchants"]
+    report = limiter(late=late, time=time).collect_reports()["merchants"]
     assert (report.calls, report.failed) == (1, 1)
-    assert limiter(late=late, time=time).reports() == {}
+    assert limiter(late=late, time=time).collect_reports() == {}
 
 
 def test_a_call_that_an_earlier_batch_abandoned_still_counts_among_those_at_a_time() -> None:
     time, late = Time(), LateCalls()
     following = limiter(late=late, time=time, at_once=1)
     first = limiter(late=late, time=time)
-    out = first.trying(item(7), again=False).calling("merchants")
+    out = first.begin_try(item(7), again=False).take_call("merchants")
     out.__enter__()
-    assert first.reports()["merchants"].out == 1
+    assert first.collect_reports()["merchants"].out == 1
     assert call(following) == TOO_MANY
     out.__exit__(None, None, None)
     assert call(following) == "good"
@@ -224,15 +224,15 @@ def test_calls_that_never_come_back_keep_no_probe_from_a_service_that_is_well_ag
     time, late, clock = Time(), LateCalls(), ManualClock(NOW)
     settings = DownstreamSettings(failures_to_open=3, reset_s=10.0)
     downstreams = Downstreams({"merchants": settings}, clock)
-    hung = Limiter(downstreams.budgets(), 1.0, late, time)
-    calls = [hung.trying(item(seq), again=False).calling("merchants") for seq in range(1, 5)]
+    hung = Limiter(downstreams.make_budgets(), 1.0, late, time)
+    calls = [hung.begin_try(item(seq), again=False).take_call("merchants") for seq in range(1, 5)]
     for one in calls:
         one.__enter__()
     time.now += 1.5
-    downstreams.judge({}, hung.reports())
+    downstreams.judge({}, hung.collect_reports())
     assert downstreams.status()["merchants"]["state"] == OPEN
     clock.advance(10)
-    following = Limiter(downstreams.budgets(), 1.0, late, time)
+    following = Limiter(downstreams.make_budgets(), 1.0, late, time)
     assert [call(following) for _ in range(PROBES)] == ["good"] * PROBES
-    downstreams.judge({}, following.reports())
+    downstreams.judge({}, following.collect_reports())
     assert downstreams.status()["merchants"]["state"] == CLOSED

@@ -11,7 +11,7 @@ import pyarrow as pa
 from core.decision import Decision
 from dlq.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
 from dlq.commands import encode
-from dlq.frozen import SCHEMA, Frozen, Selection, each_line
+from dlq.frozen import SCHEMA, FrozenSelection, Selection, each_line
 from dlq.run import PortionResult, command_id_of
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, NOW, Engine
@@ -40,7 +40,7 @@ def frozen(engine: Engine, seqs: Sequence[int] = ()) -> str:
     ]
     table = pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
     selection = Selection("ledger", NOW, "ada", "", "{}", len(rows), len(engine.journal.rows), engine.lineage)
-    return engine.selections.put(Frozen(selection, table)).digest
+    return engine.selections.put(FrozenSelection(selection, table)).digest
 
 
 def command(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Command:

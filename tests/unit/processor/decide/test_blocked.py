@@ -47,9 +47,9 @@ def test_the_note_of_a_block_leaves_room_for_the_journals_others(letter: str) ->
     message = letter * MESSAGE_CHARS_MAX
     failures = [Failure(ErrorKind.SBE, "Down", None, message, "", called=(name,)) for name in called]
     blocked = Blocked().after_failures(failures, parse_policy("forever(1s)"))
-    note = blocked.note()
+    note = blocked.make_note()
     assert len(note[NOTE]) <= NOTES_CHARS_MAX - NOTE_CHARS_MAX - 8_192
-    assert Blocked.noted(note).needs == blocked.needs
+    assert Blocked.from_notes(note).needs == blocked.needs
     assert blocked.needs == (frozenset(called) if letter == "x" else {ANY})
 
 
@@ -68,7 +68,7 @@ def test_in_an_outage_every_offset_has_its_row_no_attempt_is_spent_and_few_calls
     everything_is_down(engine)
     keys = post_many(engine, OUTAGE)
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     assert engine.decisions(first) == ["applied"]
     assert {word for key in keys for word in engine.decisions(key)} == {"parked"}
     assert engine.handler.calls == [first, *keys[:BLOCKED_IN_A_ROW]]
@@ -77,7 +77,7 @@ def test_in_an_outage_every_offset_has_its_row_no_attempt_is_spent_and_few_calls
     assert len(engine.handler.calls) - calls <= 20
     everything_works(engine)
     engine.run(120)
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     assert [engine.decisions(key)[-1] for key in keys] == ["applied"] * OUTAGE
     assert {row.attempt for row in engine.journal.rows} == {0}
     assert engine.dead_letters.published == []
@@ -100,12 +100,12 @@ def test_an_event_that_always_blocks_costs_only_itself(engine: Engine) -> None:
     bad = engine.post("evt_bad", "bad")
     engine.handler.fails(bad, Down("statement timeout"))
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     engine.run(100)
-    assert engine.batches.blocked, "nothing tells whose failure it is"
+    assert engine.batches.is_blocked, "nothing tells whose failure it is"
     others = post_many(engine, 5)
     engine.run(5)
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     assert [engine.decisions(key) for key in others] == [["applied"]] * 5
     engine.run(120)
     assert engine.decisions(bad)[-7:] == ["parked", *["retry"] * 5, "dead"]
@@ -117,7 +117,7 @@ def test_an_event_behind_it_in_the_batch_clears_the_stream_at_once(engine: Engin
     bad, *others = engine.post("evt_bad", "bad"), *post_many(engine, 30)
     engine.handler.fails(bad, Down("statement timeout"))
     engine.batch()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     assert engine.decisions(bad) == ["retry"]
     assert [engine.decisions(key) for key in others] == [["applied"]] * 30
     assert engine.journal.rows[0].attempt == 1
@@ -128,7 +128,7 @@ def test_an_accounts_events_do_not_keep_those_of_other_accounts(engine: Engine) 
     engine.handler.down_for = lambda item: item.account == "acct_bad"
     post_many(engine, 40, "acct_bad")
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     others = [
         key
         for n in range(40)
@@ -156,15 +156,15 @@ def test_what_blocks_can_be_purged_while_the_stream_is_blocked_and_the_stream_go
     engine.handler.fails(bad, Down("401"))
     engine.batch()
     engine.run(100)
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     last = next(row for row in engine.journal.rows if row.event_key == bad)
     engine.order("purge", [(last.item_seq, last.seq)], "c1")
     later = engine.post("evt_later", "e2")
     engine.obey()
     assert engine.decisions(bad)[-1] == "purged"
-    assert engine.batches.marks[EVENTS] == {0: 2}, "no event is decided by that"
+    assert engine.batches.committed_marks[EVENTS] == {0: 2}, "no event is decided by that"
     engine.probe()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     engine.run(2)
     assert [engine.decisions(key)[-1] for key in (follower, later)] == ["applied"] * 2
 
@@ -175,7 +175,7 @@ def test_a_stream_of_which_nothing_waits_any_more_goes_on(engine: Engine) -> Non
     engine.order("purge", [(row.item_seq, row.seq)], "c1")
     engine.obey()
     engine.probe()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
 
 
 def test_orders_leave_a_stream_blocked(engine: Engine) -> None:
@@ -185,9 +185,9 @@ def test_orders_leave_a_stream_blocked(engine: Engine) -> None:
     [row] = engine.obey()
     assert (row.decision, row.topic) == ("ignored", "payments.control")
     assert engine.obey() == []
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     engine.start()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
 
 
 def test_a_stream_that_was_blocked_is_so_after_a_restart_and_obeys(engine: Engine) -> None:
@@ -195,16 +195,16 @@ def test_a_stream_that_was_blocked_is_so_after_a_restart_and_obeys(engine: Engin
     keys = post_many(engine, 2)
     rows = engine.batch()
     engine.start()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     assert engine.batches.status()["blocked"] == "Down: 401 Unauthorized"
     assert engine.batches.probe_s == 1.0
     engine.order("purge", [(rows[0].item_seq, rows[0].seq)], "c1")
     engine.obey()
     engine.probe()
-    assert engine.batches.blocked and engine.batches.probe_s == 2.0
+    assert engine.batches.is_blocked and engine.batches.probe_s == 2.0
     everything_works(engine)
     engine.probe()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     engine.start()
     assert not engine.batches.blocked
     assert [engine.decisions(key)[-1] for key in keys] == ["purged", "applied"]
@@ -214,9 +214,9 @@ def test_a_note_of_an_earlier_version_is_understood(engine: Engine) -> None:
     engine.post("evt_1")
     engine.journal.notes["blocked"] = '{"reason": "Down: no answer", "probe_s": 4.0}'
     engine.start()
-    assert engine.batches.blocked and engine.batches.probe_s == 4.0
+    assert engine.batches.is_blocked and engine.batches.probe_s == 4.0
     engine.probe()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
 
 
 def test_a_restart_forgets_neither_who_failed_nor_that_others_went_well(engine: Engine) -> None:
@@ -226,7 +226,7 @@ def test_a_restart_forgets_neither_who_failed_nor_that_others_went_well(engine: 
     engine.start()
     post_many(engine, 1)
     engine.probe()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     engine.start()
     [row] = engine.advance(1)
     assert (row.event_key, row.decision, row.attempt) == (bad, "retry", 1)
@@ -243,7 +243,7 @@ def test_a_probe_takes_no_more_of_what_is_read_than_the_event_that_it_tries(engi
         *((key, "parked") for key in behind),
         (good, "applied"),
     ]
-    assert engine.batches.marks[EVENTS] == {0: 4}
+    assert engine.batches.committed_marks[EVENTS] == {0: 4}
     engine.batch()
     assert [engine.decisions(key) for key in rest] == [["applied"]] * 2
 
@@ -255,10 +255,10 @@ def test_a_follower_does_not_overtake_in_a_probe(engine: Engine) -> None:
     follower, other = engine.post("evt_follower", "e1"), engine.post("evt_other", "e2")
     engine.probe()
     assert engine.decisions(follower) == ["parked"]
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     engine.probe()
     assert engine.decisions(other) == ["applied"]
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
 
 
 @pytest.mark.parametrize("word", ["ignored", "stuck"])
@@ -270,7 +270,7 @@ def test_what_nobody_handles_or_fails_otherwise_proves_nothing(engine: Engine, w
     else:
         engine.handler.fails(other, Stuck("no answer"))
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     assert {row.attempt for row in engine.journal.rows if row.event_key != other} == {0}
 
 
@@ -292,18 +292,18 @@ def test_only_an_event_that_needs_the_same_downstream_clears_the_stream(calls_ou
     cached = engine.post("evt_cached", "e2")
     engine.handler.script = {bad: asks_merchants, cached: asks_nobody}
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     assert engine.decisions(cached) == ["applied"]
     also_cached = engine.post("evt_also_cached", "e3")
     engine.probe()
     assert engine.decisions(also_cached) == ["applied"]
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     asks = engine.post("evt_asks", "e4")
     engine.handler.script[asks] = asks_merchants
     engine.start()
     engine.probe()
     assert engine.decisions(asks) == ["applied"]
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     engine.run(200)
     assert engine.decisions(bad)[-1] == "dead"
 
@@ -313,5 +313,5 @@ def test_in_one_batch_too_only_the_same_downstream_counts(calls_out: LimitedEngi
     bad, good = engine.post("evt_bad", "bad", account="acct_bad"), engine.post("evt_good", "e2")
     engine.handler.script = {bad: asks_merchants, good: asks_merchants}
     engine.batch()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     assert (engine.decisions(bad), engine.decisions(good)) == (["retry"], ["applied"])

@@ -15,11 +15,11 @@ from core.money import Movement
 from core.work import Outcome, WorkItem
 from dlq.record import build_record
 from ingest.pan import CardMasker, MaskingKey
-from ingest.protocol import distinct
+from ingest.protocol import merge_copies
 from ingest.settings import PanSettings
 from load.samples.standardwebhooks import standard_event
-from processor.decide.item import Item
-from processor.decide.records import KafkaRecord, new_item
+from processor.decide.item import BatchItem
+from processor.decide.records import KafkaRecord, make_item
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import Deadlines
 from processor.run.worker import Task
@@ -49,12 +49,12 @@ def charge(note: object, settings: PanSettings | None = None, **changes: str) ->
     document = json.loads(body)
     document["data"] |= {"note": note, "voucher_no": "1234567890123"} | changes
     [event] = STANDARD.events(Request(json.dumps(document).encode(), WEBHOOK), "live")
-    return CardMasker(settings or PanSettings(), KEY).masked(event, STANDARD)
+    return CardMasker(settings or PanSettings(), KEY).mask_event(event, STANDARD)
 
 
-def taken(event: Event, mode: Mode = "live") -> Item:
+def taken(event: Event, mode: Mode = "live") -> BatchItem:
     headers: list[tuple[str, bytes | None]] = [*to_headers(event, NOW, Dedupe.CLAIMED)]
-    return new_item(KafkaRecord("payments.events", 0, 7, event.body, headers), 1, NOW, mode)
+    return make_item(KafkaRecord("payments.events", 0, 7, event.body, headers), 1, NOW, mode)
 
 
 def test_the_row_of_a_masked_event_is_marked_with_the_hash_of_what_was_sent():
@@ -186,5 +186,5 @@ def test_a_redelivery_by_another_list_of_left_out_fields_is_a_duplicate_too(
 
 @SETTINGS
 def test_a_claim_is_of_the_content_as_it_was_sent(before: PanSettings, after: PanSettings) -> None:
-    first, again = (distinct([charge(f"card {CARD}", settings)])[0] for settings in (before, after))
+    first, again = (merge_copies([charge(f"card {CARD}", settings)])[0] for settings in (before, after))
     assert first.key == again.key

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.work import Outcome, WorkItem
-from processor.judge.retry import seconds_of
+from processor.judge.retry import parse_delay
 from tests.unit.processor.harness import NOW, Engine, Stuck, booked
 
 
@@ -118,10 +118,10 @@ def test_a_handler_is_told_when_its_event_came(engine: Engine) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("0s", 0), ("250ms", 0.25), ("30s", 30), ("2m", 120), ("1h", 3_600)])
 def test_a_delay_is_read(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_delay(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "30", "-1s", "soon", "8000h"])
 def test_what_is_no_delay_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="isn't a delay"):
-        seconds_of(text)
+        parse_delay(text)

@@ -11,7 +11,7 @@ import pytest
 from core.record_keys import RecordKeys
 from dlq.command import Command
 from dlq.commands import encode
-from processor.source.map_stage import Pass
+from processor.source.map_stage import MapJob
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, table
 from tests.unit.processor.source.test_map_stage import passed, reported
 
@@ -36,7 +36,7 @@ class Signed(Engine):
         if not self.mapped:
             return super().batch()
         before = len(self.journal.rows)
-        stage: Pass = replace(reported(), keys=self.keys.now)
+        stage: MapJob = replace(reported(), keys=self.keys.now)
         self.batches.run(passed(table(self._pending), stage))
         self._pending.clear()
         return self.journal.rows[before:]

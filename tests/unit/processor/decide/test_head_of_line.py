@@ -18,9 +18,9 @@ from processor.decide.head_of_line import (
     HeadFigures,
     HeadLimits,
     HeadOfLine,
-    Line,
-    lines,
-    to_examine,
+    WaitingLine,
+    choose_examined,
+    group_into_lines,
 )
 from processor.judge.retry import parse_policy as parse
 from processor.settings import DeadHead
@@ -58,14 +58,14 @@ def stuck_with_followers(engine: Engine, followers: int = 3, entity: str = "e1")
 
 def test_a_line_is_an_entitys_head_and_what_waits_behind_it():
     places = [(b"a", 5), (b"a", 9), (b"a", 11), (b"b", 6), (b"c", 2), (b"c", 30)]
-    assert lines(places) == [Line(5, 2), Line(2, 1)]
+    assert group_into_lines(places) == [WaitingLine(5, 2), WaitingLine(2, 1)]
 
 
 def test_the_oldest_heads_and_those_with_the_longest_lines_are_looked_at():
-    found = [Line(seq, 1 + seq % 997) for seq in range(10_000)]
-    some = to_examine(found)
+    found = [WaitingLine(seq, 1 + seq % 997) for seq in range(10_000)]
+    some = choose_examined(found)
     assert len(some) <= EXAMINED_MAX
-    assert Line(0, 1) in some and max(found, key=lambda line: line.behind) in some
+    assert WaitingLine(0, 1) in some and max(found, key=lambda line: line.behind) in some
 
 
 def test_stuck_is_held_against_what_was_done_in_the_last_minute():
@@ -93,7 +93,7 @@ def test_stuck_is_held_against_what_was_done_in_the_last_minute():
 )
 def test_nearly_all_are_stuck_and_few_of_them_fail(heads: int, behind: int, done: int, blocked: bool):
     """Utilisation above 0.9, and the uncommitted share below 0.02."""
-    assert HeadLimits().are_past(HeadFigures(heads=heads, behind=behind, done=done)) is blocked
+    assert HeadLimits().is_exceeded_by(HeadFigures(heads=heads, behind=behind, done=done)) is blocked
 
 
 def test_a_failing_head_its_line_and_its_time_are_published(engine):
@@ -269,7 +269,7 @@ def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_block
     seen = []
     for blocked in (False, False, True, False):
         stream.clock.advance(6.0)
-        seen.append([item.row.event_key for item, _ in heads.look(stream_blocked=blocked).values()])
+        seen.append([item.row.event_key for item, _ in heads.find_overdue_heads(stream_blocked=blocked).values()])
     assert seen == [[], [head], [], [head]]
 
 

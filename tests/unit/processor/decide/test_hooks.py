@@ -57,12 +57,12 @@ def runner_of(hooks: Reported, problems: list[tuple[str, str]], call_s_max: floa
 def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
     hooks, problems = Reported(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
-    runner.taken(dead())
+    runner.on_taken(dead())
     runner.settle(WAIT_S)
     assert [call[:2] for call in hooks.calls] == [("before", 7)]
     refused = OSError("no broker")
-    runner.refused(dead(), refused)
-    runner.published(dead(), "dlq.ledger", 3, 41)
+    runner.on_refused(dead(), refused)
+    runner.on_published(dead(), "dlq.ledger", 3, 41)
     runner.close(WAIT_S)
     assert hooks.calls == [
         ("before", 7, "MerchantUnknown", None, None),
@@ -82,10 +82,10 @@ def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
     hooks, problems = Careless(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     row = dead()
-    runner.taken(row)
-    runner.published(row, "dlq.ledger", 0, 0)
+    runner.on_taken(row)
+    runner.on_published(row, "dlq.ledger", 0, 0)
     runner.close(WAIT_S)
-    assert not runner.holds(row)
+    assert not runner.is_held(row)
     assert problems == [("before", "error")]
     assert row == dead()
     assert hooks.calls == [("after", 7, "MerchantUnknown", None, None)]
@@ -108,14 +108,14 @@ def test_a_letter_is_held_until_its_hook_is_back_and_the_batch_waits_for_none() 
     hooks, problems = Slow(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     for seq in (1, 2):
-        runner.taken(dead(seq))
-    assert [runner.holds(dead(seq)) for seq in (1, 2)] == [True, True]
+        runner.on_taken(dead(seq))
+    assert [runner.is_held(dead(seq)) for seq in (1, 2)] == [True, True]
     hooks.goes_on.release()
     assert hooks.began.acquire(timeout=WAIT_S) and hooks.began.acquire(timeout=WAIT_S)
-    assert [runner.holds(dead(seq)) for seq in (1, 2)] == [False, True]
+    assert [runner.is_held(dead(seq)) for seq in (1, 2)] == [False, True]
     hooks.goes_on.release()
     runner.settle(WAIT_S)
-    assert not runner.holds(dead(2))
+    assert not runner.is_held(dead(2))
     assert problems == []
 
 
@@ -123,9 +123,9 @@ def test_while_a_hook_hangs_no_letter_is_held() -> None:
     hooks, problems = Slow(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems, call_s_max=0.0)
     for seq in (1, 2, 3):
-        runner.taken(dead(seq))
+        runner.on_taken(dead(seq))
     assert hooks.began.acquire(timeout=WAIT_S)
-    assert not any(runner.holds(dead(seq)) for seq in (1, 2, 3))
+    assert not any(runner.is_held(dead(seq)) for seq in (1, 2, 3))
     assert (problems, hooks.calls) == ([("before", "timeout")], [])
     hooks.goes_on.release(3)
     runner.close(WAIT_S)
@@ -142,7 +142,7 @@ def retry(seq: int) -> JournalRow:
 def test_a_scheduled_retry_is_told_with_its_route_and_what_is_decided_otherwise_isn_t() -> None:
     hooks, problems = Reported(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
-    runner.scheduled([retry(1), bare_row(2, Decision.APPLIED), bare_row(3, Decision.PARKED), dead(4), retry(5)])
+    runner.on_scheduled([retry(1), bare_row(2, Decision.APPLIED), bare_row(3, Decision.PARKED), dead(4), retry(5)])
     runner.close(WAIT_S)
     assert hooks.calls == [
         (stage, seq, "Stuck", "fixed(5s x3)", None) for seq in (1, 5) for stage in ("before", "after")
@@ -154,7 +154,7 @@ def test_a_hook_that_hangs_on_a_retry_keeps_no_event_from_its_next_try(tmp_path:
     hooks, problems = Slow(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     engine = Engine(tmp_path)
-    engine.on_decided = lambda items: runner.scheduled(item.row for item in items)
+    engine.on_decided = lambda items: runner.on_scheduled(item.row for item in items)
     key = engine.post("evt_1")
     engine.handler.fails(key, Stuck("no answer"), 2)
     engine.batch()
@@ -175,7 +175,7 @@ def test_what_a_hook_raises_on_a_retry_is_counted_alone(tmp_path: Path) -> None:
     problems = list[tuple[str, str]]()
     runner = runner_of(Broken(), problems)
     engine = Engine(tmp_path)
-    engine.on_decided = lambda items: runner.scheduled(item.row for item in items)
+    engine.on_decided = lambda items: runner.on_scheduled(item.row for item in items)
     key = engine.post("evt_1")
     engine.handler.fails(key, Stuck("no answer"), 1)
     engine.batch()
@@ -191,9 +191,9 @@ def test_the_pages_hooks_say_where_a_failed_event_goes(caplog: pytest.LogCapture
     page: dict[str, Any] = {}
     exec(block.text, page)
     runner = HookRunner(page["build"](), lambda *_: None, WAIT_S)
-    runner.scheduled([retry(1)])
-    runner.taken(dead(2))
-    runner.refused(dead(2), OSError("no broker"))
+    runner.on_scheduled([retry(1)])
+    runner.on_taken(dead(2))
+    runner.on_refused(dead(2), OSError("no broker"))
     runner.close(WAIT_S)
     assert [message.partition(" goes to ")[2] or message for message in caplog.messages] == [
         "its next try at None (fixed(5s x3))",

@@ -10,7 +10,7 @@ import pytest
 
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.command import Target
+from dlq.command import ItemTarget
 from journal.schema import JournalRow
 from processor.run.execute import Results
 from processor.settings import DeadHead
@@ -99,7 +99,7 @@ def test_content_that_cannot_be_compared_ends_the_copy_and_holds_no_key(engine: 
     engine.post("evt_odd")
     engine.post("evt_odd", content_version=9)
     assert [row.decision.value for row in engine.batch()] == ["duplicate", "duplicate"]
-    dead = Target.of(copy)
+    dead = ItemTarget.of_row(copy)
     command(engine, "replay", dead)
     assert decided(engine).decision.value == "ignored", "the first copy holds the key"
     command(engine, "purge", dead)

@@ -10,7 +10,7 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Applied, Posting, postings_from_json
-from dlq.command import Target
+from dlq.command import ItemTarget
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.ordering import command
 
@@ -72,7 +72,7 @@ def test_it_is_not_taken_up_again(engine: Engine, later: bool) -> None:
     if later:
         paid(engine)
         engine.batch()
-    command(engine, "replay", Target.of(row), actor="ada")
+    command(engine, "replay", ItemTarget.of_row(row), actor="ada")
     [refused] = [one for one in engine.batch() if one.event_type == "replay"]
     assert refused.decision is Decision.IGNORED
     assert "takes back what was never booked" in (refused.reason or "")

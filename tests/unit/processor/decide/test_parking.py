@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from dlq.command import Command, Proposal, ReplayMode, Target
+from dlq.command import ApprovedProposal, Command, ItemTarget, ReplayMode
 from dlq.commands import encode
 from journal.schema import JournalRow
 from processor.settings import DeadHead
@@ -197,7 +197,7 @@ class Parking(RuleBasedStateMachine):
 
     def _send_order(self, how: Order) -> None:
         """A release is proposed first (`_approve`)."""
-        targets = tuple(Target.of(self._last(event)) for event, _ in how.targets)
+        targets = tuple(ItemTarget.of_row(self._last(event)) for event, _ in how.targets)
         self.given += 1
         number = f"c{self.given}"
         action = "propose_release" if how.action == "release" else how.action
@@ -217,7 +217,7 @@ class Parking(RuleBasedStateMachine):
             if join_key("payhook", first.command_id, first.action) not in decided:
                 continue
             self.proposed.remove((how, first))
-            approval = Proposal(first.command_id, first.actor, first.reason, first.at)
+            approval = ApprovedProposal(first.command_id, first.actor, first.reason, first.at)
             number = f"{first.command_id}-approved"
             command = replace(first, command_id=number, action="release", actor="grace", proposal=approval)
             self.engine.send(CONTROL, encode(command), [])
@@ -226,7 +226,7 @@ class Parking(RuleBasedStateMachine):
     def _batch(self) -> bool:
         """One batch, or orders and a probe where the stream is blocked, in the engine and in the model; whether it
         crashed."""
-        if self.engine.batches.blocked:
+        if self.engine.batches.is_blocked:
             return self._decides(self.engine.obey, self._obeyed) or self._decides(self.engine.probe, self._probed)
         return self._decides(self.engine.batch, self._batched)
 
@@ -251,7 +251,7 @@ class Parking(RuleBasedStateMachine):
             self.model.entities.setdefault(entity, []).append(event)
         self.sent = []
         now, log = self.engine.clock.now(), list(self.engine.handler.log)
-        assert self.model.batch(now, log) == self.engine.batches.blocked
+        assert self.model.batch(now, log) == self.engine.batches.is_blocked
         self._obeyed()
 
     def _probed(self) -> None:
@@ -259,7 +259,7 @@ class Parking(RuleBasedStateMachine):
         is_tried = bool(self.sent or self.model.due(now))
         taken = self.model.probe(now, log, self.sent)
         del self.sent[: len(taken)]
-        assert self.engine.batches.blocked == (is_tried and all(call.outcome != "applied" for call in log))
+        assert self.engine.batches.is_blocked == (is_tried and all(call.outcome != "applied" for call in log))
 
     def _obeyed(self) -> None:
         commands, self.commands = self.commands, []
@@ -292,7 +292,7 @@ class Parking(RuleBasedStateMachine):
         for entity, events in self.model.entities.items():
             queue = [item.row.item_seq for item in self.engine.index.queue(entity)]
             assert queue == [seqs[event] for event in events if event.is_open and event.holds]
-            assert list(self.engine.index.died(entity)) == [seqs[event] for event in events if event.died]
+            assert list(self.engine.index.find_died(entity)) == [seqs[event] for event in events if event.died]
 
     @invariant()
     def every_offset_has_one_first_row(self) -> None:

@@ -12,7 +12,7 @@ from core.decision import ErrorKind
 from core.work import Outcome, WorkItem
 from processor.judge.retry import parse_policy
 from processor.streams import StreamInvalid, load_streams
-from processor.wiring import wire
+from processor.wiring import wire_stream
 from stack.settings import Settings
 from tests.unit.processor.harness import Down, Engine, Stuck
 
@@ -97,7 +97,7 @@ def test_a_blocked_stream_probes_as_the_policy_of_outages_says_and_no_event_dies
         engine.probe()
     assert waits == [0.0, 3.0, 3.0, 7.0, 7.0]
     engine.start()
-    assert (engine.batches.blocked, engine.batches.probe_s) == (True, 1.0)
+    assert (engine.batches.is_blocked, engine.batches.probe_s) == (True, 1.0)
     assert "dead" not in engine.decisions(key)
     engine.handler.down_for = lambda _: False
     engine.clock.advance(1)
@@ -166,6 +166,6 @@ def test_the_rules_of_a_stream_are_what_its_settings_say(tmp_path: Path) -> None
     settings = Settings(data_dir=tmp_path)
     text = f'[ledger]\ndelay = "30s"\nwhere = {{ tenant = "eu-*" }}\n[ledger.retry]\ntransient = "{TRANSIENT}"\n'
     sections = {type(settings.ledger): settings.ledger, type(settings.providers): settings.providers}
-    rules = wire(config(tmp_path, text)["ledger"], "live", settings.layout.stream, sections).rules
+    rules = wire_stream(config(tmp_path, text)["ledger"], "live", settings.layout.stream, sections).rules
     assert rules.policies == {ErrorKind.SLE: parse_policy(TRANSIENT)}
     assert (rules.delay, rules.where.text) == (timedelta(seconds=30), '{"tenant":["eu-*"]}')

@@ -16,8 +16,8 @@ from core.event import Mode
 from core.keys import encode_name
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.records import HEADER_TEXT_MAX, WrongMode, header_text, work_item
-from processor.judge.classify import MESSAGE_CHARS_MAX, clean
+from processor.decide.records import HEADER_TEXT_MAX, WrongMode, format_headers, make_work_item
+from processor.judge.classify import MESSAGE_CHARS_MAX, clean_text
 from tests.unit.processor.harness import CONTROL, NOW, Engine, booked
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))
@@ -31,7 +31,7 @@ def canonical(headers: dict[str, str]) -> str:
         size += len(name) + len(headers[name]) + 6
         if size > HEADER_TEXT_MAX:
             break
-        kept[name] = clean(headers[name], MESSAGE_CHARS_MAX)
+        kept[name] = clean_text(headers[name], MESSAGE_CHARS_MAX)
     return json.dumps(kept, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -39,7 +39,7 @@ def canonical(headers: dict[str, str]) -> str:
 @example({"ce_id": "evt_1", "mode": "live", "account": 'a"b\\c'})
 @example({})
 def test_headers_are_kept_as_canonical_json_whatever_is_in_them(headers: dict[str, str]):
-    assert header_text(headers) == canonical(headers)
+    assert format_headers(headers) == canonical(headers)
 
 
 OTHER: dict[Mode, Mode] = {"live": "test", "test": "live"}
@@ -124,12 +124,12 @@ def test_a_handler_sees_names_raw_whether_a_row_holds_them_raw_or_as_its_header_
     headers = json.dumps({"account": encode_name(name), "ce_type": encode_name(name)})
     for kept in (name, encode_name(name)):
         row = parked_row(account=kept, event_type=kept, headers=headers)
-        item = work_item(row, b"")
+        item = make_work_item(row, b"")
         assert (item.account, item.event_type) == (name, name)
 
 
 def test_a_later_row_without_headers_is_taken_as_it_is():
-    assert work_item(parked_row(account="a%25b", event_type="t%3A1"), b"").account == "a%25b"
+    assert make_work_item(parked_row(account="a%25b", event_type="t%3A1"), b"").account == "a%25b"
 
 
 def parked_row(account: str, event_type: str, headers: str | None = None) -> JournalRow:

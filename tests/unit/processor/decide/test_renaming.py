@@ -9,7 +9,7 @@ import pytest
 from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
-from core.routing import scoped
+from core.routing import scope_event
 from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from providers import Request
@@ -71,7 +71,7 @@ def runs(engine: Engine, adapter: Adapter) -> None:
 def received(engine: Engine, adapter: Adapter, event_id: str = "evt_1", tenant: str | None = None) -> str:
     """An event as a receiver of that version names it; its key."""
     (event,) = adapter.events(Request(event_id.encode(), ()), "live")
-    event = scoped(event, tenant, None)
+    event = scope_event(event, tenant, None)
     engine.send(EVENTS, event.body, to_headers(event, NOW, Dedupe.CLAIMED))
     engine.batch()
     return event.event_key

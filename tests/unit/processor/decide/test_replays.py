@@ -12,7 +12,7 @@ from core.decision import Decision
 from core.work import MissingPredecessor, Outcome, WorkItem
 from dlq import acceptance
 from dlq.acceptance import judge_replay
-from dlq.command import ReplayMode, Target
+from dlq.command import ItemTarget, ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
@@ -208,7 +208,7 @@ def test_force_overrules_the_loop_guard_alone(tmp_path: Path) -> None:
     dying(engine, "evt_1")
     engine.post("evt_1", content="changed")
     engine.batch()
-    command(engine, "replay", Target.of(engine.journal.rows[-1]), force=True)
+    command(engine, "replay", ItemTarget.of_row(engine.journal.rows[-1]), force=True)
     assert "another content under a key that is held" in str(decided(engine).reason)
 
 

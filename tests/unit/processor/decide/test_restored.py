@@ -86,7 +86,7 @@ def test_an_approved_closing_closes_nothing_else(engine: Engine, action: str, li
 def test_an_approved_reversal_reverses_no_other_booking(engine: Engine, lineage: str) -> None:
     older = engine.copy()
     booked = target(engine, is_applied(engine, "evt_2"))
-    first = Command.new("ledger", engine.lineage, PROPOSE_REVERSAL, [booked], "ada", "captured twice", NOW)
+    first = Command.with_new_id("ledger", engine.lineage, PROPOSE_REVERSAL, [booked], "ada", "captured twice", NOW)
     second = approve(first, "bob", "I looked", NOW)
     engine.restore(older, lineage)
     other = is_applied(engine, "evt_3")
@@ -109,13 +109,13 @@ def test_a_replay_takes_up_no_other_ignored_event(engine: Engine, lineage: str) 
 def test_what_was_approved_before_a_restore_is_proposed_again(engine: Engine) -> None:
     """The rows are the same ones, and so is the proposal: an order of before a restore is refused all the same."""
     booked = is_applied(engine, "evt_2")
-    first = Command.new(
+    first = Command.with_new_id(
         "ledger", engine.lineage, PROPOSE_REVERSAL, [target(engine, booked)], "ada", "captured twice", NOW
     )
     send(engine, first)
     engine.restore(engine.copy(), RENEWED)
     assert was_refused(send(engine, approve(first, "bob", "I looked", NOW)))
-    again = Command.new(
+    again = Command.with_new_id(
         "ledger", engine.lineage, PROPOSE_REVERSAL, [target(engine, booked)], "ada", "captured twice", NOW
     )
     assert send(engine, again).decision is Decision.RESOLVED

@@ -13,10 +13,10 @@ import dlq.frozen
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
 from dlq import acceptance
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, Proposal, ReplayMode
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, ApprovedProposal, ReplayMode
 from dlq.commands import encode
 from dlq.limits import AloneLimits
-from dlq.refusals import Ground
+from dlq.refusals import RefusalReason
 from dlq.run import RunState, command_id_of
 from processor.decide import runs
 from processor.settings import DeadHead
@@ -90,10 +90,10 @@ def test_what_was_refused_is_reported_by_code_and_fields_beyond_any_number(engin
     go(engine, 3)
     refused = [one for reported in portions(engine) for one in reported.refused]
     assert [(one.item_seq, one.ground, dict(one.about)) for one in refused] == [
-        (1, Ground.MOVED, {"row": 1}),
-        (2, Ground.MOVED, {"row": 2}),
+        (1, RefusalReason.MOVED, {"row": 1}),
+        (2, RefusalReason.MOVED, {"row": 2}),
     ]
-    assert refused[0].why == "item 1 has moved on since row 1; look again"
+    assert refused[0].why_refused == "item 1 has moved on since row 1; look again"
     assert engine.decisions(str(engine.journal.rows[2].event_key))[-1] == "dead"
 
 
@@ -102,7 +102,7 @@ def test_the_loop_guard_is_reported_with_its_number(engine: Engine) -> None:
     for _ in range(6):
         order(engine, frozen(engine))
         go(engine, 4)
-    assert [one.why for reported in portions(engine) for one in reported.refused] == [
+    assert [one.why_refused for reported in portions(engine) for one in reported.refused] == [
         "item 1 was replayed 5 times and died each time: mend its cause, then force it"
     ]
     order(engine, frozen(engine), force=True)
@@ -277,7 +277,7 @@ def test_a_run_that_releases_takes_two_people_and_frees_each_key(engine: Engine)
     assert "a release always takes a second person: have it proposed" in str(row.reason)
     proposed = command(engine, digest, PROPOSE_RUN, act="release")
     assert order(engine, digest, PROPOSE_RUN, act="release").decision is Decision.RESOLVED
-    proposal = Proposal(proposed.command_id, "ada", "mended", NOW)
+    proposal = ApprovedProposal(proposed.command_id, "ada", "mended", NOW)
     assert "ada proposed it" in str(order(engine, digest, act="release", proposal=proposal).reason)
     assert order(engine, digest, act="release", proposal=proposal, actor="bob").decision is Decision.RELEASED
     go(engine, 4)
@@ -307,7 +307,7 @@ def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -
     assert order(engine, digest, PROPOSE_RUN, force=True).decision is Decision.RESOLVED
     go(engine, 2)
     assert decisions(engine) == {"dead": 6}
-    proposal = Proposal(proposed.command_id, "ada", "mended", NOW)
+    proposal = ApprovedProposal(proposed.command_id, "ada", "mended", NOW)
     assert order(engine, digest, force=True).reason == "it was proposed: another person approves it"
     own = order(engine, digest, proposal=proposal, force=True)
     assert "ada proposed it" in str(own.reason)
@@ -347,8 +347,8 @@ def test_what_turns_out_to_be_too_much_money_is_refused_item_by_item(engine: Eng
     go(engine, 3)
     assert decisions(engine) == {"dead": 2}
     [one, other] = portions(engine)[0].refused
-    assert (one.ground, one.item_seq, other.item_seq) == (Ground.SECOND_PERSON, 1, 2)
-    assert "above 100 a day" in one.why
+    assert (one.ground, one.item_seq, other.item_seq) == (RefusalReason.SECOND_PERSON, 1, 2)
+    assert "above 100 a day" in one.why_refused
 
 
 class _Rich:
@@ -364,7 +364,7 @@ def test_a_proposal_that_was_taken_back_can_not_be_approved(engine: Engine) -> N
     digest = frozen(engine)
     order(engine, digest, PROPOSE_RUN)
     assert order(engine, digest, CANCEL_RUN, actor="ada").decision is Decision.RESOLVED
-    proposal = Proposal(command_id_of(digest), "ada", "mended", NOW)
+    proposal = ApprovedProposal(command_id_of(digest), "ada", "mended", NOW)
     row = order(engine, digest, proposal=proposal, actor="bob", reason="looked")
     assert row.reason == "its run was cancelled before it began"
     go(engine, 2)

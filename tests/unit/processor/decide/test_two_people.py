@@ -10,23 +10,23 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.command import PROPOSE_REVERSAL, Command, Target, approve, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, approve, propose_entry
 from dlq.commands import encode
-from dlq.entry import Entry
+from dlq.entry import ManualEntry
 from journal.schema import JournalRow
 from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
 
 
-def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> Target:
+def booked(engine: Engine, event_id: str = "evt_1", entity: str = "e1") -> ItemTarget:
     """An applied event's booking."""
     key = engine.post(event_id, entity, fact=f"stripe:{event_id}")
     engine.batch()
     row = next(row for row in engine.journal.rows if row.event_key == key and row.decision is Decision.APPLIED)
-    return Target.of(row)
+    return ItemTarget.of_row(row)
 
 
-def proposal(*targets: Target, actor: str = "ada") -> Command:
-    return Command.new("ledger", LINEAGE, PROPOSE_REVERSAL, targets, actor, "captured twice by hand", NOW)
+def proposal(*targets: ItemTarget, actor: str = "ada") -> Command:
+    return Command.with_new_id("ledger", LINEAGE, PROPOSE_REVERSAL, targets, actor, "captured twice by hand", NOW)
 
 
 def give(engine: Engine, *commands: Command) -> list[JournalRow]:
@@ -165,7 +165,7 @@ def test_what_booked_nothing_cannot_be_proposed(engine: Engine) -> None:
     engine.post("evt_1")
     (copy,) = engine.batch()
     wanted = [
-        Target.of(copy),
+        ItemTarget.of_row(copy),
         engine.target(target.item_seq, 4_000),
         engine.target(copy.item_seq, target.seen_seq),
     ]
@@ -213,8 +213,8 @@ LOST = (
 EVIDENCE = "ab" * 32
 
 
-def entry(entity: str = "e1", postings: tuple[Posting, ...] = LOST) -> Entry:
-    return Entry(entity, NOW - timedelta(days=3), EVIDENCE, postings)
+def entry(entity: str = "e1", postings: tuple[Posting, ...] = LOST) -> ManualEntry:
+    return ManualEntry(entity, NOW - timedelta(days=3), EVIDENCE, postings)
 
 
 def entry_proposal(actor: str = "ada", **fields: object) -> Command:
@@ -296,8 +296,8 @@ def test_an_entry_is_reversed_like_any_booking(engine: Engine) -> None:
     wanted = entry_proposal()
     give(engine, wanted)
     (booked,) = give(engine, approve(wanted, "bob", "checked", NOW))
-    taken_back = Command.new(
-        "ledger", LINEAGE, PROPOSE_REVERSAL, [Target.of(booked)], "ada", "the letter was another's", NOW
+    taken_back = Command.with_new_id(
+        "ledger", LINEAGE, PROPOSE_REVERSAL, [ItemTarget.of_row(booked)], "ada", "the letter was another's", NOW
     )
     give(engine, taken_back)
     _, row = give(engine, approve(taken_back, "bob", "so it is", NOW))

@@ -9,23 +9,23 @@ from pathlib import Path
 
 from core.clock import to_rfc3339
 from journal.kafka_log import Held, Point
-from journal.schema import JournalRow, Record
+from journal.schema import JournalRow, TopicRecord
 from journal.state import JournalState
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import NOW, TOPIC, row
 
 
-def record(offset: int, text: str) -> Record:
+def record(offset: int, text: str) -> TopicRecord:
     """A receiver's record: ``text`` is its body and names its event."""
     headers = (("event_key", f"stripe:{text}:charge".encode()), ("received_at", to_rfc3339(NOW).encode()))
-    return Record(offset, text.encode(), headers)
+    return TopicRecord(offset, text.encode(), headers)
 
 
-def records(*texts: str, low: int = 0) -> list[Record]:
+def records(*texts: str, low: int = 0) -> list[TopicRecord]:
     return [record(offset, text) for offset, text in enumerate(texts, low)]
 
 
-def decided(seq: int, from_: Record, **changes: object) -> JournalRow:
+def decided(seq: int, from_: TopicRecord, **changes: object) -> JournalRow:
     """The first row that a record got."""
     text = (from_.value or b"").decode()
     same = {"event_key": f"stripe:{text}:charge", "body_sha256": hashlib.sha256(from_.value or b"").hexdigest()}
@@ -36,7 +36,7 @@ def decided(seq: int, from_: Record, **changes: object) -> JournalRow:
 class MemoryLog:
     """One topic of one partition; as `journal.kafka_log.KafkaLog` tells it."""
 
-    held_records: list[Record]
+    held_records: list[TopicRecord]
     topic_id: str = "id-1"
     low: int = 0
     topic: str = TOPIC
@@ -49,10 +49,10 @@ class MemoryLog:
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         return dict.fromkeys(topics, self.topic_id)
 
-    def held(self, topics: Sequence[str]) -> Held:
+    def read_held_offsets(self, topics: Sequence[str]) -> Held:
         return {topic: {0: (self.low, self.high)} for topic in topics}
 
-    def records_at(self, points: Iterable[Point]) -> Mapping[Point, Record]:
+    def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]:
         there = {(self.topic, 0, one.offset): one for one in self.held_records if one.offset >= self.low}
         return {point: there[point] for point in points if point in there}
 
@@ -62,14 +62,14 @@ class MemoryLog:
         later = {point: [offset for offset in offsets if offset >= point[2]] for point in asked}
         return {point: found[0] for point, found in later.items() if found}
 
-    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[Record]:
+    def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]:
         return (one for one in self.held_records if self.low <= one.offset and since <= one.offset < until)
 
     def close(self) -> None:
         self.closed = True
 
 
-def journal_of(path: Path, log: MemoryLog, *batches: Sequence[Record]) -> JournalState:
+def journal_of(path: Path, log: MemoryLog, *batches: Sequence[TopicRecord]) -> JournalState:
     """A journal that decided these batches of the log's records; returns where it stands."""
     writer = JournalWriter.create_or_open(str(path), "ledger")
     state = writer.begin_epoch({TOPIC: {0: log.low}}, topic_ids={TOPIC: log.topic_id})

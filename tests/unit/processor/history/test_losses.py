@@ -9,12 +9,12 @@ import pytest
 from core.decision import Decision
 from core.routing import Shard
 from journal.errors import BatchInvalid, Fenced
-from journal.histories import Position, follows
+from journal.histories import ReflectedPosition, may_follow
 from journal.reader import JournalReader
 from journal.state import JournalState
-from journal.writer import JournalWriter, Turn
-from processor.history.check import HistoryRefused, Kind, check
-from processor.history.losses import Acceptance, Findings, LostEvent, MovedOn, accept, find
+from journal.writer import JournalWriter, LossDecision
+from processor.history.check import DisagreementKind, HistoryRefused, check_history
+from processor.history.losses import Acceptance, Findings, LostEvent, MovedOn, accept_losses, find_losses
 from tests.unit.journal.rows import NOW, TOPIC
 from tests.unit.processor.history.logs import MemoryLog, decided, journal_of, records
 
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path, state: JournalState, log: MemoryLog) -> Findings:
-    return find("ledger", state, JournalReader(str(path), state.version), log, [TOPIC])
+    return find_losses("ledger", state, JournalReader(str(path), state.version), log, [TOPIC])
 
 
 def rows(path: Path) -> list:  # type: ignore[type-arg]
@@ -72,7 +72,7 @@ def test_the_next_history_begins_where_the_records_part(
     [parted] = found(path, state, log).parted
     [parting] = parted.partings
     assert (parting.begins, parting.decided_beyond, parting.to_decide) == (begins, beyond, to_decide)
-    assert parting.lost is None
+    assert parting.lost_range is None
 
 
 def test_a_log_that_parted_behind_rows_that_agree_is_found(path: Path) -> None:
@@ -84,26 +84,26 @@ def test_a_log_that_parted_behind_rows_that_agree_is_found(path: Path) -> None:
 
 def test_after_the_decision_the_stream_reads_on_in_the_next_history(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
-    after = accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    after = accept_losses(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
     assert after.marks == after.start == {TOPIC: {0: 3}}
     history = after.history(TOPIC)
     assert (history.number, [(one.start, one.end) for one in history.ended]) == (2, [({0: 0}, {0: 6})])
     assert (after.generation, after.published_upto, after.next_seq) == (1, 0, 7)
-    check("ledger", after, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+    check_history("ledger", after, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
     last = journal_of(path, MemoryLog(BACK), BACK[3:])
     assert last.marks == {TOPIC: {0: 12}}
     assert [(row.offset, row.history) for row in rows(path)[6:8]] == [(3, 2), (4, 2)]
-    check("ledger", last, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+    check_history("ledger", last, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
     assert found(path, last, MemoryLog(BACK)).parted == ()
 
 
 def test_a_second_loss_is_found_within_the_second_history(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
-    accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    accept_losses(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
     state = journal_of(path, MemoryLog(BACK), BACK[3:])
     again = [*BACK[:5], *records(*(f"again_{at}" for at in range(9)), low=5)]
     with pytest.raises(HistoryRefused):
-        check("ledger", state, JournalReader(str(path)), MemoryLog(again), [TOPIC])
+        check_history("ledger", state, JournalReader(str(path)), MemoryLog(again), [TOPIC])
     [parted] = found(path, state, MemoryLog(again)).parted
     assert parted.partings[0].begins == 5
 
@@ -111,8 +111,8 @@ def test_a_second_loss_is_found_within_the_second_history(path: Path) -> None:
 def test_offsets_that_were_removed_undecided_are_one_row(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD[:2])
     findings = found(path, state, MemoryLog(OLD, low=5))
-    assert [one.kind for one in findings.disagreements] == [Kind.REMOVED]
-    after = accept(path, findings, [], 0, WHO)
+    assert [one.kind for one in findings.disagreements] == [DisagreementKind.REMOVED]
+    after = accept_losses(path, findings, [], 0, WHO)
     assert after.marks == {TOPIC: {0: 5}}
     row = rows(path)[-1]
     assert (row.decision, row.first, row.offset, row.offset_until) == (Decision.LOST, True, 2, 5)
@@ -124,12 +124,12 @@ def test_a_journal_that_lost_rows_goes_on_in_a_lineage_of_its_own(path: Path) ->
     """What was derived from the rows that are gone is made again, and dead letters are published again."""
     state = journal_of(path, MemoryLog(OLD), OLD)
     before = JournalReader(str(path)).lineage
-    after = accept(path, found(path, state, MemoryLog(OLD)), [], 0, WHO, is_older=True)
+    after = accept_losses(path, found(path, state, MemoryLog(OLD)), [], 0, WHO, is_older=True)
     assert (after.marks, after.generation, after.published_upto) == ({TOPIC: {0: 6}}, 1, 0)
     reader = JournalReader(str(path))
     assert reader.lineage == after.lineage != before
-    assert follows("the index", Position(before, 9, "x"), reader) is False
-    check("ledger", after, reader, MemoryLog(OLD), [TOPIC])
+    assert may_follow("the index", ReflectedPosition(before, 9, "x"), reader) is False
+    check_history("ledger", after, reader, MemoryLog(OLD), [TOPIC])
 
 
 def test_an_older_journal_that_has_moved_on_keeps_its_lineage(path: Path) -> None:
@@ -138,7 +138,7 @@ def test_an_older_journal_that_has_moved_on_keeps_its_lineage(path: Path) -> Non
     journal_of(path, MemoryLog(OLD), OLD[4:])
     before = JournalReader(str(path)).lineage
     with pytest.raises(MovedOn, match="look again"):
-        accept(path, findings, [], 0, WHO, is_older=True)
+        accept_losses(path, findings, [], 0, WHO, is_older=True)
     assert JournalReader(str(path)).lineage == before
 
 
@@ -146,18 +146,18 @@ def test_a_decision_about_a_journal_that_another_command_has_changed_is_not_take
     """It has as many rows as it had: a division adds none."""
     state = journal_of(path, MemoryLog(OLD), OLD)
     findings = found(path, state, MemoryLog(BACK))
-    divided = JournalWriter.create_or_open(str(path), "ledger").divide(TOPIC, Shard(0, 2), NOW)
+    divided = JournalWriter.create_or_open(str(path), "ledger").divide_journal(TOPIC, Shard(0, 2), NOW)
     with pytest.raises(MovedOn, match="a command changed the journal, after it was looked at; look again"):
-        accept(path, findings, [], 0, WHO)
+        accept_losses(path, findings, [], 0, WHO)
     assert JournalReader(str(path)).state() == divided
 
 
 def test_records_that_part_before_a_division_are_found_after_it(path: Path) -> None:
     journal_of(path, MemoryLog(OLD), OLD)
-    state = JournalWriter.create_or_open(str(path), "ledger").divide(TOPIC, Shard(0, 2), NOW)
-    check("ledger", state, JournalReader(str(path)), MemoryLog(OLD), [TOPIC])
+    state = JournalWriter.create_or_open(str(path), "ledger").divide_journal(TOPIC, Shard(0, 2), NOW)
+    check_history("ledger", state, JournalReader(str(path)), MemoryLog(OLD), [TOPIC])
     with pytest.raises(HistoryRefused):
-        check("ledger", state, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
+        check_history("ledger", state, JournalReader(str(path)), MemoryLog(BACK), [TOPIC])
     assert found(path, state, MemoryLog(OLD)).parted == ()
     [parted] = found(path, state, MemoryLog(BACK)).parted
     assert parted.partings[0].begins == 3
@@ -167,18 +167,18 @@ def test_another_topic_with_a_gap_at_the_mark_is_read_from_where_it_parts(path: 
     state = journal_of(path, MemoryLog(OLD), OLD)
     other = [*records(*(f"new_{at}" for at in range(6))), *records("new_7", low=7)]
     [parted] = found(path, state, MemoryLog(other, topic_id="id-2")).parted
-    assert (parted.partings[0].begins, parted.partings[0].lost) == (0, None)
+    assert (parted.partings[0].begins, parted.partings[0].lost_range) == (0, None)
 
 
 def test_the_next_generation_is_higher_than_that_of_every_shard(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
-    assert accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO, generation=3).generation == 4
+    assert accept_losses(path, found(path, state, MemoryLog(BACK)), [], 0, WHO, generation=3).generation == 4
 
 
 def test_an_event_that_is_lost_is_named_and_holds_no_key(path: Path) -> None:
     state = journal_of(path, MemoryLog(OLD), OLD)
     lost = [LostEvent("stripe:evt_9:charge", "stripe", NOW)]
-    accept(path, found(path, state, MemoryLog(OLD[:3])), lost, 0, WHO)
+    accept_losses(path, found(path, state, MemoryLog(OLD[:3])), lost, 0, WHO)
     row = rows(path)[-1]
     assert (row.decision, row.first, row.offset, row.event_key) == (Decision.LOST, False, -1, "stripe:evt_9:charge")
 
@@ -188,14 +188,14 @@ def test_a_decision_about_a_journal_that_has_moved_on_is_not_taken(path: Path) -
     findings = found(path, state, MemoryLog(BACK))
     journal_of(path, MemoryLog(OLD), records("late", low=6))
     with pytest.raises(MovedOn, match="look again"):
-        accept(path, findings, [], 0, WHO)
+        accept_losses(path, findings, [], 0, WHO)
 
 
 def test_who_wrote_before_the_decision_is_fenced_off(path: Path) -> None:
     journal_of(path, MemoryLog(OLD), OLD)
     writer = JournalWriter.create_or_open(str(path), "ledger")
     state = writer.begin_epoch({})
-    accept(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
+    accept_losses(path, found(path, state, MemoryLog(BACK)), [], 0, WHO)
     late = records("late", low=6)
     with pytest.raises(Fenced):
         writer.commit([decided(7, late[0])], {TOPIC: {0: 7}}, 0)
@@ -206,7 +206,7 @@ def test_a_mark_goes_back_only_with_a_new_history(path: Path) -> None:
     writer = JournalWriter.create_or_open(str(path), "ledger")
     begun = writer.begin_epoch({})
     with pytest.raises(BatchInvalid, match="within their history"):
-        writer.turn(Turn([], {TOPIC: {0: 3}}, {TOPIC: {0: 3}}, begun.histories, 1, {}))
+        writer.commit_loss_decision(LossDecision([], {TOPIC: {0: 3}}, {TOPIC: {0: 3}}, begun.histories, 1, {}))
     assert state.marks == {TOPIC: {0: 6}}
 
 
@@ -216,7 +216,7 @@ def test_the_anchors_that_are_given_up_are_noted(path: Path) -> None:
     writer.begin_epoch({})
     writer.commit([decided(7, records("late", low=6)[0])], {TOPIC: {0: 7}}, 0, {"anchored": "6"})
     findings = found(path, JournalReader(str(path)).state(), MemoryLog(BACK))
-    after = accept(path, findings, [], 2, WHO)
+    after = accept_losses(path, findings, [], 2, WHO)
     assert after.notes["anchored"] == "2"
     assert '"anchors": [2, 6]' in after.notes["accepted"]
     assert state.next_seq == 7

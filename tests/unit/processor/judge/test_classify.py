@@ -136,14 +136,14 @@ CASES = [
 @pytest.mark.row("E1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.says)
 def test_each_rule(case: Case) -> None:
-    assert Classifier(Rules.model_validate(case.rules)).kind(case.error()) is case.kind
+    assert Classifier(Rules.model_validate(case.rules)).find_kind(case.error()) is case.kind
 
 
 def test_a_chain_that_bites_its_tail_ends() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__cause__, second.__cause__ = second, first
-    assert Classifier().kind(first) is NRE
-    assert Classifier().failure(first).kind is NRE
+    assert Classifier().find_kind(first) is NRE
+    assert Classifier().make_failure(first).kind is NRE
 
 
 def test_an_endless_chain_is_looked_at_for_so_long_only() -> None:
@@ -153,12 +153,12 @@ def test_an_endless_chain_is_looked_at_for_so_long_only() -> None:
             error = raised(RuntimeError("wrapped"), cause=error)
         return error
 
-    assert Classifier().kind(chain(LINKS_MAX - 1)) is SLE
-    assert Classifier().kind(chain(LINKS_MAX)) is NRE
+    assert Classifier().find_kind(chain(LINKS_MAX - 1)) is SLE
+    assert Classifier().find_kind(chain(LINKS_MAX)) is NRE
 
 
 def test_texts_are_bounded_and_always_valid() -> None:
-    failure = Classifier().failure(ValueError("\ud800\x00" + "x" * 100_000))
+    failure = Classifier().make_failure(ValueError("\ud800\x00" + "x" * 100_000))
     failure.message.encode("utf-8")
     assert "\x00" not in failure.message
     assert len(failure.message) <= MESSAGE_CHARS_MAX + 20
@@ -168,7 +168,7 @@ def test_texts_are_bounded_and_always_valid() -> None:
 def test_a_text_that_is_made_to_be_slow_to_match_is_not() -> None:
     """Backtracking would take longer than the universe is old."""
     rules = Rules.model_validate(rule(kind="SBE", message="^(a|aa)+$"))
-    assert Classifier(rules).kind(ValueError("a" * 1_900 + "!")) is NRE
+    assert Classifier(rules).find_kind(ValueError("a" * 1_900 + "!")) is NRE
 
 
 class Unprintable(Exception):
@@ -181,26 +181,26 @@ class Unprintable(Exception):
 
 
 def test_an_error_whose_own_code_fails_is_judged_all_the_same() -> None:
-    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).failure(Unprintable())
+    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).make_failure(Unprintable())
     assert (failure.kind, failure.error_code) == (SLE, None)
     assert "TypeError" in failure.message
 
 
 def test_what_from_none_hides_can_be_read_in_the_stack() -> None:
-    failure = Classifier().failure(hidden(RuntimeError("it failed"), TimeoutError("slow database")))
+    failure = Classifier().make_failure(hidden(RuntimeError("it failed"), TimeoutError("slow database")))
     assert (failure.kind, failure.error_class) == (SNBE, "RuntimeError")
     assert "TimeoutError: slow database" in failure.stack
 
 
 def test_the_class_behind_an_error_that_only_names_a_kind_is_written_down() -> None:
-    assert Classifier().failure(raised(OfKind(SNBE, "a"), cause=KeyError("b"))).error_class == "KeyError"
-    assert Classifier().failure(OfKind(SNBE, "a")).error_class == "OfKind"
+    assert Classifier().make_failure(raised(OfKind(SNBE, "a"), cause=KeyError("b"))).error_class == "KeyError"
+    assert Classifier().make_failure(OfKind(SNBE, "a")).error_class == "OfKind"
 
 
 def test_the_code_is_the_outermost_one() -> None:
     inner = raised(RuntimeError("a"), cause=DriverError("b", "08006"))
-    assert Classifier().failure(inner).error_code == "08006"
-    assert Classifier().failure(raised(DriverError("a", "40001"), cause=inner)).error_code == "40001"
+    assert Classifier().make_failure(inner).error_code == "08006"
+    assert Classifier().make_failure(raised(DriverError("a", "40001"), cause=inner)).error_code == "40001"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_the_code_is_the_outermost_one() -> None:
 def test_a_retry_is_not_earlier_than_any_error_within_it_asks_for(wanted: object, reported: float | None) -> None:
     error = ValueError("later")
     error.retry_after_s = wanted  # type: ignore[attr-defined]
-    assert Classifier().failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == reported
+    assert Classifier().make_failure(raised(RuntimeError("wrapped"), cause=error)).retry_after_s == reported
 
 
 def test_kinds_travel_between_processes() -> None:

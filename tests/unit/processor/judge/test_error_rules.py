@@ -14,7 +14,7 @@ from core.work import WorkItem
 from processor.judge.classify import Classifier
 from processor.judge.error_rules import Rules
 from processor.streams import StreamConfig, StreamInvalid, load_streams
-from processor.wiring import classifier_of
+from processor.wiring import make_classifier
 from tests.unit.processor.hook_of_kinds import Odd
 from tests.unit.processor.judge.failing import NRE, SBE, SLE, SNBE, Closed, DriverError
 
@@ -38,14 +38,14 @@ def item(provider: str) -> WorkItem:
     ],
 )
 def test_a_hook_is_asked_first_and_may_leave_it_to_the_rules(error: Exception, provider: str, kind: ErrorKind) -> None:
-    assert classifier_of(HOOKED).failure(error, item=item(provider)).kind is kind
+    assert make_classifier(HOOKED).make_failure(error, item=item(provider)).kind is kind
 
 
 @pytest.mark.parametrize(
     ("error", "reported"), [(Odd("x"), "the hook's own bug"), (ValueError("no such kind"), "'XYZ' is not a valid")]
 )
 def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Exception, reported: str) -> None:
-    failure = classifier_of(HOOKED).failure(error, "a line of the handler's", item("any"))
+    failure = make_classifier(HOOKED).make_failure(error, "a line of the handler's", item("any"))
     assert failure.kind is (SNBE if isinstance(error, Odd) else NRE)
     assert failure.log_lines is not None and failure.log_lines.startswith("a line of the handler's\nthe hook")
     assert reported in failure.log_lines
@@ -61,12 +61,12 @@ def test_a_hook_that_fails_leaves_it_to_the_rules_and_the_row_tells(error: Excep
 )
 def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, reported: str) -> None:
     with pytest.raises(SettingError, match=reported) as refused:
-        classifier_of(Rules(hook=hook), "[ledger] errors")
+        make_classifier(Rules(hook=hook), "[ledger] errors")
     assert refused.value.setting == "[ledger] errors.hook"
 
 
 def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
-    travelled = pickle.loads(pickle.dumps(classifier_of(HOOKED)))
+    travelled = pickle.loads(pickle.dumps(make_classifier(HOOKED)))
     assert travelled.kind(KeyError("all of it")) is SBE
     assert travelled.kind(KeyError("a")) is SLE
 
@@ -129,7 +129,7 @@ def test_a_streams_own_rules_are_over_the_global_ones(tmp_path: Path) -> None:
     ]
 
     def kinds(stream: StreamConfig) -> list[ErrorKind]:
-        return [Classifier(stream.errors).kind(error) for error in errors]
+        return [Classifier(stream.errors).find_kind(error) for error in errors]
 
     assert kinds(streams["other"]) == [SNBE, SLE, NRE, SNBE, SNBE, SLE]
     assert kinds(streams["ledger"]) == [SNBE, SLE, SBE, SBE, SNBE, NRE]

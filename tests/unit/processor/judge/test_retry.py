@@ -20,8 +20,8 @@ from processor.judge.retry import (
     PolicyInvalid,
     PolicyText,
     RetryPolicy,
+    choose_policy,
     parse_policy,
-    policy_for,
 )
 from tests.unit.processor.harness import NOW, POLICY, Down, Engine, Stuck
 
@@ -272,7 +272,7 @@ def test_a_setting_that_holds_a_wrong_policy_is_refused_with_the_place() -> None
 )
 def test_an_event_goes_on_with_the_policy_that_was_written_down_with_it(written: str | None, used: str) -> None:
     present: RetryPolicy = parse_policy(DEFAULT)
-    assert policy_for(written, present).text == used
+    assert choose_policy(written, present).text == used
 
 
 OTHER = "fixed(60s x2)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from processor.reporting.exposition import by_stream, serve
+from processor.reporting.exposition import join_registries, serve
 from stack.ports import LOOPBACK, free_ports
 
 
@@ -21,7 +21,7 @@ def registry(dead: int) -> CollectorRegistry:
 
 
 def test_a_sample_of_each_stream_under_one_family() -> None:
-    page = generate_latest(by_stream({"ledger": registry(3), "notify": registry(5)})).decode()
+    page = generate_latest(join_registries({"ledger": registry(3), "notify": registry(5)})).decode()
     assert page.count("# TYPE payhook_dlq_depth gauge") == 1
     assert 'payhook_dlq_depth{stream="ledger"} 3.0' in page
     assert 'payhook_dlq_depth{stream="notify"} 5.0' in page
@@ -30,7 +30,7 @@ def test_a_sample_of_each_stream_under_one_family() -> None:
 
 def test_it_is_asked_again_with_each_scrape() -> None:
     own = registry(1)
-    whole = by_stream({"ledger": own})
+    whole = join_registries({"ledger": own})
     before = generate_latest(whole)
     Gauge("payhook_later", "A family that came later", registry=own).set(1)
     assert before != generate_latest(whole)

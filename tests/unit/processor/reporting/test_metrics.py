@@ -13,9 +13,9 @@ from core.decision import Decision
 from core.metrics import ATTEMPT_MAX, LATENCY_BUCKETS_S
 from core.work import DownstreamHeld, Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.item import Item
-from processor.reporting.metrics import PROMISED, ProcessorMetrics, sli_outcome
-from processor.reporting.progress import Progress
+from processor.decide.item import BatchItem
+from processor.reporting.metrics import PROMISED, ProcessorMetrics, find_sli_outcome
+from processor.reporting.progress import BatchProgress
 from tests.unit.journal.rows import bare_row
 from tests.unit.processor.harness import Engine, Stuck
 
@@ -28,7 +28,7 @@ def retried(attempt: int) -> JournalRow:
 
 def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.committed([Item(retried(attempt), b"", new=False) for attempt in range(1, 1_001)])
+    metrics.count_decisions([BatchItem(retried(attempt), b"", new=False) for attempt in range(1, 1_001)])
     samples = [
         sample
         for family in metrics.registry.collect()
@@ -44,7 +44,7 @@ def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
 def test_dead_letters_are_counted_from_the_publishers_own_numbers() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
     metrics.dead_letters.requests, metrics.dead_letters.written, metrics.dead_letters.failed = 5, 3, 2
-    metrics.dead({"dead": 7, "open": 9, "unpublished": 2, "unpublished_s": 61.5, "index_memory_bytes": 4_096})
+    metrics.set_dead({"dead": 7, "open": 9, "unpublished": 2, "unpublished_s": 61.5, "index_memory_bytes": 4_096})
     found = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples}
     assert found["payhook_dlq_produce_requests_total"] == 5
     assert found["payhook_dlq_written_total"] == 3
@@ -82,7 +82,7 @@ def row(decision: Decision, took_s: float = 1.0, **changes: Any) -> JournalRow:
     ],
 )
 def test_a_row_counts_as(of: JournalRow, counted: str | None) -> None:
-    assert sli_outcome(of, NOW) == counted
+    assert find_sli_outcome(of, NOW) == counted
 
 
 AN_HOUR_S = 3_600
@@ -106,11 +106,11 @@ def test_an_hour_behind_an_open_breaker_is_late(tmp_path: Path) -> None:
     engine.advance(60)
     assert [engine.decisions(key) for key in (first, follower, third)] == [["parked"]] * 3
     del engine.handler.script[first]
-    items: list[Item] = []
+    items: list[BatchItem] = []
     engine.on_decided = items.extend
     engine.advance(AN_HOUR_S)
     now = engine.clock.now()
-    assert [sli_outcome(item.row, now, item.waiting) for item in items] == ["late"] * 3
+    assert [find_sli_outcome(item.row, now, item.waiting) for item in items] == ["late"] * 3
 
 
 def test_an_hour_behind_a_blocked_stream_is_late(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ def test_an_hour_behind_a_blocked_stream_is_late(tmp_path: Path) -> None:
     engine.handler.down_for = lambda _: True
     engine.run(60)
     engine.handler.down_for = lambda _: False
-    items: list[Item] = []
+    items: list[BatchItem] = []
     engine.on_decided = items.extend
     engine.run(AN_HOUR_S)
-    counted = {item.row.event_key: sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items}
+    counted = {item.row.event_key: find_sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items}
     assert counted == dict.fromkeys(keys, "late")
 
 
@@ -131,11 +131,11 @@ def test_a_follower_of_a_failing_head_is_counted_apart_and_its_head_is_late(tmp_
     first, follower = engine.post("evt_1"), engine.post("evt_2")
     engine.handler.fails(first, Stuck(), times=1)
     engine.batch()
-    items: list[Item] = []
+    items: list[BatchItem] = []
     engine.on_decided = items.extend
     engine.advance(AN_HOUR_S)
     assert [item.row.event_key for item in items] == [first, follower]
-    assert [sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items] == ["late", "waited"]
+    assert [find_sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items] == ["late", "waited"]
 
 
 @pytest.mark.parametrize("action", ["purge", "replay"])
@@ -147,11 +147,11 @@ def test_what_a_person_lets_go_on_is_counted_apart(tmp_path: Path, action: str) 
     row = engine.journal.rows[0]
     engine.order(action, [(row.item_seq, row.seq)], "c1")
     engine.batch()
-    items: list[Item] = []
+    items: list[BatchItem] = []
     engine.on_decided = items.extend
     engine.advance(AN_HOUR_S)
     assert items[-1].row.event_key == follower
-    assert {sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items} == {"waited"}
+    assert {find_sli_outcome(item.row, engine.clock.now(), item.waiting) for item in items} == {"waited"}
 
 
 def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> None:
@@ -163,7 +163,7 @@ def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> N
 
     assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited", "unknown"), 0.0)
     decided = [Decision.APPLIED, Decision.APPLIED, Decision.UNKNOWN, Decision.RETRY]
-    metrics.committed([Item(one, b"", new=True) for one in (*map(row, decided), row(Decision.APPLIED, 6.0))])
+    metrics.count_decisions([BatchItem(one, b"", new=True) for one in (*map(row, decided), row(Decision.APPLIED, 6.0))])
     assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0, "unknown": 1.0}
 
 
@@ -173,7 +173,7 @@ def test_the_histogram_has_an_edge_where_the_promise_ends() -> None:
 
 def test_each_step_of_a_batch_is_timed_once() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    progress = Progress(batches=1, step_s={"fetch": 0.25, "commit": 0.5})
+    progress = BatchProgress(batches=1, step_s={"fetch": 0.25, "commit": 0.5})
     metrics.batch_done(progress)
     metrics.batch_done(progress)
     value = metrics.registry.get_sample_value
@@ -185,7 +185,7 @@ def test_a_streams_delay_is_no_lateness() -> None:
     """It is counted in time for 5 s after the delay's end, and late then."""
     metrics = ProcessorMetrics(ManualClock(NOW), timedelta(seconds=30))
     for took_s in (31.0, 35.0, 36.0):
-        metrics.committed([Item(row(Decision.APPLIED, took_s), b"", new=False)])
+        metrics.count_decisions([BatchItem(row(Decision.APPLIED, took_s), b"", new=False)])
     found = {
         sample.labels["outcome"]: sample.value
         for family in metrics.registry.collect()

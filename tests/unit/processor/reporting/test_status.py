@@ -14,7 +14,7 @@ import pytest
 from core.clock import ManualClock
 from journal.lease import Holder
 from journal.state import Marks
-from processor.backlog.catch_up import CatchUp, Ends
+from processor.backlog.catch_up import Ends, StreamCatchUp
 from processor.backlog.pace import Pace, PaceLimits
 from processor.backlog.sizing import FixedExecutors
 from processor.reporting.metrics import ProcessorMetrics
@@ -41,12 +41,12 @@ class Reported:
         self.file = folder / "processor-greet.json"
         self.metrics = ProcessorMetrics(self.clock)
         pace = Pace(PaceLimits(1.0, 1, 10, 5, 1 << 28))
-        self.catch_up = CatchUp("s", pace, NothingKnown(), FixedExecutors(1, 2), self.clock)  # type: ignore[arg-type]
+        self.catch_up = StreamCatchUp("s", pace, NothingKnown(), FixedExecutors(1, 2), self.clock)  # type: ignore[arg-type]
         self.status_file = StatusFile(self.file, self.clock)
         self.status = StreamStatus("greet", self.status_file, self.metrics)
 
     def batch(self, engine: Engine) -> None:
-        self.status.batch(engine.batches, self.catch_up)
+        self.status.report_batch(engine.batches, self.catch_up)
 
     def said(self) -> dict[str, Any]:
         self.clock.advance(2)
@@ -94,10 +94,10 @@ def test_each_batch_is_timed_once_however_often_it_is_reported_of(reported: Repo
 
 
 def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported: Reported, tmp_path: Path) -> None:
-    reported.status.failed(LookupError("gone"))
+    reported.status.report_failed(LookupError("gone"))
     said = reported.said()
     assert (said["ready"], said["state"], said["last_failure"]) == (False, "failed", "LookupError: gone")
-    reported.status.restarted()
+    reported.status.count_restart()
     engine = Engine(tmp_path)
     reported.batch(engine)
     assert reported.said()["state"] == "failed", "it is to be warm first"
@@ -108,7 +108,7 @@ def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported:
 
 
 def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: Reported) -> None:
-    reported.status.off("nobody is told")
+    reported.status.report_off("nobody is told")
     said = reported.said()
     assert (said["ready"], said["state"], said["why"]) == (True, "off", "nobody is told")
 
@@ -117,9 +117,9 @@ LEADER = Holder("other", "host-2 (pid 7)", datetime(2026, 1, 31, 11, 0, tzinfo=U
 
 
 def test_a_stream_that_stands_by_says_whose_lease_it_waits_for(reported: Reported) -> None:
-    reported.status.failed(LookupError("gone"))
+    reported.status.report_failed(LookupError("gone"))
     reported.said()
-    reported.status.standby(LEADER)
+    reported.status.report_standby(LEADER)
     said = reported.said()
     assert (said["ready"], said["state"]) == (True, "standby")
     assert said["why"] == "waits for the lease of host-2 (pid 7) since 2026-01-31T11:00:00.000000Z"
@@ -130,15 +130,15 @@ def test_a_stream_that_stands_by_leaves_the_file_to_the_process_that_decides_it_
     reported: Reported,
 ) -> None:
     reported.file.write_text('{"state": "running"}')
-    reported.status.standby(replace(LEADER, here=True))
+    reported.status.report_standby(replace(LEADER, here=True))
     assert reported.said() == {"state": "running"}
-    assert reported.status_file.written["state"] == "standby"
+    assert reported.status_file.last_written["state"] == "standby"
 
 
 def test_an_outage_of_its_storage_is_reported_with_its_reason(reported: Reported) -> None:
-    reported.status.off("not begun")
+    reported.status.report_off("not begun")
     reported.said()
-    reported.status.outage("StorageDown: disk full", 3)
+    reported.status.report_outage("StorageDown: disk full", 3)
     said = reported.said()
     assert (said["ready"], said["blocked"], said["tries"]) == (False, "StorageDown: disk full", 3)
     assert reported.metrics.registry.get_sample_value("payhook_stream_blocked") == 1

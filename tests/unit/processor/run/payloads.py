@@ -20,7 +20,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
     timestamp_pb2,
 )
 
-from processor.run.payload import Decoder, decoder_of
+from processor.run.payload import Decoder, make_decoder
 
 PAYMENT = {
     "type": "record",
@@ -73,7 +73,7 @@ PAID_JSON = {
 def avro(folder: Path, schema: Any = PAYMENT, **options: Any) -> Decoder:
     file = folder / "payment.avsc"
     file.write_text(json.dumps(schema), "utf-8")
-    return decoder_of(f"avro:{file}", **options)
+    return make_decoder(f"avro:{file}", **options)
 
 
 def encoded(datum: Any = PAID, schema: Any = PAYMENT) -> bytes:
@@ -125,4 +125,4 @@ def payment(**fields: Any) -> Any:
 def protobuf(folder: Path, message: str = "shop.v1.Payment", content: bytes | None = None) -> Decoder:
     file = folder / "payment.desc"
     file.write_bytes(descriptors() if content is None else content)
-    return decoder_of(f"protobuf:{file}#{message}")
+    return make_decoder(f"protobuf:{file}#{message}")

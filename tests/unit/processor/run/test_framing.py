@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from core.errors import SettingError
-from processor.run.framing import message_of, without_head
-from processor.run.payload import Decoder, PayloadUndecodable, decoder_of
+from processor.run.framing import drop_head, unframe_message
+from processor.run.payload import Decoder, PayloadUndecodable, make_decoder
 from tests.unit.processor.run.payloads import descriptors, payment, protobuf
 
 
@@ -53,9 +53,9 @@ def resolving(folder: Path, reader: Any = READER, **schemas: Any) -> Decoder:
     for name, schema in schemas.items():
         (folder / "schemas" / f"{name.removeprefix('id')}.avsc").write_text(json.dumps(schema), "utf-8")
     if reader is None:
-        return decoder_of("avro", schemas=str(folder / "schemas"))
+        return make_decoder("avro", schemas=str(folder / "schemas"))
     (folder / "order.avsc").write_text(json.dumps(reader), "utf-8")
-    return decoder_of(f"avro:{folder / 'order.avsc'}", schemas=str(folder / "schemas"))
+    return make_decoder(f"avro:{folder / 'order.avsc'}", schemas=str(folder / "schemas"))
 
 
 def test_both_versions_are_resolved_to_the_streams_own_by_id_and_by_fingerprint(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_start(
         for name, content in files.items():
             (folder / name).write_text(content, "utf-8")
     with pytest.raises(SettingError, match=problem):
-        decoder_of(text, schemas=str(folder), setting="[orders] payload")
+        make_decoder(text, schemas=str(folder), setting="[orders] payload")
 
 
 @pytest.mark.parametrize("head", [b"\x00\x00\x00\x00\x07\x00", b"\x00\x00\x00\x00\x07\x02\x00"], ids=["short", "long"])
@@ -152,12 +152,12 @@ def test_a_framed_message_of_another_type_is_undecodable(tmp_path: Path, head: b
 
 def test_a_framing_that_names_no_end_of_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="a path of"):
-        message_of(b"\x00\x00\x00\x00\x07\xfe\xff\x03")
+        unframe_message(b"\x00\x00\x00\x00\x07\xfe\xff\x03")
     with pytest.raises(ValueError, match="isn't whole"):
-        message_of(b"\x00\x00\x00\x00\x07" + b"\xff" * 9)
+        unframe_message(b"\x00\x00\x00\x00\x07" + b"\xff" * 9)
 
 
 def test_json_in_a_framing_is_the_json() -> None:
-    assert without_head(b'\x00\x00\x00\x00\x07{"id": 1}') == b'{"id": 1}'
-    assert without_head(b'{"id": 1}') == b'{"id": 1}'
-    assert without_head(b"") == b""
+    assert drop_head(b'\x00\x00\x00\x00\x07{"id": 1}') == b'{"id": 1}'
+    assert drop_head(b'{"id": 1}') == b'{"id": 1}'
+    assert drop_head(b"") == b""

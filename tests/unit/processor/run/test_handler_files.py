@@ -49,7 +49,7 @@ def ledger_files(path: Path) -> HandlerFiles:
 def arrive(sent: HandlerFiles) -> None:
     """On an executor, as a job brings them."""
     received: HandlerFiles = pickle.loads(pickle.dumps(sent))
-    received.use()
+    received.use_files()
 
 
 def test_merchants_are_read_where_their_file_is_not(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_merchants_are_read_where_their_file_is_not(tmp_path: Path) -> None:
     sent, directory = ledger_files(path), FileDirectory(path)
     packed = pickle.dumps(sent)
     path.unlink()
-    pickle.loads(packed).use()
+    pickle.loads(packed).use_files()
     assert directory.lookup("stripe", "acct").internal_account == "one"
 
 
@@ -102,7 +102,7 @@ def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Pla
     (place.folder / "secrets" / "notify" / "team").write_text("payments\n")
     packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings())))
     shutil.rmtree(place.folder)
-    pickle.loads(packed).use()
+    pickle.loads(packed).use_files()
     assert place.handler()(item("shop")) == Applied()
     (request,) = receiver.requests
     assert request.headers["x-team"] == "payments"
@@ -129,7 +129,7 @@ def test_a_secret_that_a_link_leads_away_from_is_not_sent(place: Place, receiver
     packed = pickle.dumps(HandlerFiles(notify_on_driver(place.notify_settings())))
     assert b"whsec_AAAA" not in packed
     secret.unlink()
-    pickle.loads(packed).use()
+    pickle.loads(packed).use_files()
     with pytest.raises(FileUnusable, match="wasn't sent"):
         place.handler()(item("shop"))
 

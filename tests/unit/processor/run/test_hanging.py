@@ -16,7 +16,7 @@ from core.work import Applied, Held, Outcome, WorkItem, calling
 from processor.calls.budget import Budget, Budgets
 from processor.judge.classify import Classifier, Failure
 from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, OutSince, Patience
-from processor.run.worker import Answer, Chunk, Task, run_chunk
+from processor.run.worker import Chunk, ChunkAnswer, Task, run_chunk
 from tests.unit.processor.harness import run_groups
 
 HANG_S_MAX = 30.0
@@ -101,7 +101,7 @@ def chunk(
     call_s: float = 0.4,
     batch_s: float = 0.5,
     hasty: bool = False,
-) -> Answer:
+) -> ChunkAnswer:
     return run_chunk(task(call_s, batch_s, hasty=hasty), handler, Chunk([[one] for one in items]), left)
 
 
@@ -354,26 +354,26 @@ def test_a_batch_after_one_that_waited_is_hasty_and_the_next_one_is_not():
     said = []
     for waited_s in (0.0, 0.04, 0.4, 0.4, 0.4, 0.1, 0.0, 0.0):
         said.append(patience.hasty)
-        patience.waited(waited_s)
+        patience.note_waited(waited_s)
     assert said == [False, False, False, True, False, True, False, False]
 
 
 def test_a_call_is_out_since_the_first_worker_began_it():
     out = OutSince(call_s=2.0)
-    assert out.seen("7", seconds=0.4, now=10.0) == pytest.approx(0.4)
-    assert out.seen("7", seconds=0.1, now=11.0) == pytest.approx(1.4)
-    assert out.seen("8", seconds=0.1, now=11.0) == pytest.approx(0.1)
+    assert out.measure_call("7", seconds=0.4, now=10.0) == pytest.approx(0.4)
+    assert out.measure_call("7", seconds=0.1, now=11.0) == pytest.approx(1.4)
+    assert out.measure_call("8", seconds=0.1, now=11.0) == pytest.approx(0.1)
 
 
 def test_the_next_attempts_call_is_another_one():
     out = OutSince(call_s=2.0)
-    out.seen("7", seconds=0.4, now=10.0)
-    out.seen("8", seconds=0.4, now=10.0)
-    out.forget({"7"}, now=11.0)
-    assert out.seen("7", seconds=0.1, now=11.0) == pytest.approx(0.1)
-    assert out.seen("8", seconds=0.1, now=11.0) == pytest.approx(1.4)
-    out.forget(set(), now=40.0)
-    assert out.seen("8", seconds=0.1, now=40.0) == pytest.approx(0.1)
+    out.measure_call("7", seconds=0.4, now=10.0)
+    out.measure_call("8", seconds=0.4, now=10.0)
+    out.forget_calls({"7"}, now=11.0)
+    assert out.measure_call("7", seconds=0.1, now=11.0) == pytest.approx(0.1)
+    assert out.measure_call("8", seconds=0.1, now=11.0) == pytest.approx(1.4)
+    out.forget_calls(set(), now=40.0)
+    assert out.measure_call("8", seconds=0.1, now=40.0) == pytest.approx(0.1)
 
 
 def test_a_call_that_is_out_is_asked_for_again_when_its_time_is_over_at_the_latest():

@@ -14,9 +14,9 @@ from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
 from processor.judge.classify import RETRY_AFTER_S_MAX, Classifier, Failure
 from processor.judge.error_rules import Rules
 from processor.run.deadlines import AbandonedCalls, Deadlines
-from processor.run.outcomes import checked, version_of
+from processor.run.outcomes import check_outcome, read_version
 from processor.run.worker import LOG_BYTES_MAX, Chunk, LogTails, Task, run_chunk
-from processor.wiring import classifier_of
+from processor.wiring import make_classifier
 from tests.unit.processor.hostile import HALF, HUGE, INFINITE, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
 
 BYTES_MAX = 20_000
@@ -82,7 +82,7 @@ def test_whatever_a_handler_raises_comes_back_as_plain_values(name: str) -> None
 
 @pytest.mark.parametrize("name", ODD_ERRORS)
 def test_a_hook_that_raises_anything_leaves_it_to_the_rules(name: str) -> None:
-    hooked = classifier_of(Rules(hook="tests.unit.processor.hook_of_kinds:decide"))
+    hooked = make_classifier(Rules(hook="tests.unit.processor.hook_of_kinds:decide"))
     hooked._hook = lambda *_: _raises(ODD_ERRORS[name])()
     failure = _results(Answers(_raises(lambda: ConnectionError("reset"))), hooked)[1]
     assert isinstance(failure, Failure)
@@ -91,14 +91,14 @@ def test_a_hook_that_raises_anything_leaves_it_to_the_rules(name: str) -> None:
 
 
 def test_a_held_event_is_due_again_within_a_day() -> None:
-    assert checked(Held("merchants", INFINITE)) == Held("merchants", RETRY_AFTER_S_MAX)
+    assert check_outcome(Held("merchants", INFINITE)) == Held("merchants", RETRY_AFTER_S_MAX)
 
 
 @pytest.mark.parametrize("version", [None, 7, HALF, HUGE, Awkward()])
 def test_a_version_that_is_no_text_stops_nothing(version: Any) -> None:
     handler = Answers(Applied)
     handler.version = version
-    assert len(version_of(handler).encode("utf-8")) <= 1_000
+    assert len(read_version(handler).encode("utf-8")) <= 1_000
     assert _results(handler)[1] == Applied()
 
 

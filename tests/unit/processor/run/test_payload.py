@@ -26,9 +26,9 @@ from core.strict_json import DEPTH_MAX
 from core.work import Applied, WorkItem
 from processor.judge.classify import Classifier
 from processor.run import payload
-from processor.run.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, decoder_of
+from processor.run.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, make_decoder
 from processor.streams import load_streams
-from processor.wiring import wire
+from processor.wiring import wire_stream
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.payload_handler import build
 from tests.unit.processor.run.payloads import (
@@ -60,7 +60,7 @@ from tests.unit.processor.run.payloads import (
 )
 def test_a_payload_that_is_not_known_is_an_error_of_the_start(text: str, reported: str) -> None:
     with pytest.raises(SettingError, match=reported) as refused:
-        decoder_of(text, setting="[orders] payload")
+        make_decoder(text, setting="[orders] payload")
     assert refused.value.setting == "[orders] payload"
 
 
@@ -75,17 +75,17 @@ def test_a_schema_that_cannot_be_used_is_an_error_of_the_start(tmp_path: Path) -
         protobuf(tmp_path, content=alone.SerializeToString())
     (tmp_path / "large.avsc").write_bytes(b" " * (payload.SCHEMA_BYTES_MAX + 1))
     with pytest.raises(SettingError, match="at most"):
-        decoder_of(f"avro:{tmp_path / 'large.avsc'}")
+        make_decoder(f"avro:{tmp_path / 'large.avsc'}")
 
 
 # limits
 
 
 def test_a_payload_beyond_the_limit_is_not_looked_at(tmp_path: Path) -> None:
-    for decoder in (decoder_of("json", bytes_max=10), avro(tmp_path, bytes_max=10)):
+    for decoder in (make_decoder("json", bytes_max=10), avro(tmp_path, bytes_max=10)):
         with pytest.raises(PayloadTooLarge, match="11 bytes, 10 is the most"):
             decoder(b"x" * 11)
-    assert decoder_of("json", bytes_max=10)(b"x" * 10) == b"x" * 10
+    assert make_decoder("json", bytes_max=10)(b"x" * 10) == b"x" * 10
 
 
 def test_json_that_grows_beyond_its_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_handler_behind_a_decoder_travels_and_sees_json(tmp_path: Path) -> Non
 
 
 def test_a_handler_of_json_gets_the_bytes_as_they_came() -> None:
-    handler = Decoding(build, decoder_of("json"))
+    handler = Decoding(build, make_decoder("json"))
     handler(work(b"not even JSON"))
     assert handler._handler.item.body == b"not even JSON"  # type: ignore[attr-defined]
     assert handler.version == "seen-1"
@@ -129,7 +129,7 @@ def test_a_handler_of_json_gets_the_bytes_as_they_came() -> None:
     ],
 )
 def test_such_an_event_dies_with_a_clear_class(error: Exception, error_class: str) -> None:
-    failure = Classifier().failure(pickle.loads(pickle.dumps(error)))
+    failure = Classifier().make_failure(pickle.loads(pickle.dumps(error)))
     assert (failure.kind, failure.error_class, failure.message) == (ErrorKind.NRE, error_class, str(error))
 
 
@@ -145,7 +145,7 @@ def test_a_stream_takes_its_payload_and_its_bound_from_its_configuration(tmp_pat
             }
         }
     )["orders"]
-    wired = wire(config, "live", Layout(tmp_path).stream, {})
+    wired = wire_stream(config, "live", Layout(tmp_path).stream, {})
     handler = pickle.loads(pickle.dumps(wired.task.build_handler))()
     handler(work(encoded()))
     assert json.loads(handler._handler.item.body) == PAID_JSON
@@ -216,7 +216,7 @@ def test_what_json_has_no_number_for_is_a_text(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_json_or_undecodable(body: bytes) -> None:
-    decoder = Decoder("avro:any", payload._avro_decode(json.dumps(PAYMENT).encode(), "payload"), 1_000)
+    decoder = Decoder("avro:any", payload._make_avro_decode(json.dumps(PAYMENT).encode(), "payload"), 1_000)
     with contextlib.suppress(PayloadUndecodable):
         json.loads(decoder(body))
 

@@ -92,7 +92,7 @@ def test_when_everything_would_fail_the_rest_is_left_alone():
     handler = Scripted()
     results = run_groups(task(), handler, [[item(n, "down")] for n in range(1, 10)])
     assert kinds(results) == dict.fromkeys(range(1, BLOCKED_IN_A_ROW + 1), ErrorKind.SBE)
-    assert all(isinstance(one, Failure) and one.blocks for _, one in results)
+    assert all(isinstance(one, Failure) and one.is_blocking for _, one in results)
     assert handler.calls == list(range(1, BLOCKED_IN_A_ROW + 1))
 
 
@@ -106,7 +106,7 @@ def test_what_blocks_by_its_own_fault_is_disproved_by_the_next_event_that_is_app
         [item(7, "down")],
     ]
     results = dict(run_groups(task(), Scripted(), groups))
-    assert {n: one.blocks for n, one in results.items() if isinstance(one, Failure)} == {
+    assert {n: one.is_blocking for n, one in results.items() if isinstance(one, Failure)} == {
         2: False,
         4: False,
         5: False,

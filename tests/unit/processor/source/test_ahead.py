@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.source.stream import Ahead
+from processor.source.stream import DecisionThread
 
 WAIT_S = 60.0
 
@@ -38,13 +38,13 @@ def decider() -> Decider:
 
 
 @pytest.fixture
-def ahead(decider: Decider) -> Ahead[int]:
-    made: Ahead[int] = Ahead(decider)
+def ahead(decider: Decider) -> DecisionThread[int]:
+    made: DecisionThread[int] = DecisionThread(decider)
     made.start(make_thread)
     return made
 
 
-def test_handing_over_does_not_wait_for_the_decision(ahead: Ahead[int], decider: Decider):
+def test_handing_over_does_not_wait_for_the_decision(ahead: DecisionThread[int], decider: Decider):
     assert ahead.hand_over(1)
     assert decider.began.acquire(timeout=WAIT_S)
     assert decider.decided == []
@@ -53,7 +53,7 @@ def test_handing_over_does_not_wait_for_the_decision(ahead: Ahead[int], decider:
     assert decider.decided == [1]
 
 
-def test_things_are_decided_in_order_and_never_two_at_a_time(ahead: Ahead[int], decider: Decider):
+def test_things_are_decided_in_order_and_never_two_at_a_time(ahead: DecisionThread[int], decider: Decider):
     handed: list[int] = []
 
     def hand_over() -> None:
@@ -73,7 +73,7 @@ def test_things_are_decided_in_order_and_never_two_at_a_time(ahead: Ahead[int], 
     assert decider.decided == list(range(5))
 
 
-def test_after_a_failure_nothing_more_is_decided(ahead: Ahead[int], decider: Decider):
+def test_after_a_failure_nothing_more_is_decided(ahead: DecisionThread[int], decider: Decider):
     assert ahead.hand_over(-1)
     decider.may.release(2)
     ahead.wait()
@@ -82,7 +82,7 @@ def test_after_a_failure_nothing_more_is_decided(ahead: Ahead[int], decider: Dec
     assert decider.decided == []
 
 
-def test_closing_lets_what_is_under_way_finish(ahead: Ahead[int], decider: Decider):
+def test_closing_lets_what_is_under_way_finish(ahead: DecisionThread[int], decider: Decider):
     assert ahead.hand_over(1)
     assert decider.began.acquire(timeout=WAIT_S)
     assert not ahead.close(0.01)
@@ -93,4 +93,4 @@ def test_closing_lets_what_is_under_way_finish(ahead: Ahead[int], decider: Decid
 
 
 def test_closing_what_never_began_takes_no_time():
-    assert Ahead(Decider()).close(WAIT_S)
+    assert DecisionThread(Decider()).close(WAIT_S)

@@ -10,8 +10,8 @@ import pytest
 
 from core.errors import Unparseable
 from core.source_record import NotAnEvent, RecordIdentity, SourceRecord
-from processor.source.cloudevents import data_of, identify_cloudevent
-from processor.source.foreign import unwrapped
+from processor.source.cloudevents import extract_data, identify_cloudevent
+from processor.source.foreign import unwrap_value
 
 PLACED = {
     "specversion": "1.0",
@@ -129,16 +129,16 @@ def test_a_tombstone_is_no_event_and_an_event_without_data_is_one() -> None:
 )
 def test_the_data_of_structured_mode_comes_out_byte_for_byte(member: str, data: bytes) -> None:
     envelope = json.dumps(PLACED)[:-1] + f" , {member} " + "}"
-    assert data_of(f" {envelope}\n".encode()) == data
+    assert extract_data(f" {envelope}\n".encode()) == data
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"id": "o-17"}', b"[1]", b"\xff", b"{", json.dumps({**PLACED, "id": 1}).encode()]
 )
 def test_what_is_no_envelope_stays_as_it_is(body: bytes) -> None:
-    assert data_of(body) == body
+    assert extract_data(body) == body
 
 
 def test_a_framing_around_json_is_taken_off() -> None:
-    assert unwrapped(b'\x00\x00\x00\x00\x01{"a":1}', is_event=True, is_json=True) == b'{"a":1}'
-    assert unwrapped(b"\x00\x00\x00\x00\x01{", is_event=False, is_json=False) == b"\x00\x00\x00\x00\x01{"
+    assert unwrap_value(b'\x00\x00\x00\x00\x01{"a":1}', is_event=True, is_json=True) == b'{"a":1}'
+    assert unwrap_value(b"\x00\x00\x00\x00\x01{", is_event=False, is_json=False) == b"\x00\x00\x00\x00\x01{"

@@ -21,9 +21,9 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow, to_arrow
 from journal.state import JournalState, Marks, check_movement
 from journal.writer import JournalWriter
-from processor.decide.records import RECORD_SCHEMA, KafkaRecord, OffsetHole, read_table, take
-from processor.history.check import HistoryRefused, check, other_records
-from processor.history.losses import find
+from processor.decide.records import RECORD_SCHEMA, KafkaRecord, OffsetHole, read_table, take_undecided
+from processor.history.check import HistoryRefused, check_history, find_other_records
+from processor.history.losses import find_losses
 from processor.source import journal_source
 from processor.source.feed import FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
@@ -52,7 +52,7 @@ class NoControl:
 
 
 def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
-    found = read_table(records().table("ledger", [row(7, mode="live", account="acct")]))
+    found = read_table(records().make_table("ledger", [row(7, mode="live", account="acct")]))
     assert [(record.topic, record.partition, record.offset) for record in found] == [(SHOP, 0, 7), (BANK, 0, 7)]
     events = [from_record(record.value, record.headers).event for record in found]
     assert [event.event_key for event in events] == [
@@ -67,13 +67,13 @@ def test_each_receiver_gets_a_record_of_a_row_under_keys_of_its_own() -> None:
 
 
 def test_what_was_made_safe_for_a_header_once_is_not_encoded_again() -> None:
-    (record, _) = read_table(records().table("ledger", [row(1, mode="test", event_type="a%3Ab", account="x%25")]))
+    (record, _) = read_table(records().make_table("ledger", [row(1, mode="test", event_type="a%3Ab", account="x%25")]))
     event = from_record(record.value, record.headers).event
     assert (event.event_type, event.account, event.mode) == ("a%3Ab", "x%25", "test")
 
 
 def test_a_body_is_the_same_whenever_it_is_asked_for() -> None:
-    again = [read_table(records().table("ledger", [row(3, mode="live")]))[0].value for _ in range(2)]
+    again = [read_table(records().make_table("ledger", [row(3, mode="live")]))[0].value for _ in range(2)]
     assert again[0] == again[1]
 
 
@@ -90,7 +90,7 @@ def test_a_row_whose_body_the_feed_cannot_make_dies_and_holds_up_no_other(tmp_pa
     """A replay sends no receiver an empty body: the feed's error stands again in what becomes of it."""
     feed = FeedRecords("notify", ["ledger"], Careless("notify"), ["shop"])
     engine = Engine(tmp_path)
-    engine.batches.run(feed.table("ledger", [row(seq, mode="live") for seq in (1, 2, 3, 4)]))
+    engine.batches.run(feed.make_table("ledger", [row(seq, mode="live") for seq in (1, 2, 3, 4)]))
     assert [one.decision for one in engine.journal.rows] == ["applied", "dead", "dead", "applied"]
     dead = engine.journal.rows[1:3]
     assert [one.error_message for one in dead] == [
@@ -109,11 +109,11 @@ def record(topic: str, offset: int) -> KafkaRecord:
 
 def test_gaps_between_seqs_are_no_holes_and_what_is_below_a_mark_is_dropped() -> None:
     before: Marks = {SHOP: {0: 5}, BANK: {0: 9}}
-    taken, after = take([record(SHOP, 12), record(BANK, 7), record(SHOP, 4), record(SHOP, 5)], before)
+    taken, after = take_undecided([record(SHOP, 12), record(BANK, 7), record(SHOP, 4), record(SHOP, 5)], before)
     assert [(one.topic, one.offset) for one in taken] == [(SHOP, 5), (SHOP, 12)]
     assert after == {SHOP: {0: 13}, BANK: {0: 9}}
     with pytest.raises(OffsetHole):
-        take([record("payments.events", 6)], {"payments.events": {0: 5}})
+        take_undecided([record("payments.events", 6)], {"payments.events": {0: 5}})
 
 
 @pytest.mark.parametrize(
@@ -157,18 +157,18 @@ def source(journal: Path, *receivers: str, since: FirstNamed | None = None) -> J
 
 
 def held_by(subject: JournalSource) -> Held:
-    return subject.log().held(subject.topics)
+    return subject.log().read_held_offsets(subject.topics)
 
 
 def backlog(journal: Path, marks: Marks) -> list[list[tuple[str, int]]]:
-    tables = source(journal).backlog(marks)
+    tables = source(journal).read_backlog(marks)
     return [[(one.topic, one.offset) for one in read_table(table)] for table in tables]
 
 
 def test_a_new_receiver_begins_with_what_is_applied_from_now_on(journal: Path) -> None:
     held = held_by(source(journal))
     assert held[SHOP] == held[BANK] == {0: (1, 13)}
-    assert source(journal).starts(None, held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
+    assert source(journal).find_start_marks(None, held) == {"payments.control": {0: 0}, SHOP: {0: 13}, BANK: {0: 13}}
     assert backlog(journal, {SHOP: {0: 13}, BANK: {0: 13}}) == []
 
 
@@ -176,17 +176,17 @@ def test_what_is_applied_while_the_stream_takes_its_time_to_begin_is_for_those_w
     journal: Path, tmp_path: Path
 ) -> None:
     since = FirstNamed()
-    since.named([SHOP], tmp_path / "not-begun")
-    since.named([SHOP, BANK], journal)
+    since.note_receivers([SHOP], tmp_path / "not-begun")
+    since.note_receivers([SHOP, BANK], journal)
     subject = source(journal, since=since)
-    assert subject.starts(None, held_by(subject))[SHOP] == {0: 1}
-    assert subject.starts(None, held_by(subject))[BANK] == {0: 13}
+    assert subject.find_start_marks(None, held_by(subject))[SHOP] == {0: 1}
+    assert subject.find_start_marks(None, held_by(subject))[BANK] == {0: 13}
 
 
 def test_a_receiver_never_begins_beyond_the_journals_end(journal: Path) -> None:
     """It was made again, shorter, since the receiver was named."""
     since = FirstNamed()
-    since.named([SHOP], journal)
+    since.note_receivers([SHOP], journal)
     assert since.start(SHOP, following=4) == 4
 
 
@@ -210,7 +210,7 @@ def test_a_reversal_has_a_key_and_a_type_of_its_own_in_the_line_of_what_it_rever
     entry = replace(applied, seq=9, first=False, decision=Decision.REVERSED)
     before, after = (
         from_record(record.value, record.headers).event
-        for record in read_table(records("shop").table("ledger", [applied, entry]))
+        for record in read_table(records("shop").make_table("ledger", [applied, entry]))
     )
     assert (before.event_type, after.event_type) == ("charge.succeeded", "payhook.reversed")
     assert after.event_key == f"{before.event_key}:reversed"
@@ -223,7 +223,7 @@ def test_a_shard_that_began_as_a_copy_is_read_from_its_first_own_row_and_after_t
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(journal, copy)
-    JournalWriter.create_or_open(str(copy), "ledger.1").divide("payments.events", Shard(1, 2), NOW, "b" * 32)
+    JournalWriter.create_or_open(str(copy), "ledger.1").divide_journal("payments.events", Shard(1, 2), NOW, "b" * 32)
     for path, stream, number, offset in ((journal, "ledger", 0, 12), (copy, "ledger.1", 1, 0)):
         writer = JournalWriter.create_or_open(str(path), stream)
         writer.begin_epoch({"payments.events": {number: offset}})
@@ -233,11 +233,13 @@ def test_a_shard_that_began_as_a_copy_is_read_from_its_first_own_row_and_after_t
     journals = {"ledger": journal, "ledger.1": copy}
     subject = JournalSource(journals, both, NoControl(), FirstNamed())  # type: ignore[arg-type]
     known = notify(tmp_path / "notify", journal, 7, 8, 10)
-    starts = subject.starts(known, held_by(subject))
+    starts = subject.find_start_marks(known, held_by(subject))
     other = "journal.ledger.1/shop"
     assert starts[other] == {0: 13}
-    assert subject.starts(None, held_by(subject))[other] == {0: 14}, "a new receiver begins where the journals end"
-    tables = list(subject.backlog({SHOP: {0: 11}, other: starts[other]}))
+    assert subject.find_start_marks(None, held_by(subject))[other] == {0: 14}, (
+        "a new receiver begins where the journals end"
+    )
+    tables = list(subject.read_backlog({SHOP: {0: 11}, other: starts[other]}))
     found = [(one.topic, one.offset) for table in tables for one in read_table(table)]
     assert found == [(SHOP, 11), (SHOP, 13), (other, 13)]
 
@@ -252,7 +254,7 @@ def test_a_long_backlog_comes_in_pieces(journal: Path, monkeypatch: pytest.Monke
 def notify(path: Path, journal: Path, *seqs: int) -> JournalState:
     """The reading stream's journal after it decided what these rows of the source became, for the shop."""
     rows = JournalReader(str(journal)).rows_of(seqs)
-    found = read_table(records("shop").table("ledger", rows))
+    found = read_table(records("shop").make_table("ledger", rows))
     events = [from_record(record.value, record.headers).event for record in found]
     writer = JournalWriter.create_or_open(str(path), "notify")
     writer.begin_epoch({SHOP: {0: seqs[0]}})
@@ -273,7 +275,7 @@ def notify(path: Path, journal: Path, *seqs: int) -> JournalState:
 
 def looked_at(path: Path, subject: JournalSource) -> None:
     reader = JournalReader(str(path))
-    check("notify", reader.state(), reader, subject.log(), subject.topics)
+    check_history("notify", reader.state(), reader, subject.log(), subject.topics)
 
 
 def test_a_journal_that_holds_what_was_read_of_it_is_gone_on_with(journal: Path, tmp_path: Path) -> None:
@@ -283,7 +285,7 @@ def test_a_journal_that_holds_what_was_read_of_it_is_gone_on_with(journal: Path,
     reworded = replace(reader.rows_of([3])[0], body_sha256="0" * 64)
     log = source(journal, "shop").log()
     looked_at(tmp_path / "notify", source(journal, "shop"))
-    assert list(other_records([reworded], log, log.held([SHOP]))) == []
+    assert list(find_other_records([reworded], log, log.read_held_offsets([SHOP]))) == []
     assert state.marks[SHOP] == {0: 11}
 
 
@@ -301,7 +303,7 @@ def test_a_journal_that_is_gone_disagrees_from_its_first_row_on(journal: Path, t
     state = notify(tmp_path / "notify", journal, 7, 8)
     subject, reader = source(journal, "shop"), JournalReader(str(tmp_path / "notify"))
     shutil.rmtree(journal)
-    [parted] = find("notify", state, reader, subject.log(), subject.topics).parted
+    [parted] = find_losses("notify", state, reader, subject.log(), subject.topics).parted
     assert (parted.partings[0].high, parted.partings[0].begins) == (1, 1)
 
 
@@ -318,7 +320,7 @@ def test_a_journal_that_went_back_and_grew_past_the_mark_is_refused_and_it_is_kn
     subject, reader = source(older, "shop"), JournalReader(str(tmp_path / "notify"))
     with pytest.raises(HistoryRefused, match="offset 14 holds another record than the one that row 4 decided"):
         looked_at(tmp_path / "notify", subject)
-    findings = find("notify", reader.state(), reader, subject.log(), subject.topics)
+    findings = find_losses("notify", reader.state(), reader, subject.log(), subject.topics)
     ((parting,),) = [parted.partings for parted in findings.parted]
     assert (parting.topic, parting.until, parting.begins, parting.decided_beyond) == (SHOP, 15, 13, 2)
 
@@ -351,7 +353,7 @@ def test_a_record_goes_on_with_its_rows_trace_where_traces_are_taken(monkeypatch
     assert "headers" not in records().columns
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     assert "headers" in records().columns
-    (goes_on, _, plain, _) = read_table(records().table("ledger", [traced, row(8, mode="live")]))
+    (goes_on, _, plain, _) = read_table(records().make_table("ledger", [traced, row(8, mode="live")]))
     of_the_try = with_span(sent, span_id_of(traced.event_key or "", 0)).encode()
     assert ("traceparent", of_the_try) in goes_on.headers
     assert "traceparent" not in dict(plain.headers)

@@ -13,12 +13,12 @@ import pytest
 
 from core.decision import Decision
 from core.source_record import Identified, NotAnEvent, RecordIdentity, SourceRecord
-from journal.schema import JournalRow, Record, same_record
-from processor.decide.records import MARKERS, KafkaRecord, read_table, take, without_answers
+from journal.schema import JournalRow, TopicRecord, same_record
+from processor.decide.records import MARKERS, KafkaRecord, drop_answers, read_table, take_undecided
 from processor.reporting.metrics import ProcessorMetrics
-from processor.run.payload import decoder_of
+from processor.run.payload import make_decoder
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
-from processor.source.map_stage import Pass
+from processor.source.map_stage import MapJob
 from processor.source.put_back import RecordGone
 from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.source.test_map_stage import Impure, passed, reported
@@ -50,7 +50,7 @@ def identify(record: SourceRecord) -> Identified:
     )
 
 
-FOREIGN = ForeignTopic(ORDERS, "shop.identity:of", identify, decoder_of("json"), "live")
+FOREIGN = ForeignTopic(ORDERS, "shop.identity:of", identify, make_decoder("json"), "live")
 
 
 class Orders(Engine):
@@ -66,7 +66,7 @@ class Orders(Engine):
 
     def batch(self) -> list[JournalRow]:
         before = len(self.journal.rows)
-        stage: Pass = replace(reported(Impure), foreign=FOREIGN)
+        stage: MapJob = replace(reported(Impure), foreign=FOREIGN)
         self.batches.run(passed(table(self._pending), stage))
         self._pending.clear()
         return self.journal.rows[before:]
@@ -98,7 +98,7 @@ def test_a_row_says_key_entity_type_and_time_by_the_function_and_whose_it_is_by_
     assert (row.event_type, row.mode, row.tenant, row.dedupe) == ("placed", "live", "eu", None)
     assert (row.occurred_at, row.received_at) == (datetime(2026, 1, 31, 11, tzinfo=UTC), AT)
     assert json.loads(row.headers or "")["event_key"] == "not ours"
-    theirs = Record(0, b'{"id": 17, "type": "placed", "order": "o:1"}', (("event_key", b"not ours"),))
+    theirs = TopicRecord(0, b'{"id": 17, "type": "placed", "order": "o:1"}', (("event_key", b"not ours"),))
     assert same_record(row, theirs), "what another program says under our names is nothing to compare"
 
 
@@ -131,7 +131,7 @@ def test_no_events_cost_no_call_and_one_row_for_all_in_a_row(engine: Orders) -> 
 
 def test_no_events_are_counted_one_by_one(engine: Orders) -> None:
     metrics = ProcessorMetrics(engine.clock)
-    engine.on_decided = metrics.committed
+    engine.on_decided = metrics.count_decisions
     for _ in range(3):
         engine.place(0, ping=True)
     engine.place(1)
@@ -142,12 +142,12 @@ def test_no_events_are_counted_one_by_one(engine: Orders) -> None:
 def test_offsets_that_hold_no_event_are_taken_once_when_they_are_looked_at_twice() -> None:
     """A blocked stream's records are taken when they are looked at, and again when one of them is tried."""
     records = [KafkaRecord(ORDERS, 0, at, None, [], until=at + 1, why="not an event: a ping") for at in range(3)]
-    once, marks = take([*records, KafkaRecord(ORDERS, 0, 5, b"", [])], {ORDERS: {0: 0}}, {ORDERS})
+    once, marks = take_undecided([*records, KafkaRecord(ORDERS, 0, 5, b"", [])], {ORDERS: {0: 0}}, {ORDERS})
     assert [(one.offset, one.until, one.why) for one in once[:2]] == [
         (0, 3, "not an event: a ping"),
         (3, 5, MARKERS),
     ]
-    assert take(once, {ORDERS: {0: 0}}, {ORDERS}) == (once, marks)
+    assert take_undecided(once, {ORDERS: {0: 0}}, {ORDERS}) == (once, marks)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_a_record_that_cannot_be_named_dies_by_reference_and_the_stream_goes_on(
     assert "shop.identity:of" in (dead.error_message or "")
     assert (dead.event_key, dead.entity_key, dead.body_sha256) == (None, "kafka:orders:0:0", None)
     assert (applied.decision, applied.offset) == (Decision.APPLIED, 1)
-    assert same_record(dead, Record(0, value))
-    assert not same_record(dead, Record(0, value + b" "))
+    assert same_record(dead, TopicRecord(0, value))
+    assert not same_record(dead, TopicRecord(0, value + b" "))
 
 
 def test_many_that_hang_cost_less_each(engine: Orders) -> None:
@@ -196,9 +196,9 @@ def test_a_stream_that_was_blocked_knows_its_records_and_why_some_cannot_be_name
     engine.place(1)
     engine.write(b"{", key=b"o1")
     engine.place(0, ping=True)
-    stage: Pass = replace(reported(Impure), foreign=FOREIGN)
+    stage: MapJob = replace(reported(Impure), foreign=FOREIGN)
     batch = passed(table(engine._pending), stage)
-    assert read_table(without_answers(batch)) == read_table(batch)
+    assert read_table(drop_answers(batch)) == read_table(batch)
     named, refused, passed_over = read_table(batch)
     assert named.named is not None
     assert refused.refused is not None and refused.key == b"o1"

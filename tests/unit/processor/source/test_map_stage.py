@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, PreviousEvent, WorkItem
 from journal.schema import JournalRow
-from processor.decide.records import PACKED, new_item, read_table, without_answers
+from processor.decide.records import PACKED, drop_answers, make_item, read_table
 from processor.judge.classify import Classifier
 from processor.run.deadlines import Deadlines
-from processor.run.payload import Decoding, decoder_of
+from processor.run.payload import Decoding, make_decoder
 from processor.run.worker import Task
-from processor.source.map_stage import Pass, map_stage
+from processor.source.map_stage import MapJob, run_map_stage
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
 from tests.unit.processor.hostile import ODD_ANSWERS
@@ -52,13 +52,13 @@ class Impure(ByBody):
     pure = False
 
 
-def reported(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> Pass:
+def reported(handler: type[ByBody] = ByBody, deadline_s: float = 60.0) -> MapJob:
     task = Task(handler.__name__, handler, Classifier(), Deadlines(deadline_s, 0.5), 1, stop_on_dead=True)
-    return Pass(task, "live", CONTROL)
+    return MapJob(task, "live", CONTROL)
 
 
-def passed(records: pa.Table, to: Pass) -> pa.Table:
-    return pa.Table.from_batches(list(map_stage(to, iter(records.combine_chunks().to_batches()))))
+def passed(records: pa.Table, to: MapJob) -> pa.Table:
+    return pa.Table.from_batches(list(run_map_stage(to, iter(records.combine_chunks().to_batches()))))
 
 
 class Plain(Engine):
@@ -151,24 +151,24 @@ def test_answers_that_may_be_out_of_date_are_taken_away(tmp_path: Path):
     engine.post("a")
     engine.command(1, 1)
     rows = passed(table(engine._pending), reported())
-    stripped = read_table(without_answers(rows))
+    stripped = read_table(drop_answers(rows))
     assert [record.early for record in stripped] == [None, None]
     assert [record._replace(early=None) for record in read_table(rows)] == stripped
-    assert without_answers(table([])) == table([])
+    assert drop_answers(table([])) == table([])
 
 
 def test_an_answer_is_not_taken_where_the_handler_is_to_be_reported_more_than_the_event(tmp_path: Path):
     engine = Plain(_made(tmp_path / "one"))
     engine.post("a")
     [record] = read_table(passed(table(engine._pending), reported()))
-    item = new_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
+    item = make_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
     assert item.answer is not None
     assert replace(item, previous=PreviousEvent("k", "dead")).answer is None
     assert replace(item, died_before=True).answer is None
 
 
 def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):
-    decoder = decoder_of("json")
+    decoder = make_decoder("json")
     assert Decoding(ByBody, decoder).pure is True
     assert Decoding(Impure, decoder).pure is False
 

@@ -13,7 +13,7 @@ from core.settings import KafkaSettings
 from journal.kafka_log import Held
 from journal.state import Marks
 from processor.source.sources import KafkaSource
-from processor.source.starting import Starting, starts_of
+from processor.source.starting import Starting, parse_starting
 from processor.streams import StreamInvalid, load_streams
 from tests.unit.processor.history.logs import MemoryLog, journal_of, records
 
@@ -48,7 +48,7 @@ class TimedSource(KafkaSource):
 
 
 def source(starting: str) -> KafkaSource:
-    return TimedSource(cast(Any, None), KafkaSettings(), EVENTS, CONTROL, starting=starts_of(starting))
+    return TimedSource(cast(Any, None), KafkaSettings(), EVENTS, CONTROL, starting=parse_starting(starting))
 
 
 @pytest.mark.row("B6")
@@ -72,9 +72,9 @@ def test_a_new_stream_begins_where_it_is_set_and_says_what_that_leaves_out(
     starting: str, begins: dict[int, int], said: str
 ) -> None:
     from_ = source(starting)
-    marks = from_.starts(None, HELD)
+    marks = from_.find_start_marks(None, HELD)
     assert marks == {EVENTS: begins, CONTROL: {0: 1}}, "commands are read from the first one"
-    assert from_.begun(None, HELD, marks) == said
+    assert from_.describe_start(None, HELD, marks) == said
 
 
 @pytest.mark.parametrize("starting", ["latest", "2026-01-31T12:00:00Z"])
@@ -82,11 +82,11 @@ def test_a_stream_that_has_begun_goes_on_where_it_is_and_says_nothing(tmp_path: 
     log = MemoryLog(records("a", "b"), topic=EVENTS)
     state = journal_of(tmp_path / "journal", MemoryLog(records("a", "b")), records("a", "b"))
     known = next(iter(state.marks))
-    from_ = TimedSource(cast(Any, None), KafkaSettings(), known, CONTROL, starting=starts_of(starting))
+    from_ = TimedSource(cast(Any, None), KafkaSettings(), known, CONTROL, starting=parse_starting(starting))
     held: Held = {known: {0: (0, 9), 1: (4, 6)}, CONTROL: {0: (1, 5)}}
-    marks: Marks = from_.starts(state, held)
+    marks: Marks = from_.find_start_marks(state, held)
     assert marks[known] == {0: 0, 1: 0}, "a partition that came later begins with its first record ever"
-    assert from_.begun(state, held, marks) is None
+    assert from_.describe_start(state, held, marks) is None
     log.close()
 
 
@@ -111,4 +111,4 @@ def test_the_setting_is_read(tmp_path: Path) -> None:
     file.write_text(STREAM.format(source="kafka:guests", starting="2026-01-31T12:00:00Z"))
     streams: Sequence[str] = [load_streams(str(file))[name].starting_offsets for name in ("greet", "ledger")]
     assert streams == ["2026-01-31T12:00:00Z", "earliest"]
-    assert starts_of(streams[0]) == Starting(streams[0], datetime(2026, 1, 31, 12, tzinfo=UTC))
+    assert parse_starting(streams[0]) == Starting(streams[0], datetime(2026, 1, 31, 12, tzinfo=UTC))

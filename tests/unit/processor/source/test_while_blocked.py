@@ -69,7 +69,7 @@ def blocked_by(engine: Engine) -> str:
     key = engine.post("evt_bad", "bad")
     engine.handler.fails(key, Down("401"))
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     return key
 
 
@@ -86,7 +86,7 @@ def purge_last(engine: Engine, command_id: str = "c1") -> Sequence[KafkaRecord]:
 
 def test_a_stream_that_is_not_blocked_opens_nothing(engine: Engine) -> None:
     control = Control()
-    assert waiting(engine, control).passes(given(engine))
+    assert waiting(engine, control).wait_while_blocked(given(engine))
     assert control.opened == 0
 
 
@@ -95,10 +95,10 @@ def test_an_order_that_is_read_beside_spark_is_decided_once(engine: Engine) -> N
     held = given(engine)
     control.records += purge_last(engine)
     while_blocked = waiting(engine, control)
-    while_blocked.passes(held)
+    while_blocked.wait_while_blocked(held)
     assert engine.decisions(bad)[-1] == "purged"
-    assert not engine.batches.blocked
-    assert engine.batches.marks == {EVENTS: {0: 1}, CONTROL: {0: 1}}
+    assert not engine.batches.is_blocked
+    assert engine.batches.committed_marks == {EVENTS: {0: 1}, CONTROL: {0: 1}}
     rows = len(engine.journal.rows)
     engine.batch()
     assert len(engine.journal.rows) == rows, "Spark gives it too, below the marks"
@@ -109,9 +109,9 @@ def test_an_order_in_the_held_batch_is_decided_before_its_events(engine: Engine)
     bad, control = blocked_by(engine), Control()
     purge_last(engine)
     other = engine.post("evt_other", "e2")
-    waiting(engine, control).passes(given(engine))
+    waiting(engine, control).wait_while_blocked(given(engine))
     assert engine.decisions(bad)[-1] == "purged"
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     engine.batch()
     assert engine.decisions(other) == ["applied"]
 
@@ -120,11 +120,11 @@ def test_an_order_does_not_wait_for_the_next_probe(engine: Engine) -> None:
     blocked_by(engine)
     engine.run(300)
     assert engine.batches.probe_s == 60
-    control, began = Control(), engine.clock.monotonic()
+    control, began = Control(), engine.clock.monotonic_s()
     control.records += purge_last(engine)
-    waiting(engine, control).passes(table([]))
-    assert not engine.batches.blocked
-    assert engine.clock.monotonic() - began < 1
+    waiting(engine, control).wait_while_blocked(table([]))
+    assert not engine.batches.is_blocked
+    assert engine.clock.monotonic_s() - began < 1
 
 
 def test_a_batch_of_which_nothing_is_left_makes_room_for_the_next_one(engine: Engine) -> None:
@@ -132,8 +132,8 @@ def test_a_batch_of_which_nothing_is_left_makes_room_for_the_next_one(engine: En
     control = Control()
     while_blocked = waiting(engine, control)
     for _ in range(3):
-        assert not while_blocked.passes(table([]))
-        assert engine.batches.blocked
+        assert not while_blocked.wait_while_blocked(table([]))
+        assert engine.batches.is_blocked
     assert (control.opened, control.closed) == (1, 0), "it stays open as long as the stream is blocked"
 
 
@@ -146,21 +146,21 @@ def test_a_batch_is_held_while_an_outage_lasts_and_its_events_stay_undecided(eng
         engine.post(f"evt_{n}", f"e{n}")
     control = Control()
     while_blocked = waiting(engine, control, waits_max=100)
-    assert not while_blocked.passes(given(engine)), "it was stopped"
-    assert engine.batches.blocked
-    assert engine.batches.marks[EVENTS] == {0: 20}
+    assert not while_blocked.wait_while_blocked(given(engine)), "it was stopped"
+    assert engine.batches.is_blocked
+    assert engine.batches.committed_marks[EVENTS] == {0: 20}
     while_blocked.close()
     assert control.closed == 1
 
 
 def test_the_backlog_is_decided_as_usual_once_the_outage_is_over(engine: Engine) -> None:
-    engine.handler.down_for = lambda item: engine.clock.monotonic() < over
-    over = engine.clock.monotonic() + 500
+    engine.handler.down_for = lambda item: engine.clock.monotonic_s() < over
+    over = engine.clock.monotonic_s() + 500
     keys = [engine.post(f"evt_{n}", f"e{n}") for n in range(20)]
     engine.batch()
     keys += [engine.post(f"evt_{n}", f"e{n}") for n in range(20, 40)]
-    assert waiting(engine, Control()).passes(given(engine))
-    assert engine.clock.monotonic() - over <= 61
+    assert waiting(engine, Control()).wait_while_blocked(given(engine))
+    assert engine.clock.monotonic_s() - over <= 61
     engine.batch()
     engine.batch()
     assert [engine.decisions(key)[-1] for key in keys] == ["applied"] * 40
@@ -187,9 +187,9 @@ def test_events_that_prove_nothing_cost_no_wait(engine: Engine, act: Callable[[W
     mended_after_a_long_outage(engine)
     others = [engine.post(f"evt_{n}", f"e{n}") for n in range(10)]
     engine.handler.script |= dict.fromkeys(others, act)
-    good, began = engine.post("evt_good", "good"), engine.clock.monotonic()
-    assert waiting(engine, Control()).passes(given(engine))
-    assert engine.clock.monotonic() - began < 70
+    good, began = engine.post("evt_good", "good"), engine.clock.monotonic_s()
+    assert waiting(engine, Control()).wait_while_blocked(given(engine))
+    assert engine.clock.monotonic_s() - began < 70
     assert engine.decisions(good) == ["applied"]
 
 
@@ -201,13 +201,13 @@ def test_events_that_were_put_off_come_again_once_a_second_and_after_those_that_
     engine.run(30)
     calls = len(engine.handler.calls)
     engine.run(30)
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     assert 25 <= len(engine.handler.calls) - calls <= 31
     engine.handler.script[bad] = lambda _: booked()
     good = engine.post("evt_good", "good")
     engine.run(2)
     assert engine.decisions(good) == ["applied"]
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
 
 
 @pytest.mark.parametrize("how", ["silent", "left alone"])
@@ -226,11 +226,11 @@ def test_a_downstream_that_is_still_ill_is_asked_no_more_often_than_the_probes_w
     first = engine.post("evt_first", "first")
     engine.handler.script[first] = asks
     engine.batch()
-    assert engine.batches.blocked
+    assert engine.batches.is_blocked
     refuses = False
     others = [engine.post(f"evt_{n}", f"e{n}") for n in range(50)]
     engine.handler.script |= dict.fromkeys(others, asks)
     engine.run(15)
-    assert engine.batches.blocked
-    assert 1 <= engine.batches.marks[EVENTS][0] - 1 <= 5
+    assert engine.batches.is_blocked
+    assert 1 <= engine.batches.committed_marks[EVENTS][0] - 1 <= 5
     engine.index.close()

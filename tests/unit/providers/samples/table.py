@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from core.errors import Unparseable
 from core.money import MoneyFact
-from ledger.accounts import book
+from ledger.accounts import book_fact
 from providers import Request
 
 UNSAID: Final[Any] = type("Unsaid", (), {"__repr__": lambda _: "UNSAID"})()
@@ -185,11 +185,11 @@ def holdings(facts: Sequence[MoneyFact]) -> dict[str, int]:
             continue
         taken[fact.fact_key] = fact
         pair = fact.pair_key
-        counts = pair is None or (left[pair] > 0 if fact.undoes else left[pair] >= 0)
+        counts = pair is None or (left[pair] > 0 if fact.is_pair_end else left[pair] >= 0)
         if pair is not None:
-            left[pair] += -1 if fact.undoes else 1
+            left[pair] += -1 if fact.is_pair_end else 1
         if counts:
-            for posting in book(fact, "holder", "merchant"):
+            for posting in book_fact(fact, "holder", "merchant"):
                 sign = 1 if posting.side == "debit" else -1
                 is_outside = posting.account.startswith("outside:")
                 name = posting.account if is_outside else posting.account.rpartition(":")[2]
