@@ -96,7 +96,7 @@ class SmallLake:
             update={"processor": self.settings.processor.model_copy(update={"shards": 2})}
         )
         other = self.places.of_shard(1)
-        for name in ("journal", "bodies"):
+        for name in ("journal", "bodies_table"):
             shutil.copytree(getattr(self.places, name), getattr(other, name))
         for number, places in ((1, other), (0, self.places)):
             writer = JournalWriter.create_or_open(str(places.journal), places.stream)

@@ -220,7 +220,7 @@ class Kafka:
         self.by_list += any(name == "source" for name, _ in headers)
         return True
 
-    def note(self, topic: str, value: bytes) -> None:
+    def publish_unawaited(self, topic: str, value: bytes) -> None:
         """Receipts aren't looked at."""
 
     def known_keys(self, provider: str, span: Span) -> Collection[str]:

@@ -212,7 +212,7 @@ from tests.unit.journal.rows import row
 index = Index.open(Path(sys.argv[1]), 1)
 for batch in range(1_000_000):
     seqs = range(batch * 20 + 1, batch * 20 + 21)
-    index.apply([row(seq, fact_key=f"fact-{seq}", fact_sha256="ab" * 32) for seq in seqs], {})
+    index.apply_rows([row(seq, fact_key=f"fact-{seq}", fact_sha256="ab" * 32) for seq in seqs], {})
     print(index.seq, flush=True)
 """
 

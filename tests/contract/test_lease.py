@@ -182,8 +182,8 @@ from pathlib import Path
 from core.clock import SystemClock
 from journal.lease import Lease
 lease = Lease(sys.argv[1], sys.argv[2], SystemClock(), Path(sys.argv[3]))
-assert lease.take()
-lease.keep(lambda: print("lost", flush=True))
+assert lease.take_lease()
+lease.keep_renewing(lambda: print("lost", flush=True))
 print("held", flush=True)
 sys.stdin.readline()
 lease.release()

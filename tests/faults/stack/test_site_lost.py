@@ -152,6 +152,10 @@ def test_a_new_site_goes_on_from_the_backup_alone(
     report.write_bytes(stripe_csv(*(stripe_line(one) for one in facts if one is not None)))
     words = ("--provider", "stripe", "--account", "acct_main", "--report", str(report))
     assert "missing_here (1)" in new.run("ledger", "reconcile", *words, code=1)
+    assert "reports_agree" in new.run("verify", code=1)
+    assert {answer.status for answer in stack.post(stack.traffic.signed(forgotten.provider, forgotten.body))} == {200}
+    assert_once(stack, [forgotten])
+    new.run("ledger", "reconcile", *words)
     assert "all of it holds" in stack.verify()
     assert [one.name for one in open_storage(f"s3://{NEW}/lake/bodies").files() if one.name.endswith(".parquet")]
     assert JournalReader(str(stack.journal)).last_seq > made["journals"]["ledger"]

@@ -60,7 +60,7 @@ def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> Control:
     """Nothing decides what is put into it: it isn't waited for."""
     control = Control()
     for module in (acting, dlq_watch):
-        monkeypatch.setattr(module, "producer", lambda _: control)
+        monkeypatch.setattr(module, "open_order_producer", lambda _: control)
     monkeypatch.setattr(runs, "DECIDED_S_MAX", 0.0)
     return control
 

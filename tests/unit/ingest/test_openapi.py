@@ -29,7 +29,7 @@ def codes(module: ModuleType) -> set[str]:
     """The code of every ``Refused("code", …)`` in a module."""
     found = set()
     for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Refused":
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "RequestRefused":
             found |= {str(leaf.value) for leaf in ast.walk(node.args[0]) if isinstance(leaf, ast.Constant)}
     return found - {"signature_", "CONNECT"}
 

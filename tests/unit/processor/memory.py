@@ -67,7 +67,7 @@ class DictStore:
     def get_many(self, keys: Iterable[bytes]) -> list[bytes | None]:
         return [self.kept.get(key) for key in keys]
 
-    def keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
+    def read_keys(self, prefix: bytes, since: bytes = b"") -> Iterator[bytes]:
         return iter(sorted(key for key in self.kept if key.startswith(prefix) and key >= prefix + since))
 
     def write(self, batch: DictBatch) -> None:
@@ -148,5 +148,5 @@ class Oracle:
 def use_memory(replace_attribute: Callable[[object, str, object], None]) -> None:
     """The index writes to a dict, and open items into it as they are."""
     replace_attribute(index_changes, "WriteBatch", DictBatch)
-    replace_attribute(index_changes, "unpack", lambda item, _body: item)
-    replace_attribute(index_changes, "pack", lambda item: item)
+    replace_attribute(index_changes, "unpack_item", lambda item, _body: item)
+    replace_attribute(index_changes, "pack_item", lambda item: item)

@@ -42,7 +42,7 @@ class FakeLease:
     """A lease that is free, or another process's, as a test says."""
 
     def __init__(self) -> None:
-        self.held, self.free = False, True
+        self.is_held, self.free = False, True
         self.taken = self.given_up = 0
         self.renews: list[bool] = []
         self.failures: list[Exception] = []
@@ -50,33 +50,33 @@ class FakeLease:
         self.holder: Holder | None = Holder("other", "other", NOW)
         self._on_lost: Callable[[], None] = lambda: None
 
-    def take(self) -> bool:
+    def take_lease(self) -> bool:
         if self.failures:
             raise self.failures.pop(0)
         self.taken += self.free
-        self.held = self.free
-        return self.held
+        self.is_held = self.free
+        return self.is_held
 
     def renew(self) -> bool:
         return not self.renews or self.renews.pop(0)
 
-    def keep(self, on_lost: Callable[[], None]) -> None:
+    def keep_renewing(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
         if self.is_lost_at_once:
             self.is_lost_at_once = False
             self.take_away()
 
     def take_away(self) -> None:
-        self.held = self.free = False
+        self.is_held = self.free = False
         self._on_lost()
 
     def drop(self) -> None:
-        self.held = False
+        self.is_held = False
         if self.is_other_after_drop:
             self.free = False
 
     def release(self) -> None:
-        self.held = False
+        self.is_held = False
         self.given_up += 1
 
 
@@ -122,7 +122,7 @@ class Scripted:
         self.followed += 1
 
     def prepare(self) -> None:
-        assert not self.lease.held
+        assert not self.lease.is_held
 
     def stand_by(self) -> None:
         self.stood_by += 1
@@ -218,7 +218,7 @@ def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> Non
         if failure is None:
             assert stream.running.wait(WAIT_S_MAX)
             whole.stop()
-    assert not stream.lease.held
+    assert not stream.lease.is_held
     assert stream.lease.given_up == 1
 
 
@@ -370,7 +370,7 @@ def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_h
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
     assert answers == [True]
-    assert (stream.begun, stream.reported) == (21, [f"refused: Refused: {refused}"])
+    assert (stream.begun, stream.reported) == (21, [f"refused: StreamRefused: {refused}"])
 
 
 @pytest.mark.row("B5")

@@ -185,8 +185,8 @@ handler = "greeting:build"
 
 def test_another_programs_topic_is_a_table_and_has_live_traffic_alone(tmp_path: Path) -> None:
     orders = load(tmp_path, FOREIGN)["orders"]
-    assert orders.foreign is not None
-    assert (orders.foreign.topic, orders.foreign.identity) == ("shop.orders", "shop.identity:of")
+    assert orders.foreign_source is not None
+    assert (orders.foreign_source.topic, orders.foreign_source.identity) == ("shop.orders", "shop.identity:of")
     assert (orders.source_stream, orders.is_dividable, orders.modes) == (None, False, ("live",))
     assert orders.events_topic("live") == "shop.orders"
 
@@ -198,7 +198,7 @@ def test_another_programs_topic_of_test_traffic_is_one_that_the_stream_asks_for(
 
 def test_without_an_identity_its_records_are_cloudevents(tmp_path: Path) -> None:
     orders = load(tmp_path, FOREIGN.replace(', identity = "shop.identity:of"', ""))["orders"]
-    assert orders.foreign is not None and orders.foreign.identity == "cloudevents"
+    assert orders.foreign_source is not None and orders.foreign_source.identity == "cloudevents"
 
 
 @pytest.mark.parametrize(

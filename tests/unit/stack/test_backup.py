@@ -149,7 +149,7 @@ def test_a_batch_that_is_committed_between_two_pins_leaves_no_row_without_its_bo
         lake.commit(3, Decision.DEAD, blocking=True)
         return pinned
 
-    monkeypatch.setattr("stack.backup.make.pin", and_a_batch)
+    monkeypatch.setattr("stack.backup.make.pin_table", and_a_batch)
     report = lake.back_up()
     assert (report.problems, report.journals) == ((), {"ledger": 2})
 

@@ -96,8 +96,8 @@ HOLDS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from ledger.maintain import sole_maintenance
-with sole_maintenance(Path(sys.argv[1]), datetime.now(UTC)):
+from ledger.maintain import hold_maintenance_lock
+with hold_maintenance_lock(Path(sys.argv[1]), datetime.now(UTC)):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -20,7 +20,7 @@ from stack.topics import plan_topics
 from stack.up import open_supervisor
 
 BOTH: tuple[Mode, ...] = ("live", "test")
-PLACES = ("journal", "bodies", "postings", "index", "checkpoint", "status", "trying")
+PLACES = ("journal", "bodies_table", "postings", "index", "checkpoint", "status", "trying_file")
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_the_live_places_are_where_they_always_were(tmp_path: Path) -> None:
 def test_verify_looks_where_the_processor_writes(tmp_path: Path, mode: Mode) -> None:
     places = Layout(tmp_path).ledger(mode)
     lake = Lake.from_data_dir(tmp_path, places.stream)
-    for name in ("journal", "bodies", "postings", "index"):
+    for name in ("journal", "bodies_table", "postings", "index"):
         assert getattr(lake, name) == getattr(places, name)
 
 

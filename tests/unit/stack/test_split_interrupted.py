@@ -139,7 +139,7 @@ def test_a_division_that_was_paused_harms_no_journal_that_another_one_has_made(
             self.clock = ManualClock(clock.now())
             super().__init__(at, owner, self.clock, tmp_path / f"{lock.name} of another host")
 
-        def take(self) -> bool:
+        def take_lease(self) -> bool:
             taken = super().take_lease()
             self.clock.advance(LAPSES_S)
             return taken

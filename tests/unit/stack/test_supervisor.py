@@ -140,7 +140,7 @@ def test_a_full_disk_keeps_no_process_from_its_restart_and_who_runs_is_written_d
         before = read_endpoints(folder)
         assert before is not None
         with monkeypatch.context() as disk:
-            disk.setattr("stack.supervisor.record", full)
+            disk.setattr("stack.supervisor.record_processes", full)
             os.kill(before.pids["ingest"], signal.SIGKILL)
             step_until(supervisor, lambda: not supervisor.all_answer)
             step_until(supervisor, lambda: supervisor.all_answer)
@@ -303,11 +303,12 @@ from stack.server import Server, stopped_by_signal
 from stack.supervisor import Supervisor, sole_supervisor
 layout = Layout(Path(sys.argv[1]))
 sleeps = (sys.executable, "-c", "import time; time.sleep(600)")
-servers = [Server(name, sleeps, layout.logs / f"{name}.log", answers=lambda: True) for name in ("kafka", "ingest")]
+logs = layout.logs_folder
+servers = [Server(name, sleeps, logs / f"{name}.log", answers=lambda: True) for name in ("kafka", "ingest")]
 with stopped_by_signal() as stop, sole_supervisor(layout):
     supervisor = Supervisor(layout, Ports(1, 2, 3, 4, 5, 6, 7), servers, lambda: None)
     while not stop.wait(0.02):
-        supervisor.step()
+        supervisor.check_children()
     supervisor.stop()
 """
 

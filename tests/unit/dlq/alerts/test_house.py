@@ -326,20 +326,20 @@ def test_a_disk_that_cannot_be_seen_says_nothing(tmp_path: Path) -> None:
 ON_A_SMALL_DISK = """
 import pathlib, subprocess, sys
 from core.clock import ManualClock
-from dlq.alerts.looking import LeftByRound, Looking, Places
+from dlq.alerts.looking import StackObserver, WatchedPlaces
 from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import Watch
+from dlq.alerts.watch import AlertWatch
 from tests.unit.dlq.alerts.test_house import AT
 folder = pathlib.Path(sys.argv[1])
 disk = folder / "disk"
 disk.mkdir()
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=True)
 clock = ManualClock(AT)
-looking = Looking(Places("", {}, {}, {}, disks={"data folder": disk}), None, clock)
-watch = Watch(AlertsSettings(), looking.look, {}, folder / "alerts.json", clock)
+observer = StackObserver(WatchedPlaces("", {}, {}, {}, disks={"data folder": disk}), None, clock)
+watch = AlertWatch(AlertsSettings(), observer.observe_stack, {}, folder / "alerts.json", clock)
 def says():
     clock.advance(130)
-    watch.step()
+    watch.run_once()
     print([alert.text for alert in watch.engine.alerts if alert.rule == "disk"])
 says()
 (disk / "filler").write_bytes(bytes(3_932_160))

@@ -22,10 +22,10 @@ class Known:
     """Ends as the test says."""
 
     def __init__(self, ends: Ends) -> None:
-        self.latest = ends
+        self.latest_ends = ends
         self.asked: Marks | None = None
 
-    def of(self, marks: Marks) -> None:
+    def watch_marks(self, marks: Marks) -> None:
         self.asked = marks
 
 
@@ -52,7 +52,7 @@ class World:
 
 def test_nothing_is_said_of_lag_before_kafka_has_answered():
     world = World(0)
-    world.ends.latest = {}
+    world.ends.latest_ends = {}
     world.batch(10)
     assert world.catch_up.status()["lag"] == 0
     assert world.ends.asked == {"t": {0: 10, 1: 0}}
@@ -132,6 +132,6 @@ def test_the_same_batch_seen_twice_counts_once():
 
 def test_partitions_whose_end_is_not_known_do_not_count():
     world = World(1_000)
-    world.ends.latest = {"t": {0: 1_000}}
+    world.ends.latest_ends = {"t": {0: 1_000}}
     world.batch(400)
     assert world.catch_up.status()["lag"] == 600

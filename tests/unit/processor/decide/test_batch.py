@@ -221,7 +221,7 @@ def test_an_entity_with_more_waiting_events_than_a_batch_takes_is_drained_over_s
 def test_a_batch_is_refused_while_the_index_lacks_the_last_commit(engine, monkeypatch):
     engine.post("evt_1")
     with monkeypatch.context() as lost:
-        lost.setattr(engine.index, "apply", lambda rows, bodies: None)
+        lost.setattr(engine.index, "apply_rows", lambda rows, bodies: None)
         engine.batch()
     engine.post("evt_1")
     with pytest.raises(IndexBehind) as behind:

@@ -206,7 +206,7 @@ def test_a_stream_that_was_blocked_is_so_after_a_restart_and_obeys(engine: Engin
     engine.probe()
     assert not engine.batches.is_blocked
     engine.start()
-    assert not engine.batches.blocked
+    assert not engine.batches.is_blocked
     assert [engine.decisions(key)[-1] for key in keys] == ["purged", "applied"]
 
 

@@ -158,7 +158,7 @@ def test_where_followers_wait_no_head_dies_by_default_and_the_status_names_it(en
     assert "dead" not in stream.decisions(head)
     heads = stream.batches.status()["heads"]
     assert (heads["head_of_line"], heads["held_by"]) == (True, head)
-    assert stream.batches.heads.blocked
+    assert stream.batches.head_figures.blocked
 
 
 def test_where_followers_wait_behind_a_dead_head_the_status_names_that(engine):
@@ -239,7 +239,7 @@ def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine)
     stream.handler.fails(head, Down("the bank is away"))
     for _ in range(100):
         stream.advance(1.0)
-    assert stream.batches.blocked
+    assert stream.batches.is_blocked
     assert "dead" not in stream.decisions(head)
 
 

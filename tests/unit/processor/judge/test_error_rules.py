@@ -67,8 +67,8 @@ def test_a_hook_that_is_not_there_is_an_error_of_the_start(hook: str, reported: 
 
 def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
     travelled = pickle.loads(pickle.dumps(make_classifier(HOOKED)))
-    assert travelled.kind(KeyError("all of it")) is SBE
-    assert travelled.kind(KeyError("a")) is SLE
+    assert travelled.find_kind(KeyError("all of it")) is SBE
+    assert travelled.find_kind(KeyError("a")) is SLE
 
 
 @pytest.mark.parametrize(

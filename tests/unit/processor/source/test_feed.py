@@ -47,7 +47,7 @@ class NoControl:
     def log(self):
         return MemoryLog([], topic="payments.control")
 
-    def starts(self, state, held):
+    def find_start_marks(self, state, held):
         return {topic: {0: ends[0][0]} for topic, ends in held.items()}
 
 
