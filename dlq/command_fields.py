@@ -83,7 +83,7 @@ def _parse_target(item: object, name: str) -> ItemTarget:
 
 
 def target_of_text(text: str) -> ItemTarget:
-    """The inverse of `Target.text`.
+    """The inverse of `ItemTarget.text`.
 
     :raises CommandInvalid: it isn't one
     """

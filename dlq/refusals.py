@@ -96,7 +96,7 @@ class ItemRefusal:
 
 
 def refusal_of_json(reported: list[Any]) -> ItemRefusal:
-    """Reads what `Refusal.to_json` wrote."""
+    """Reads what `ItemRefusal.to_json` wrote."""
     item_seq, ground, about = reported
     return ItemRefusal(RefusalReason(ground), item_seq, about)
 

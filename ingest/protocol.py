@@ -56,7 +56,7 @@ class EventClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The result of a request's claims. ``in_flight``: another request still holds one of its events."""
+    """The result of a request's claims. ``is_in_flight``: another request still holds one of its events."""
 
     takings: list[EventClaim]
 

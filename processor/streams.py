@@ -11,7 +11,7 @@ parameters what it wants (`processor.wiring`)::
     def build(settings: GreetSettings) -> Handler      # a model of its own, made from the stream's `settings` table
     def build() -> Handler
 
-A feed (``feed``, where the source is a journal) is named in the same way and returns a `processor.source.sources.Feed`.
+A feed (``feed``, where the source is a journal) is named in the same way and returns a `processor.source.feed.Feed`.
 
 Files and settings are laid over one another, table by table, the last one wins: the shipped processor/streams.toml, the
 file that ``processor.streams_file`` names, ``[streams.NAME]`` of payhook.toml, ``PAYHOOK_STREAMS__NAME__KEY``. A table

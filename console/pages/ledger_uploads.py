@@ -23,7 +23,7 @@ class DayInvalid(PayhookError):
 
 
 def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
-    """Adds the form and its routes; without `Place.uploads` there is neither."""
+    """Adds the form and its routes; without `PagePlace.uploads` there is neither."""
     uploads = place.uploads
     if uploads is None:
         return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RUNBOOK = "docs/runbook.md"
-"""Each alert has an entry there (`Rule.anchor`)."""
+"""Each alert has an entry there (`AlertRule.anchor`)."""
 CLEAR_S = 120.0
 """An alert is over once its condition has been away for so long: no flapping."""
 

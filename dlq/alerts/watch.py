@@ -42,7 +42,7 @@ RETRY_S_MAX = 300.0
 
 
 class AlertWatch:
-    """The alerts of one data folder. One process has it; ``step`` is called over and over, by one thread.
+    """The alerts of one data folder. One process has it; ``run_once`` is called over and over, by one thread.
 
     ``under_way``: the delivery to each receiver, or its last one. No look and no other receiver waits for one.
     """
@@ -277,7 +277,7 @@ def _parse_alert(tree: dict[str, Any]) -> Alert:
     )
 
 
-OF_RULE: Final[Mapping[str, str]] = {
+GAUGE_OF_RULE: Final[Mapping[str, str]] = {
     "dlq_age": "payhook_dlq_oldest_seconds",
     "unknown": "payhook_unknown_events",
     "quiet": "payhook_endpoint_quiet",
@@ -307,7 +307,7 @@ class AlertMetrics:
             entry.name: make_gauge(entry.name, self.registry)
             for entry in list_entries(Service.ALERTS, MetricType.GAUGE)
         }
-        for name in OF_RULE.values():
+        for name in GAUGE_OF_RULE.values():
             if not CATALOGUE[name].labels:
                 self._gauges[name].set(math.nan)
         self._fired: set[tuple[str, str]] = set()
@@ -342,7 +342,7 @@ class AlertMetrics:
         self._fired = firing
 
     def _show(self, reading: AlertReading, value: float) -> None:
-        name = OF_RULE.get(reading.rule)
+        name = GAUGE_OF_RULE.get(reading.rule)
         if name is not None:
             of_it = self._gauges[name]
             (of_it.labels(reading.subject) if CATALOGUE[name].labels else of_it).set(value)

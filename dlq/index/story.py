@@ -81,7 +81,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ItemStory:
-    """An item with its whole context. Its JSON has the same fields, but for the payload (`console.as_json.story`).
+    """An item with its whole context. Its JSON has the same fields, but for the payload (`console.as_json.item_story`).
 
     ``item``: where it stands. ``rows``: every decision, oldest first (``rows_cut``: the first and the last of more).
     ``headers``: as they were received. ``before``, ``after``: events of its entity around it, in Kafka's order.

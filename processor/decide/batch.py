@@ -1,4 +1,4 @@
-"""The engine decides one micro-batch: read → admit → run → step → settle → commit → derive, a file each."""
+"""The engine decides one micro-batch: read → admit → run → line → settle → commit → derive, a file each."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
     on with its own. However kinds alternate, tries are counted together.
     """
     row = item.row
-    policy = choose_route(item, rules, failure.kind)
+    policy = choose_retry_policy(item, rules, failure.kind)
     retry = row.attempt + 1
     delay_s = None if failure.kind is ErrorKind.NRE else policy.delay_s(retry, rules.jitter)
     row.retry_policy = policy.text
@@ -292,7 +292,7 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
     row.blocking = not failure.missing_predecessor
 
 
-def choose_route(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
+def choose_retry_policy(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
     """Chooses the policy for an event that fails with an error of ``kind``.
 
     A failure that others have shown not to be the whole stream's is a matter of this event alone.

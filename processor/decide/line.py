@@ -19,7 +19,7 @@ from processor.decide.item import (
     BatchItem,
     block_item,
     catch_event_error,
-    choose_route,
+    choose_retry_policy,
     dead_letter_item,
     explain_wait,
     fail_item,
@@ -190,7 +190,7 @@ class Line:
 
 def is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
     """Whether the event is dead if it fails now with an error of that kind."""
-    policy = choose_route(item, rules, kind)
+    policy = choose_retry_policy(item, rules, kind)
     return policy.tries is not None and item.row.attempt >= policy.tries
 
 

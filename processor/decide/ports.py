@@ -70,7 +70,7 @@ class BatchLookups:
 
 class DerivedTable(Protocol):
     """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
-    class's ``check(path, reader)`` raises `Refused` if the table is ahead of its journal.
+    class's ``check(path, reader)`` raises `StreamRefused` if the table is ahead of its journal.
     """
 
     def catch_up(self, reader: JournalReader) -> None: ...

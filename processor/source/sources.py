@@ -99,7 +99,7 @@ class StreamSource(Protocol):
         """
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """Returns a batch of the frame, as `decide.records.read_table` takes it; about ``expected`` records."""
+        """Returns a batch of the frame for `processor.decide.records.read_table`; about ``expected`` records."""
 
     def open_orders(self) -> OrderReader:
         """Opens the control topic beside Spark; the caller closes it."""

@@ -79,8 +79,8 @@ class Place:
         return f"standardwebhooks:{event_id}:{event_type}"
 
     def selected(self, *words: str) -> int:
-        """The number of a selection of ignored events."""
-        said = self.payhook("dlq", "select", "--state", "ignored", *words, "--json")
+        """The number of a selection of unknown events."""
+        said = self.payhook("dlq", "select", "--state", "unknown", *words, "--json")
         assert said.returncode == 0, said.stdout + said.stderr
         return int(json.loads(said.stdout)["number"])
 
@@ -93,7 +93,7 @@ def decisions(stack: Stack, key: str) -> list[tuple[str, bool]]:
     return [(row["decision"], row["out_of_order"]) for row in rows if row["event_key"] == key]
 
 
-def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) -> None:
+def test_what_was_unknown_is_booked_once_when_its_type_is_known(tmp_path: Path) -> None:
     place = Place(tmp_path)
     try:
         stack = place.up(known((CAPTURED, "capture")))
@@ -103,7 +103,7 @@ def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) 
         gone = place.send("msg_4", REFUNDED, 800, "ref_2", "pay_1")
         later = place.send("msg_5", CAPTURED, 100, "cap_2", "pay_1")
         stack.wait_until_decided([paid, refund, other, gone, later], DECIDED_S)
-        assert decisions(stack, refund) == [("ignored", False)]
+        assert decisions(stack, refund) == [("unknown", False)]
         frozen_before = place.selected("--type", REFUNDED)
         redacted = place.payhook("ledger", "redact", gone, "--reason", "erasure 17")
         assert redacted.returncode == 0, redacted.stdout + redacted.stderr
@@ -115,16 +115,16 @@ def test_what_was_ignored_is_booked_once_when_its_type_is_known(tmp_path: Path) 
         assert "its place is gone" in said.stdout and "isn't kept" in said.stdout, said.stdout
         first = place.replayed(frozen_before, "--reason", "refunds are known since today")
         assert first.returncode == 0, first.stdout + first.stderr
-        assert decisions(stack, refund) == [("ignored", False), ("replayed", True), ("applied", True)]
-        assert decisions(stack, gone) == [("ignored", False)]
+        assert decisions(stack, refund) == [("unknown", False), ("replayed", True), ("applied", True)]
+        assert decisions(stack, gone) == [("unknown", False)]
 
         assert place.send("msg_2", REFUNDED, 700, "ref_1", "pay_1") == refund
         rest = place.selected()
         assert place.replayed(rest, "--reason", "what is left").returncode == 0
-        assert decisions(stack, other) == [("ignored", False), ("replayed", True), ("ignored", True)]
+        assert decisions(stack, other) == [("unknown", False), ("replayed", True), ("unknown", True)]
 
         story = place.payhook("ledger", "event", refund).stdout
-        for words in ("row 2: ignored", "replayed", "applied", "later than its place in Kafka", "7.00 EUR"):
+        for words in ("row 2: unknown", "replayed", "applied", "later than its place in Kafka", "7.00 EUR"):
             assert words in story, story
         acts = place.payhook("dlq", "audit").stdout
         assert "replay" in acts and "refunds are known since today" in acts

@@ -131,6 +131,10 @@ def test_a_report_is_compared_there_and_what_was_found_is_kept(
     (run,) = json.loads(said(stack, "ledger", "reconciliations", "--json"))
     assert run["counts"]["missing_here"] == 1
     assert "missing_here (1)" in said(stack, "ledger", "reconciliations", "--run", run["run_id"])
+    assert "reports_agree" in said(stack, "verify", code=1)
+    stack.post(lost)
+    stack.decide([lost], RECOVERY_S)
+    said(stack, "ledger", "reconcile", *words)
     stack.verify()
 
 
