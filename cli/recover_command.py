@@ -140,7 +140,7 @@ def _print_events(stream_look: StreamComparison, console: Console) -> None:
         console.print("    … --export FILE writes all of them")
 
 
-_PARTITION = ("topic", "partition", "until", "low", "high", "begins", "decided_beyond", "to_decide", "lost")
+_PARTITION = ("topic", "partition", "until", "low", "high", "begins", "decided_beyond", "to_decide")
 
 
 def _as_tree(stream_look: StreamComparison) -> dict[str, Any]:
@@ -160,7 +160,10 @@ def _as_tree(stream_look: StreamComparison) -> dict[str, Any]:
             }
             for each in findings.disagreements
         ],
-        "partitions": [{name: getattr(each, name) for name in _PARTITION} for each in stream_look.list_partings()],
+        "partitions": [
+            {name: getattr(each, name) for name in _PARTITION} | {"lost": each.lost_range}
+            for each in stream_look.list_partings()
+        ],
         "lost_events": [event.event_key for event in stream_look.events],
         "lost_claims": None if stream_look.claims is None else [digest.hex() for digest in stream_look.claims],
     }

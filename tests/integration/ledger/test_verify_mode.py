@@ -30,7 +30,7 @@ def test_a_test_ledger_is_held_to_its_own_mode(report: Verify, world: World) -> 
     """The whole live lake under the test stream's name: everything in it is of the wrong mode."""
     live = world.lake.places
     test = replace(live, stream="ledger-test")
-    for kept in ("journal", "bodies", "postings", "index"):
+    for kept in ("journal", "bodies_table", "postings", "index"):
         shutil.copytree(getattr(live, kept), getattr(test, kept))
     world.lake = replace(world.lake, places=test)
     assert len(wrong(report, "one_mode").offenders) == VerifyLimits().sample_max

@@ -139,7 +139,7 @@ def rows_of(lake: Lake) -> list[JournalRow]:
 
 def copied(lake: Lake, other: Lake) -> None:
     """What a division copies, and the start of the table of postings of a journal that began as a copy."""
-    for name in ("journal", "bodies", "index"):
+    for name in ("journal", "bodies_table", "index"):
         shutil.copytree(getattr(lake, name), getattr(other, name))
     postings = PostingsWriter.open(str(other.postings))
     postings._commit_lines(DeltaTable(str(lake.postings)).to_pyarrow_dataset().schema.empty_table(), COPIED)
