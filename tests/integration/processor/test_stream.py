@@ -48,19 +48,19 @@ class Ticks:
     def log(self) -> TopicLog:
         raise AssertionError("a stream's run checks no positions")
 
-    def starts(self, state: JournalState | None, held: Held) -> Marks:
+    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
         return {}
 
-    def backlog(self, marks: Marks) -> Iterator[pa.Table]:
+    def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
         return iter(())
 
-    def frame(self, marks: Marks, records_max: int) -> DataFrame:
+    def open_frame(self, marks: Marks, records_max: int) -> DataFrame:
         return make_tick_frame(self._session)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
         return frame.toArrow()
 
-    def orders(self) -> NoOrders:
+    def open_orders(self) -> NoOrders:
         return NoOrders()
 
 
@@ -68,10 +68,10 @@ class FakeBatches:
     """A batch does what the test says, and it is noted when it has ended."""
 
     probe_s = 0.05
-    refusal = None
+    history_refusal = None
 
     def __init__(self, act: Callable[[], None]) -> None:
-        self.marks: Marks = {}
+        self.committed_marks: Marks = {}
         self._act = act
         self.progress = BatchProgress()
         self.begun = threading.Event()
@@ -80,7 +80,7 @@ class FakeBatches:
         self.ended = ""
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.progress.blocked_reason is not None
 
     def run(self, _table: pa.Table) -> None:
@@ -94,13 +94,13 @@ class FakeBatches:
     def release(self) -> None:
         self.ended = "released"
 
-    def undecided(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
+    def filter_undecided(self, records: Sequence[KafkaRecord]) -> Sequence[KafkaRecord]:
         return records
 
-    def obey(self, records: Sequence[KafkaRecord]) -> bool:
+    def run_commands(self, records: Sequence[KafkaRecord]) -> bool:
         return False
 
-    def tells_more(self, records: Sequence[KafkaRecord]) -> bool:
+    def has_better_probe(self, records: Sequence[KafkaRecord]) -> bool:
         return False
 
     def probe(self, records: Sequence[KafkaRecord]) -> float:
