@@ -47,7 +47,7 @@ STACK = (
     '  File "/opt/payhook/processor/run/worker.py", line 120, in _handled\n    return self._handle(item)\n'
     '  File "/opt/payhook/ledger/handler_{cause}.py", line 73, in __call__\n    self._lookup(name)\n'
     '  File "/opt/payhook/ledger/directory.py", line 41, in lookup_{cause}\n    raise Failed_{cause}(name)\n'
-    "Failed_{cause}: account 'acct_{digest}' can't be used\n"
+    "Failed_{cause}: payment 'pi_{digest}' can't be booked\n"
 )
 
 LISTS = (
@@ -165,7 +165,7 @@ def _dead_rows(since: int, until: int) -> pa.Table:
         "error_class": [f"Failed_{'abcdefghij'[cause % 10]}" for cause in causes],
         "error_code": [str(500 + cause % 4) for cause in causes],
         "error_message": [
-            f"account 'acct_{digest[:16]}' can't be used for {number} EUR"
+            f"payment 'pi_{digest[:16]}' can't be booked for {number} EUR"
             for digest, number in zip(digests, numbers, strict=True)
         ],
         "error_stack": [
