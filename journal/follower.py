@@ -1,4 +1,4 @@
-"""What is made from a journal's rows follows it by one rule: from its position on, or from the first row again."""
+"""Follows a journal by one rule, for all that is made of its rows: from a position on, or from the first row again."""
 
 from __future__ import annotations
 

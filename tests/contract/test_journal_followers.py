@@ -45,7 +45,10 @@ AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def make_row(seq: int, word: str) -> JournalRow:
-    """Of eight rows two are about a run, one or two die, the others book; ``word`` tells rows of one number apart."""
+    """Makes a row. Of eight, two are about a run, one or two die, and the others book.
+
+    ``word`` tells rows of one number apart.
+    """
     kind, content = seq % 8, f"{word} {seq}"
     if kind in (1, 5):
         action = PAUSE_RUN if kind == 1 else RESUME_RUN
@@ -220,7 +223,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def made_at_once(case: Cases, site: Site) -> object:
-    """What one says that follows the journal as it is now from its first row."""
+    """Returns what a follower says that reads the journal as it is now from its first row."""
     folder = site.folder / "fresh"
     folder.mkdir()
     fresh = case(site, folder)

@@ -24,7 +24,7 @@ from tests.provider_lists import Listed, Lists, serve_lists
 
 COUNT = 20_000
 SHARE_LOST = 100
-"""One in so many is never delivered."""
+"""The provider never delivers one event in so many."""
 RATE_PER_S = 300.0
 KEY = "sk_live_" + "A1b2C3d4E5" * 2
 
@@ -75,7 +75,7 @@ def _one_day(stack: Stack, lists: Lists, record_property: Callable[[str, object]
 
 
 def _catch_up(stack: Stack, since: datetime) -> tuple[dict[str, object], int]:
-    """What the command says, and the most memory that it took, in MB."""
+    """Returns what the command says, and the most memory that it took, in MB."""
     words = ["catch-up", "stripe", "--since", to_rfc3339(since), "--json", "--data", str(stack.data_dir)]
     env = {**FREE_PORTS, **os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)}
     with subprocess.Popen([sys.executable, "-m", "cli.main", *words], env=env, stdout=subprocess.PIPE) as process:
