@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, mo
 
 from console.api_dead import FilterAsked
 from console.api_routes import ItemAsked, Text, View
-from dlq.command import PER_S_MAX, PER_S_MIN, ItemTarget, ReplayMode
+from dlq.command import PER_S_MAX, PER_S_MIN, ReplayMode
 from dlq.index import ITEMS_MAX, Filter
 from dlq.selection import (
     DryRun,
@@ -22,6 +22,7 @@ from dlq.selection import (
     RunState,
     Verdict,
 )
+from journal.target import ItemTarget
 
 
 class SelectionAsked(BaseModel):

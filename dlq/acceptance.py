@@ -13,12 +13,13 @@ from itertools import islice
 from typing import Protocol
 
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
-from dlq.command import PROPOSE_RELEASE, RELEASE, Command, ItemTarget, ReplayMode
+from dlq.command import PROPOSE_RELEASE, RELEASE, Command, ReplayMode
 from dlq.refusals import ItemRefusal, RefusalReason, refuse_restored, worn_out
 from journal.index import KnownEvent
 from journal.index_changes import EMPTY_SHA256, EntityLine
 from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 
 ENTITY_ITEMS_MAX = 10_000
 """Open items of one entity that are looked through for followers."""

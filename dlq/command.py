@@ -13,7 +13,7 @@ from core.errors import PayhookError
 
 if TYPE_CHECKING:
     from dlq.entry import ManualEntry
-    from journal.schema import JournalRow
+    from journal.target import ItemTarget
 
 CONTROL_TOPIC = "payments.control"
 REPLAY, PURGE, RESOLVE, RELEASE = "replay", "purge", "resolve", "release"
@@ -73,42 +73,12 @@ SPREAD_S_MAX = 60.0
 events of that entity wait for it. To replay more slowly, send less in one command."""
 
 
-HASH_CHARS = 16
-"""Characters of a row's hash, in hex: after a restore a seq names another row, and 64 bits tell the two apart."""
-
-
 class CommandInvalid(PayhookError):
     """Bytes on the control topic that aren't a command, or a command that can't be one."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"not a command: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class ItemTarget:
-    """An item and its last row that the operator saw: that row's seq and the first `HASH_CHARS` of its hash."""
-
-    item_seq: int
-    seen_seq: int
-    seen_hash: str
-
-    @classmethod
-    def of_row(cls, row: JournalRow) -> ItemTarget:
-        """Makes a target of the row's item, as it is after the row."""
-        return cls(row.item_seq, row.seq, hash_head(row.row_hash))
-
-    @property
-    def text(self) -> str:
-        """The target in one word, for a form's field; `dlq.command_fields.target_of_text` reads it."""
-        return f"{self.item_seq}.{self.seen_seq}.{self.seen_hash}"
-
-    def is_row(self, row: JournalRow) -> bool:
-        return hash_head(row.row_hash) == self.seen_hash
-
-
-def hash_head(row_hash: str) -> str:
-    return row_hash[:HASH_CHARS]
 
 
 def new_command_id() -> str:

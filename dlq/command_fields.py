@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from core.clock import from_rfc3339
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import HASH_CHARS, CommandInvalid, ItemTarget
+from dlq.command import CommandInvalid
+from journal.target import HASH_CHARS, ItemTarget
 
 SEQ_MAX = 2**63 - 1
 HASH_PATTERN = f"[0-9a-f]{{{HASH_CHARS}}}"

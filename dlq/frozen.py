@@ -23,9 +23,10 @@ from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.location import Location, make_folder
 from dlq.acceptance import ENTITY_ITEMS_MAX
-from dlq.command import HASH_CHARS, ItemTarget, ReplayMode
+from dlq.command import ReplayMode
 from journal.errors import problem_of
 from journal.storage import Storage, open_storage
+from journal.target import HASH_CHARS, ItemTarget
 
 _HEADER, _NONCE = b"payhook.selection", b"payhook.nonce"
 _NUMBER_DIGITS = 12

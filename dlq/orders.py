@@ -17,13 +17,14 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.keys import join_key
 from core.location import Location
-from dlq.command import ACTIONS, APPROVES, Command, ItemTarget
+from dlq.command import ACTIONS, APPROVES, Command
 from dlq.commands import CommandProducer, SentCommand, send
 from dlq.recorder import ActChanges, Recorder
 from dlq.refusals import refuse_restored
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
 from journal.shards import own_items
+from journal.target import ItemTarget
 
 SENT_CHARS_MAX = 500
 """Characters of the ids of an act's commands in the audit log."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dlq.command import ItemTarget
+from journal.target import ItemTarget
 
 
 class RefusalReason(StrEnum):

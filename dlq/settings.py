@@ -6,14 +6,38 @@ All in one place because every process reads the settings: none loads what lists
 from __future__ import annotations
 
 import re
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from dlq.limits import EVERY_CURRENCY, AloneLimits
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
 """A topic is a dead-letter queue only if its name begins so, unless ``dlq.prefix`` says otherwise."""
+
+
+class AgeLimits(BaseModel):
+    """How long a dead event may stay open, in hours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
+    escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")
+
+    @model_validator(mode="after")
+    def _escalate_later(self) -> Self:
+        if self.escalate_h <= self.age_h_max:
+            raise ValueError("escalate_h must be more than age_h_max")
+        return self
 
 
 class DlqSettings(BaseModel):

@@ -16,12 +16,13 @@ from core.keys import join_key
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
-from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget
+from dlq.command import PROPOSE_REVERSAL, Command
 from dlq.commands import encode
 from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.queries import LedgerJournals

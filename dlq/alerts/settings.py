@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from dlq.settings import AgeLimits
 from notify.settings import Allowance
 
 RECEIVERS_MAX = 16
@@ -42,17 +43,13 @@ class ReceiverSettings(Allowance):
             raise ValueError("url: a user or password isn't taken; token_file sends a token")
 
 
-class AlertsSettings(BaseModel):
+class AlertsSettings(AgeLimits):
     """Settings of the alerts. A share is a part of 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     every_s: float = Field(
         15.0, ge=0, description="seconds from one look to the next; 0: no alerts, nothing is looked at"
     )
     depth_max: int = Field(100, ge=0, description="dead events of a stream; more are an alert")
-    age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
-    escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")
     lag_max: int = Field(
         10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
     )
@@ -61,9 +58,7 @@ class AlertsSettings(BaseModel):
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who gets notices, by name")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        if self.escalate_h <= self.age_h_max:
-            raise ValueError("escalate_h must be more than age_h_max")
+    def _has_few_receivers(self) -> Self:
         if len(self.receivers) > RECEIVERS_MAX:
             raise ValueError(f"{len(self.receivers)} receivers, at most {RECEIVERS_MAX} are taken")
         return self

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 from core.clock import Clock
 from core.location import Location
 from core.money import Money
-from dlq.alerts.settings import AlertsSettings
 from dlq.index.file import IndexFile
 from dlq.index.follow import Follower, FollowResult
 from dlq.index.item import FrozenItem
@@ -19,6 +18,7 @@ from dlq.index.payload import Payloads
 from dlq.index.stats import GROUPS_MAX, Group, Stats, read_amounts, read_groups, read_rates, read_stats
 from dlq.index.story import ItemStory, StoryReader
 from dlq.rates import Rate
+from dlq.settings import AgeLimits
 
 PAGE_SIZE = 50
 CLOSED_KEPT = timedelta(days=35)
@@ -97,7 +97,7 @@ class DeadLetterIndex:
         clock: Clock,
         closed: timedelta = CLOSED_KEPT,
         amounts: Amounts | None = None,
-        ages: AlertsSettings | None = None,
+        ages: AgeLimits | None = None,
     ) -> None:
         """
         :param folder: the index's own (`core.layout.StreamLayout.dead_letter_index`)
@@ -109,7 +109,7 @@ class DeadLetterIndex:
         """
         self._file = IndexFile(folder)
         self._clock = clock
-        self.ages = ages or AlertsSettings()
+        self.ages = ages or AgeLimits()
         self._follower = Follower(self._file, str(journal), clock, closed)
         self._prices = Prices(self._file, payloads, amounts) if amounts is not None else None
         self._context = StoryReader(Path(journal).name, self._file, str(journal), payloads)

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from core.decision import Decision
 from core.event import POISON_TYPE
 from core.work import postings_from_json
-from dlq.command import hash_head
 from dlq.index.fingerprint import ErrorCause, cause_of
 from dlq.index.item import COLUMNS, OPEN_STATES, ItemEntry, ItemState, Mark, values
 from journal.life import Life, life_after
 from journal.open_item import CONFLICT_CLASSES
 from journal.shards import OfEntity
+from journal.target import hash_head
 
 MESSAGE_CHARS_MAX = 300
 REASON_CHARS_MAX = 300

@@ -12,11 +12,11 @@ from typing import Any
 from core.clock import from_micros, to_micros
 from core.decision import ErrorKind
 from dlq.advice import give_advice
-from dlq.alerts.settings import AlertsSettings
 from dlq.index.follow import HOUR_US
 from dlq.index.item import ItemState
 from dlq.index.listing import Filter, SqlCondition, build_condition, count_items, counted_in, in_cube, seq_of
 from dlq.rates import WINDOWS, Rate
+from dlq.settings import AgeLimits
 
 HOURS = 7 * 24
 LISTED_MAX = 50
@@ -73,7 +73,7 @@ class Stats:
     escalate_h: float
 
 
-def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ages: AlertsSettings) -> Stats:
+def read_stats(connection: sqlite3.Connection, wanted: Filter, now: datetime, ages: AgeLimits) -> Stats:
     is_open = build_condition(wanted, (ItemState.OPEN,))
     counted = _Counted(connection, wanted)
     of_state = dict(counted.sum_by_column("state", (ItemState.OPEN, ItemState.WAITING)))

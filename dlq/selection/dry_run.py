@@ -15,7 +15,7 @@ import numpy as np
 from core.clock import Clock
 from core.decision import WITHOUT_EFFECT
 from dlq.acceptance import ChangesSoFar, JudgedTarget, dead_head_of, judge_replay
-from dlq.command import ItemTarget, ReplayMode
+from dlq.command import ReplayMode
 from dlq.frozen import FrozenSelection, ItemOrder, SelectionFiles
 from dlq.index import DeadLetterIndex
 from dlq.index.item import ItemEntry, Mark
@@ -24,6 +24,7 @@ from dlq.selection.facts import FactFinder, Facts
 from dlq.selection.model import check_lineage
 from dlq.selection.rehearsal import ASK_S_MAX, Expected, ExpectedAnswer, OpenRehearsal, ask_events
 from journal.open_item import OpenItem, is_conflict, is_other_content
+from journal.target import ItemTarget
 
 ITEMS_PER_LOOK = 100_000
 """One look reads the journal once; a hundred thousand items with their entities take about 200 MB."""

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from core.decision import WITHOUT_EFFECT, Decision, ErrorKind
 from core.location import Location
 from dlq.acceptance import NONE_IGNORED, IgnoredEvents
-from dlq.command import ItemTarget
 from dlq.index.file import IndexFile
 from dlq.index.follow import read_entries
 from dlq.index.item import OPEN_STATES, ItemEntry, Mark
@@ -30,6 +29,7 @@ from journal.lake import has_table
 from journal.open_item import OpenItem, frees_key, holds_key, is_other_content, releases_key, takes_key
 from journal.reader import JournalReader, lineage_of, rows_where
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 
 ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from core.keys import spellings_of
 from core.location import Location
 from core.routing import JOURNAL_TOPIC
-from dlq.command import hash_head
 from dlq.index import Filter, FilterInvalid
 from dlq.index.dead_letter_index import Amounts
 from dlq.index.item import FrozenItem
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
 from journal.shards import is_item_of, shard_at
+from journal.target import hash_head
 
 IGNORED_MAX = 100_000
 """Most events of one selection: the body of each is read, for its amount."""

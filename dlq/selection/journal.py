@@ -19,7 +19,7 @@ from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
 from core.status_file import fresh_status, moment_of, read_said
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command, ItemTarget
+from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
 from dlq.done_alone import given_since
 from dlq.frozen import FrozenSelection, Selection
 from dlq.refusals import ItemRefusal
@@ -30,6 +30,7 @@ from journal.histories import ReflectedPosition
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
+from journal.target import ItemTarget
 
 SLOWED_S_MIN = 3.0
 """As `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""

@@ -9,9 +9,10 @@ from enum import StrEnum
 
 from core.decision import Decision
 from core.errors import PayhookError
-from dlq.command import ItemTarget, ReplayMode
+from dlq.command import ReplayMode
 from dlq.frozen import Selection
 from dlq.run import RunState
+from journal.target import ItemTarget
 
 UNFINISHED = frozenset({RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED})
 

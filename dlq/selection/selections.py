@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from core.clock import Clock, to_rfc3339
 from core.layout import StreamLayout
-from dlq.command import ItemTarget
 from dlq.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line
 from dlq.index import DeadLetterIndex, Filter, FrozenItem, ItemState
 from dlq.index.listing import ITEMS_MAX as NAMED_MAX
@@ -36,6 +35,7 @@ from dlq.selection.model import (
     SelectionTooLarge,
 )
 from journal.reader import JournalReader
+from journal.target import ItemTarget
 
 ITEMS_MAX = 1_000_000
 KEPT_MAX, KEPT_ITEMS_MAX = 500, 5_000_000

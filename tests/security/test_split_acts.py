@@ -24,13 +24,14 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.command import REPLAY, Command, ItemTarget
+from dlq.command import REPLAY, Command
 from dlq.commands import send
 from dlq.limits import AloneLimits
 from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables

@@ -25,9 +25,10 @@ from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
 from dlq.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
-from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget
+from dlq.command import PROPOSE_REVERSAL, Command
 from dlq.commands import send as send_command
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from ledger.queries import read_entity_story
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PASSWORD, Browser, Listener, csrf_of

@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from dlq.audit_log import AuditLog
-from dlq.command import ItemTarget
 from dlq.commands import CommandNotSent, SentCommand, decode
 from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.reader import JournalReader
+from journal.target import ItemTarget
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS

@@ -15,8 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
-from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, approve
+from dlq.command import PROPOSE_REVERSAL, Command, approve
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from load.subscriber import Reply, Subscriber
 from notify.handler import NotifyDriverSide
 from notify.missed import missed_items

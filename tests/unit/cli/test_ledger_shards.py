@@ -21,13 +21,14 @@ from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
 from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, new_command_id, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, new_command_id, propose_entry
 from dlq.commands import decode
 from dlq.entry import ManualEntry
 from dlq.orders import OrderSender
 from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
+from journal.target import ItemTarget
 from ledger.reversals import ProposalUnknown
 from stack.data_folder import make_key
 from tests.divided_ledger import CONTROL, MOVES, STAYS, Divided, ShardLedger

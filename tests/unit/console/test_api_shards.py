@@ -14,11 +14,11 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
-from dlq.command import ItemTarget
 from dlq.commands import decode
 from dlq.index import Filter
 from dlq.orders import DeltaView, OrderSender, OrderService
 from dlq.recorder import Recorder
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from tests.dead_items import DeadItems
 from tests.unit.console.api_bench import problem

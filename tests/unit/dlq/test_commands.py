@@ -23,12 +23,12 @@ from dlq.command import (
     TARGETS_MAX,
     Command,
     CommandInvalid,
-    ItemTarget,
     ReplayMode,
     approve,
 )
 from dlq.command_fields import target_of_text
 from dlq.commands import CommandNotSent, SentCommand, decode, encode, send
+from journal.target import ItemTarget
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -15,12 +15,13 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from dlq.audit_log import AuditEntry, AuditOutcome
-from dlq.command import PROPOSE_PURGE, Command, ItemTarget
+from dlq.command import PROPOSE_PURGE, Command
 from dlq.commands import CommandNotSent, SentCommand, decode
 from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderRefused, OrderSender, OrderService
 from dlq.recorder import Recorder
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from tests.dead_letters import Taking
 from tests.unit.journal.rows import bare_row

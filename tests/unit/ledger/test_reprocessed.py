@@ -20,7 +20,7 @@ from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
 from core.work import Outcome, WorkItem
-from dlq.command import ItemTarget
+from journal.target import ItemTarget
 from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine

@@ -12,12 +12,13 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.command import PROPOSE_REVERSAL, Command, ItemTarget, approve, propose_entry
+from dlq.command import PROPOSE_REVERSAL, Command, approve, propose_entry
 from dlq.commands import encode
 from dlq.entry import ManualEntry
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.reversals import (
     NotReversible,

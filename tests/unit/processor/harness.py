@@ -29,7 +29,7 @@ from core.work import (
     Unknown,
     WorkItem,
 )
-from dlq.command import Command, ItemTarget, hash_head
+from dlq.command import Command
 from dlq.commands import encode
 from dlq.done_alone import DoneAlone
 from dlq.frozen import SelectionFiles
@@ -37,6 +37,7 @@ from dlq.record import build_record
 from journal.index import Index
 from journal.schema import JournalRow, stamp_rows, to_arrow
 from journal.state import JournalState, Marks
+from journal.target import ItemTarget, hash_head
 from journal.writer import CommittedBatch
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal

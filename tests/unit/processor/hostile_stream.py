@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from core.decision import OPEN_DECISIONS, Decision
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.command import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.judge.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Same, booked

@@ -10,9 +10,9 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.command import ItemTarget
 from dlq.index import Filter, FilterInvalid, ItemState, Mark, Sort
 from dlq.rates import WINDOWS, Rate
+from journal.target import ItemTarget
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import START
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dlq.command import Command, ItemTarget, ReplayMode
+from dlq.command import Command, ReplayMode
 from dlq.commands import encode
 from dlq.index import Filter
 from dlq.selection import ForecastRequest, ItemForecast, Verdict
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.dlq.selection.bench import SelectionBench

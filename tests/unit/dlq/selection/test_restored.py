@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.decision import Decision
-from dlq.command import ItemTarget
 from dlq.index import Filter
 from dlq.selection import ForecastRequest, RunRefused, RunRequest, RunState, Verdict
+from journal.target import ItemTarget
 from tests.unit.dlq.selection.bench import SelectionBench
 
 PURGE = RunRequest("purge", "test payments of our own")

@@ -10,8 +10,8 @@ import pytest
 
 from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
-from dlq.command import ItemTarget
 from journal.schema import JournalRow
+from journal.target import ItemTarget
 from processor.run.execute import Results
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored

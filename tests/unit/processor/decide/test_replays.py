@@ -12,7 +12,8 @@ from core.decision import Decision
 from core.work import MissingPredecessor, Outcome, WorkItem
 from dlq import acceptance
 from dlq.acceptance import judge_replay
-from dlq.command import ItemTarget, ReplayMode
+from dlq.command import ReplayMode
+from journal.target import ItemTarget
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
