@@ -1,26 +1,11 @@
-"""Settings of dead letters: a stream's topic and its publisher, the list of its items, selections and their runs.
-
-All in one place because every process reads the settings: none loads what lists items to know how long they are kept.
-"""
+"""Settings of dead letters: a stream's topic, and how long one may stay open."""
 
 from __future__ import annotations
 
-import re
 from typing import Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from dlq.limits import EVERY_CURRENCY, AloneLimits
-
-_CURRENCY = re.compile(r"[A-Z]{3}")
 DLQ_PREFIX = "dlq."
 """A topic is a dead-letter queue only if its name begins so, unless ``dlq.prefix`` says otherwise."""
 
@@ -40,8 +25,8 @@ class AgeLimits(BaseModel):
         return self
 
 
-class DlqSettings(BaseModel):
-    """The place of a stream's dead letters, and limits on operators' acts. Times in seconds."""
+class DeadLetterTopicSettings(BaseModel):
+    """The place of a stream's dead letters, and what is copied into it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,34 +47,6 @@ class DlqSettings(BaseModel):
     create_topic: bool = Field(
         False, description="make the topic at start if it isn't there; false: refuse to start, and say how it is made"
     )
-    replays_max: int = Field(
-        5,
-        ge=1,
-        le=1_000,
-        description="an item that was replayed so often and died each time is replayed again only by force",
-    )
-    alone_items_max: int = Field(
-        100,
-        ge=1,
-        le=5_000,
-        description="most items that one person may purge or resolve within 24 hours; of this, and of the three below, "
-        "each of several shards allows its part",
-    )
-    alone_amounts_minor_max: dict[str, NonNegativeInt] = Field(
-        default_factory=lambda: {EVERY_CURRENCY: 1_000_000},
-        description="most money, in minor units by currency, whose events one person may purge or resolve within "
-        "24 hours; * stands for currencies that aren't named, none for no limit",
-    )
-    alone_replay_items_max: int = Field(
-        100_000, ge=1, description="most items that one person may replay within 24 hours"
-    )
-    alone_replay_amounts_minor_max: dict[str, NonNegativeInt] = Field(
-        default_factory=lambda: {"EUR": 1_000_000_000, "GBP": 1_000_000_000, "USD": 1_000_000_000},
-        description="most money, as above, whose events one person may replay within 24 hours",
-    )
-    alone_redactions_max: int = Field(
-        100, ge=1, description="most bodies that one person may have removed (`payhook ledger redact`) within 24 hours"
-    )
 
     @field_validator("topic")
     @classmethod
@@ -98,20 +55,3 @@ class DlqSettings(BaseModel):
         if topic and not topic.startswith(prefix):
             raise ValueError(f"{topic!r} doesn't begin with {prefix!r} (dlq.prefix)")
         return topic
-
-    @field_validator("alone_amounts_minor_max", "alone_replay_amounts_minor_max")
-    @classmethod
-    def _check_currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
-        wrong = [name for name in amounts if name != EVERY_CURRENCY and not _CURRENCY.fullmatch(name)]
-        if wrong:
-            raise ValueError(f"{wrong[0]!r} is no currency: three capital letters, or * for every other one")
-        return amounts
-
-    @property
-    def alone_limits(self) -> AloneLimits:
-        return AloneLimits(
-            self.alone_items_max,
-            self.alone_amounts_minor_max,
-            self.alone_replay_items_max,
-            self.alone_replay_amounts_minor_max,
-        )

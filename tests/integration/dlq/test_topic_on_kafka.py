@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from core.clock import SystemClock
 from core.settings import KafkaSettings, TopicsSettings
 from core.topics import read_topic_config
-from dlq.settings import DlqSettings
+from dlq.act_settings import DlqSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors

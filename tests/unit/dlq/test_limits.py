@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from core.decision import Decision
+from dlq.act_settings import DlqSettings
 from dlq.done_alone import DAY, DoneAlone
 from dlq.limits import AloneLimits, LimitKind, Volume
-from dlq.settings import DlqSettings
 from journal.schema import JournalRow
 from tests.unit.journal.rows import bare_row
 
