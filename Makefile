@@ -85,4 +85,4 @@ docs: setup  ## write the generated pages again
 	@$(PY) -m core.metrics > docs/metrics.md
 	@$(PY) -m providers.event_types_page > docs/event-types.md
 	@$(PY) -m tests.rows > docs/rows.md
-	@$(PY) -m dlq.alerts.prometheus > deploy/prometheus/rules/payhook.yml
+	@$(PY) -m alerts.prometheus > deploy/prometheus/rules/payhook.yml

@@ -11,9 +11,9 @@ from cli.place import Place
 from core.clock import SystemClock
 from core.kafka import open_producer
 from core.routing import topics_of
-from dlq.audit_log import AuditLog
-from dlq.orders import OrderSender
-from dlq.recorder import Recorder
+from operations.audit_log import AuditLog
+from operations.orders import OrderSender
+from operations.recorder import Recorder
 
 CHANNEL = "cli"
 APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals at the management listener"

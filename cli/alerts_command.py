@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
+from alerts.engine import RUNBOOK, Alert, AlertNotice, NoticeKind
+from alerts.receivers import NotDelivered, NoticeReceiver, make_receivers
+from alerts.rules import Severity, make_rules
+from alerts.settings import AlertsSettings
+from alerts.standing import AlertsStanding, read_standing
+from alerts.watch import RememberedAlerts, read_state
 from cli.place import Place, with_place
 from cli.tables import PrintedTable
 from console.as_json import to_json_value
 from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
-from dlq.alerts.engine import RUNBOOK, Alert, AlertNotice, NoticeKind
-from dlq.alerts.receivers import NotDelivered, NoticeReceiver, make_receivers
-from dlq.alerts.rules import Severity, make_rules
-from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.standing import AlertsStanding, read_standing
-from dlq.alerts.watch import RememberedAlerts, read_state
 
 
 class NoReceiver(PayhookError):

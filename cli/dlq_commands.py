@@ -22,8 +22,7 @@ from core.clock import SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.settings import KafkaSettings
-from dlq.audit_log import AuditLog, RecordedEntry
-from dlq.index import (
+from dead_letters import (
     OPEN_STATES,
     PAGE_MAX,
     PAGE_SIZE,
@@ -36,7 +35,8 @@ from dlq.index import (
     Sort,
     name_in,
 )
-from dlq.recorder import READ_PAYLOAD
+from operations.audit_log import AuditLog, RecordedEntry
+from operations.recorder import READ_PAYLOAD
 from stack.services.dead_letters import open_dead_letter_index
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -28,10 +28,10 @@ from console.dead_letters import StreamDeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
-from dlq.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
-from dlq.index import Filter
-from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
-from dlq.selection import RunRequest, RunState
+from dead_letters import Filter
+from operations.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
+from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
+from operations.selection import RunRequest, RunState
 
 REASON = "replay from the command line"
 FORECASTS_SHOWN = 50

@@ -15,8 +15,8 @@ from cli.tables import PrintedTable
 from console.dead_letters import StreamDeadLetters
 from console.formats import format_money
 from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
-from dlq.index import Filter, ItemState
-from dlq.selection import KeptSelection, RunItemState, Selection, SelectionEmpty
+from dead_letters import Filter, ItemState
+from operations.selection import KeptSelection, RunItemState, Selection, SelectionEmpty
 
 SHOWN_MAX = 100
 ITEMS_JSON_MAX = 1_000

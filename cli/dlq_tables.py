@@ -12,7 +12,7 @@ from cli.tables import PrintedTable, print_details, print_heading, print_text
 from console.details import TextsShownOnce, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import format_money, format_second, format_span
 from console.waits import EventWait
-from dlq.index import Group, Item, ItemStory, JoinedPage, Neighbour, Page, Stats
+from dead_letters import Group, Item, ItemStory, JoinedPage, Neighbour, Page, Stats
 
 HOURS_SHOWN = 12
 COUNTS_SHOWN = 10

@@ -22,11 +22,11 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import LEDGER
 from core.routing import topics_of
-from dlq.command_fields import SEQ_MAX
-from dlq.index import ItemUnknown, name_in
-from dlq.orders import DeltaView
-from dlq.selection import ProgressReport as RunProgress
-from dlq.selection import RunItemState, RunState, Selections
+from dead_letters import ItemUnknown, name_in
+from operations.command_fields import SEQ_MAX
+from operations.orders import DeltaView
+from operations.selection import ProgressReport as RunProgress
+from operations.selection import RunItemState, RunState, Selections
 from stack.services.dead_letters import open_dead_letters
 
 _NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")

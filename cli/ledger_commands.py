@@ -15,7 +15,6 @@ from cli.place import Place, read_as_of, read_since, read_until, with_place_of_m
 from console.as_json import event_stories, hit_to_json, to_json_text
 from core.decision import Decision
 from core.moments import describe_span
-from dlq.recorder import EXPORT
 from journal.journals import StreamUnknown
 from ledger.queries import (
     POSTINGS_MAX,
@@ -34,6 +33,7 @@ from ledger.queries import read_postings_page as read_postings
 from ledger.queries import search_decisions as find
 from ledger.queries import sum_balances as read_balances
 from ledger.queries import sum_owed as read_owed
+from operations.recorder import EXPORT
 
 
 def _read_currency(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:

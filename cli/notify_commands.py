@@ -24,8 +24,6 @@ from core.errors import PayhookError
 from core.files import hold_lock, problem_of, write_whole
 from core.routing import stream_of
 from core.status_file import fresh_status, read_said
-from dlq.command import REPLAY
-from dlq.selection import RunRequest
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -33,6 +31,8 @@ from notify.missed import missed_items
 from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, downstream_of, secret_file
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
+from operations.command import REPLAY
+from operations.selection import RunRequest
 
 STREAM = "notify"
 SEND_REASON = "it missed them"

@@ -16,7 +16,7 @@ from console.access.accounts import Person, UserService
 from console.access.roles import Role
 from console.access.users import TOKEN_DAYS, Token, Users
 from core.clock import SystemClock, from_rfc3339
-from dlq.audit_log import AuditLog
+from operations.audit_log import AuditLog
 
 ROLES = click.Choice([role.value for role in Role])
 DAYS_MAX = 366

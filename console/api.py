@@ -37,12 +37,12 @@ from console.rendering import render_page
 from core.event import Mode
 from core.layout import LEDGER
 from core.routing import mode_of, stream_of
-from dlq.command import ITEM_ACTIONS
-from dlq.commands import CommandNotSent
-from dlq.orders import OrderRefused, OrderService
 from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import AnswerStore, IdempotentRun
+from operations.command import ITEM_ACTIONS
+from operations.commands import CommandNotSent
+from operations.orders import OrderRefused, OrderService
 
 REFERENCE_URL = "/docs"
 

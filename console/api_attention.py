@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
+from alerts.standing import AlertsStanding
 from console.access.roles import Role
 from console.access.routes import require_role, signed_in
 from console.api_routes import StrictRoute, problem_responses
 from console.as_json import to_json_value
 from console.attention import Attention, WaitingApproval
-from dlq.alerts.standing import AlertsStanding
 
 
 @dataclass(frozen=True, slots=True)

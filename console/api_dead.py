@@ -17,8 +17,8 @@ from console.api_routes import StrictRoute, problem_responses
 from console.as_json import item_story, to_json_value
 from console.dead_letters import StreamDeadLetters, Streams, StreamWanted
 from core.decision import ErrorKind
-from dlq.command_fields import SEQ_MAX
-from dlq.index import PAGE_MAX, Filter, Group, ItemState, ItemStory, Mark, Page, Sort, Stats
+from dead_letters import PAGE_MAX, Filter, Group, ItemState, ItemStory, Mark, Page, Sort, Stats
+from operations.command_fields import SEQ_MAX
 
 LISTED_MAX = 100
 TEXT_CHARS_MAX = 200

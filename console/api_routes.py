@@ -18,12 +18,12 @@ from core import strict_json
 from core.errors import Unparseable
 from core.event import Mode
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import TARGETS_MAX
-from dlq.command_fields import HASH_PATTERN, SEQ_MAX
-from dlq.orders import OperatorOrder, OrderedItem, PlacedOrder
 from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import TARGETS_MAX
+from operations.command_fields import HASH_PATTERN, SEQ_MAX
+from operations.orders import OperatorOrder, OrderedItem, PlacedOrder
 
 COMMAND_ID = r"^[0-9a-f]{32}$"
 Route = TypeVar("Route", bound=Callable[..., Any])

@@ -28,10 +28,10 @@ from console.selection_words import (
     SelectionsView,
     SelectionView,
 )
-from dlq.command import ReplayMode
-from dlq.command_fields import SEQ_MAX
-from dlq.frozen import NEWEST
-from dlq.selection import KeptSelection, RunItemState, RunKept, RunOrders, RunRequest, Verdict
+from operations.command import ReplayMode
+from operations.command_fields import SEQ_MAX
+from operations.frozen import NEWEST
+from operations.selection import KeptSelection, RunItemState, RunKept, RunOrders, RunRequest, Verdict
 
 PAGE_MAX = 1_000
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]

@@ -17,7 +17,7 @@ from typing import Any, Self
 from core.clock import to_rfc3339
 from core.money import decimals_of
 from core.work import Posting
-from dlq.index import ItemStory
+from dead_letters import ItemStory
 from journal.histories import FIRST
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory, Hit

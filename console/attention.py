@@ -12,13 +12,13 @@ from typing import Literal
 
 from deltalake.exceptions import DeltaError
 
+from alerts.standing import AlertsStanding, FiringAlert
 from console.access.roles import Role, User
 from console.bookings import Bookings
 from core.clock import Clock
 from core.errors import PayhookError
-from dlq.alerts.standing import AlertsStanding, FiringAlert
-from dlq.selection import KeptSelection, Selections
 from ledger.reversals import ReadProposal
+from operations.selection import KeptSelection, Selections
 
 log = logging.getLogger(__name__)
 

@@ -22,15 +22,15 @@ from core.event import Mode
 from core.layout import StreamLayout
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Posting
-from dlq.command import PROPOSE_ENTRY, Command, approve, propose_entry
-from dlq.entry import ENTRY_LINES_MAX, ManualEntry
-from dlq.limits import account_of
-from dlq.orders import DeltaView, OrderAct, OrderSender
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import IdempotentRun
 from journal.reader import lineage_of
 from ledger.queries import AmountInvalid, LedgerJournals, parse_minor_units
 from ledger.reversals import ReadProposal, build_entry, find_proposed_journal, find_waiting_proposal, read_all_proposals
+from operations.command import PROPOSE_ENTRY, Command, approve, propose_entry
+from operations.entry import ENTRY_LINES_MAX, ManualEntry
+from operations.limits import account_of
+from operations.orders import DeltaView, OrderAct, OrderSender
 
 
 class AnotherPersonWanted(PayhookError):

@@ -8,10 +8,10 @@ from typing import Annotated, TypeAlias
 
 from pydantic import StringConstraints
 
-from dlq.index import DeadLetterIndex, ItemStory
-from dlq.recorder import READ_PAYLOAD, Recorder
-from dlq.selection import DryRuns, ForecastRequest, RunOrders, RunRequest, Selections
+from dead_letters import DeadLetterIndex, ItemStory
 from ingest.idempotency.request import Problem
+from operations.recorder import READ_PAYLOAD, Recorder
+from operations.selection import DryRuns, ForecastRequest, RunOrders, RunRequest, Selections
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from core.decision import Decision, ErrorKind
 from core.event import WITHHELD_SHA256
 from core.log import TRACEPARENT, trace_id_of
 from core.routing import row_name
-from dlq.index import Item, ItemStory, Mark, Stats
-from dlq.rates import HOUR_S, Rate
+from dead_letters import Item, ItemStory, Mark, Stats
+from dead_letters.rates import HOUR_S, Rate
 from journal.schema import JournalRow
 from ledger.queries import Delivery, EventStory
 from ledger.reconciliations import Difference, ReconciledJournal, Reconciliation

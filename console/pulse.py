@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 import httpx2
 from markupsafe import Markup
 
+from alerts.readings import TRIES, Series, Window, samples_of
+from alerts.settings import AlertsSettings
 from console.details import Figure
 from console.health import scrape_process
 from console.pipeline import TALL, WIDE, Arrow, Box, pipeline_plot
@@ -21,8 +23,6 @@ from core.event import Mode
 from core.layout import LEDGER
 from core.metrics import LATENCY_BUCKETS_S
 from core.routing import is_shard_of, stream_of
-from dlq.alerts.readings import TRIES, Series, Window, samples_of
-from dlq.alerts.settings import AlertsSettings
 
 EVERY_S = 5.0
 WINDOW_S = 60.0

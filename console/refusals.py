@@ -22,11 +22,16 @@ from console.forms import FormRefused
 from console.pages.place import TooMuchAsked
 from console.rendering import HOME, path_of, render_page
 from core.errors import PayhookError
-from dlq.audit_log import AuditLogBroken, AuditLogUnwritable
-from dlq.command import CommandInvalid
-from dlq.commands import CommandNotSent
-from dlq.index import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
-from dlq.selection import (
+from dead_letters import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from ingest.idempotency.request import Problem
+from ingest.idempotency.store import IdempotentRun
+from journal.errors import JournalBroken
+from ledger.queries import NothingBooked
+from ledger.reversals import EntryUnfit, ProposalUnknown
+from operations.audit_log import AuditLogBroken, AuditLogUnwritable
+from operations.command import CommandInvalid
+from operations.commands import CommandNotSent
+from operations.selection import (
     RunRefused,
     SecondPersonWanted,
     SelectionBroken,
@@ -35,11 +40,6 @@ from dlq.selection import (
     SelectionTooLarge,
     SelectionUnknown,
 )
-from ingest.idempotency.request import Problem
-from ingest.idempotency.store import IdempotentRun
-from journal.errors import JournalBroken
-from ledger.queries import NothingBooked
-from ledger.reversals import EntryUnfit, ProposalUnknown
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, mo
 
 from console.api_dead import FilterAsked
 from console.api_routes import ItemAsked, Text, View
-from dlq.command import PER_S_MAX, PER_S_MIN, ReplayMode
-from dlq.index import ITEMS_MAX, Filter
-from dlq.selection import (
+from dead_letters import ITEMS_MAX, Filter
+from journal.target import ItemTarget
+from operations.command import PER_S_MAX, PER_S_MIN, ReplayMode
+from operations.selection import (
     DryRun,
     ItemForecast,
     RunItemState,
@@ -22,7 +23,6 @@ from dlq.selection import (
     RunState,
     Verdict,
 )
-from journal.target import ItemTarget
 
 
 class SelectionAsked(BaseModel):

@@ -51,12 +51,12 @@ class StreamLayout:
 
     @property
     def dead_letter_index(self) -> Path:
-        """The list of dead items (`dlq.index`), made again from the journal."""
+        """The list of dead items (`dead_letters`), made again from the journal."""
         return self.root / "console" / self.stream
 
     @property
     def selections(self) -> Location:
-        """Frozen sets of dead items (`dlq.frozen`). Not derived from anything: keep it."""
+        """Frozen sets of dead items (`operations.frozen`). Not derived from anything: keep it."""
         return self.lake / "selections" / self.stream
 
     @property

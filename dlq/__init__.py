@@ -1,1 +1,1 @@
-"""Dead letters: the topic that holds them, and the commands that act on them."""
+"""The topic of dead letters, by KIP-1191: its records, its publisher, and topics of other programs."""

@@ -27,7 +27,7 @@ class ItemTarget:
 
     @property
     def text(self) -> str:
-        """The target in one word, for a form's field; `dlq.command_fields.target_of_text` reads it."""
+        """The target in one word, for a form's field; `operations.command_fields.target_of_text` reads it."""
         return f"{self.item_seq}.{self.seen_seq}.{self.seen_hash}"
 
     def is_row(self, row: JournalRow) -> bool:

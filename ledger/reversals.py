@@ -15,15 +15,15 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, CommandInvalid
-from dlq.commands import decode
-from dlq.entry import ManualEntry, check_booking
-from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
 from ledger.accounts import is_account
 from ledger.queries import LedgerJournals
+from operations.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, CommandInvalid
+from operations.commands import decode
+from operations.entry import ManualEntry, check_booking
+from operations.orders import command_entity
 
 
 class NotReversible(PayhookError):

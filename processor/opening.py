@@ -21,8 +21,6 @@ from core.record_keys import RecordKeys
 from core.routing import topics_of
 from core.settings import KafkaSettings, TopicsSettings
 from core.topics import check_topics
-from dlq.done_alone import DoneAlone, given_since
-from dlq.frozen import SelectionFiles
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
 from dlq.topic import DlqTopics
@@ -41,6 +39,8 @@ from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
+from operations.done_alone import DoneAlone, given_since
+from operations.frozen import SelectionFiles
 from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, StreamCatchUp
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.backlog.sizing import Executors

@@ -12,7 +12,7 @@ from core.event import Mode
 from core.record_keys import Keys, RecordKeys
 from core.routing import topics_of
 from core.where import EVERYTHING, HeaderFilter
-from dlq.limits import AloneLimits
+from operations.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
 from processor.judge.retry import RetryPolicy, parse_policy
 from processor.settings import DeadHead

@@ -50,7 +50,7 @@ from core.routing import (
     topics_of,
 )
 from core.where import HeaderFilter, Patterns, WhereInvalid
-from dlq.act_settings import DlqSettings
+from operations.settings import DlqSettings
 from processor.settings import StreamSettings
 from processor.source.source_settings import FUNCTION, TAGS, StreamSource, TopicSource
 from processor.source.starting import EARLIEST, parse_starting

@@ -17,6 +17,11 @@ from pathlib import Path
 import httpx2
 from prometheus_client import start_http_server
 
+from alerts.describe import NoticeDescriber
+from alerts.looking import ReplicaWatch, RoundReport, StackObserver, WatchedPlaces
+from alerts.receivers import make_receivers
+from alerts.silence import Silence
+from alerts.watch import AlertMetrics, AlertWatch, read_state
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
 from core.files import try_lock
@@ -24,11 +29,6 @@ from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
-from dlq.alerts.describe import NoticeDescriber
-from dlq.alerts.looking import ReplicaWatch, RoundReport, StackObserver, WatchedPlaces
-from dlq.alerts.receivers import make_receivers
-from dlq.alerts.silence import Silence
-from dlq.alerts.watch import AlertMetrics, AlertWatch, read_state
 from ledger.queries import LedgerJournals, find_unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls

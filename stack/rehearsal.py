@@ -11,8 +11,8 @@ from core.event import POISON_TYPE, Mode
 from core.money import MovementUnknown
 from core.routing import base_of, mode_of
 from core.work import Applied, Handler, Ignored, Unknown
-from dlq.selection.rehearsal import Expected, ExpectedAnswer
 from journal.schema import JournalRow
+from operations.selection.rehearsal import Expected, ExpectedAnswer
 from processor.decide.item import make_event_failure
 from processor.decide.records import get_raw_name, make_work_item
 from processor.decide.reprocess import rename_if_readable

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from alerts.settings import AlertsSettings
 from console.settings import ConsoleSettings, TracingSettings
 from core.errors import SettingError
 from core.layout import Layout
@@ -22,7 +23,6 @@ from core.location import is_url
 from core.log import FORMAT_VARIABLE
 from core.settings import KafkaSettings, RedisSettings, TopicsSettings
 from core.store import URL, WANTED, StorageSettings, StoreSettings, equip_bucket, set_store_env
-from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
 from notify.settings import NotifySettings

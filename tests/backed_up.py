@@ -12,13 +12,13 @@ from core.clock import ManualClock
 from core.decision import Decision
 from core.location import location_of
 from core.routing import Shard
-from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.bodies import BodyStore
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
+from operations.audit_log import AuditEntry, AuditLog, AuditOutcome
 from stack.backup.make import BackupReport, back_up
 from stack.settings import Settings
 from tests.unit.journal.rows import STARTS, TOPIC, marks, row, sha

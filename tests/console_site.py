@@ -30,8 +30,8 @@ from console.received import AskReceived, not_read
 from console.subscribers import FindMissed, SubscriberSettings
 from core.clock import Clock
 from core.layout import Layout
-from dlq.audit_log import AuditLog
-from dlq.limits import AloneLimits
+from operations.audit_log import AuditLog
+from operations.limits import AloneLimits
 from tests.dead_letters import DeadLetters
 from tests.unit.console.places import SentTo, attention_at, bookings_at, dead_letters, pages
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers

@@ -10,15 +10,15 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
-import dlq.index.follow
+import dead_letters.follow
 from core.clock import ManualClock
 from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import Shard
-from dlq.index import DeadLetterIndex, Filter, Payloads
-from dlq.index.dead_letter_index import Amounts
-from dlq.index.payload import BodyStatuses, Origin
+from dead_letters import DeadLetterIndex, Filter, Payloads
+from dead_letters.dead_letter_index import Amounts
+from dead_letters.payload import BodyStatuses, Origin
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from tests.small_ledger import START, SmallLedger
@@ -135,7 +135,7 @@ def follow_until(data: Path, seq: int, counted: Queue[int]) -> None:
     """What one of several processes does: tells 0 when it begins, follows in small steps until the index goes so far,
     and tells how many rows it took in itself.
     """
-    dlq.index.follow.ROWS_PER_PICK = 3
+    dead_letters.follow.ROWS_PER_PICK = 3
     index, rows, reached = DeadItems(data).index(), 0, 0
     counted.put(0)
     while reached < seq:

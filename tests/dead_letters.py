@@ -16,13 +16,13 @@ from core.event import Dedupe, Event, to_headers
 from core.layout import Layout, StreamLayout
 from core.money import Money, MoneyFact, Movement
 from core.work import Applied, Outcome, WorkItem
-from dlq.frozen import SelectionFiles
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.state import Marks
 from journal.writer import CommittedBatch, JournalWriter
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
+from operations.frozen import SelectionFiles
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListBodies, ListJournal
 
 HOSTILE = (

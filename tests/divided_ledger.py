@@ -16,9 +16,6 @@ from core.keys import join_key
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import WHOLE, Shard, topics_of
-from dlq.command import PROPOSE_REVERSAL, Command
-from dlq.commands import encode
-from dlq.orders import command_entity
 from journal.bodies import BodyStore
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
@@ -26,6 +23,9 @@ from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.queries import LedgerJournals
+from operations.command import PROPOSE_REVERSAL, Command
+from operations.commands import encode
+from operations.orders import command_entity
 from tests.small_ledger import START, TOPIC, SmallLedger, body_of
 
 PARTITIONS = 2

@@ -10,11 +10,11 @@ from deltalake import write_deltalake
 from console.pages.ledger import open_reconciliations
 from core.money import Money, Movement
 from core.work import Posting
-from dlq.command import propose_entry
-from dlq.commands import encode
-from dlq.entry import ManualEntry
 from ledger.queries import LedgerJournals
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal, Reconciliation
+from operations.command import propose_entry
+from operations.commands import encode
+from operations.entry import ManualEntry
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, UnknownMerchant
 from tests.unit.processor.harness import CONTROL
 

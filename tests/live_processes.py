@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import httpx2
 from prometheus_client import CollectorRegistry, start_http_server
 
+from alerts.settings import AlertsSettings
 from console import health
 from console.pulse import Pulse
 from core.clock import ManualClock
 from core.decision import Decision
-from dlq.alerts.settings import AlertsSettings
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.decide.item import BatchItem

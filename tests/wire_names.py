@@ -18,16 +18,14 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from alerts.rules import make_rules
+from alerts.settings import AlertsSettings
 from cli.main import main
 from core.decision import Decision, ErrorKind
 from core.event import Dedupe, Event, to_headers
 from core.metrics import CATALOGUE
 from core.money import Movement
 from core.record_keys import MAC_HEADER
-from dlq.alerts.rules import make_rules
-from dlq.alerts.settings import AlertsSettings
-from dlq.audit_log import AUDIT_SCHEMA
-from dlq.command import ACTIONS
 from dlq.record import build_record
 from ingest.openapi import describe
 from journal.bodies import BODIES_SCHEMA
@@ -37,6 +35,8 @@ from ledger.postings import POSTINGS_SCHEMA
 from ledger.receipts import RECEIPTS_SCHEMA
 from ledger.reconciliations import DIFFERENCES_SCHEMA, RUNS_SCHEMA
 from ledger.redactions import REDACTIONS_SCHEMA
+from operations.audit_log import AUDIT_SCHEMA
+from operations.command import ACTIONS
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.settings_page import setting_names

@@ -26,8 +26,8 @@ from console.access.users import (
     secret_sha256,
 )
 from core.clock import Clock, to_rfc3339
-from dlq.audit_log import AuditLog
-from dlq.recorder import Recorder
+from operations.audit_log import AuditLog
+from operations.recorder import Recorder
 
 Recording = Callable[[str, str | None, str | None], None]
 """Gets a user's name, and what they were and will be as JSON without secrets; raises where it can't be recorded."""

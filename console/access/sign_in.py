@@ -20,8 +20,8 @@ from console.access.sessions import Sessions
 from console.access.users import Users, secret_sha256
 from core.clock import Clock
 from core.errors import PayhookError
-from dlq.audit_log import AuditLog, AuditOutcome
-from dlq.recorder import Recorder
+from operations.audit_log import AuditLog, AuditOutcome
+from operations.recorder import Recorder
 
 BUCKETS = 1 << 16
 FORGOTTEN_AFTER_S = 900.0

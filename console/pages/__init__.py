@@ -29,8 +29,8 @@ from console.pages.subscribers import add_subscribers
 from console.pages.users import user_routes
 from console.received import AskReceived, not_read
 from core.event import Mode
-from dlq.audit_log import AuditLog
-from dlq.recorder import Recorder
+from operations.audit_log import AuditLog
+from operations.recorder import Recorder
 
 __all__ = ["DlqPlace", "PagePlace", "PageStream", "make_routers"]
 

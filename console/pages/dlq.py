@@ -18,11 +18,11 @@ from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from core.log import TRACEPARENT
-from dlq.command import CommandInvalid
-from dlq.command_fields import target_of_text
-from dlq.index import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
-from dlq.index.listing import TEXT_CHARS_MAX
+from dead_letters import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
+from dead_letters.listing import TEXT_CHARS_MAX
 from journal.target import ItemTarget
+from operations.command import CommandInvalid
+from operations.command_fields import target_of_text
 
 PER_PAGE = 50
 GROUPS_MAX = 100

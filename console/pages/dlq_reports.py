@@ -24,8 +24,8 @@ from console.pages.place import DlqPlace, PageStream, TooMuchAsked, Viewer
 from console.plots import PlotSeries, bars_plot, steps_plot
 from console.rendering import render_page
 from core.status_file import StatusWait, fresh_status, waits_of
-from dlq.audit_log import AuditLog
-from dlq.index import Count, DeadLetterIndex, Group, JoinedIndex, Stats
+from dead_letters import Count, DeadLetterIndex, Group, JoinedIndex, Stats
+from operations.audit_log import AuditLog
 
 BARS_MAX = 8
 GROUPS_SHOWN = 5

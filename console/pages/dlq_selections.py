@@ -15,10 +15,10 @@ from console.pages.dlq import marked_items, read_filter
 from console.pages.place import Admin, DlqPlace, PageStream, Replayer, Viewer
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dlq.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
-from dlq.frozen import NEWEST
-from dlq.index import Filter, Item, ItemState
-from dlq.selection import KeptSelection, ProgressReport, RunOrders, RunRefused, RunRequest, Verdict
+from dead_letters import Filter, Item, ItemState
+from operations.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
+from operations.frozen import NEWEST
+from operations.selection import KeptSelection, ProgressReport, RunOrders, RunRefused, RunRequest, Verdict
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100

@@ -22,11 +22,11 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.money import Money
 from core.work import Posting
-from dlq.command import CommandInvalid, new_command_id
-from dlq.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree
-from dlq.run import COMMAND_ID_CHARS
 from ledger.queries import DecisionFilter, Hit, LedgerJournals, parse_minor_units, search_decisions
 from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
+from operations.command import CommandInvalid, new_command_id
+from operations.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree
+from operations.run import COMMAND_ID_CHARS
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000

@@ -19,9 +19,9 @@ from console.forms import Fields
 from console.pages.place import PagePlace, QuestionRunner
 from core import moments
 from core.errors import PayhookError
-from dlq.recorder import EXPORT, Recorder
 from ledger.queries import Form, Source, export_table
 from ledger.queries.journals import LedgerJournals
+from operations.recorder import EXPORT, Recorder
 
 EXPORT_S_MAX = 120.0
 EXPORT_ROWS_MAX = 2_000_000

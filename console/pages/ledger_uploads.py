@@ -13,7 +13,7 @@ from console.pages.ledger import show_runs
 from console.pages.place import Finance, PagePlace
 from console.uploads import ReportAsked, UploadsFull
 from core.errors import PayhookError
-from dlq.recorder import RECONCILE, Recorder
+from operations.recorder import RECONCILE, Recorder
 
 
 class DayInvalid(PayhookError):

@@ -27,9 +27,9 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
 from core.routing import mode_of, of_stream
-from dlq.index import DeadLetterIndex
-from dlq.selection import Selections
+from dead_letters import DeadLetterIndex
 from ledger.queries.journals import LedgerJournals
+from operations.selection import Selections
 
 Viewer = Annotated[User, Depends(require_role(Role.VIEWER))]
 Replayer = Annotated[User, Depends(require_role(Role.REPLAYER))]

@@ -17,7 +17,7 @@ from core.clock import Deadline
 from core.decision import Decision
 from core.layout import LEDGER
 from core.routing import of_stream, stream_of
-from dlq.index import Filter, Item
+from dead_letters import Filter, Item
 from ledger.queries import LedgerJournals, Payment, Payments, find_payments
 from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX, TEXT_CHARS_MAX, read_amount
 

@@ -23,11 +23,11 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
 from core.status_file import StatusWait, fresh_status, waits_of
-from dlq.command import REPLAY
-from dlq.selection import RunRequest
 from journal.shards import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
 from ledger.queries.lake import TableRows
+from operations.command import REPLAY
+from operations.selection import RunRequest
 
 MODES: Sequence[Mode] = ("live", "test")
 

@@ -19,8 +19,6 @@ from core.decision import OPEN_DECISIONS, Decision
 from core.errors import PayhookError
 from core.location import Location
 from core.visible import kept_text
-from dlq.done_alone import DAY
-from dlq.limits import account_of
 from journal.bodies import BODIES_SCHEMA, BodyStore
 from journal.log import COMMIT_S_MAX
 from journal.reader import rows_where
@@ -32,6 +30,8 @@ from ledger.maintain.retention import list_data_files
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from ledger.spark import MAINTAIN, open_staging
+from operations.done_alone import DAY
+from operations.limits import account_of
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX

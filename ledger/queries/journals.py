@@ -16,7 +16,6 @@ from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.routing import row_name
-from dlq.orders import is_command_entity
 from journal.errors import JournalBroken
 from journal.journals import Journals
 from journal.schema import JournalRow, from_arrow
@@ -26,6 +25,7 @@ from ledger.queries.export import Source
 from ledger.queries.lake import LedgerUnreadable, PinnedTables, TableRows, quote_literal
 from ledger.queries.story import EVENTS_MAX, EntityStory, EventStory, read_entity_story, read_event_story
 from ledger.redactions import StoredBodyStatus, read_body_statuses
+from operations.orders import is_command_entity
 
 _ROW = re.compile(r"(?:([a-z0-9.-]+):)?(\d{1,18})", re.ASCII)
 _BY_SEQ = "seq:"

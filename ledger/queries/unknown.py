@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.decision import NO_STEP_DECISIONS, Decision
-from dlq.command import BOOK_ENTRY
 from ledger.queries.lake import PinnedTables, TableRows, Tables, list_tables, quote_literal
+from operations.command import BOOK_ENTRY
 
 GROUPS_MAX = 1_000
 TYPE, UNDO = "type", "undo"

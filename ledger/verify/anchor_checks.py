@@ -9,7 +9,6 @@ from typing import Any
 
 from core.location import Location
 from core.routing import topics_of
-from dlq.audit_log import STREAM, ChainWalk
 from journal.anchors import Anchor, AnchorInvalid, anchored_before
 from journal.histories import is_given_up
 from journal.lake import has_table, open_table
@@ -18,6 +17,7 @@ from journal.schema import extend_chain
 from ledger.verify.evidence import Evidence
 from ledger.verify.kafka import read_anchor_records
 from ledger.verify.report import Finding, Invariant
+from operations.audit_log import STREAM, ChainWalk
 
 BEYOND = (sys.maxsize, None)
 """Where no commit is."""

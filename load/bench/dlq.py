@@ -21,9 +21,7 @@ import pyarrow.compute as pc
 from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
-from dlq.frozen import FrozenSelection, Selection, SelectionFiles
-from dlq.index import DeadLetterIndex, Filter, Payloads, Sort
-from dlq.selection.selections import gather_items
+from dead_letters import DeadLetterIndex, Filter, Payloads, Sort
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP
@@ -31,6 +29,8 @@ from journal.table import CHECKS, create_table
 from load.bench.dlq_replay import measure_replay
 from load.bench.figures import Done, Run, median_s
 from load.bench.history import FIRST_AT, STREAM, column, commit
+from operations.frozen import FrozenSelection, Selection, SelectionFiles
+from operations.selection.selections import gather_items
 
 ITEMS, ITEMS_SHORT = 1_000_000, 50_000
 FROZEN = 100_000

@@ -10,9 +10,9 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknown, postings_to_json
-from dlq.refusals import ItemRefusal
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
+from operations.refusals import ItemRefusal
 from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
 from processor.judge.retry import RetryPolicy, choose_policy
 from processor.rules import StreamRules

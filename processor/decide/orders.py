@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from core.decision import OPEN_DECISIONS, Decision
 from core.keys import join_key
 from core.record_keys import check_record
-from dlq.acceptance import ChangesSoFar, JudgedTarget, judge_closing, judge_replay
-from dlq.command import (
+from journal.open_item import OpenItem, frees_key, is_conflict, releases_key
+from operations.acceptance import ChangesSoFar, JudgedTarget, judge_closing, judge_replay
+from operations.command import (
     APPROVES,
     CLOSING_ACTIONS,
     ENTRY_ACTIONS,
@@ -29,10 +30,9 @@ from dlq.command import (
     Command,
     Portion,
 )
-from dlq.commands import decode
-from dlq.refusals import ItemRefusal, RefusalReason, older_than_restore
-from dlq.run import command_headers, run_entity
-from journal.open_item import OpenItem, frees_key, is_conflict, releases_key
+from operations.commands import decode
+from operations.refusals import ItemRefusal, RefusalReason, older_than_restore
+from operations.run import command_headers, run_entity
 from processor.decide.item import BatchItem, catch_event_error, dead_letter_item, park_item, reopen_item, settle_item
 from processor.decide.ports import BatchLookups
 from processor.decide.records import KafkaRecord, make_first_row

@@ -8,11 +8,11 @@ from typing import Protocol, TypeAlias
 
 from core.event import Event, Headers
 from core.money import MoneyFact
-from dlq.done_alone import DoneAlone
-from dlq.frozen import ReadSelection, nothing_frozen
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
+from operations.done_alone import DoneAlone
+from operations.frozen import ReadSelection, nothing_frozen
 
 RowsOf: TypeAlias = Callable[[Sequence[int]], Mapping[int, JournalRow]]
 """Committed rows by their seq; those that aren't there are left out."""

@@ -13,11 +13,11 @@ from typing import cast
 
 from core.errors import Unparseable
 from core.event import POISON_TYPE, Mode
-from dlq.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
 from processor.decide.item import catch_event_error
 from processor.decide.ports import AppliedUpto, BatchLookups
 from processor.decide.records import get_raw_name

@@ -1,7 +1,7 @@
 """Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed or closed.
 
 A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
-of the command (`dlq.run.PortionResult`) for people, and as a note for the process that goes on after a crash.
+of the command (`operations.run.PortionResult`) for people, and as a note for the process that goes on after a crash.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeAlias
 from core.clock import Clock
 from core.decision import Decision
 from core.keys import join_key
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
-from dlq.frozen import FrozenSelection, ItemOrder, SelectionBroken, SelectionUnknown
-from dlq.limits import Volume
-from dlq.refusals import ItemRefusal, older_than_restore
-from dlq.run import PortionResult, RunEnding, RunState, command_id_of, command_of_row
 from journal.errors import StorageDown, problem_of
 from journal.schema import JournalRow
+from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
+from operations.frozen import FrozenSelection, ItemOrder, SelectionBroken, SelectionUnknown
+from operations.limits import Volume
+from operations.refusals import ItemRefusal, older_than_restore
+from operations.run import PortionResult, RunEnding, RunState, command_id_of, command_of_row
 from processor.decide.item import BatchItem
 from processor.decide.ports import BatchLookups
 from processor.decide.two_people import OnePerson

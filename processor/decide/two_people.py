@@ -17,14 +17,14 @@ from core.decision import Decision
 from core.keys import join_key
 from core.money import Money
 from core.work import postings_from_json, postings_to_json, reversed_postings
-from dlq.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion
-from dlq.commands import encode
-from dlq.limits import AloneLimits, Volume, account_of, kind_of
-from dlq.refusals import refuse_restored
 from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion
+from operations.commands import encode
+from operations.limits import AloneLimits, Volume, account_of, kind_of
+from operations.refusals import refuse_restored
 from processor.decide.item import BatchItem, catch_event_error
 from processor.decide.ports import BatchLookups
 from processor.decide.records import get_raw_name

@@ -17,7 +17,6 @@ from deltalake.exceptions import DeltaError
 
 from core.errors import PayhookError
 from core.location import Location
-from dlq.audit_log import AuditLog, ChainWalk
 from journal.bodies import BodyStore
 from journal.index import Index
 from journal.lake import open_table
@@ -25,6 +24,7 @@ from journal.reader import JournalReader, dataset_of, read_rows
 from journal.schema import ChainHead, row_hashes
 from journal.state import JournalState
 from ledger.redactions import Redactions
+from operations.audit_log import AuditLog, ChainWalk
 from stack.backup.copying import data_files
 from stack.backup.manifest import ACTS, BODIES, REDACTIONS, BackupManifest, CopiedJournal, CopiedTable, SourceTable
 from stack.backup.trees import copy_hashed, tree_at

@@ -27,7 +27,6 @@ from core.files import write_whole
 from core.layout import Layout
 from core.location import LakeUrl, Location, is_url
 from core.routing import MODES, stream_of
-from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome, ChainWalk
 from journal.bodies import BodyStore
 from journal.errors import problem_of
 from journal.lake import has_table, open_table
@@ -39,6 +38,7 @@ from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, check_closed, purge_bodies
 from ledger.maintain.tables import hold_maintenance_lock
 from ledger.redactions import Redaction, Redactions
+from operations.audit_log import AuditEntry, AuditLog, AuditOutcome, ChainWalk
 from stack.backup.check import LAKE, find_table_problems
 from stack.backup.copying import UNREADABLE, CopyTarget, copy_data, pin_table
 from stack.backup.manifest import (

@@ -11,16 +11,16 @@ from core.clock import Clock
 from core.layout import StreamLayout
 from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
-from dlq.audit_log import AuditLog
-from dlq.commands import CommandProducer
-from dlq.index import DeadLetterIndex, Payloads, kafka_origin
-from dlq.orders import OrderSender
-from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
-from dlq.selection.ignored import IgnoredEventFinder
-from dlq.selection.rehearsal import Rehearsal
+from dead_letters import DeadLetterIndex, Payloads, kafka_origin
 from ledger.body_amounts import BodyAmounts
 from ledger.redactions import read_body_statuses
+from operations.audit_log import AuditLog
+from operations.commands import CommandProducer
+from operations.orders import OrderSender
+from operations.recorder import Recorder
+from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
+from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.rehearsal import Rehearsal
 from stack.settings import Settings, streams_of
 
 

@@ -18,6 +18,7 @@ import uvicorn
 from confluent_kafka import Producer
 from fastapi import APIRouter
 
+from alerts.standing import read_standing
 from console.access.accounts import UserService
 from console.access.sessions import Sessions
 from console.access.sign_in import Access, SignInThrottle
@@ -43,14 +44,13 @@ from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import async_redis, check_redis
 from core.routing import topics_of
-from dlq.alerts.standing import read_standing
-from dlq.audit_log import STREAM, AuditAnchors, AuditLog
-from dlq.orders import DeltaView, OrderSender, OrderService
-from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
 from ledger.queries import LedgerJournals
+from operations.audit_log import STREAM, AuditAnchors, AuditLog
+from operations.orders import DeltaView, OrderSender, OrderService
+from operations.recorder import Recorder
 from providers.settlement import REPORTS
 from stack.children import metrics_urls
 from stack.comparing import compare_by_command
@@ -72,7 +72,7 @@ REDIS_RESET_S = 2.0
 KEY_LEASE_S = 15.0
 """Of a key whose listener died, or whose claim came late out of a Redis that hung; a living one renews it."""
 COMMAND_TIMEOUT_MS = 8_000
-"""Below `dlq.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka's client."""
+"""Below `operations.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka."""
 _COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
 """The producer's settings."""
 

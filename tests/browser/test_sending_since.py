@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from console.subscribers import SubscriberSettings
 from core.location import Location
 from core.work import Ignored
-from dlq.limits import AloneLimits
+from operations.limits import AloneLimits
 from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people
 from tests.dead_letters import DeadLetters

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from dlq.limits import AloneLimits
+from operations.limits import AloneLimits
 from tests.browser.conftest import Stage, staged
 from tests.console_site import add_people
 from tests.dead_letters import DeadLetters, Rejected

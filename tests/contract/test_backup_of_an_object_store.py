@@ -16,11 +16,11 @@ from core.clock import SystemClock, to_rfc3339
 from core.decision import Decision
 from core.errors import SettingError
 from core.location import LakeUrl, Location, location_of
-from dlq.audit_log import AuditLog
 from journal.histories import is_given_up, read_abandoned
 from journal.objects import ObjectStorage
 from journal.reader import JournalReader
 from journal.storage import open_storage
+from operations.audit_log import AuditLog
 from stack.backup import restore as restoring
 from stack.backup.make import check_backup
 from stack.backup.manifest import (

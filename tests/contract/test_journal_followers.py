@@ -13,16 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from alerts.looking import DeadItems
 from core.clock import ManualClock
 from core.decision import Decision
 from core.keys import join_key
 from core.money import Money, MoneyFact, Movement
 from core.work import postings_to_json
-from dlq.alerts.looking import DeadItems
-from dlq.command import PAUSE_RUN, RESUME_RUN
-from dlq.index.file import IndexFile
-from dlq.index.follow import FollowingIndex
-from dlq.selection.journal import RunLog
+from dead_letters.file import IndexFile
+from dead_letters.follow import FollowingIndex
 from journal import reader as reader_module
 from journal.bodies import BodyStore
 from journal.follower import JournalFollower
@@ -34,6 +32,8 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
+from operations.command import PAUSE_RUN, RESUME_RUN
+from operations.selection.journal import RunLog
 from tests.unit.journal.rows import NOW, TOPIC, bare_row, row
 
 CONTROL = "payments.control"

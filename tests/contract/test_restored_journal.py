@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.command import PROPOSE_REVERSAL, Command, approve
-from dlq.commands import encode
-from dlq.orders import DeltaView, OrderedItem, as_seen
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.state import Marks
 from journal.writer import CommittedBatch, JournalWriter
+from operations.command import PROPOSE_REVERSAL, Command, approve
+from operations.commands import encode
+from operations.orders import DeltaView, OrderedItem, as_seen
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ListJournal, ignored
 from tests.unit.processor.ordering import decided
 

@@ -14,7 +14,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from core.decision import ErrorKind
 from core.location import LakeUrl, location_of
-from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.bodies import BodyStore
 from journal.errors import CommitUnknown, Fenced, StorageDown
 from journal.log import Overtaken
@@ -25,6 +24,7 @@ from journal.storage import file_system, open_storage
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import PostingsRefused, PostingsWriter
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
+from operations.audit_log import AuditEntry, AuditLog, AuditOutcome
 from tests.object_store import ObjectStore, Relay
 from tests.object_store.fixtures import reach
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha

@@ -13,7 +13,7 @@ import pytest
 
 from console.access import accounts
 from console.access.roles import Role
-from dlq.audit_log import AuditOutcome
+from operations.audit_log import AuditOutcome
 from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
 

@@ -24,11 +24,6 @@ from core.clock import ManualClock, SystemClock
 from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
-from dlq.command import REPLAY, Command
-from dlq.commands import send
-from dlq.limits import AloneLimits
-from dlq.orders import DeltaView, OrderSender, OrderService
-from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.target import ItemTarget
@@ -36,6 +31,11 @@ from journal.writer import JournalWriter
 from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import ORDERED, Redactions
+from operations.command import REPLAY, Command
+from operations.commands import send
+from operations.limits import AloneLimits
+from operations.orders import DeltaView, OrderSender, OrderService
+from operations.recorder import Recorder
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 from tests.unit.console.places import bookings_at, dead_letters

@@ -24,12 +24,12 @@ from console.bookings import Bookings, EntryAsked
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.work import postings_from_json
-from dlq.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
-from dlq.command import PROPOSE_REVERSAL, Command
-from dlq.commands import send as send_command
 from journal.schema import JournalRow
 from journal.target import ItemTarget
 from ledger.queries import read_entity_story
+from operations.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
+from operations.command import PROPOSE_REVERSAL, Command
+from operations.commands import send as send_command
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PASSWORD, Browser, Listener, csrf_of
 from tests.unit.console.places import bookings_at
@@ -228,8 +228,8 @@ def test_nobody_approves_their_own(office: Office) -> None:
 
 def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> None:
     """Who may write to the control topic still can't approve in the name of the proposer, however it is typed."""
-    from dlq.command import approve
     from ledger.reversals import find_proposal
+    from operations.command import approve
 
     layout = office.letters.layout
     proposed = find_proposal(str(layout.journal), str(layout.bodies_table), CONTROL, office.proposes(FAY)).command

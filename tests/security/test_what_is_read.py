@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from cli.acting import this_account
 from cli.main import main
 from core.layout import Layout
-from dlq.audit_log import AuditLog
+from operations.audit_log import AuditLog
 from tests.unit.console.listening import ADA, BOB, EVE, FAY
 from tests.unit.console.pages.conftest import Pages, made
 from tests.unit.console.test_api_selections import Api
@@ -53,7 +53,7 @@ def test_the_api_with_a_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert api.get("/items").status_code == 200 and api.acts() == [], "a list holds no payload"
     assert api.get("/items/1").json()["body_base64"] is not None
     assert api.acts() == [(BOB, "read_payload", "done", "ledger item 1")]
-    monkeypatch.setattr("dlq.audit_log.Appender.append", full)
+    monkeypatch.setattr("operations.audit_log.Appender.append", full)
     answer = api.get("/items/1")
     assert (answer.status_code, answer.json()["type"]) == (503, "/openapi.json#record-unavailable")
     assert "body_base64" not in answer.text
@@ -85,7 +85,7 @@ def test_nothing_is_read_that_cant_be_put_on_record(
 ) -> None:
     browsers = pages.browser(ADA)
 
-    monkeypatch.setattr("dlq.audit_log.Appender.append", full)
+    monkeypatch.setattr("operations.audit_log.Appender.append", full)
     for path in ("/dlq/items/1", "/dlq/items/1/payload", "/ledger/export/file?table=postings&format=csv"):
         answer = browsers.get(path)
         assert (answer.status_code, "put on record" in answer.text) == (503, True), path

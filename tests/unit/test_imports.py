@@ -16,14 +16,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journal": {"core"},
     "ingest": {"core", "providers"},
     "notify": {"core", "journal"},
-    "dlq": {"core", "journal", "notify"},
-    "ledger": {"core", "dlq", "journal", "providers"},
-    "processor": {"core", "dlq", "journal", "providers"},
-    "console": {"core", "dlq", "ingest", "journal", "ledger"},
-    "stack": {"console", "core", "dlq", "ingest", "journal", "ledger", "notify", "processor", "providers"},
-    "load": {"console", "core", "dlq", "ingest", "journal", "ledger", "processor", "providers", "stack"},
+    "dlq": {"core", "journal"},
+    "dead_letters": {"core", "dlq", "journal"},
+    "operations": {"core", "dead_letters", "dlq", "journal"},
+    "alerts": {"core", "dead_letters", "dlq", "journal", "notify", "operations"},
+    "ledger": {"core", "dlq", "journal", "operations", "providers"},
+    "processor": {"core", "dlq", "journal", "operations", "providers"},
+    "console": {"alerts", "core", "dead_letters", "ingest", "journal", "ledger", "operations"},
+    "stack": {
+        *("alerts", "console", "core", "dead_letters", "dlq", "ingest", "journal", "ledger", "notify", "operations"),
+        *("processor", "providers"),
+    },
+    "load": {
+        *("console", "core", "dead_letters", "ingest", "journal", "ledger", "operations", "processor", "providers"),
+        "stack",
+    },
     "cli": {
-        *("console", "core", "dlq", "ingest", "journal", "ledger", "load", "notify", "processor", "providers", "stack"),
+        *("alerts", "console", "core", "dead_letters", "dlq", "ingest", "journal", "ledger", "load", "notify"),
+        *("operations", "processor", "providers", "stack"),
     },
 }
 """Each package, and those that it may import: some of those above it.

@@ -11,17 +11,17 @@ from typing import Any
 import fakeredis
 import pytest
 
+from alerts.settings import AlertsSettings
 from console.details import figures_of
 from core.decision import Decision
 from core.work import Applied, Held, Ignored, MissingPredecessor, Outcome, Unknown, WorkItem
-from dlq.advice import give_advice
-from dlq.alerts.settings import AlertsSettings
-from dlq.commands import CommandNotSent, encode
-from dlq.selection.model import SelectionEmpty
+from dead_letters.advice import give_advice
 from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
+from operations.commands import CommandNotSent, encode
+from operations.selection.model import SelectionEmpty
 from processor.run.payload import PayloadTooLarge, make_decoder
 from providers.port import Request
 from providers.registry import build_adapters

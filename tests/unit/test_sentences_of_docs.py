@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from alerts.engine import AlertEngine as AlertEngine
+from alerts.engine import NoticeKind
+from alerts.readings import Observation, Readings
+from alerts.rules import AlertReading, make_rules
+from alerts.settings import AlertsSettings
 from core.clock import ManualClock
-from dlq.alerts.engine import AlertEngine as AlertEngine
-from dlq.alerts.engine import NoticeKind
-from dlq.alerts.readings import Observation, Readings
-from dlq.alerts.rules import AlertReading, make_rules
-from dlq.alerts.settings import AlertsSettings
 from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
 from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
 from processor.settings import DownstreamSettings
 from stack.catching_up import schedule_catch_up
 from stack.settings import Settings
+from tests.unit.alerts.test_readings import Looks, claims
 from tests.unit.console.pages.conftest import made
 from tests.unit.console.pages.test_operators import text
-from tests.unit.dlq.alerts.test_readings import Looks, claims
 from tests.unit.ledger.test_repair import MISSING, RUN
 
 CHECKOUT = Path(__file__).parents[2]

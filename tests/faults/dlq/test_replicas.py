@@ -8,9 +8,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from alerts.looking import ReplicaWatch
+from alerts.readings import Replicas
 from core.settings import KafkaSettings
-from dlq.alerts.looking import ReplicaWatch
-from dlq.alerts.readings import Replicas
 from load.client import wait_for
 from stack import kafka
 from stack.kafka import broker_answers

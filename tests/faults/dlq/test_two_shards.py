@@ -18,7 +18,7 @@ from load.bench.drain import fill
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from tests.e2e.conftest import Stack
-from tests.faults.dlq.test_run_killed import merchants, reported
+from tests.faults.operations.test_run_killed import merchants, reported
 
 ITEMS = 60
 SHARDS = ("ledger", "ledger.1")

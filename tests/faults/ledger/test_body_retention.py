@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import Shard
-from dlq.index import DeadLetterIndex, Payloads
-from dlq.index.story import ItemStory
+from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.shards import is_item_of, shard_note

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import journal_topic
-from dlq.orders import DeltaView
 from journal.errors import Fenced
 from journal.index import Index
 from journal.reader import JournalReader
@@ -31,6 +30,7 @@ from ledger.maintain.job import count_log_entries
 from ledger.maintain.retention import list_data_files
 from ledger.queries import read_event_story, sum_balances
 from ledger.spark import MAINTAIN, open_staging
+from operations.orders import DeltaView
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, event_count, marks, row, sha
 

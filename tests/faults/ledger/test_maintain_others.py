@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock, SystemClock
 from core.layout import StreamLayout
-from dlq.audit_log import AuditEntry, AuditLog, AuditOutcome
 from journal.reader import dataset_of
 from journal.rewrite import take_snapshot
 from ledger.maintain import LakeTable, MaintenanceReport, list_other_tables, maintain
@@ -32,6 +31,7 @@ from ledger.verify import verify
 from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.job import INVARIANTS
+from operations.audit_log import AuditEntry, AuditLog, AuditOutcome
 from tests.integration.ledger.conftest import KEYS as ANCHOR_KEYS
 from tests.integration.ledger.conftest import FakeKafka
 from tests.integration.ledger.lakes import Lake, job

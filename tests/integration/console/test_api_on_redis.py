@@ -20,13 +20,13 @@ from console.access.roles import Role, User
 from console.api import mount_api
 from console.dead_letters import Streams
 from core.clock import SystemClock
-from dlq.audit_log import AuditLog
-from dlq.command import Command
-from dlq.commands import decode
-from dlq.orders import DeltaView, OrderSender, OrderService
-from dlq.recorder import Recorder
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
+from operations.audit_log import AuditLog
+from operations.command import Command
+from operations.commands import decode
+from operations.orders import DeltaView, OrderSender, OrderService
+from operations.recorder import Recorder
 from stack.redis import redis_server as redis_server_on
 from stack.redis import redis_url
 from stack.server import run_server

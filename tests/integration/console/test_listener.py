@@ -17,9 +17,9 @@ from cli.main import main
 from core.layout import Layout
 from core.routing import topics_of
 from core.settings import KafkaSettings
-from dlq.audit_log import STREAM
-from dlq.command import CONTROL_TOPIC
 from journal.anchors import Anchor, AnchorKeys
+from operations.audit_log import STREAM
+from operations.command import CONTROL_TOPIC
 from stack.ports import LOOPBACK, free_ports
 from stack.server import Server, run_server
 from stack.topics import Topic, make_topics

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
-from dlq.audit_log import AuditLog
-from dlq.commands import CommandNotSent, SentCommand, decode
-from dlq.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService
-from dlq.recorder import Recorder
 from journal.reader import JournalReader
 from journal.target import ItemTarget
+from operations.audit_log import AuditLog
+from operations.commands import CommandNotSent, SentCommand, decode
+from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService
+from operations.recorder import Recorder
 from stack.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS

@@ -9,14 +9,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
-from dlq.audit_log import AuditLog
-from dlq.commands import decode
-from dlq.index import DeadLetterIndex, Filter, Payloads
-from dlq.limits import AloneLimits
-from dlq.orders import OrderSender
-from dlq.recorder import Recorder
-from dlq.selection import RunLog, RunOrders, RunRequest, RunState, Selections
-from dlq.selection.ignored import IgnoredEventFinder
+from dead_letters import DeadLetterIndex, Filter, Payloads
+from operations.audit_log import AuditLog
+from operations.commands import decode
+from operations.limits import AloneLimits
+from operations.orders import OrderSender
+from operations.recorder import Recorder
+from operations.selection import RunLog, RunOrders, RunRequest, RunState, Selections
+from operations.selection.ignored import IgnoredEventFinder
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 

@@ -16,10 +16,10 @@ from confluent_kafka import Producer
 from cli.main import main
 from core.layout import Layout
 from core.settings import KafkaSettings
-from dlq.audit_log import AuditLog
 from dlq.others import BROUGHT_BACK, LetterUnusable, OthersTopic
 from journal.kafka_log import KafkaLog, TopicMissing
 from journal.schema import TopicRecord
+from operations.audit_log import AuditLog
 
 KEY, VALUE, HEADERS = b"o1", b'{"order": "o1"}', [("ce_id", b"17")]
 NOTHING: dict[str, bytes | None] = {}

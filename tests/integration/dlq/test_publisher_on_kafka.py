@@ -14,12 +14,12 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from core.clock import SystemClock
 from core.decision import Decision
 from core.settings import KafkaSettings
-from dlq.command import REPLAY, Command
-from dlq.commands import decode, send
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import REPLAY, Command
+from operations.commands import decode, send
 from stack.ports import LOOPBACK, free_ports
 from stack.server import run_server
 from stack.topics import Topic, make_topics

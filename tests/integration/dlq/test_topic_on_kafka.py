@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from core.clock import SystemClock
 from core.settings import KafkaSettings, TopicsSettings
 from core.topics import read_topic_config
-from dlq.act_settings import DlqSettings
 from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
+from operations.settings import DlqSettings
 from processor.backlog.sizing import FixedExecutors
 from processor.opening import SharedResources, check_dead_letter_topic
 from stack.topics import Topic, make_topics

@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from core.clock import ManualClock
-from dlq.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, AuditOutcome, chain_entry, parse_entry
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
 from ledger.verify.anchor_checks import AuditLogWhole
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
+from operations.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, AuditOutcome, chain_entry, parse_entry
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[[], Finding]

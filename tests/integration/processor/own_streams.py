@@ -22,12 +22,12 @@ from core.clock import SystemClock
 from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings, TopicsSettings
-from dlq.command import Command
-from dlq.commands import encode
 from journal.anchors import AnchorKeys
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import Command
+from operations.commands import encode
 from processor.application import Application
 from processor.backlog.sizing import FixedExecutors
 from processor.opening import OpenableStream, SharedResources

@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, TopicPartition
 from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
-from dlq.command import PROPOSE_REVERSAL, Command, approve
 from journal.schema import JournalRow
 from journal.target import ItemTarget
 from load.subscriber import Reply, Subscriber
@@ -24,6 +23,7 @@ from notify.missed import missed_items
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
 from notify.subscribers import SubscribersFile
+from operations.command import PROPOSE_REVERSAL, Command, approve
 from tests.integration.processor.own_streams import OwnStreams, says
 
 pytestmark = pytest.mark.more(reason="half a minute each on Spark and Kafka; tests/unit/processor has it on the engine")

@@ -28,7 +28,7 @@ SECRET = "T0B0sesame"
 """Who has such a URL can post to it."""
 SOON = """
 import sys
-from dlq.alerts import rules
+from alerts import rules
 rules.NOT_READY_S_MAX = 0.5
 from stack.alerting import main
 sys.exit(main())

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from alerts.readings import DeadSummary, Observation
+from alerts.receivers import make_receivers
+from alerts.watch import AlertWatch
 from cli.main import main
 from core.clock import ManualClock, SystemClock
 from core.layout import Layout
-from dlq.alerts.readings import DeadSummary, Observation
-from dlq.alerts.receivers import make_receivers
-from dlq.alerts.watch import AlertWatch
 from stack.settings import load_settings
 from tests.unit.notify.receiver import Receiver, receiving, status
 

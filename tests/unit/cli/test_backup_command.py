@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from cli import lake_commands
 from cli.main import main
 from core.layout import Layout
-from dlq.audit_log import AuditLog
 from journal.reader import JournalReader
+from operations.audit_log import AuditLog
 from stack.backup import restore as restoring
 from stack.supervisor import sole_supervisor
 from tests.backed_up import SmallLake

@@ -14,9 +14,9 @@ from cli.dlq_watch import describe_outcome, watch
 from cli.main import main
 from cli.place import Place
 from core.layout import Layout
-from dlq.audit_log import AuditLog
+from operations.audit_log import AuditLog
 from stack.settings import Settings
-from tests.unit.dlq.selection.bench import SelectionBench
+from tests.unit.operations.selection.bench import SelectionBench
 
 
 @pytest.fixture

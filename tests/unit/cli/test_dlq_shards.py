@@ -14,11 +14,11 @@ from cli import acting, dlq_watch
 from cli.main import main
 from core.decision import Decision
 from core.routing import Shard
-from dlq.command import Command
-from dlq.commands import decode
-from dlq.selection import runs
+from operations.command import Command
+from operations.commands import decode
+from operations.selection import runs
 from tests.dead_items import DeadItems
-from tests.unit.dlq.selection.bench import Acknowledged
+from tests.unit.operations.selection.bench import Acknowledged
 
 
 class Control:

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.decision import Decision
-from dlq.audit_log import AuditLog
-from dlq.recorder import Recorder
+from operations.audit_log import AuditLog
+from operations.recorder import Recorder
 from tests.damaged_lake import DAMAGES
 from tests.dead_items import DeadItems
 

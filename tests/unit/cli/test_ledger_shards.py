@@ -20,16 +20,16 @@ from core.money import Money, Movement
 from core.routing import Shard
 from core.settings import KafkaSettings
 from core.work import Posting
-from dlq.audit_log import AuditLog
-from dlq.command import PROPOSE_REVERSAL, Command, new_command_id, propose_entry
-from dlq.commands import decode
-from dlq.entry import ManualEntry
-from dlq.orders import OrderSender
-from dlq.recorder import Recorder
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.target import ItemTarget
 from ledger.reversals import ProposalUnknown
+from operations.audit_log import AuditLog
+from operations.command import PROPOSE_REVERSAL, Command, new_command_id, propose_entry
+from operations.commands import decode
+from operations.entry import ManualEntry
+from operations.orders import OrderSender
+from operations.recorder import Recorder
 from stack.data_folder import make_key
 from tests.divided_ledger import CONTROL, MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START

@@ -14,11 +14,11 @@ from cli.lake_commands import format_size
 from cli.main import main
 from core.decision import Decision
 from core.layout import Layout
-from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from ledger.maintain import hold_maintenance_lock
 from ledger.rebuild import BookingUnreadable, RebuildResult
+from operations.audit_log import AuditLog
 from tests.unit.journal.rows import STARTS, marks, row, sha
 
 KEY = "stripe:evt_0:charge.succeeded"

@@ -18,9 +18,9 @@ from cli.main import main
 from cli.place import Place
 from core.clock import SystemClock, to_rfc3339
 from core.layout import Layout
-from dlq.audit_log import AuditLog, AuditLogUnwritable
 from load.subscriber import Reply, Subscriber
 from notify.signature import new_secret
+from operations.audit_log import AuditLog, AuditLogUnwritable
 from stack.settings import load_settings
 
 

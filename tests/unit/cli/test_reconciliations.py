@@ -12,8 +12,8 @@ from cli.main import main
 from cli.place import Place
 from core.layout import Layout
 from core.money import Movement
-from dlq.audit_log import AuditLog
 from ledger.reconciliations import Reconciliations
+from operations.audit_log import AuditLog
 from tests.damaged_lake import cut_log
 from tests.settlement_reports import stripe_csv
 from tests.small_ledger import SmallLedger

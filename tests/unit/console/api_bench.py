@@ -20,12 +20,12 @@ from console.received import AskReceived, not_read
 from core.decision import Decision
 from core.keys import join_key
 from core.layout import Layout
-from dlq.audit_log import AuditLog
-from dlq.command import ACTIONS, Command
-from dlq.commands import decode
-from dlq.orders import DeltaView, OrderSender, OrderService
-from dlq.recorder import Recorder
 from journal.schema import JournalRow
+from operations.audit_log import AuditLog
+from operations.command import ACTIONS, Command
+from operations.commands import decode
+from operations.orders import DeltaView, OrderSender, OrderService
+from operations.recorder import Recorder
 from tests.unit.console.listening import BOB, Listener
 from tests.unit.console.places import attention_at, bookings_at
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers

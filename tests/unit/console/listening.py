@@ -26,9 +26,9 @@ from console.received import AskReceived, not_read
 from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare
 from core.clock import Clock
-from dlq.audit_log import AuditLog
-from dlq.commands import CommandProducer
-from dlq.limits import AloneLimits
+from operations.audit_log import AuditLog
+from operations.commands import CommandProducer
+from operations.limits import AloneLimits
 from tests.unit.console.places import attention_at, dead_letters, pages
 
 ORIGIN = "http://127.0.0.1:8081"

@@ -11,6 +11,8 @@ from typing import Any
 import httpx2
 from fastapi import APIRouter
 
+from alerts.settings import AlertsSettings
+from alerts.standing import read_standing
 from console.access.accounts import UserService
 from console.access.sessions import Sessions
 from console.access.users import Users
@@ -26,18 +28,16 @@ from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
 from core.layout import Layout
-from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.standing import read_standing
-from dlq.audit_log import AuditLog
-from dlq.commands import CommandProducer
-from dlq.index import DeadLetterIndex, Payloads
-from dlq.index.dead_letter_index import Amounts
-from dlq.limits import AloneLimits
-from dlq.orders import OrderSender
-from dlq.recorder import Recorder
-from dlq.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
-from dlq.selection.ignored import IgnoredEventFinder
+from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.dead_letter_index import Amounts
 from ledger.queries import LedgerJournals
+from operations.audit_log import AuditLog
+from operations.commands import CommandProducer
+from operations.limits import AloneLimits
+from operations.orders import OrderSender
+from operations.recorder import Recorder
+from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
+from operations.selection.ignored import IgnoredEventFinder
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
 

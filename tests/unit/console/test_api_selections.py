@@ -12,11 +12,11 @@ import pytest
 
 from console.as_json import to_json_value
 from console.dead_letters import StreamDeadLetters
-from dlq.index import Filter
-from dlq.recorder import Recorder
+from dead_letters import Filter
+from operations.recorder import Recorder
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB
-from tests.unit.dlq.selection.bench import SelectionBench
+from tests.unit.operations.selection.bench import SelectionBench
 
 
 class Api:

@@ -14,12 +14,12 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
-from dlq.commands import decode
-from dlq.index import Filter
-from dlq.orders import DeltaView, OrderSender, OrderService
-from dlq.recorder import Recorder
+from dead_letters import Filter
 from journal.target import ItemTarget
 from journal.writer import JournalWriter
+from operations.commands import decode
+from operations.orders import DeltaView, OrderSender, OrderService
+from operations.recorder import Recorder
 from tests.dead_items import DeadItems
 from tests.unit.console.api_bench import problem
 from tests.unit.console.listening import BOB, Listener

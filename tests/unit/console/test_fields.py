@@ -11,7 +11,7 @@ from console.forms import Fields
 from console.pages.dlq import marked_items, query_of, read_filter
 from core import moments
 from core.decision import ErrorKind
-from dlq.index import Filter, ItemState, Mark, Sort
+from dead_letters import Filter, ItemState, Mark, Sort
 from journal.target import ItemTarget
 
 

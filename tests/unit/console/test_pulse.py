@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from alerts.settings import AlertsSettings
 from console.pulse import UNKNOWN, Pulse, find_quantile
 from core.decision import Decision
-from dlq.alerts.settings import AlertsSettings
 from tests.live_processes import LiveProcesses, live_processes
 
 

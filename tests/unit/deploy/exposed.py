@@ -14,14 +14,14 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from alerts.readings import DeadSummary, Observation
+from alerts.settings import AlertsSettings, ReceiverSettings
+from alerts.silence import Silence
+from alerts.watch import AlertMetrics, AlertWatch
 from console.health import Scrape, merge_scrapes, own_scrape
 from core.clock import ManualClock, to_rfc3339
 from core.decision import Decision
 from core.metrics import CATALOGUE, Service
-from dlq.alerts.readings import DeadSummary, Observation
-from dlq.alerts.settings import AlertsSettings, ReceiverSettings
-from dlq.alerts.silence import Silence
-from dlq.alerts.watch import AlertMetrics, AlertWatch
 from ingest.metrics import IngestMetrics
 from journal.schema import JournalRow
 from processor.calls.breaker import OPEN

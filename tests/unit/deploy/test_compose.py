@@ -185,7 +185,8 @@ def test_the_image_holds_what_runs_and_nothing_else() -> None:
     files = allowed(CHECKOUT, ["."])
     folders = {file.split("/")[0] for file in files}
     assert folders == {
-        *("cli", "console", "core", "dlq", "ingest", "journal", "ledger", "notify", "processor", "providers", "stack"),
+        *("alerts", "cli", "console", "core", "dead_letters", "dlq", "ingest", "journal", "ledger", "notify"),
+        *("operations", "processor", "providers", "stack"),
         "requirements-runtime.lock",
     }
     assert {"processor/streams.toml", "stack/services/receiver.py", "stack/spark-store-jars.lock"} <= set(files)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dlq.alerts.prometheus import build_alerting, file_of
-from dlq.alerts.rules import COUNTED_MIN, WINDOW_S, make_rules
-from dlq.alerts.settings import AlertsSettings
+from alerts.prometheus import build_alerting, file_of
+from alerts.rules import COUNTED_MIN, WINDOW_S, make_rules
+from alerts.settings import AlertsSettings
 from tests.unit.deploy.exposed import samples
 from tests.unit.deploy.promql import Matcher, Selector, selectors
 
@@ -118,7 +118,7 @@ def test_shares_are_over_the_same_window_in_both() -> None:
 
 
 def test_the_burn_of_the_promise_asks_for_events_enough_in_the_hour_alone() -> None:
-    """As `dlq.alerts.readings` does: a stream of few events has too few in five minutes."""
+    """As `alerts.readings` does: a stream of few events has too few in five minutes."""
     counted = re.findall(r"(\S+) >= (\d+)", ALERTS["PayhookSloBurnFast"]["expr"])
     assert counted == [("stream:payhook_sli_counted:increase1h", str(COUNTED_MIN))]
 

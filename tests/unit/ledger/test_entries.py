@@ -10,9 +10,9 @@ import pytest
 
 from core.money import Money
 from core.work import Posting
-from dlq.command import CommandInvalid
 from ledger.accounts import is_account
 from ledger.reversals import EntryUnfit, build_entry, hash_evidence
+from operations.command import CommandInvalid
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 

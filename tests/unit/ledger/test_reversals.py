@@ -12,9 +12,6 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dlq.command import PROPOSE_REVERSAL, Command, approve, propose_entry
-from dlq.commands import encode
-from dlq.entry import ManualEntry
 from journal.bodies import BodyStore
 from journal.reader import lineage_of
 from journal.schema import JournalRow
@@ -28,6 +25,9 @@ from ledger.reversals import (
     find_proposal,
     read_proposals,
 )
+from operations.command import PROPOSE_REVERSAL, Command, approve, propose_entry
+from operations.commands import encode
+from operations.entry import ManualEntry
 from tests.unit.journal.rows import bare_row
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

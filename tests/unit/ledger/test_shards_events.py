@@ -16,12 +16,12 @@ from console.pages.place import PagePlace, QuestionRunner
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Movement
-from dlq.index import Filter, ItemState
-from dlq.selection.ignored import IgnoredEventFinder
+from dead_letters import Filter, ItemState
 from journal.schema import JournalRow
 from ledger.provider_bugs import find_all_provider_bugs
 from ledger.queries import LedgerJournals
 from ledger.receipts import find_undecided, read_answered_since
+from operations.selection.ignored import IgnoredEventFinder
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START

@@ -9,11 +9,11 @@ from typing import Any
 from core.decision import Decision
 from core.event import REVERSED_TYPE
 from core.routing import journal_topic
-from dlq.index import Filter, ItemState
-from dlq.selection.ignored import IgnoredEventFinder
+from dead_letters import Filter, ItemState
 from journal.writer import JournalWriter
 from notify.missed import missed_items
 from notify.subscribers import parse_subscribers
+from operations.selection.ignored import IgnoredEventFinder
 from tests.unit.journal.rows import bare_row
 
 SHOP, BANK, CONTROL = journal_topic("ledger", "shop"), journal_topic("ledger", "bank"), "payments.control"

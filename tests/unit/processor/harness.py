@@ -29,16 +29,16 @@ from core.work import (
     Unknown,
     WorkItem,
 )
-from dlq.command import Command
-from dlq.commands import encode
-from dlq.done_alone import DoneAlone
-from dlq.frozen import SelectionFiles
 from dlq.record import build_record
 from journal.index import Index
 from journal.schema import JournalRow, stamp_rows, to_arrow
 from journal.state import JournalState, Marks
 from journal.target import ItemTarget, hash_head
 from journal.writer import CommittedBatch
+from operations.command import Command
+from operations.commands import encode
+from operations.done_alone import DoneAlone
+from operations.frozen import SelectionFiles
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dlq.command import ApprovedProposal, Command
-from dlq.commands import encode
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import ApprovedProposal, Command
+from operations.commands import encode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, NOW, Engine
 

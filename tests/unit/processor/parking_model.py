@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from dlq.command import ReplayMode
+from operations.command import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import Call
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from core.clock import ManualClock
-from dlq.command import Command, ReplayMode
-from dlq.commands import encode
 from journal import index_layout
 from journal.index import Index
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
 from journal.target import ItemTarget, hash_head
+from operations.command import Command, ReplayMode
+from operations.commands import encode
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from alerts.settings import AlertsSettings
 from core.clock import to_rfc3339
 from core.layout import Layout
-from dlq.alerts.settings import AlertsSettings
 from ingest.settings import IngestSettings
 from ledger.maintain import MaintenanceRunning, hold_maintenance_lock
 from ledger.maintain.tables import LOCK

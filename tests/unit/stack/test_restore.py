@@ -15,7 +15,6 @@ import pytest
 
 from core.decision import Decision
 from core.routing import Shard
-from dlq.audit_log import AuditLog
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing
 from journal.histories import is_given_up
@@ -25,6 +24,7 @@ from journal.shards import is_item_of, own_after, shard_in
 from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, RedactionOrder, purge_bodies
 from ledger.redactions import Redactions
+from operations.audit_log import AuditLog
 from stack.backup import restore as restoring
 from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
 from stack.backup.restore import RestoreReport, finish, restore

@@ -24,8 +24,8 @@ from console.access.sign_in import (
     SignInTooSoon,
 )
 from core.clock import ManualClock
-from dlq.audit_log import AuditLogUnwritable
 from journal.append import Appender
+from operations.audit_log import AuditLogUnwritable
 from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 
 HERE = "127.0.0.1"

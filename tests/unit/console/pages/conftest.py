@@ -12,7 +12,7 @@ from console.bookings import Bookings
 from console.dead_letters import Streams
 from console.health import WatchedServices, create_app
 from core.clock import Clock
-from dlq.audit_log import AuditLog
+from operations.audit_log import AuditLog
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
 from tests.unit.console.listening import Browser, Listener

@@ -10,16 +10,16 @@ from datetime import timedelta
 import pytest
 from fastapi import FastAPI
 
+from alerts.engine import AlertNotice
+from alerts.readings import DeadSummary, Observation
+from alerts.settings import AlertsSettings
+from alerts.watch import AlertWatch
 from console.access.roles import User
 from console.api import mount_api
 from console.dead_letters import Streams
 from core.layout import Layout
-from dlq.alerts.engine import AlertNotice
-from dlq.alerts.readings import DeadSummary, Observation
-from dlq.alerts.settings import AlertsSettings
-from dlq.alerts.watch import AlertWatch
-from dlq.index import Filter
-from dlq.selection import RunRequest
+from dead_letters import Filter
+from operations.selection import RunRequest
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import PEOPLE, Listener
 from tests.unit.console.pages.conftest import Pages

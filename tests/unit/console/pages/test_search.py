@@ -8,7 +8,7 @@ import pytest
 
 from console.rendering import quote_segment
 from core.money import Money
-from dlq.index import DeadLetterIndex, Payloads
+from dead_letters import DeadLetterIndex, Payloads
 from tests.dead_letters import HOSTILE
 from tests.unit.console.pages.conftest import Pages
 

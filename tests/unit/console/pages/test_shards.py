@@ -13,7 +13,7 @@ import pytest
 from console.health import WatchedServices, create_app
 from core.clock import Clock, ManualClock
 from core.layout import StreamLayout
-from dlq.commands import decode
+from operations.commands import decode
 from tests import divided_ledger
 from tests.dead_items import DeadItems
 from tests.small_ledger import START

@@ -18,9 +18,9 @@ from core.clock import to_rfc3339
 from core.layout import Layout
 from core.location import Location
 from core.work import Ignored
-from dlq.audit_log import AuditLog
-from dlq.limits import AloneLimits
 from notify.errors import SubscribersUnreadable
+from operations.audit_log import AuditLog
+from operations.limits import AloneLimits
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, ToTheEngine, UnknownMerchant
 from tests.unit.console.listening import Browser, Listener, csrf_of
 from tests.unit.console.pages.test_operators import text

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from console.uploads import OPEN_MAX, ReconcileFailed, ReportAsked
-from dlq.audit_log import AuditLog
+from operations.audit_log import AuditLog
 from tests.dead_letters import DeadLetters
 from tests.filled_ledger import reconcile
 from tests.unit.console.listening import ORIGIN, Browser, Listener, csrf_of

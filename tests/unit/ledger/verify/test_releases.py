@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.command import PROPOSE_RUN, ApprovedProposal
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from operations.command import PROPOSE_RUN, ApprovedProposal
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.decide.selection_runs import command as command_of_run
 from tests.unit.processor.decide.selection_runs import dead, frozen, go

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from core.decision import Decision
-from dlq.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
-from dlq.commands import encode
-from dlq.frozen import SCHEMA, FrozenSelection, Selection, each_line
-from dlq.run import PortionResult, command_id_of
 from journal.schema import JournalRow
+from operations.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
+from operations.commands import encode
+from operations.frozen import SCHEMA, FrozenSelection, Selection, each_line
+from operations.run import PortionResult, command_id_of
 from tests.unit.processor.harness import CONTROL, NOW, Engine
 
 

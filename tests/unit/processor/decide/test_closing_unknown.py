@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.command import PROPOSE_RELEASE, PURGE, RESOLVE
 from ledger.verify.duckdb_engine import duckdb_engine
+from operations.command import PROPOSE_RELEASE, PURGE, RESOLVE
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.decide.test_reprocessing import knows, of_key, passed_over
 from tests.unit.processor.harness import Engine, unknown

@@ -9,8 +9,8 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from dlq.limits import AloneLimits
 from journal.schema import JournalRow
+from operations.limits import AloneLimits
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Crash, Engine, Stuck
 from tests.unit.processor.ordering import approval, command, decided, last, order, target

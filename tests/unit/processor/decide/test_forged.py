@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from core.record_keys import RecordKeys
-from dlq.command import Command
-from dlq.commands import encode
+from operations.command import Command
+from operations.commands import encode
 from processor.source.map_stage import MapJob
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, table
 from tests.unit.processor.source.test_map_stage import passed, reported

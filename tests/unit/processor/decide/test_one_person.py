@@ -10,10 +10,10 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from dlq.command import Command, ReplayMode, approve
-from dlq.commands import encode
-from dlq.limits import AloneLimits
 from journal.schema import JournalRow
+from operations.command import Command, ReplayMode, approve
+from operations.commands import encode
+from operations.limits import AloneLimits
 from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
 from tests.unit.processor.ordering import command, decided, given, last, order, target
 

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
-from dlq.command import ApprovedProposal, Command, ReplayMode
-from dlq.commands import encode
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import ApprovedProposal, Command, ReplayMode
+from operations.commands import encode
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored, unknown

@@ -10,10 +10,10 @@ import pytest
 
 from core.decision import Decision
 from core.work import MissingPredecessor, Outcome, WorkItem
-from dlq import acceptance
-from dlq.acceptance import judge_replay
-from dlq.command import ReplayMode
 from journal.target import ItemTarget
+from operations import acceptance
+from operations.acceptance import judge_replay
+from operations.command import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, Engine, Stuck
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target

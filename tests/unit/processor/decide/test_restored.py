@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dlq.command import PROPOSE_REVERSAL, Command, approve
-from dlq.commands import encode
 from journal.schema import JournalRow
+from operations.command import PROPOSE_REVERSAL, Command, approve
+from operations.commands import encode
 from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
 from tests.unit.processor.ordering import approval, decided, given, last, target
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import dlq.frozen
+import operations.frozen
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from dlq import acceptance
-from dlq.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, ApprovedProposal, ReplayMode
-from dlq.commands import encode
-from dlq.limits import AloneLimits
-from dlq.refusals import RefusalReason
-from dlq.run import RunState, command_id_of
+from operations import acceptance
+from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, ApprovedProposal, ReplayMode
+from operations.commands import encode
+from operations.limits import AloneLimits
+from operations.refusals import RefusalReason
+from operations.run import RunState, command_id_of
 from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.processor.decide.selection_runs import command, dead, decisions, frozen, go, order, portions, taken
@@ -230,7 +230,7 @@ def test_an_entity_is_judged_once_and_refused_whole_where_it_has_more_than_are_l
 ) -> None:
     monkeypatch.setattr(runs, "WINDOW_FIRST", 3)
     monkeypatch.setattr(runs, "WINDOW_MAX", 3)
-    for module in (acceptance, dlq.frozen):
+    for module in (acceptance, operations.frozen):
         monkeypatch.setattr(module, "ENTITY_ITEMS_MAX", most)
     engine, digest = one_entity(tmp_path, 7)
     order(engine, digest, mode=ReplayMode.WITH_FOLLOWERS)

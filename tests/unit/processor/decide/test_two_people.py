@@ -10,11 +10,11 @@ import pytest
 from core.decision import Decision
 from core.money import Money
 from core.work import Posting, postings_from_json, reversed_postings
-from dlq.command import PROPOSE_REVERSAL, Command, approve, propose_entry
-from dlq.commands import encode
-from dlq.entry import ManualEntry
 from journal.schema import JournalRow
 from journal.target import ItemTarget
+from operations.command import PROPOSE_REVERSAL, Command, approve, propose_entry
+from operations.commands import encode
+from operations.entry import ManualEntry
 from tests.unit.processor.harness import CONTROL, LINEAGE, NOW, Engine
 
 

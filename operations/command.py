@@ -1,0 +1,227 @@
+"""Commands of operators: their actions, how large an order may be, and their parts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from core.errors import PayhookError
+
+if TYPE_CHECKING:
+    from journal.target import ItemTarget
+    from operations.entry import ManualEntry
+
+CONTROL_TOPIC = "payments.control"
+REPLAY, PURGE, RESOLVE, RELEASE = "replay", "purge", "resolve", "release"
+PROPOSE_REPLAY, PROPOSE_PURGE, PROPOSE_RESOLVE = "propose_replay", "propose_purge", "propose_resolve"
+PROPOSE_RELEASE = "propose_release"
+PROPOSE_REVERSAL, REVERSE = "propose_reversal", "reverse"
+PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
+PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
+PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
+
+ITEM_ACTIONS = frozenset({REPLAY})
+"""On dead items. Beyond the stream's limits a replay carries its proposal."""
+
+CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, RELEASE, PROPOSE_PURGE, PROPOSE_RESOLVE, PROPOSE_RELEASE})
+"""End items for good. Beyond the stream's limits a purge or a resolve carries its proposal; a release always does."""
+
+APPROVES = {
+    REVERSE: PROPOSE_REVERSAL,
+    PURGE: PROPOSE_PURGE,
+    RESOLVE: PROPOSE_RESOLVE,
+    RELEASE: PROPOSE_RELEASE,
+    BOOK_ENTRY: PROPOSE_ENTRY,
+    REPLAY: PROPOSE_REPLAY,
+    RUN: PROPOSE_RUN,
+}
+"""The proposal of each act: a second person approves it by giving the act."""
+
+APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
+"""Actions that always take two people."""
+
+REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
+"""On bookings, which they take back by two people."""
+
+ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
+"""A booking by hand, by two people. They carry an entry in place of targets."""
+
+RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
+"""On the run of a frozen selection. They name that by its digest, in place of targets."""
+
+RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
+"""Actions that a run does with the items of its selection."""
+
+ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
+TARGETS_MAX = 5_000
+REVERSALS_MAX = 100
+"""Bookings of one reversal: each is read again from the journal while the stream waits."""
+
+
+COMMAND_BYTES_MAX = 900_000
+"""Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
+
+PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
+"""Items a second, of a run that is given a rate."""
+
+SPREAD_S_MAX = 60.0
+"""From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
+events of that entity wait for it. To replay more slowly, send less in one command."""
+
+
+class CommandInvalid(PayhookError):
+    """Bytes on the control topic that aren't a command, or a command that can't be one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"not a command: {problem}")
+
+
+def new_command_id() -> str:
+    """Makes an id for an order that nobody gives twice. An order that may be repeated has the id of its request
+    (`ingest.idempotency.store.IdempotentRun.request_id`) or of its selection (`operations.run.command_id_of`)."""
+    return uuid.uuid4().hex
+
+
+class ReplayMode(StrEnum):
+    ALONE = "alone"
+    """Each for itself."""
+    WITH_FOLLOWERS = "with_followers"
+    """Everything that is dead of each entity from its first target on, in Kafka's order: all of it, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedProposal:
+    """The proposal that a command approves: who made it, why and when. Its targets and its entry are the approval's."""
+
+    command_id: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operator's act on items of one stream. ``command_id`` makes copies of it harmless.
+
+    ``lineage``: of the journal in which its targets were seen; a restore renews that, so that no command of before one
+    is carried out. An approval has its proposal's.
+    ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay:
+    the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
+    booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
+    see `ReplayMode`. ``force``: replays what the loop guard would refuse.
+
+    Of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on. ``act``: what
+    its run does with each item (`RUN_ACTS`); mode and force are then of that. ``per_s``: items a second; None:
+    as fast as live traffic allows.
+    """
+
+    command_id: str
+    stream: str
+    lineage: str
+    action: str
+    targets: tuple[ItemTarget, ...]
+    actor: str
+    reason: str
+    at: datetime
+    proposal: ApprovedProposal | None = None
+    mode: ReplayMode = ReplayMode.ALONE
+    interval_us: int = 0
+    force: bool = False
+    entry: ManualEntry | None = None
+    selection: str = ""
+    act: str = ""
+    per_s: float | None = None
+
+    @classmethod
+    def with_new_id(
+        cls,
+        stream: str,
+        lineage: str,
+        action: str,
+        targets: Sequence[ItemTarget],
+        actor: str,
+        reason: str,
+        at: datetime,
+    ) -> Command:
+        return cls(new_command_id(), stream, lineage, action, tuple(targets), actor, reason, at)
+
+    @property
+    def proposed_command(self) -> Command:
+        """The command that this one approves, as it was given."""
+        assert self.proposal is not None
+        first = self.proposal
+        return replace(
+            self,
+            command_id=first.command_id,
+            action=APPROVES[self.action],
+            actor=first.actor,
+            reason=first.reason,
+            at=first.at,
+            proposal=None,
+        )
+
+    def make_portion(self, targets: Sequence[ItemTarget]) -> Portion:
+        """Makes the command for some items of a run. At a rate they are due one after another. With followers all are
+        due at once: no entity is held for as long as its length takes at that rate."""
+        spread = self.per_s is not None and len(targets) > 1 and self.mode is not ReplayMode.WITH_FOLLOWERS
+        return Portion(
+            **{field.name: getattr(self, field.name) for field in fields(Command) if field.name not in _OF_A_RUN},
+            action=self.act,
+            targets=tuple(targets),
+            interval_us=round(1_000_000 / self.per_s) if spread and self.per_s else 0,
+            run=self,
+        )
+
+
+_OF_A_RUN = frozenset({"action", "targets", "interval_us", "selection", "act", "per_s"})
+"""Fields of a run's command that a portion of it has otherwise, or doesn't have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion(Command):
+    """A command for some items of a run. It is never sent: the processor makes it of the command that began the
+    ``run``, which is also what a second person approved."""
+
+    run: Command | None = None
+
+
+def propose_entry(
+    stream: str,
+    lineage: str,
+    entry: ManualEntry,
+    actor: str,
+    reason: str,
+    at: datetime,
+    command_id: str | None = None,
+) -> Command:
+    """Makes a command that asks for a booking by hand; nothing is booked before a second person approves it.
+
+    ``command_id``: None is a new one.
+    """
+    named = command_id or new_command_id()
+    return Command(named, stream, lineage, PROPOSE_ENTRY, (), actor, reason, at, entry=entry)
+
+
+def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id: str | None = None) -> Command:
+    """Makes the command that does what was proposed. ``command_id``: None is a new one.
+
+    :raises CommandInvalid: it is no proposal
+    """
+    action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
+    if action is None:
+        raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
+    proposal = ApprovedProposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
+    return replace(
+        proposed,
+        command_id=command_id or new_command_id(),
+        action=action,
+        actor=actor,
+        reason=reason,
+        at=at,
+        proposal=proposal,
+    )

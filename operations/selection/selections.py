@@ -1,0 +1,248 @@
+"""Freezes and lists selections, and shows what became of their runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from core.clock import Clock, to_rfc3339
+from core.layout import StreamLayout
+from dead_letters import DeadLetterIndex, Filter, FrozenItem, ItemState
+from dead_letters.listing import ITEMS_MAX as NAMED_MAX
+from journal.reader import JournalReader
+from journal.target import ItemTarget
+from operations.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line
+from operations.recorder import Recorder
+from operations.run import RunState
+from operations.selection.ignored import IGNORED_MAX, IgnoredEventFinder
+from operations.selection.journal import RunItems, RunLog, why_slow
+from operations.selection.model import (
+    ItemShown,
+    KeptSelection,
+    ProgressReport,
+    RunItemState,
+    RunKept,
+    RunRefused,
+    SelectionEmpty,
+    SelectionsFull,
+    SelectionTooLarge,
+)
+
+ITEMS_MAX = 1_000_000
+KEPT_MAX, KEPT_ITEMS_MAX = 500, 5_000_000
+"""Selections, and items of all of them: the oldest that nothing is under way of leave for a new one."""
+
+FOLLOWED_MAX = 4
+"""Runs whose items are remembered; others are followed from their beginning."""
+
+
+class Selections:
+    """The selections of one stream. Its methods block; threads may share it."""
+
+    def __init__(
+        self,
+        places: StreamLayout,
+        log: RunLog,
+        index: DeadLetterIndex,
+        clock: Clock,
+        recorder: Recorder,
+        ignored: IgnoredEventFinder,
+    ) -> None:
+        self._index = index
+        self._ignored = ignored
+        self._clock = clock
+        self._recorder = recorder
+        self._status = places.status
+        self._lock = threading.Lock()
+        self._followed: OrderedDict[str, RunItems] = OrderedDict()
+        self.stream = places.stream
+        self.log = log
+        self.files = SelectionFiles(places.selections)
+
+    def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[ItemTarget] = ()) -> Selection:
+        """Freezes what is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from
+        here on nothing changes it.
+
+        ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
+        order is refused.
+
+        :raises SelectionEmpty, SelectionTooLarge: too little or too much matches
+        :raises SelectionsFull: there is no room
+        """
+        is_ignored = wanted.states in ((ItemState.IGNORED,), (ItemState.UNKNOWN,))
+        wanted = wanted if is_ignored else replace(wanted, states=(ItemState.OPEN,))
+        text = filter_text(wanted)
+        with self._recorder.record_refusals(actor, "select", f"{self.stream} {text}", note):
+            lineage, upto = self.log.lineage(), self._index.follow().seq
+            matching, items_max = (
+                (self._ignored.find(wanted), IGNORED_MAX)
+                if is_ignored
+                else (self._index.read_frozen_items(wanted), ITEMS_MAX)
+            )
+            table, amounts, unknown = gather_items(matching, items_max, {target.item_seq: target for target in seen})
+            count, now = table.num_rows, self._clock.now()
+            leaving = self._find_leaving(count)
+            state = wanted.states[0].value
+            selection = Selection(self.stream, now, actor, note, text, count, upto, lineage, amounts, unknown, state)
+            made = self.files.put(FrozenSelection(selection, table))
+            for old_selection in leaving:
+                self.files.drop(old_selection)
+            after = f"{made.count} items, {text}, digest {made.digest}"
+            self._recorder.record(actor, "select", f"{self.stream} {made.name}", reason=note, after=after)
+            return made
+
+    def freeze_ignored(self, items: Sequence[int], actor: str, note: str = "") -> list[Selection]:
+        """Freezes the items that are ignored still, under as many numbers as their count takes.
+
+        :raises SelectionsFull: there is no room
+        """
+        frozen = []
+        for begin in range(0, len(items), NAMED_MAX):
+            some = Filter(states=(ItemState.IGNORED,), items=tuple(items[begin : begin + NAMED_MAX]))
+            with contextlib.suppress(SelectionEmpty):
+                frozen.append(self.freeze(some, actor, note))
+        return frozen
+
+    def _find_leaving(self, coming: int) -> list[Selection]:
+        """Finds the oldest selections that nothing is under way of, as many as make room for another one of so many
+        items.
+
+        :raises SelectionsFull: every one that is kept is still under way
+        """
+        kept = self.list_kept(limit=KEPT_MAX + 1)
+        over = [entry.selection for entry in kept if entry.run is None or entry.run.finished_at is not None]
+        items = sum(entry.selection.count for entry in kept)
+        leaving: list[Selection] = []
+        while len(kept) > len(leaving) and (len(kept) - len(leaving) >= KEPT_MAX or items + coming > KEPT_ITEMS_MAX):
+            if not over:
+                raise SelectionsFull(len(kept))
+            leaving.append(over.pop())
+            items -= leaving[-1].count
+        return leaving
+
+    def list_kept(self, before: int = NEWEST, limit: int = 100) -> list[KeptSelection]:
+        """Lists the newest with smaller numbers than ``before``."""
+        selections = self.files.list_newest(before, limit)
+        if selections:
+            self.log.follow()
+        return [KeptSelection(selection, self.log.find_run(selection)) for selection in selections]
+
+    def proposals(self) -> list[KeptSelection]:
+        """Lists proposals that wait for a second person, oldest first."""
+        waiting = [
+            entry for entry in self.list_kept(limit=KEPT_MAX) if entry.run and entry.run.state is RunState.PROPOSED
+        ]
+        return waiting[::-1]
+
+    def get(self, number: int) -> KeptSelection:
+        """
+        :raises SelectionUnknown: it isn't there
+        """
+        selection = self.files.get(number)
+        self.log.follow()
+        return KeptSelection(selection, self.log.find_run(selection))
+
+    def find_begun(self, number: int) -> tuple[Selection, RunKept]:
+        """
+        :raises SelectionUnknown: it isn't there
+        :raises RunRefused: it has no run
+        """
+        kept = self.get(number)
+        if kept.run is None:
+            raise RunRefused(
+                number, "nothing was begun with it; `payhook dlq replay`, `discard`, `release` or `resolve` does"
+            )
+        return kept.selection, kept.run
+
+    def items(
+        self, number: int, states: Iterable[RunItemState] | None = None, after_place: int = -1, limit: int = 100
+    ) -> list[ItemShown]:
+        """Lists items and what became of them, behind ``after_place``.
+
+        :raises SelectionUnknown: it isn't there
+        """
+        items, reader = self._follow(self.files.get(number))
+        with self._lock:
+            places = items.find_in_states(list(RunItemState if states is None else states))
+            return items.show_items(places[places > after_place][:limit].tolist(), reader)
+
+    def progress(self, number: int) -> ProgressReport:
+        """Reads the run as it stands.
+
+        :raises SelectionUnknown, RunRefused: there is no such run
+        """
+        selection, run = self.find_begun(number)
+        (items, _), now = self._follow(selection), self._clock.now()
+        run = items.reported.describe_run(number) or run
+        with self._lock:
+            progress = ProgressReport(selection, run, items.count_states(), items.per_s(now), None)
+        if progress.finished or run.state not in (RunState.RUNNING, RunState.SENT):
+            return progress
+        speed = progress.per_s or run.run.per_s
+        eta_s = (selection.count - progress.ended) / speed if speed else None
+        return replace(progress, run=replace(run, problem=why_slow(self._status, now)), eta_s=eta_s)
+
+    def _follow(self, selection: Selection) -> tuple[RunItems, JournalReader | None]:
+        reader = self.log.follow()
+        reported = self.log.find_progress(selection.digest)
+        with self._lock:
+            items = self._followed.pop(selection.digest, None)
+            if items is None or items.reported is not reported:
+                items = RunItems(self.files.read(selection.digest), reported)
+            items.follow(reader)
+            self._followed[selection.digest] = items
+            while len(self._followed) > FOLLOWED_MAX:
+                self._followed.popitem(last=False)
+            return items, reader
+
+
+def gather_items(
+    seen: Iterable[FrozenItem], items_max: int, as_seen: Mapping[int, ItemTarget]
+) -> tuple[pa.Table, Mapping[str, int], int]:
+    """Makes the table of a selection's file of what a filter matched, each item with its last row. Also sums the
+    amounts, in minor units by currency, and counts the items that have none.
+
+    ``as_seen``: items as they were shown before. One that has another row by now is refused when it is decided.
+
+    :raises SelectionEmpty: there is nothing
+    :raises SelectionTooLarge: there is more than ``items_max``
+    """
+    every = list(islice(seen, items_max + 1))
+    if len(every) > items_max:
+        raise SelectionTooLarge(items_max)
+    if not every:
+        raise SelectionEmpty
+    shown = [as_seen.get(item.item_seq, item) for item in every] if as_seen else every
+    columns = (
+        [item.item_seq for item in every],
+        [item.seen_seq for item in shown],
+        [int(item.seen_hash, 16) for item in shown],
+        list(each_line(item.entity_key for item in every)),
+    )
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    amounts: Counter[str] = Counter()
+    unknown = 0
+    for item in every:
+        if item.amount_minor is None or item.currency is None:
+            unknown += 1
+        else:
+            amounts[item.currency] += abs(item.amount_minor)
+    return pa.Table.from_arrays(arrays, schema=SCHEMA), dict(amounts), unknown
+
+
+def filter_text(wanted: Filter) -> str:
+    reported = {name: value for name, value in asdict(wanted).items() if value not in (None, ())}
+    return json.dumps(reported, default=_to_plain, sort_keys=True)
+
+
+def _to_plain(value: Any) -> str:
+    return to_rfc3339(value) if isinstance(value, datetime) else str(value)
