@@ -59,9 +59,10 @@ NICE = 10
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRound:
-    """A job that is run by schedule: the report that the last round left, and seconds from one round to the next.
+    """A job that is run by schedule: the report that the last round left, and seconds until the next one.
 
-    ``first_s``: until the first round of all; ``again_s``: from the beginning of a round that failed to the next.
+    ``first_s``: until the first round of all; ``every_s``, ``again_s``: from the beginning of a round to the next one,
+    ``again_s`` of one that failed.
     ``reads_only``: it may take long, and hold up none of those that write. ``is_wanted``: asked before each round.
     """
 
@@ -92,11 +93,17 @@ def schedule_rounds(settings: Settings) -> list[ScheduledRound]:
 
 
 def wait_s(due: ScheduledRound, now: datetime) -> float:
-    """Returns the seconds until the next round: so long after the last one, whatever was restarted since."""
+    """Returns the seconds until the first round of a start: so long after the last one ended, before it."""
     ended_at = past_moment_of(read_said(due.report), "ended_at", now)
     if ended_at is None:
         return min(due.first_s, due.every_s)
     return max(min(FIRST_S, due.every_s), due.every_s - (now - ended_at).total_seconds())
+
+
+def begin_next_s(due: ScheduledRound, began_s: float, ended_s: float) -> float:
+    """Returns when the round after one that was done begins, by the same clock: ``every_s`` are from beginning to
+    beginning, so that a round that takes long makes no gap longer by twice that; between two is a rest."""
+    return max(began_s + due.every_s, ended_s + min(FIRST_S, due.every_s))
 
 
 def run_rounds(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:
@@ -111,7 +118,7 @@ def run_rounds(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:
         code = _run(due, stop)
         if code is not None:
             log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", due.name, code)
-        due_s[due] = time.monotonic() + wait_s(due, SystemClock().now()) if code == 0 else began_s + due.again_s
+        due_s[due] = begin_next_s(due, began_s, time.monotonic()) if code == 0 else began_s + due.again_s
 
 
 def run_rounds_beside(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:

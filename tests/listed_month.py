@@ -39,6 +39,7 @@ from providers.port import Adapter, Fetched, ListingAdapter, Span, Wanted
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.catching_up import LISTS, SLACK, catch_up_source
+from stack.rounds import ScheduledRound, begin_next_s
 from tests.memory_claims import MemoryClaims
 from tests.provider_lists import Listed, Lists, serve_on_loop
 from tests.unit.ingest.app_under_test import MASKING_KEY, SetGenerations
@@ -362,9 +363,12 @@ class SimulatedMonth:
             )
             source = ListingSource(adapter, None, self._context, secrets.find_credentials("stripe", None))
             end_s = (self.account.days + 2.5) * DAY_S
+            due = ScheduledRound("catch-up", self._folder / "report", EVERY_S, EVERY_S, EVERY_S)
+            began_s = 0.0
             while (now_s := seconds(self.clock.now())) < end_s:
                 is_over = now_s > (self.account.days + 0.5) * DAY_S
-                due_s = now_s + (IDLE_EVERY_S if is_over else EVERY_S) + START_S
+                due_s = now_s + IDLE_EVERY_S if is_over else begin_next_s(due, began_s, now_s)
+                began_s, due_s = due_s, due_s + START_S
                 await self._deliver(due_s)
                 self.clock.advance(due_s - now_s)
                 outcome = await catch_up_source(engine, self, source, self.clock)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from stack.backup.make import check_backup, record_failure, run_round
 from stack.backup.manifest import choose_backup
 from stack.children import choose_ports, list_servers
 from stack.maintenance import stream_tables
-from stack.rounds import FIRST_S, MODULES, ScheduledRound, schedule_rounds, wait_s
+from stack.rounds import FIRST_S, MODULES, ScheduledRound, begin_next_s, schedule_rounds, wait_s
 from stack.settings import Settings
 from tests.backed_up import SmallLake
 
@@ -46,6 +47,13 @@ def test_the_next_round_is_so_long_after_the_last_one_whatever_was_restarted(tmp
     assert wait_s(due, NOW) == FIRST_S
     due.report.write_text("torn", "utf-8")
     assert wait_s(due, NOW) == 3_600
+
+
+def test_rounds_begin_so_long_after_each_other_with_a_rest_between_two(tmp_path: Path) -> None:
+    due = ScheduledRound("catch-up", tmp_path / "caught-up.json", 240, 30, 240)
+    assert begin_next_s(due, 1_000, 1_080) == 1_240
+    assert begin_next_s(due, 1_000, 1_230) == 1_230 + FIRST_S
+    assert begin_next_s(replace(due, every_s=5), 1_000, 1_004) == 1_009
 
 
 def test_a_report_of_a_clock_that_ran_ahead_delays_no_round(tmp_path: Path) -> None:
