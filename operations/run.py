@@ -54,8 +54,9 @@ def command_of_row(row: JournalRow) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class PortionResult:
-    """The state of a run after a portion. ``upto``: the first place that wasn't taken. ``over``: nothing more comes of
-    any of its items. ``ended``: why it doesn't go on, where no person said so."""
+    """The state of a run after a portion. ``upto``: the first place that wasn't taken. ``over``: each of its items has
+    ended, or other runs wait and its last items are left to the stream. ``ended``: why it doesn't go on, where no
+    person said so."""
 
     upto: int
     state: RunState

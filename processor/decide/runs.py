@@ -56,8 +56,8 @@ class SelectionRun:
     """A run of a selection under way. ``row``: of the command that began it. ``turn``: index of the first item that
     isn't taken.
 
-    ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock.
-    Both are found out again after a restart.
+    ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock;
+    ``makes_room``: nobody waits for its last items any more. All are found out again after a restart.
     """
 
     row: JournalRow
@@ -68,6 +68,7 @@ class SelectionRun:
     looked: int = 0
     turns: ItemOrder | None = None
     ended: RunEnding | None = None
+    makes_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +190,22 @@ class RunScheduler:
             return "it was proposed: another person approves it"
         if (why := alone.find_run_refusal(command, Volume(selection.count, Counter(selection.amounts)))) is not None:
             return why
-        if len(self._runs) >= RUNS_MAX and not self._forget_one():
+        if not self._has_room():
             return f"{RUNS_MAX} runs are under way: let one end, or cancel it"
         run = self._runs[digest] = SelectionRun(control.row, command, self._clock.monotonic_s())
         run.turns = ItemOrder(frozen, command.mode)
         return None
 
-    def _forget_one(self) -> bool:
-        """Gives up waiting for the last items of one run; returns whether there was one that waited for nothing
-        else."""
-        waiting = [digest for digest, run in self._runs.items() if run.state in (RunState.SENT, RunState.CANCELLED)]
-        if waiting:
-            del self._runs[waiting[0]]
-        return bool(waiting)
+    def _has_room(self) -> bool:
+        """Returns whether one more run may begin. One that only waits for its last items makes room: it is over with
+        the next batch."""
+        followed = [run for run in self._runs.values() if not run.makes_room]
+        if len(followed) < RUNS_MAX:
+            return True
+        waiting = next((run for run in followed if run.state in (RunState.SENT, RunState.CANCELLED)), None)
+        if waiting is not None:
+            waiting.makes_room = True
+        return waiting is not None
 
     def _cancel(self, digest: str) -> str | None:
         run = self._runs.get(digest)
@@ -257,7 +261,7 @@ class RunScheduler:
         row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.to_headers(row.headers)
 
     def _is_over(self, run: SelectionRun) -> bool:
-        if run.ended is not None:
+        if run.ended is not None or run.makes_room:
             return True
         if run.state not in (RunState.SENT, RunState.CANCELLED):
             return False

@@ -57,8 +57,10 @@ def order(engine: Engine, digest: str, action: str = RUN, **more: Any) -> Journa
     return next(row for row in engine.batch() if row.topic == CONTROL and row.first)
 
 
-def portions(engine: Engine) -> list[PortionResult]:
-    return [PortionResult.of_headers(row.headers) for row in engine.journal.rows if row.decision is Decision.PORTION]
+def portions(engine: Engine, digest: str = "") -> list[PortionResult]:
+    """What the portions of one run came to, or of all runs."""
+    rows = [row for row in engine.journal.rows if row.decision is Decision.PORTION]
+    return [PortionResult.of_headers(row.headers) for row in rows if digest in (row.entity_key or "")]
 
 
 def taken(engine: Engine, digest: str) -> list[int]:

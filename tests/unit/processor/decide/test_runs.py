@@ -397,3 +397,24 @@ def test_many_runs_are_under_way_at_most(engine: Engine, monkeypatch: pytest.Mon
     assert "2 runs are under way" in str(order(engine, sets[2]).reason)
     order(engine, sets[0], CANCEL_RUN)
     assert order(engine, sets[2]).decision is Decision.REPLAYED
+
+
+def test_a_run_that_makes_room_for_another_is_over_though_its_last_item_waits(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "RUNS_MAX", 2)
+    dead(engine, 3)
+    sets = [frozen(engine, [item_seq]) for item_seq in (1, 2, 3)]
+    for item_seq, digest in zip((1, 2), sets[:2], strict=True):
+        engine.handler.fails(str(engine.journal.rows[item_seq - 1].event_key), Stuck("later"), times=1)
+        assert order(engine, digest).decision is Decision.REPLAYED
+    engine.batch()
+    engine.batch()
+    assert decisions(engine) == {"retry": 2, "dead": 1}
+    assert order(engine, sets[2]).decision is Decision.REPLAYED
+    engine.batch()
+    assert [reported.over for reported in portions(engine, sets[0])] == [False, True]
+    assert not any(reported.over for reported in portions(engine, sets[1]))
+    assert len(json.loads(engine.journal.notes["runs"])) == 2
+    go(engine, 9)
+    assert decisions(engine) == {"applied": 3}
