@@ -22,7 +22,7 @@ from ingest.endpoints import EndpointContext
 from ingest.errors import RequestRefused
 from ingest.event_reader import EventReader
 from ingest.fetch import ProviderFetch
-from ingest.protocol import Take
+from ingest.protocol import TakeEvents
 from ingest.provider_client import FetchFailed
 from ingest.reports import RequestReports
 from providers.port import ListingAdapter, ModeMismatch, Span, Wanted
@@ -109,7 +109,7 @@ class ProviderCatchUp:
         self,
         fetch: ProviderFetch,
         reader: EventReader,
-        take: Take,
+        take: TakeEvents,
         reports: RequestReports,
         known_keys: KnownKeys,
         clock: Clock,

@@ -58,19 +58,19 @@ class EventClaim:
 class ClaimResult:
     """The result of a request's claims. ``is_in_flight``: another request still holds one of its events."""
 
-    takings: list[EventClaim]
+    claims: list[EventClaim]
 
     @property
     def has_failed(self) -> bool:
-        return any(claim.flag is not None and not claim.published for claim in self.takings)
+        return any(claim.flag is not None and not claim.published for claim in self.claims)
 
     @property
     def is_in_flight(self) -> bool:
-        return any(claim.state is ClaimState.IN_FLIGHT for claim in self.takings)
+        return any(claim.state is ClaimState.IN_FLIGHT for claim in self.claims)
 
     @property
     def is_replayed(self) -> bool:
-        return all(claim.state is ClaimState.DUPLICATE for claim in self.takings)
+        return all(claim.state is ClaimState.DUPLICATE for claim in self.claims)
 
 
 class ClaimProtocol:
@@ -218,11 +218,11 @@ def merge_copies(events: Sequence[Event]) -> list[EventClaim]:
     return list(claims.values())
 
 
-Take: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[ClaimResult]]
+TakeEvents: TypeAlias = Callable[[Sequence[Event], datetime, str | None], Awaitable[ClaimResult]]
 """`ClaimProtocol.take_events`, traced or not."""
 
 
-def add_tracing(take: Take, tracing: Tracing | None) -> Take:
+def add_tracing(take: TakeEvents, tracing: Tracing | None) -> TakeEvents:
     """Returns ``take`` within a span, which begins where the request was read; without ``tracing`` as it is."""
     if tracing is None:
         return take
@@ -232,7 +232,7 @@ def add_tracing(take: Take, tracing: Tracing | None) -> Take:
         outcome = "failed"
         try:
             result = await take(events, received_at, span.traceparent)
-            outcome = ",".join(sorted({claim.outcome for claim in result.takings}))
+            outcome = ",".join(sorted({claim.outcome for claim in result.claims}))
             return result
         finally:
             key = without_card_numbers(events[0].event_key)

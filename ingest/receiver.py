@@ -16,7 +16,7 @@ from ingest.endpoints import EndpointContext, SecretsMissing, SecretsShared
 from ingest.errors import RequestRefused
 from ingest.event_reader import EventReader, traceparent_of
 from ingest.http_messages import send_answer
-from ingest.protocol import ClaimResult, Take
+from ingest.protocol import ClaimResult, TakeEvents
 from ingest.provider_client import CredentialsRefused, FetchFailed, NotThereYet
 from ingest.reports import UNKNOWN, RequestReports
 from providers.port import DEFAULT_ENDPOINT, Adapter, Answer, ModeMismatch, SignatureInvalid
@@ -35,7 +35,7 @@ class Receiver:
         adapters: Mapping[str, Adapter],
         bodies: BodyReader,
         reader: EventReader,
-        take: Take,
+        take: TakeEvents,
         reports: RequestReports,
         clock: Clock,
     ) -> None:

@@ -90,7 +90,7 @@ class RequestReports:
     def report_events(self, provider: str, result: ClaimResult, status: int) -> None:
         """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
-        for claim in result.takings:
+        for claim in result.claims:
             event, outcome = claim.event, claim.outcome
             self._metrics.count_event(provider, outcome)
             self._add_receipt(event.mode, _build_receipt(event, outcome, status, at))

@@ -194,8 +194,8 @@ class ItemOrder:
     def pick_targets(self, begin: int, end: int) -> list[ItemTarget]:
         return self._frozen.pick_targets(self.places[begin:end])
 
-    def item_seq(self, turn: int) -> int:
-        return int(self._frozen.item_seqs[self.places[turn]])
+    def item_seq(self, index: int) -> int:
+        return int(self._frozen.item_seqs[self.places[index]])
 
 
 class SelectionFiles:

@@ -98,7 +98,7 @@ class Storm:
     async def _deliver(self, protocol: ClaimProtocol, event_id: str) -> None:
         taken = await protocol.take_events([event_of(event_id)], NOW, None)
         if not taken.is_in_flight:
-            self.answers.append((time.monotonic(), event_id, taken.takings[0].outcome))
+            self.answers.append((time.monotonic(), event_id, taken.claims[0].outcome))
 
     async def goes_on(self, count: int = 100) -> None:
         """Returns after so many more answers."""

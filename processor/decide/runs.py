@@ -53,8 +53,8 @@ _DONE = {REPLAY: Decision.REPLAYED, PURGE: Decision.PURGED, RELEASE: Decision.RE
 
 @dataclass(slots=True)
 class SelectionRun:
-    """A run of a selection under way. ``row``: of the command that began it. ``turn``: index of the first item that
-    isn't taken.
+    """A run of a selection under way. ``row``: of the command that began it. ``position``: index of the first item
+    that isn't taken.
 
     ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock;
     ``makes_room``: nobody waits for its last items any more. All are found out again after a restart.
@@ -63,10 +63,10 @@ class SelectionRun:
     row: JournalRow
     command: Command
     next_s: float
-    turn: int = 0
+    position: int = 0
     state: RunState = RunState.RUNNING
     looked: int = 0
-    turns: ItemOrder | None = None
+    order: ItemOrder | None = None
     ended: RunEnding | None = None
     makes_room: bool = False
 
@@ -108,47 +108,47 @@ class RunScheduler:
         self._untried: set[int] = set()
         self._window = float(WINDOW_FIRST)
         self._noted = bool(left)
-        reported = json.loads(left or "[]")
-        rows = known.rows_of(sorted(seq for seq, *_ in reported)) if reported else {}
-        for seq, turn, state in reported:
-            self._take_up(rows[seq], turn, RunState(state))
+        noted = json.loads(left or "[]")
+        rows = known.rows_of(sorted(seq for seq, *_ in noted)) if noted else {}
+        for seq, position, state in noted:
+            self._take_up(rows[seq], position, RunState(state))
 
-    def _take_up(self, row: JournalRow, turn: int, state: RunState) -> None:
+    def _take_up(self, row: JournalRow, position: int, state: RunState) -> None:
         command = command_of_row(row)
-        run = SelectionRun(row, command, self._clock.monotonic_s(), turn, state)
+        run = SelectionRun(row, command, self._clock.monotonic_s(), position, state)
         if older_than_restore(command.lineage, self._lineage) is not None:
             run.ended = RunEnding.RESTORED
         self._runs[command.selection] = run
 
     def make_notes(self) -> dict[str, str]:
         self._noted |= bool(self._runs)
-        reported = [[run.row.item_seq, run.turn, run.state.value] for run in self._runs.values()]
-        return {RUNS_NOTE: json.dumps(reported, separators=(",", ":"))} if self._noted else {}
+        noted = [[run.row.item_seq, run.position, run.state.value] for run in self._runs.values()]
+        return {RUNS_NOTE: json.dumps(noted, separators=(",", ":"))} if self._noted else {}
 
     def plan_shares(self) -> list[RunShare]:
-        turns = [RunShare(run, run.turn, None) for run in self._runs.values() if self._is_over(run)]
+        shares = [RunShare(run, run.position, None) for run in self._runs.values() if self._is_over(run)]
         running = [run for run in self._runs.values() if run.state is RunState.RUNNING and run.ended is None]
         self._adapt_window(bool(running))
         room = int(self._window) - len(self._untried)
         for left, run in zip(range(len(running), 0, -1), running, strict=True):
-            turn = self._take_next_share(run, max(0, room) // left)
-            if turn is not None:
-                turns.append(turn)
-                room -= turn.end - run.turn
-        return turns
+            share = self._take_next_share(run, max(0, room) // left)
+            if share is not None:
+                shares.append(share)
+                room -= share.end - run.position
+        return shares
 
-    def run_portions(self, turns: Iterable[RunShare], now: datetime, act: Act) -> None:
+    def run_portions(self, shares: Iterable[RunShare], now: datetime, act: Act) -> None:
         """Carries out the shares after the batch's commands; a run that one of them paused or cancelled takes nothing
         more."""
-        for turn in turns:
-            run = turn.run
-            if turn.portion is None or run.state is RunState.RUNNING:
+        for share in shares:
+            run = share.run
+            if share.portion is None or run.state is RunState.RUNNING:
                 row = replace(
                     run.row, seq=0, first=False, decision=Decision.PORTION, decided_at=now, headers=None, reason=None
                 )
                 control = BatchItem(row, b"", new=False)
-                accepted = act(control, turn.portion)
-                self._advance(turn, control, {item.seq for item in accepted})
+                accepted = act(control, share.portion)
+                self._advance(share, control, {item.seq for item in accepted})
 
     def decide_command(self, control: BatchItem, command: Command, alone: OnePerson) -> None:
         """Decides a command about a run. One that is refused holds no key: it may be given again."""
@@ -193,7 +193,7 @@ class RunScheduler:
         if not self._has_room():
             return f"{RUNS_MAX} runs are under way: let one end, or cancel it"
         run = self._runs[digest] = SelectionRun(control.row, command, self._clock.monotonic_s())
-        run.turns = ItemOrder(frozen, command.mode)
+        run.order = ItemOrder(frozen, command.mode)
         return None
 
     def _has_room(self) -> bool:
@@ -235,28 +235,28 @@ class RunScheduler:
         if per_s is not None:
             late_s = min(now_s - run.next_s, PORTION_S_MAX)
             count = min(room, 1 + int(late_s * per_s)) if late_s >= 0 else 0
-        turns = self._read_item_order(run)
-        if count == 0 or turns is None:
+        order = self._read_item_order(run)
+        if count == 0 or order is None:
             return None
-        end = turns.end(run.turn, count)
+        end = order.end(run.position, count)
         if per_s is not None:
-            run.next_s = max(run.next_s, now_s - PORTION_S_MAX) + (end - run.turn) / per_s
-        return RunShare(run, end, run.command.make_portion(turns.pick_targets(run.turn, end)))
+            run.next_s = max(run.next_s, now_s - PORTION_S_MAX) + (end - run.position) / per_s
+        return RunShare(run, end, run.command.make_portion(order.pick_targets(run.position, end)))
 
-    def _advance(self, turn: RunShare, control: BatchItem, accepted: set[int]) -> None:
-        run = turn.run
+    def _advance(self, share: RunShare, control: BatchItem, accepted: set[int]) -> None:
+        run = share.run
         refused: tuple[ItemRefusal, ...] = ()
-        if turn.portion is None:
+        if share.portion is None:
             self._runs.pop(run.command.selection, None)
         else:
-            refused = _list_refused(turn.portion, accepted, control)
-            run.turn = turn.end
+            refused = _list_refused(share.portion, accepted, control)
+            run.position = share.end
             if run.command.act == REPLAY:
                 self._untried |= accepted
-            if run.turns is not None and run.turn == run.turns.count:
+            if run.order is not None and run.position == run.order.count:
                 run.state = RunState.SENT
         state = RunState.CANCELLED if run.ended is not None else run.state
-        reported = PortionResult(run.turn, state, refused, over=turn.portion is None, ended=run.ended)
+        reported = PortionResult(run.position, state, refused, over=share.portion is None, ended=run.ended)
         row = control.row
         row.decision, row.reason, row.headers = Decision.PORTION, run.command.reason, reported.to_headers(row.headers)
 
@@ -265,13 +265,13 @@ class RunScheduler:
             return True
         if run.state not in (RunState.SENT, RunState.CANCELLED):
             return False
-        turns = self._read_item_order(run)
-        if turns is None:
+        order = self._read_item_order(run)
+        if order is None:
             return True
         for _ in range(LOOKS_MAX):
-            if run.looked == run.turn:
+            if run.looked == run.position:
                 return True
-            item = self._known.index.open_item(turns.item_seq(run.looked))
+            item = self._known.index.open_item(order.item_seq(run.looked))
             if item is not None and item.row.decision is not Decision.DEAD:
                 return False
             run.looked += 1
@@ -287,13 +287,13 @@ class RunScheduler:
 
     def _read_item_order(self, run: SelectionRun) -> ItemOrder | None:
         """Returns the order of the run's items. Where the selection is gone it returns None, and the run ends."""
-        if run.turns is None:
+        if run.order is None:
             try:
-                run.turns = ItemOrder(self._read_selection(run.command.selection), run.command.mode)
+                run.order = ItemOrder(self._read_selection(run.command.selection), run.command.mode)
             except (SelectionUnknown, SelectionBroken) as unfit:
                 log.error("%s", unfit)
                 run.ended = RunEnding.BROKEN
-        return run.turns
+        return run.order
 
     def _read_selection(self, digest: str) -> FrozenSelection:
         """

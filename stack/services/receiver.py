@@ -40,7 +40,7 @@ from ingest.http import http_protocol
 from ingest.limits import LIMITS, Load, RateLimits, ReceiverLimits
 from ingest.metrics import IngestMetrics
 from ingest.pan import FILE, CardMasker, MaskingKey
-from ingest.protocol import ClaimProtocol, Take, add_tracing
+from ingest.protocol import ClaimProtocol, TakeEvents, add_tracing
 from ingest.provider_client import open_client
 from ingest.publisher import KafkaPublisher, Publisher, producer_settings
 from ingest.receiver import Receiver
@@ -197,7 +197,7 @@ class ReceiverParts:
     gate: RedisGate
     fetch: HttpFetch
     reader: EventReader
-    take: Take
+    take: TakeEvents
     reports: RequestReports
     adapters: Mapping[str, Adapter]
 

@@ -84,7 +84,7 @@ class Ground:
             taken = [await protocol.take_events([event_of(one)], NOW, None) for one in event_ids]
             await claims.await_settlements()
             self.seen = generations._seen["live"]
-            return [one.takings[0].outcome for one in taken]
+            return [one.claims[0].outcome for one in taken]
         finally:
             await client.aclose()
 

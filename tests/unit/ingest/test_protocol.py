@@ -64,7 +64,7 @@ class Ground:
 
 
 def outcomes(taken: ClaimResult) -> list[str]:
-    return [taking.outcome for taking in taken.takings]
+    return [claim.outcome for claim in taken.claims]
 
 
 def test_one_key_with_two_contents_in_a_request_publishes_both_the_second_as_a_conflict() -> None:
@@ -174,7 +174,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
     if not acknowledged:
         ground.publisher.fails.add(one.entity_key.encode())
     taken = virtual_time.run(ground.take(one))
-    assert (taken.has_failed, taken.takings[0].flag) == (not acknowledged, Dedupe.DEFERRED)
+    assert (taken.has_failed, taken.claims[0].flag) == (not acknowledged, Dedupe.DEFERRED)
     assert virtual_time.run(ground.state(one)) is left
 
 
