@@ -18,6 +18,7 @@ from alerts.rules import (
     COUNTED_MIN,
     DURATION,
     NOT_READY_S_MAX,
+    OTHER_GROUP,
     SHARE,
     SLOW_S,
     AlertRule,
@@ -31,7 +32,6 @@ HEAD = """\
 # Written by `make docs` from alerts/rules.py and alerts/prometheus.py: change those.
 groups:
 """
-OTHER_GROUP = "processes"
 COUNTED = 'payhook_sli_events_total{outcome=~"in_time|late|failed|unknown"}'
 BAD_SIGNATURE = 'payhook_ingest_refusals_total{reason=~"signature_.+"}'
 MISSED = 'payhook_sli_events_total{outcome=~"late|failed|unknown"}'
@@ -124,10 +124,6 @@ RECORDED = (
         "The processor's own word while it speaks, else what the alerts' process counts in the journal.",
     ),
 )
-GROUP_OF = {
-    **dict.fromkeys(("dlq_depth", "dlq_age", "dlq_escalation", "dlq_publish"), "dlq"),
-    **dict.fromkeys(("slo_burn", "lag", "retry_rate"), "slo"),
-}
 _SLOW_SHARE = f"{BURN_SLOW * ALLOWED_SHARE:g}"
 _STREAM = "{{ $labels.stream }}"
 
@@ -229,9 +225,9 @@ def file_of(settings: AlertsSettings) -> str:
 def build_alerting(rule: AlertRule) -> AlertingRule:
     also = f" and {rule.also}" if rule.also else ""
     return AlertingRule(
-        group=GROUP_OF.get(rule.name, OTHER_GROUP),
+        group=rule.group,
         alert=rule.alert,
-        expr=f"{rule.expr} > {rule.threshold:g}{also}",
+        expr=f"{rule.condition} > {rule.threshold:g}{also}",
         for_s=rule.for_s,
         severity=rule.severity,
         summary=_write_summary(rule.text_there or rule.text, rule.label, rule.unit),

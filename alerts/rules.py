@@ -63,6 +63,7 @@ SIGNATURES_MIN = 10
 NOT_THERE_SHARE_MAX = 0.05
 
 
+OTHER_GROUP = "processes"
 REPEAT_S = 4 * 3_600.0
 DAY_S = 24 * 3_600.0
 
@@ -96,8 +97,10 @@ class AlertRule:
     it lasts it is told again every ``repeat_s``.
     ``text``: what it says, of ``{of}`` and ``{value}``. ``counts_events``: its value is a number of events.
 
-    Prometheus calls it ``alert``, and has it where ``expr`` is above the threshold and ``also`` holds. ``text_there``:
-    what it says there, where that isn't ``text``; ``label``: names its subject; ``comment``: for who reads the file.
+    ``gauge``: the metric of the alerts' process that shows its readings, by ``label`` the subject's name, if it has
+    one. Prometheus calls the rule ``alert``, in ``group``, and has it where ``expr`` (the gauge, if it is empty) is
+    above the threshold and ``also`` holds. ``text_there``: what it says there, where that isn't ``text``; ``comment``:
+    for who reads the file.
     """
 
     name: str
@@ -110,11 +113,20 @@ class AlertRule:
     repeat_s: float = REPEAT_S
     counts_events: bool = False
     alert: str
-    expr: str
+    gauge: str = ""
+    expr: str = ""
     also: str = ""
     text_there: str = ""
     label: str = "stream"
+    group: str = OTHER_GROUP
     comment: str = ""
+
+    @property
+    def condition(self) -> str:
+        """What Prometheus compares with the threshold."""
+        if self.expr:
+            return self.expr
+        return f"max by ({self.label}) ({self.gauge})" if self.label else f"max({self.gauge})"
 
     @property
     def anchor(self) -> str:
@@ -157,6 +169,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="{value} dead events of {of} wait for a person",
             counts_events=True,
             alert="PayhookDlqDepth",
+            group="dlq",
             expr=sum_by_stream("stream:payhook_dlq_depth:max"),
             comment="Of all shards together: who looks at dead events has as many to look at.",
         ),
@@ -168,7 +181,8 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="a dead event of {of} has been open for {value}",
             unit=DURATION,
             alert="PayhookDlqOldest",
-            expr="max by (stream) (payhook_dlq_oldest_seconds)",
+            group="dlq",
+            gauge="payhook_dlq_oldest_seconds",
         ),
         AlertRule(
             name="dlq_escalation",
@@ -177,7 +191,8 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="a dead event of {of} has not been closed for {value}",
             unit=DURATION,
             alert="PayhookDlqEscalation",
-            expr="max by (stream) (payhook_dlq_oldest_seconds)",
+            group="dlq",
+            gauge="payhook_dlq_oldest_seconds",
         ),
         AlertRule(
             name="dlq_publish",
@@ -186,6 +201,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="a dead letter of {of} has waited {value} for its topic; the journal holds it meanwhile",
             unit=DURATION,
             alert="PayhookDlqPublishFailing",
+            group="dlq",
             expr="max by (stream) (payhook_dlq_unpublished_seconds)",
         ),
         AlertRule(
@@ -236,6 +252,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             for_s=WINDOW_S,
             counts_events=True,
             alert="PayhookLagGrowing",
+            group="slo",
             expr=sum_by_stream(
                 "max by (stream) (payhook_lag_events)"
                 " and on (stream) max by (stream) (delta(payhook_lag_events[5m])) >= 0"
@@ -259,6 +276,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="{value} of the tries of {of} end in a retry",
             unit=SHARE,
             alert="PayhookRetryRate",
+            group="slo",
             expr="stream:payhook_retries:ratio_rate5m",
             also=f"on (stream) stream:payhook_tries:rate5m * {WINDOW_S:g} >= {COUNTED_MIN}",
         ),
@@ -285,6 +303,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="{value} of the events of {of} missed the 5 s in the last hour",
             unit=SHARE,
             alert="PayhookSloBurnFast",
+            group="slo",
             expr="stream:payhook_sli_missed:ratio_rate1h",
             also=f"on (stream) stream:payhook_sli_missed:ratio_rate5m > {late:g}"
             f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
@@ -300,7 +319,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             repeat_s=DAY_S,
             counts_events=True,
             alert="PayhookUnknownEvents",
-            expr="max by (what) (payhook_unknown_events)",
+            gauge="payhook_unknown_events",
             label="what",
             comment="What undoes a movement may come some minutes before it.",
         ),
@@ -312,7 +331,8 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             text="the newest good backup is {value} times as old as backup.every_h",
             unit=TIMES,
             alert="PayhookBackupLate",
-            expr="max(payhook_backup_age_ratio)",
+            gauge="payhook_backup_age_ratio",
+            label="",
         ),
         *_make_machine_rules(),
     )
@@ -327,7 +347,7 @@ def _make_provider_rules() -> tuple[AlertRule, ...]:
             threshold=0.0,
             text="{of} sends less than it ever did at this hour of the week",
             alert="PayhookEndpointQuiet",
-            expr="max by (endpoint) (payhook_endpoint_quiet)",
+            gauge="payhook_endpoint_quiet",
             label="endpoint",
         ),
         AlertRule(
@@ -336,7 +356,7 @@ def _make_provider_rules() -> tuple[AlertRule, ...]:
             threshold=0.0,
             text="{of} says that it sends no webhooks: our endpoint is switched off there",
             alert="PayhookEndpointSwitchedOff",
-            expr="max by (source) (payhook_endpoint_switched_off)",
+            gauge="payhook_endpoint_switched_off",
             label="source",
         ),
         AlertRule(
@@ -346,7 +366,7 @@ def _make_provider_rules() -> tuple[AlertRule, ...]:
             text="{value} events of {of} came in by its own list within the last day: no webhook brought them",
             repeat_s=DAY_S,
             alert="PayhookWebhooksLost",
-            expr="max by (source) (payhook_caught_up_events)",
+            gauge="payhook_caught_up_events",
             label="source",
         ),
         AlertRule(
@@ -356,7 +376,7 @@ def _make_provider_rules() -> tuple[AlertRule, ...]:
             text="the list of events of {of} has not been read to its end for {value}",
             unit=DURATION,
             alert="PayhookCatchUpFailing",
-            expr="max by (source) (payhook_catch_up_failing_seconds)",
+            gauge="payhook_catch_up_failing_seconds",
             label="source",
         ),
     )
@@ -372,7 +392,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             text="{value} of the disk of the {of} is used",
             unit=SHARE,
             alert="PayhookDiskFull",
-            expr="max by (place) (payhook_disk_used_ratio)",
+            gauge="payhook_disk_used_ratio",
             label="place",
         ),
         AlertRule(
@@ -392,7 +412,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             threshold=0.0,
             text="payhook verify found {value} invariants of {of} that do not hold",
             alert="PayhookVerifyFailed",
-            expr="max by (stream) (payhook_verify_broken)",
+            gauge="payhook_verify_broken",
         ),
         AlertRule(
             name="verification",
@@ -401,7 +421,8 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             text="the last verification that could be made is {value} times as old as ledger.verify.every_h",
             unit=TIMES,
             alert="PayhookVerificationOverdue",
-            expr="max(payhook_verification_age_ratio)",
+            gauge="payhook_verification_age_ratio",
+            label="",
         ),
         AlertRule(
             name="maintenance",
@@ -410,7 +431,8 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             text="the last round of maintenance that was done is {value} times as old as ledger.maintain.every_s",
             unit=TIMES,
             alert="PayhookMaintenanceOverdue",
-            expr="max(payhook_maintenance_age_ratio)",
+            gauge="payhook_maintenance_age_ratio",
+            label="",
         ),
         AlertRule(
             name="signatures",
@@ -443,7 +465,8 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             text="{value} partitions have a replica that is not in sync",
             for_s=NOT_READY_S_MAX,
             alert="PayhookReplicasOutOfSync",
-            expr="max(payhook_kafka_partitions_out_of_sync)",
+            gauge="payhook_kafka_partitions_out_of_sync",
+            label="",
         ),
         AlertRule(
             name="min_isr",
@@ -451,6 +474,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             threshold=0.0,
             text="Kafka takes nothing for {value} partitions: too few replicas are in sync",
             alert="PayhookUnderMinIsr",
-            expr="max(payhook_kafka_partitions_under_min_isr)",
+            gauge="payhook_kafka_partitions_under_min_isr",
+            label="",
         ),
     )

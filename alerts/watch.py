@@ -277,22 +277,10 @@ def _parse_alert(tree: dict[str, Any]) -> Alert:
     )
 
 
-GAUGE_OF_RULE: Final[Mapping[str, str]] = {
-    "dlq_age": "payhook_dlq_oldest_seconds",
-    "unknown": "payhook_unknown_events",
-    "quiet": "payhook_endpoint_quiet",
-    "switched_off": "payhook_endpoint_switched_off",
-    "caught_up": "payhook_caught_up_events",
-    "catch_up": "payhook_catch_up_failing_seconds",
-    "backup": "payhook_backup_age_ratio",
-    "disk": "payhook_disk_used_ratio",
-    "verify": "payhook_verify_broken",
-    "verification": "payhook_verification_age_ratio",
-    "maintenance": "payhook_maintenance_age_ratio",
-    "isr": "payhook_kafka_partitions_out_of_sync",
-    "min_isr": "payhook_kafka_partitions_under_min_isr",
+GAUGES: Final[Mapping[str, str]] = {
+    rule.name: rule.gauge for rule in make_rules(AlertsSettings()).values() if rule.gauge
 }
-"""The gauge that shows a rule's readings; one with a label has the subject there.
+"""The gauge that shows a rule's readings, by the rule; one with a label has the subject there.
 
 What can't be seen stays there as it was seen last, as the built-in alert does: a Prometheus alert ends where its value
 is gone, isn't a number (``NaN > 0`` is false), or is 0. What was never seen is NaN, or has no series.
@@ -307,7 +295,7 @@ class AlertMetrics:
             entry.name: make_gauge(entry.name, self.registry)
             for entry in list_entries(Service.ALERTS, MetricType.GAUGE)
         }
-        for name in GAUGE_OF_RULE.values():
+        for name in GAUGES.values():
             if not CATALOGUE[name].labels:
                 self._gauges[name].set(math.nan)
         self._fired: set[tuple[str, str]] = set()
@@ -342,7 +330,7 @@ class AlertMetrics:
         self._fired = firing
 
     def _show(self, reading: AlertReading, value: float) -> None:
-        name = GAUGE_OF_RULE.get(reading.rule)
+        name = GAUGES.get(reading.rule)
         if name is not None:
             of_it = self._gauges[name]
             (of_it.labels(reading.subject) if CATALOGUE[name].labels else of_it).set(value)
