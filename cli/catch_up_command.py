@@ -16,8 +16,8 @@ from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
 from core.visible import make_visible
 from stack.endpoints import read_endpoints
-from stack.kafka_users import security_of
-from stack.redis import redis_url
+from stack.servers.kafka_users import security_of
+from stack.servers.redis import redis_url
 
 if TYPE_CHECKING:
     from stack.catching_up import CatchUpOutcome

@@ -43,7 +43,7 @@ def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
     `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a table couldn't be maintained.
     """
     # Spark's modules take a second to load; no other command needs them.
-    from stack.maintenance import run_once
+    from stack.maintenance.job import run_once
 
     report = run_once(place.settings, dry_run=dry_run)
     if as_json:
@@ -67,7 +67,7 @@ def redact(place: Place, event_key: str, reason: str) -> None:
     of their own.
     """
     from ledger.maintain.redact import RedactionOrder
-    from stack.maintenance import redact_event
+    from stack.maintenance.job import redact_event
 
     with open_recorder(place).record_act(this_account(), "redact", f"{place.mode} {event_key}", reason):
         redacted = redact_event(

@@ -28,7 +28,7 @@ from processor.streams import StreamConfig
 from stack.data_folder import limit_rights
 from stack.endpoints import Endpoints, read_endpoints
 from stack.errors import NotUp
-from stack.kafka_users import security_of
+from stack.servers.kafka_users import security_of
 from stack.settings import Settings, load_settings, streams_of
 
 if TYPE_CHECKING:

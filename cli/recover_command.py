@@ -19,7 +19,7 @@ from cli.tables import PrintedTable
 from core.clock import SystemClock, to_rfc3339
 
 if TYPE_CHECKING:
-    from stack.recovery import StreamComparison
+    from stack.maintenance.recovery import StreamComparison
 
 DISAGREES = 3
 """The exit code where something disagrees and no decision was made."""
@@ -47,7 +47,13 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
     """
     if accept_loss and reason is None:
         raise click.UsageError("--accept-loss needs --reason")
-    from stack.recovery import accept_stream_losses, compare_streams, export_losses, have_listed_again, servers_of
+    from stack.maintenance.recovery import (
+        accept_stream_losses,
+        compare_streams,
+        export_losses,
+        have_listed_again,
+        servers_of,
+    )
 
     clock = SystemClock()
     with servers_of(place.settings) as servers:
@@ -180,7 +186,7 @@ def split(place: Place, shards: int, reason: str) -> None:
     a processor a shard. Interrupted, the same command goes on; until it is done no processor starts. There is no way
     back to fewer: several shards may run on one machine. See docs/scaling.md.
     """
-    from stack.split import split as divide
+    from stack.maintenance.split import split as divide
 
     with open_recorder(place).record_act(this_account(), "split", f"among {shards} shards", reason):
         divided = divide(place.settings, shards, SystemClock())

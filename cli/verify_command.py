@@ -78,7 +78,7 @@ def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool
     # Spark's modules take a second to load; no other command needs them.
     from ledger.verify import Options
     from ledger.verify.report import reports_as_json
-    from stack.verification import verify_stream
+    from stack.maintenance.verification import verify_stream
 
     console = Console(soft_wrap=True)
     options = Options(deep, since, place.settings.providers)
@@ -112,7 +112,7 @@ def _remember_report(place: Place, report: Report, *, deep: bool) -> None:
 
 
 def _list_streams(place: Place, stream: str | None) -> list[str]:
-    from stack.verification import streams_to_verify
+    from stack.maintenance.verification import streams_to_verify
 
     if stream is not None:
         configured = streams_of(place.settings)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from stack.ports import LOOPBACK
+from stack.servers.ports import LOOPBACK
 
 DAY = timedelta(days=1)
 

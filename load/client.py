@@ -22,7 +22,7 @@ from core.status_file import read_said
 from journal.lake import has_table
 from journal.reader import dataset_of
 from journal.shards import own_rows_after
-from stack.kafka_users import embedded_kafka
+from stack.servers.kafka_users import embedded_kafka
 
 POLL_S = 0.2
 

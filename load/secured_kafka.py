@@ -26,10 +26,10 @@ from core.durability import Durability
 from core.kafka import open_admin
 from core.settings import KafkaSecurity, KafkaSettings
 from load.certificates import Issuer
-from stack.kafka import SMALL_NODE, format_storage, java_command, new_cluster_id, write_logging_file
-from stack.kafka_users import ADMIN, ITERATIONS, make_services, new_password, set_passwords
-from stack.ports import LOOPBACK, free_ports, is_listening
-from stack.server import RunningServer, Server
+from stack.servers.kafka import SMALL_NODE, format_storage, java_command, new_cluster_id, write_logging_file
+from stack.servers.kafka_users import ADMIN, ITERATIONS, make_services, new_password, set_passwords
+from stack.servers.ports import LOOPBACK, free_ports, is_listening
+from stack.servers.server import RunningServer, Server
 from stack.settings import Settings
 from stack.topics import make_topics, plan_topics
 

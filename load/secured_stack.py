@@ -15,7 +15,7 @@ from stack.children import build_endpoints as endpoints_of
 from stack.children import choose_ports, list_servers
 from stack.data_folder import make_key, make_merchants, make_secrets
 from stack.endpoints import write_endpoints
-from stack.server import RunningServer, Server
+from stack.servers.server import RunningServer, Server
 from stack.settings import Settings, load_settings
 
 USERS = {"processor": "processor", "ingest": "receiver", "ops": "console"}

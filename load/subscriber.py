@@ -21,7 +21,7 @@ from core.clock import Clock, SystemClock
 from providers.port import Request, SignatureInvalid
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.server import stopped_by_signal
+from stack.servers.server import stopped_by_signal
 
 BODY_BYTES_MAX = 1_048_576
 KNOWN_MAX = 1_000_000

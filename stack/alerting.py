@@ -33,7 +33,7 @@ from ledger.queries import LedgerJournals, find_unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import secure_data_folder
-from stack.server import stopped_by_signal
+from stack.servers.server import stopped_by_signal
 from stack.services.dead_letters import open_dead_letter_index
 from stack.settings import Settings, load_settings, stream_names, streams_of
 

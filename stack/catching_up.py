@@ -33,7 +33,7 @@ from journal.reader import read_rows
 from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
-from stack.listing_again import ListAgain, read_list_again
+from stack.maintenance.listing_again import ListAgain, read_list_again
 from stack.rounds import ScheduledRound, run_schedule
 from stack.services.receiver import ReceiverParts, open_parts, secret_files
 from stack.settings import Settings

@@ -17,12 +17,12 @@ from core.routing import shard_of, stream_of
 from core.status_file import read_said
 from processor.streams import list_names
 from stack.endpoints import Endpoints
-from stack.kafka import kafka_server
-from stack.kafka_users import security_environment
-from stack.ports import LOOPBACK, free_ports, free_row, next_free
-from stack.redis import redis_server, redis_url
 from stack.rounds import schedule_rounds
-from stack.server import Server
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import security_environment
+from stack.servers.ports import LOOPBACK, free_ports, free_row, next_free
+from stack.servers.redis import redis_server, redis_url
+from stack.servers.server import Server
 from stack.settings import Settings, stream_names, streams_of
 
 ASK_TIMEOUT_S = 2.0

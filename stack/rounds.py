@@ -24,15 +24,15 @@ from core.errors import PayhookError
 from core.log import configure_logging
 from core.status_file import past_moment_of, read_said
 from stack.data_folder import secure_data_folder
-from stack.server import stopped_by_signal
+from stack.servers.server import stopped_by_signal
 from stack.settings import Settings, load_settings
 
 log = logging.getLogger("rounds")
 
 MODULES = {
-    "maintenance": "stack.maintenance",
+    "maintenance": "stack.maintenance.job",
     "backup": "stack.backup.make",
-    "verification": "stack.verification",
+    "verification": "stack.maintenance.verification",
     "catch-up": "stack.catching_up",
 }
 """Whose ``run_round`` is a round of this name: it takes the settings and returns whether all of it was done. A module

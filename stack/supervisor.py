@@ -30,7 +30,7 @@ from stack.endpoints import (
     write_endpoints,
 )
 from stack.errors import AlreadyUp, ServerNotUp
-from stack.server import RunningServer, Server
+from stack.servers.server import RunningServer, Server
 
 log = logging.getLogger(__name__)
 

@@ -48,8 +48,8 @@ from stack.endpoints import (
 )
 from stack.errors import HeldUnseen, KafkaNotUp, ServerNotUp, StackNotUp
 from stack.kafka_rights import rights_with
-from stack.kafka_users import embedded_kafka, make_services
-from stack.server import path_with_checkout, stopped_by_signal
+from stack.servers.kafka_users import embedded_kafka, make_services
+from stack.servers.server import path_with_checkout, stopped_by_signal
 from stack.settings import Settings, load_settings, streams_of
 from stack.supervisor import STEP_S, ChildState, Supervisor, sole_supervisor
 from stack.topics import Topic, make_topics, plan_topics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.files import write_whole
 from core.settings import KafkaSettings
-from stack.kafka import (
+from stack.servers.kafka import (
     LOGGING,
     as_text,
     broker_answers,
@@ -17,8 +17,8 @@ from stack.kafka import (
     node_properties,
     write_logging_file,
 )
-from stack.ports import LOOPBACK
-from stack.server import Server
+from stack.servers.ports import LOOPBACK
+from stack.servers.server import Server
 
 PLAIN = {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
 
@@ -29,7 +29,7 @@ def plain_properties(folder: Path, port: int, controller_port: int) -> str:
 
 
 def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
-    """As `stack.kafka.kafka_server`; whoever reaches its port may do everything."""
+    """As `stack.servers.kafka.kafka_server`; whoever reaches its port may do everything."""
     config = folder / "server.properties"
 
     def prepare() -> None:

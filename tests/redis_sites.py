@@ -19,9 +19,9 @@ from core.settings import RedisSettings
 from load.certificates import Issuer
 from load.client import wait_for
 from stack.machine import find_redis
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, build_acl
-from stack.server import RunningServer, Server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, build_acl
+from stack.servers.server import RunningServer, Server
 
 SERVICE = "claims"
 DOWN_MS = 1_000

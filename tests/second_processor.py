@@ -18,8 +18,8 @@ from core.status_file import STANDBY
 from load.client import wait_for
 from load.embedded import SAMPLE_CONFIG
 from load.traffic import Webhook
-from stack.kafka_users import security_environment
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.kafka_users import security_environment
+from stack.servers.ports import LOOPBACK, free_ports
 from tests.e2e.conftest import Stack
 
 START_S_MAX = 180.0

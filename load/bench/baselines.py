@@ -27,7 +27,7 @@ from core.routing import topics_of
 from core.settings import KafkaSettings
 from ingest.app import SERVING
 from ingest.publisher import producer_settings
-from stack.kafka_users import embedded_kafka
+from stack.servers.kafka_users import embedded_kafka
 
 CONFIRMED_S = 8 * 86_400
 LEASE_S = 30

@@ -34,10 +34,10 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.children import choose_ports, list_servers
 from stack.data_folder import make_key, make_merchants
-from stack.kafka import kafka_server
-from stack.kafka_users import embedded_kafka, make_services, security_environment
-from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, run_server
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import embedded_kafka, make_services, security_environment
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import Server, run_server
 from stack.settings import Settings
 from stack.topics import Topic, make_topics, plan_topics
 

@@ -36,8 +36,8 @@ from load.bench.figures import Run
 from load.client import NotInTime, RunningStack, wait_for
 from load.latency import percentile, seconds_to_decide
 from stack.jars import spark_jars
-from stack.kafka_users import embedded_kafka
-from stack.server import Server, run_server, stopped_by_signal
+from stack.servers.kafka_users import embedded_kafka
+from stack.servers.server import Server, run_server, stopped_by_signal
 
 DRAIN_S_MAX = 600.0
 START_S_MAX = 120.0

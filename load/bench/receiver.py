@@ -36,11 +36,11 @@ from load.traffic import StripeRequests
 from load.wire import Load, closed_loop, open_loop, undisturbed
 from stack.children import answers_ok
 from stack.data_folder import make_key
-from stack.kafka import kafka_server
-from stack.kafka_users import embedded_kafka, make_services, security_environment
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import Server, run_server
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import embedded_kafka, make_services, security_environment
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.redis import ADMIN, redis_server, redis_url
+from stack.servers.server import Server, run_server
 from stack.settings import Settings
 from stack.topics import make_topics, plan_topics
 

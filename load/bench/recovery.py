@@ -18,7 +18,7 @@ from ingest.publisher import producer_settings
 from load.bench.drain import FLUSH_S_MAX, PUBLISH_MS_MAX, data_folder, kafka_with_backlog, processor_server, records
 from load.bench.figures import Run
 from load.client import NotInTime, RunningStack
-from stack.server import run_server
+from stack.servers.server import run_server
 
 RATE_PER_S = 120
 OUTAGE_S, OUTAGE_S_SHORT = 3_600, 300

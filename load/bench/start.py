@@ -28,10 +28,10 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_merchants
-from stack.kafka import kafka_server
-from stack.kafka_users import embedded_kafka, make_services
-from stack.ports import LOOPBACK, free_ports
-from stack.server import RunningServer, run_server
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import embedded_kafka, make_services
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import RunningServer, run_server
 from stack.settings import Settings
 from stack.topics import make_topics, plan_topics
 

@@ -21,7 +21,7 @@ from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once, post_at_rate
 from load.scratch import empty_scratch_folder
 from load.traffic import Traffic, Webhook
-from stack.redis import admin_url
+from stack.servers.redis import admin_url
 
 RATE_PER_S = 60.0
 KILL_AT = 0.4

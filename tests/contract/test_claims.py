@@ -20,8 +20,8 @@ from core.routing import MODES
 from core.settings import RedisSettings
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import ADMIN, redis_server, redis_url
+from stack.servers.server import run_server
 from tests.memory_claims import MemoryClaims
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 

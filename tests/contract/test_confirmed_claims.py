@@ -18,8 +18,8 @@ from core.redis import AsyncClient, Client, async_redis, sync_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimKey, RedisGate
 from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
-from stack.redis import redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import redis_server, redis_url
+from stack.servers.server import run_server
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 CONTENT = "11" * 32

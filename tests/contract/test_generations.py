@@ -20,8 +20,8 @@ from ingest.redis_claims import RedisClaims
 from load.client import wait_for
 from processor.claims import NAMES_AT_ONCE, ReceiverClaims
 from processor.reporting.generation import open_generation_writer
-from stack.redis import redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import redis_server, redis_url
+from stack.servers.server import run_server
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 
 ASK_S = 5.0

@@ -21,8 +21,8 @@ from core.redis import AsyncClient, async_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
 from ingest.idempotency.store import AnswerStore, KeptAnswer, KeyClaim, RedisAnswers, RequestKey
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import ADMIN, redis_server, redis_url
+from stack.servers.server import run_server
 from tests.memory_answers import MemoryAnswers
 from tests.redis_sites import FORMS, MORE_FORMS, Site
 

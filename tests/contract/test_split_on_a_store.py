@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal.writer import JournalWriter
-from stack.split import split
+from stack.maintenance.split import split
 from tests.divided_lake import LAST, POISON, DividedLake
 from tests.unit.journal.rows import TOPIC
 

@@ -19,7 +19,7 @@ from load.client import RunningStack, wait_for
 from load.embedded import embedded_stack, payhook
 from load.open_loop import Answer, post_at_once
 from load.traffic import Traffic, Webhook
-from stack.redis import admin_url
+from stack.servers.redis import admin_url
 
 if TYPE_CHECKING:
     from tests.e2e.killing import MortalStack

@@ -25,10 +25,10 @@ from core.metrics import CATALOGUE
 from load.embedded import UP_S_MAX, payhook
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.kafka import broker_answers
-from stack.kafka_users import embedded_kafka, security_environment
-from stack.ports import is_listening
-from stack.redis import redis_answers
+from stack.servers.kafka import broker_answers
+from stack.servers.kafka_users import embedded_kafka, security_environment
+from stack.servers.ports import is_listening
+from stack.servers.redis import redis_answers
 from tests.damaged_lake import cut_log
 from tests.e2e.conftest import Stack, as_admin
 from tests.processes import all_end, is_gone

@@ -15,10 +15,10 @@ import pytest
 import redis
 
 from core.settings import KafkaSettings
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, redis_url
-from stack.redis import redis_server as redis_server_on
-from stack.server import run_server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.redis import ADMIN, redis_url
+from stack.servers.redis import redis_server as redis_server_on
+from stack.servers.server import run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 

@@ -14,7 +14,7 @@ from typing import Any
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from stack.ports import LOOPBACK
+from stack.servers.ports import LOOPBACK
 
 
 class OneAtATime:

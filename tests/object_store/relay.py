@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from stack.ports import LOOPBACK
+from stack.servers.ports import LOOPBACK
 
 OPEN, LOSES_ANSWERS, DELAYS_ANSWERS, DOWN = range(4)
 BYTES = 1 << 16

@@ -26,8 +26,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from core.store import StorageSettings
-from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, run_server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import Server, run_server
 from tests.object_store.programs import azurite, go_program
 
 ENDPOINT, BUCKET_NAME = "PAYHOOK_TEST_OBJECT_STORE", "PAYHOOK_TEST_OBJECT_STORE_BUCKET"

@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from core.kafka import open_admin, open_consumer, open_producer
 from core.settings import KafkaSettings
-from stack.kafka import kafka_server
 from stack.kafka_rights import EVENTS, RIGHTS
-from stack.kafka_users import ADMIN, credentials_file, embedded_kafka, make_services, password_of
-from stack.ports import LOOPBACK, free_ports
-from stack.server import RunningServer, run_server
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import ADMIN, credentials_file, embedded_kafka, make_services, password_of
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import RunningServer, run_server
 from stack.topics import Topic, make_topics
 from tests import plain_kafka
 from tests.local_attacker import listeners

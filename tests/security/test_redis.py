@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from core.sockets import SOCKET_PATH_BYTES_MAX, SocketFolderUnsafe
-from stack.redis import ADMIN, admin_url, redis_server, redis_url, socket_of
-from stack.server import RunningServer, run_server
+from stack.servers.redis import ADMIN, admin_url, redis_server, redis_url, socket_of
+from stack.servers.server import RunningServer, run_server
 
 FOLDER = "redis"
 

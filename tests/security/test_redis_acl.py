@@ -16,7 +16,7 @@ from core.redis import sync_redis
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims, confirmed_hashes
 from processor.reporting.generation import WRITE
-from stack.redis import CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS
+from stack.servers.redis import CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS
 from tests.redis_sites import Node, Site
 
 DOCS = Path(__file__).parents[2] / "docs" / "redis.md"

@@ -28,8 +28,8 @@ from deltalake import DeltaTable
 from cli.main import main
 from core.money import Movement
 from processor.streams import load_streams
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import ADMIN, redis_server, redis_url
+from stack.servers.server import run_server
 from stack.settings import Settings
 from tests.documented import CHECKOUT, Block, fenced
 from tests.only import environment, run_with

@@ -34,10 +34,10 @@ from load.open_loop import post_at_once
 from load.subscriber import Subscriber
 from load.traffic import Traffic, Webhook
 from notify.signature import new_secret
-from stack import kafka
 from stack.jars import STORE_LIST, is_installed
 from stack.machine import find_java, find_redis
-from stack.ports import LOOPBACK
+from stack.servers import kafka
+from stack.servers.ports import LOOPBACK
 from tests.hosts import NETWORK, Host, missing, network, until
 from tests.object_store import ObjectStore
 from tests.object_store.programs import NotBuilt

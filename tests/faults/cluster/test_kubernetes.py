@@ -11,7 +11,7 @@ from pathlib import Path
 from core.layout import Layout
 from stack.machine import find_java
 from stack.package import make_package
-from stack.ports import free_ports
+from stack.servers.ports import free_ports
 from tests.faults.cluster.kubernetes_api import Api
 
 DRIVER = """

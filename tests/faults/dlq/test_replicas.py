@@ -12,10 +12,10 @@ from alerts.looking import ReplicaWatch
 from alerts.readings import Replicas
 from core.settings import KafkaSettings
 from load.client import wait_for
-from stack import kafka
-from stack.kafka import broker_answers
-from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, run_server
+from stack.servers import kafka
+from stack.servers.kafka import broker_answers
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import Server, run_server
 from tests.plain_kafka import kafka_server, plain_properties
 
 TOPICS = ("payments.events", "dlq.ledger")

@@ -27,9 +27,9 @@ from operations.command import Command
 from operations.commands import decode
 from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
-from stack.redis import redis_server as redis_server_on
-from stack.redis import redis_url
-from stack.server import run_server
+from stack.servers.redis import redis_server as redis_server_on
+from stack.servers.redis import redis_url
+from stack.servers.server import run_server
 from tests.integration.console.conftest import CONTROL, seen
 
 LEASE_S, WAIT_S, LOOK_S = 10.0, 60.0, 0.1

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from console.health import KafkaLag
 from core.settings import KafkaSettings
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 
 
 def test_undecided_records_are_counted_over_all_partitions(

@@ -20,8 +20,8 @@ from core.settings import KafkaSettings
 from journal.anchors import Anchor, AnchorKeys
 from operations.audit_log import STREAM
 from operations.command import CONTROL_TOPIC
-from stack.ports import LOOPBACK, free_ports
-from stack.server import Server, run_server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import Server, run_server
 from stack.topics import Topic, make_topics
 from tests.integration.console.conftest import seen
 

@@ -16,7 +16,7 @@ from operations.audit_log import AuditLog
 from operations.commands import CommandNotSent, SentCommand, decode
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderSender, OrderService
 from operations.recorder import Recorder
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 

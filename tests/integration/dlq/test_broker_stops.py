@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from core.decision import Decision
 from core.settings import KafkaSettings
 from processor.opening import make_dead_letter_producer
-from stack.ports import LOOPBACK, free_ports
-from stack.server import RunningServer, Server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import RunningServer, Server
 from stack.topics import Topic, make_topics
 from tests.integration.dlq.test_publisher_on_kafka import read, seq_of
 from tests.integration.processor.stored import Stored

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import TopicPartition
 
 from core.settings import KafkaSettings
 from dead_letters import OriginUnreadable, kafka_origin
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 from tests.dead_items import DeadItems
 from tests.integration.conftest import Topics
 

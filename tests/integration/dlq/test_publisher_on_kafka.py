@@ -20,8 +20,8 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from operations.command import REPLAY, Command
 from operations.commands import decode, send
-from stack.ports import LOOPBACK, free_ports
-from stack.server import run_server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 from tests.unit.journal.rows import bare_row

@@ -29,9 +29,9 @@ from load.samples.stripe import stripe_event
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings, SquareSettings
 from stack.children import answers_ok
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import ADMIN, PAYHOOK, redis_server, redis_url
-from stack.server import RunningServer, Server, run_server
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.redis import ADMIN, PAYHOOK, redis_server, redis_url
+from stack.servers.server import RunningServer, Server, run_server
 from stack.settings import Settings
 from stack.topics import make_topics, plan_topics
 from tests.integration.ingest.wire import Wire, wire

@@ -19,7 +19,7 @@ from core.keys import hash_key
 from ingest.claims import HASH_BYTES
 from load.bench.receiver import announce_generation
 from load.client import wait_for
-from stack.ports import LOOPBACK
+from stack.servers.ports import LOOPBACK
 from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, Signed, receiver_on
 
 WAIT_S = 60.0

@@ -12,7 +12,7 @@ from core.redis import Client
 from load.bench.receiver import announce_generation
 from load.certificates import Issuer
 from load.client import wait_for
-from stack.redis import PAYHOOK
+from stack.servers.redis import PAYHOOK
 from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, receiver_on
 from tests.integration.ingest.test_receiver import outcome
 from tests.redis_sites import Site, has_tls

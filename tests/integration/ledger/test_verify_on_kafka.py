@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from core.settings import KafkaSettings
 from journal.kafka_log import KafkaLog, KafkaSilent
 from ledger.verify.kafka import KafkaUnreachable, RealKafka
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 
 
 @pytest.fixture

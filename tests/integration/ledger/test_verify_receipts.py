@@ -20,7 +20,7 @@ from ledger.verify import Finding, verify
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka_checks import ReceiptsHaveDecisions
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 from tests.answers import OneRecord
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from processor.backlog.sizing import AdaptiveExecutors, SparkCluster
 from processor.spark import open_session
 from stack.machine import find_java
-from stack.ports import free_ports
+from stack.servers.ports import free_ports
 from tests.hosts import until
 from tests.own_jvm import end_jvm
 from tests.processes import dies_with_the_test

@@ -24,8 +24,8 @@ from ingest.redis_claims import RedisClaims
 from journal.reader import JournalReader
 from processor.history.losses import Acceptance, Findings, accept_losses
 from processor.reporting.generation import open_generation_writer
-from stack.redis import ADMIN, redis_server, redis_url
-from stack.server import run_server
+from stack.servers.redis import ADMIN, redis_server, redis_url
+from stack.servers.server import run_server
 from tests.integration.processor.stored import Stored, event_of
 from tests.redis_storm import FilePublisher
 from tests.unit.processor.harness import NOW

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.ports import free_ports
+from stack.servers.ports import free_ports
 from tests.unit.notify.receiver import receiving
 
 pytestmark = pytest.mark.more(reason="two lives of a process in real time; tests/unit/notify has its rounds")

@@ -28,7 +28,7 @@ from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors
 from processor.opening import SharedResources, check_own_topics
 from stack.data_folder import make_key
-from stack.ports import free_ports
+from stack.servers.ports import free_ports
 from stack.settings import Settings
 from stack.topics import Topic, TopicRefused, make_topics, plan_topics
 from tests.integration.conftest import Topics

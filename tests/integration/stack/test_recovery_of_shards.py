@@ -20,10 +20,17 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.settings import ProcessorSettings
-from stack.listing_again import ListAgain, read_list_again
-from stack.ports import LOOPBACK, free_ports
-from stack.recovery import LISTED_MAX, RECEIPTS_BEFORE, Servers, StreamComparison, compare_streams, have_listed_again
-from stack.server import run_server
+from stack.maintenance.listing_again import ListAgain, read_list_again
+from stack.maintenance.recovery import (
+    LISTED_MAX,
+    RECEIPTS_BEFORE,
+    Servers,
+    StreamComparison,
+    compare_streams,
+    have_listed_again,
+)
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.server import run_server
 from stack.settings import Settings
 from stack.topics import make_topics, plan_topics
 from tests.answers import answered, receipt

@@ -41,7 +41,7 @@ from providers.settings import ProvidersSettings
 from stack.data_folder import make_key, make_secrets
 from stack.jars import spark_jars
 from stack.kafka_rights import ANCHORS, CONTROL, EVENTS, RECEIPTS, RIGHTS
-from stack.kafka_users import OPERATIONS
+from stack.servers.kafka_users import OPERATIONS
 
 pytestmark = pytest.mark.more(reason="a broker with TLS and users of its own")
 

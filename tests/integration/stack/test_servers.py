@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 from core.durability import RECORD_BYTES_MAX
 from core.settings import KafkaSettings
 from stack.errors import ServerNotUp
-from stack.ports import LOOPBACK, free_ports, is_listening
-from stack.redis import redis_server, redis_url
-from stack.server import Server, run_server
+from stack.servers.ports import LOOPBACK, free_ports, is_listening
+from stack.servers.redis import redis_server, redis_url
+from stack.servers.server import Server, run_server
 from stack.topics import Topic, make_topics
 from tests.plain_kafka import kafka_server
 

@@ -337,7 +337,7 @@ class TestTestTraffic:
     def test_verify_looks_at_the_test_journal(
         self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stack.verification.spark_jars", lambda _: [])
+        monkeypatch.setattr("stack.maintenance.verification.spark_jars", lambda _: [])
         said = payhook("verify", "--test", "--data", str(tmp_path))
         assert said.exit_code == 2
         assert f"there is no journal at {tmp_path}/lake/journal/ledger-test" in said.output

@@ -10,7 +10,7 @@ from core.layout import Layout
 from journal.reader import JournalReader
 from ledger.receipts import AnsweredEvent
 from processor.history.losses import Findings, Parted, Parting
-from stack.recovery import StreamComparison
+from stack.maintenance.recovery import StreamComparison
 from tests.small_ledger import TOPIC, SmallLedger
 
 

@@ -18,7 +18,7 @@ from core.clock import ManualClock, SystemClock
 from core.layout import Layout
 from processor.reporting.exposition import serve
 from processor.reporting.status import StatusFile
-from stack.ports import free_ports
+from stack.servers.ports import free_ports
 from tests.live_processes import page
 
 RUNNING = {"ready": True, "stream": "ledger", "state": "running", "blocked": None, "seq": 12, "dead": 3, "marks": {}}

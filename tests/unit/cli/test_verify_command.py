@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-import stack.verification
+import stack.maintenance.verification
 from cli.main import main
 from cli.verify_command import print_report, show_bars
 from core.routing import Shard
@@ -47,8 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: dict[str, Re
         calls.append(given)
         return answers.get(given["stream"], report_of(HOLDS))
 
-    monkeypatch.setattr(stack.verification, "run", run)
-    monkeypatch.setattr(stack.verification, "spark_jars", lambda _lake: [])
+    monkeypatch.setattr(stack.maintenance.verification, "run", run)
+    monkeypatch.setattr(stack.maintenance.verification, "spark_jars", lambda _lake: [])
     monkeypatch.setenv("PAYHOOK_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
     monkeypatch.setenv("PAYHOOK_DATA_DIR", str(tmp_path))
     return calls
@@ -171,7 +171,7 @@ def test_a_stream_that_cannot_be_verified_leaves_the_others_their_report(
             raise VerifyImpossible("there is no journal")
         return answers.get("notify", report_of(HOLDS))
 
-    monkeypatch.setattr(stack.verification, "run", run)
+    monkeypatch.setattr(stack.maintenance.verification, "run", run)
     JournalWriter.create_or_open(str(tmp_path / "lake" / "journal" / "notify"), "notify")
     said = payhook()
     assert said.exit_code == 2
@@ -233,13 +233,13 @@ def test_offenders_and_what_was_not_looked_at_are_reported(terminal: bool) -> No
 
 def test_what_could_not_be_checked_is_not_called_verified(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
     unchecked = replace(HOLDS, name="index_equals_journal", not_checked="there is no key index here")
-    monkeypatch.setattr(stack.verification, "run", lambda *_, **__: report_of(HOLDS, unchecked))
+    monkeypatch.setattr(stack.maintenance.verification, "run", lambda *_, **__: report_of(HOLDS, unchecked))
     said = payhook()
     assert said.exit_code == 2
     assert "--  index_equals_journal" in said.output
     assert "index_equals_journal: not checked: there is no key index here" in said.output
     assert "not verified: see what couldn't be checked above" in said.output
-    monkeypatch.setattr(stack.verification, "run", lambda *_, **__: report_of(BROKEN, unchecked))
+    monkeypatch.setattr(stack.maintenance.verification, "run", lambda *_, **__: report_of(BROKEN, unchecked))
     assert payhook().exit_code == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from processor.streams import load_streams
-from stack.verification import division_of
+from stack.maintenance.verification import division_of
 
 STREAM = '[{name}]\nsource = "{source}"\nhandler = "greeting:build"\n{more}\n'
 EU, REST = 'where = { tenant = "eu-*" }', 'where = { tenant = "!eu-*" }'

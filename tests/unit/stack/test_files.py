@@ -26,7 +26,7 @@ from stack.endpoints import (
     remove_endpoints,
     write_endpoints,
 )
-from stack.ports import LOOPBACK, free_ports, is_listening
+from stack.servers.ports import LOOPBACK, free_ports, is_listening
 
 
 def test_free_ports_differ_and_nobody_listens_on_them() -> None:

@@ -16,15 +16,15 @@ from journal.bodies import BodyStore
 from journal.shards import ShardMissing, ShardsChanged, check_shards
 from journal.writer import JournalWriter
 from ledger.maintain.redact import RedactionOrder
-from stack import recovery
 from stack.backup.make import BackupReport, back_up
 from stack.backup.manifest import MANIFEST, RestoreRefused, list_complete_backups, read_manifest
 from stack.backup.restore import restore
 from stack.backup.trees import tree_at
-from stack.maintenance import redact_event, run_once
-from stack.recovery import Servers, compare_streams
+from stack.maintenance import recovery
+from stack.maintenance.job import redact_event, run_once
+from stack.maintenance.recovery import Servers, compare_streams
+from stack.maintenance.split import split
 from stack.settings import Settings
-from stack.split import split
 from tests.divided_lake import LAST, DividedLake
 from tests.unit.journal.rows import sha
 

@@ -25,7 +25,7 @@ from stack.backup import make as making
 from stack.backup.make import check_backup, record_failure, run_round
 from stack.backup.manifest import choose_backup
 from stack.children import choose_ports, list_servers
-from stack.maintenance import stream_tables
+from stack.maintenance.job import stream_tables
 from stack.rounds import FIRST_S, MODULES, ScheduledRound, begin_next_s, schedule_rounds, wait_s
 from stack.settings import Settings
 from tests.backed_up import SmallLake

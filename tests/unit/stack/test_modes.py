@@ -14,7 +14,7 @@ from core.settings import KafkaSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
 from stack.children import build_endpoints, choose_ports, list_processors, list_servers, metrics_port, metrics_ports
-from stack.server import Server
+from stack.servers.server import Server
 from stack.settings import Settings, load_settings
 from stack.topics import plan_topics
 from stack.up import open_supervisor

@@ -12,7 +12,7 @@ import pytest
 
 from stack.children import KnownPorts, choose_ports
 from stack.endpoints import Endpoints
-from stack.ports import LOOPBACK, free_ports, next_free
+from stack.servers.ports import LOOPBACK, free_ports, next_free
 from stack.settings import Settings, load_settings
 from stack.up import open_supervisor, taken_ports
 

@@ -29,7 +29,7 @@ from stack.backup import restore as restoring
 from stack.backup.manifest import NewerRows, NoBackup, RestoreRefused
 from stack.backup.restore import RestoreReport, finish, restore
 from stack.errors import AlreadyUp, RestoreUnfinished
-from stack.maintenance import redact_event
+from stack.maintenance.job import redact_event
 from stack.settings import Settings
 from stack.supervisor import sole_supervisor
 from stack.up import open_supervisor

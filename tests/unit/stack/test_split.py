@@ -21,9 +21,9 @@ from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE
 from processor.history.losses import Acceptance, Findings, Parted, Parting
-from stack import split as splitting
-from stack.recovery import StreamComparison, accept_stream_losses
-from stack.split import PlaceTaken, SplitRefused, split
+from stack.maintenance import split as splitting
+from stack.maintenance.recovery import StreamComparison, accept_stream_losses
+from stack.maintenance.split import PlaceTaken, SplitRefused, split
 from tests.divided_lake import DEAD, LAST, PARKED, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
 

@@ -21,9 +21,9 @@ from journal.schema import JournalRow
 from journal.shards import ShardsChanged, check_shard, own_rows_after
 from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
-from stack import split as splitting
 from stack.backup.trees import DiskTree
-from stack.split import LeaseLost, SplitRefused, split
+from stack.maintenance import split as splitting
+from stack.maintenance.split import LeaseLost, SplitRefused, split
 from tests.divided_lake import LAST, POISON, DividedLake, entity
 from tests.unit.journal.rows import TOPIC, row
 

@@ -13,7 +13,7 @@ import pytest
 from core.layout import Layout
 from stack import stopped
 from stack.children import choose_ports, list_servers
-from stack.server import Server
+from stack.servers.server import Server
 from stack.settings import Settings
 from stack.stopped import await_streams
 

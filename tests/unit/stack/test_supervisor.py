@@ -22,7 +22,7 @@ from stack.children import Ports
 from stack.endpoints import end_leftovers, read_endpoints, record_processes, recorded_states
 from stack.errors import AlreadyUp, HeldUnseen, ServerLeft, ServerNotUp
 from stack.identity import identity_of
-from stack.server import Server
+from stack.servers.server import Server
 from stack.supervisor import (
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
@@ -299,7 +299,7 @@ import sys, threading
 from pathlib import Path
 from core.layout import Layout
 from stack.children import Ports
-from stack.server import Server, stopped_by_signal
+from stack.servers.server import Server, stopped_by_signal
 from stack.supervisor import Supervisor, sole_supervisor
 layout = Layout(Path(sys.argv[1]))
 sleeps = (sys.executable, "-c", "import time; time.sleep(600)")

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+import stack.maintenance.verification
 import stack.rounds
-import stack.verification
 from core.clock import from_rfc3339
 from core.status_file import read_said
 from ledger.settings import LedgerSettings, VerifySettings
 from ledger.verify import Finding, Report, VerifyImpossible
 from ledger.verify.report import remember_report
+from stack.maintenance.verification import run_round
 from stack.rounds import ScheduledRound, run_rounds_beside, schedule_rounds
 from stack.settings import Settings
-from stack.verification import run_round
 from tests.backed_up import SmallLake
 from tests.verified import verified
 
@@ -59,8 +59,8 @@ def answering(monkeypatch: pytest.MonkeyPatch, *findings: Finding) -> list[str]:
         report = verified(stream)
         return type(report)(stream, report.version, report.seq, report.at, report.seconds, findings)
 
-    monkeypatch.setattr(stack.verification, "run", run)
-    monkeypatch.setattr(stack.verification, "spark_jars", lambda _lake: [])
+    monkeypatch.setattr(stack.maintenance.verification, "run", run)
+    monkeypatch.setattr(stack.maintenance.verification, "spark_jars", lambda _lake: [])
     return asked
 
 
@@ -89,7 +89,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, *streams: str, unreachable: str | N
             raise OSError("the place can't be reached")
         return Path(path).name in streams
 
-    monkeypatch.setattr(stack.verification, "has_table", has_table)
+    monkeypatch.setattr(stack.maintenance.verification, "has_table", has_table)
 
 
 @pytest.mark.parametrize("problem", [VerifyImpossible("its keys are gone"), MemoryError("its keys are gone")])
@@ -97,14 +97,14 @@ def test_a_stream_that_cannot_be_verified_is_told_and_keeps_no_other_from_it(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:
     asked = answering(monkeypatch, HOLDS)
-    found: Any = vars(stack.verification)["run"]
+    found: Any = vars(stack.maintenance.verification)["run"]
 
     def run(*given: Any, stream: str, **more: Any) -> object:
         if stream == "ledger":
             raise problem
         return found(*given, stream=stream, **more)
 
-    monkeypatch.setattr(stack.verification, "run", run)
+    monkeypatch.setattr(stack.maintenance.verification, "run", run)
     decided(monkeypatch, "ledger", "notify")
     assert not run_round(lake.settings)
     assert asked == ["notify"]
@@ -122,7 +122,7 @@ def test_a_stream_whose_result_cannot_be_written_is_told_and_keeps_no_other_from
             raise OSError("no space left on the device")
         remember_report(path, report, deep=deep)
 
-    monkeypatch.setattr(stack.verification, "remember_report", remember_some)
+    monkeypatch.setattr(stack.maintenance.verification, "remember_report", remember_some)
     assert not run_round(lake.settings)
     assert asked == ["ledger", "notify"]
     assert left(lake)["problems"].keys() == {"ledger"} and "no space left" in left(lake)["problems"]["ledger"]

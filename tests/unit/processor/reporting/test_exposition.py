@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from processor.reporting.exposition import join_registries, serve
-from stack.ports import LOOPBACK, free_ports
+from stack.servers.ports import LOOPBACK, free_ports
 
 
 def registry(dead: int) -> CollectorRegistry:

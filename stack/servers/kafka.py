@@ -22,7 +22,8 @@ from core.kafka import open_admin
 from core.settings import KafkaSecurity, KafkaSettings
 from stack.errors import ServerNotUp
 from stack.jars import kafka_jars
-from stack.kafka_users import (
+from stack.machine import find_java
+from stack.servers.kafka_users import (
     ADMIN,
     ITERATIONS,
     credentials_file,
@@ -32,9 +33,8 @@ from stack.kafka_users import (
     set_passwords,
     write_credentials,
 )
-from stack.machine import find_java
-from stack.ports import LOOPBACK, is_listening
-from stack.server import Server, run_server
+from stack.servers.ports import LOOPBACK, is_listening
+from stack.servers.server import Server, run_server
 
 HEAP_MIB = 384
 FORMAT_TIMEOUT_S = 60.0
@@ -46,7 +46,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
-    """A broker that keeps everything under ``folder``, and believes its users by SCRAM (`stack.kafka_users`).
+    """A broker that keeps everything under ``folder``, and believes its users by SCRAM (`stack.servers.kafka_users`).
 
     It acknowledges before a record is on disk (docs/decisions/0040): a power cut loses what wasn't written yet.
     """

@@ -36,12 +36,12 @@ from processor.streams import StreamConfig
 from processor.wiring import load_named
 from stack.endpoints import read_endpoints
 from stack.journals import check_journals, journals_of
-from stack.kafka import kafka_server
-from stack.kafka_users import embedded_kafka
-from stack.listing_again import list_again
-from stack.ports import LOOPBACK, free_ports
-from stack.redis import redis_server, redis_url
-from stack.server import run_server
+from stack.maintenance.listing_again import list_again
+from stack.servers.kafka import kafka_server
+from stack.servers.kafka_users import embedded_kafka
+from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.redis import redis_server, redis_url
+from stack.servers.server import run_server
 from stack.settings import Settings, streams_of
 from stack.supervisor import sole_supervisor
 

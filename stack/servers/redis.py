@@ -14,7 +14,7 @@ from core.redis import FAILURES, sync_redis
 from core.settings import RedisSettings
 from core.sockets import make_socket_folder, socket_folder
 from stack.machine import find_redis
-from stack.server import Server
+from stack.servers.server import Server
 
 ASK_TIMEOUT_S = 1.0
 USERS = "users.acl"
