@@ -6,29 +6,20 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from pyspark.sql import SparkSession
-
-from core.clock import Clock
-from core.durability import RECORD_BYTES_MAX
 from core.generation import Announcement
-from core.kafka import open_admin, open_producer
+from core.kafka import open_producer
 from core.location import Location
-from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import KafkaSettings, TopicsSettings
-from core.topics import check_topics
 from dlq.publisher import DlqPublisher
 from dlq.record import DeadLetterTopic
-from dlq.topic import DlqTopics
-from journal.anchors import Anchoring, AnchorKeys, Head, anchored_before
+from journal.anchors import Anchoring, Head, anchored_before
 from journal.bodies import BodyStore
 from journal.errors import StreamRefused
 from journal.index import Index
-from journal.kafka_log import Held, KafkaLog, TopicLog, translate_kafka_errors
+from journal.kafka_log import TopicLog
 from journal.lake import has_table
 from journal.lease import Lease
 from journal.reader import JournalReader
@@ -43,15 +34,13 @@ from operations.done_alone import DoneAlone, given_since
 from operations.frozen import SelectionFiles
 from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, StreamCatchUp
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
-from processor.backlog.sizing import Executors
 from processor.calls.downstreams import Downstreams
-from processor.claims import ReceiverClaims
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.hooks import HookRunner
 from processor.decide.item import BatchItem
-from processor.decide.ports import AdapterReader, BatchLookups, DerivedTable, FreeClaims, no_claims
+from processor.decide.ports import BatchLookups, DerivedTable, FreeClaims, no_claims
 from processor.decide.run import Handlers
 from processor.history.check import (
     PARTITIONS_NOTE,
@@ -64,14 +53,12 @@ from processor.reporting.status import StreamStatus
 from processor.rules import BYTES_PER_BATCH_MAX
 from processor.run.execute import Executor
 from processor.settings import SHARDS_MAX
-from processor.source.feed import FeedRecords
+from processor.shared import SharedResources
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
-from processor.source.journal_source import JournalSource
-from processor.source.map_stage import MapJob, MapStage
-from processor.source.put_back import PutBack
-from processor.source.sources import REPUBLISH, KafkaSource, Republisher, StreamSource, warm_up
-from processor.source.starting import parse_starting
+from processor.source.opening import make_put_back, make_republisher, open_source
+from processor.source.sources import KafkaSource, StreamSource, warm_up
 from processor.source.stream import Stream
+from processor.topics import check_dead_letter_topic, check_own_topics, make_dead_letter_producer
 from processor.wiring import Wired
 
 log = logging.getLogger(__name__)
@@ -91,24 +78,6 @@ RECORDS_PER_BATCH_MAX = 32_000
 
 FOLLOW_EVERY_S = 10.0
 """How often the index of a stream that stands by follows the journal; the rest is read in a moment at a takeover."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedResources:
-    """The things that the streams of one Spark application share. ``executors`` run its tasks.
-
-    ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events.
-    """
-
-    session: SparkSession
-    kafka: KafkaSettings
-    topics: TopicsSettings
-    adapters: Mapping[str, AdapterReader]
-    clock: Clock
-    executors: Executors
-    anchor_keys: AnchorKeys
-    record_keys: RecordKeys | None
-    claims: ReceiverClaims | None = None
 
 
 class OpenableStream:
@@ -198,7 +167,8 @@ class OpenableStream:
         )
 
     def _warm_workers(self, source: StreamSource) -> None:
-        Executor(self._shared.session, self._wired.task, _make_task_counter(self._wired, self._shared)).warm_workers()
+        tasks = self._shared.task_counter(self._wired.config.tasks_max)
+        Executor(self._shared.session, self._wired.task, tasks).warm_workers()
         if isinstance(source, KafkaSource):
             if source.map_stage is not None:
                 source.map_stage.warm_workers(self._shared.session)
@@ -208,88 +178,117 @@ class OpenableStream:
 
     def _open_batches(self, source: StreamSource) -> Batches:
         """Commits the epoch first, then everything catches up by seq. After an error nothing is held."""
-        wired, shared, metrics = self._wired, self._shared, self._status.metrics
-        stream, places = wired.name, wired.places
+        wired, shared = self._wired, self._shared
+        writer, state = self._begin_epoch(source)
+        self._catch_up.restore_notes(state.notes)
+        downstreams = self._make_downstreams(state)
+        reader = JournalReader(str(wired.places.journal), state.version)
+        bodies = BodyStore(str(wired.places.bodies_table), may_create=state.next_seq == 1)
+        with contextlib.ExitStack() as undo:
+            index = self._open_index(state, reader, bodies, undo)
+            hook_failed = self._status.metrics.hook_failed
+            hooks = None if wired.build_hooks is None else HookRunner(wired.build_hooks(), hook_failed)
+            dead_letters = self._open_dead_letters(state.published_upto, hooks)
+            undo.callback(dead_letters.close, 0)
+            dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(wired.places.journal)))
+            anchors = self._open_anchors(state)
+            undo.callback(anchors.close, 0)
+            watch = HistoryWatch(wired.name, lambda: journal.position, source.log, source.topics)
+            journal = Journal(state, writer, bodies, lambda: self._make_notes(downstreams, anchors), watch)
+            snapshots = Snapshots(index, str(wired.places.snapshots_folder), shared.clock)
+            derived = Derived(
+                index, self._open_followers(reader), dead_letters, anchors, self._report_decided_to(hooks), snapshots
+            )
+            batches = Batches(
+                replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys),
+                journal,
+                self._make_lookups(index, bodies, state.generation),
+                self._make_handlers(downstreams),
+                derived,
+                shared.clock,
+            )
+            watch.start()
+            snapshots.start()
+            undo.pop_all()
+            return batches
+
+    def _begin_epoch(self, source: StreamSource) -> tuple[JournalWriter, JournalState]:
+        """Checks that the stream may go on from where its journal stands, and takes the journal over."""
+        wired, shared, stream = self._wired, self._shared, self._wired.name
         with contextlib.closing(source.log()) as source_log:
             held = source_log.read_held_offsets(source.topics)
             check_dead_letter_topic(wired, shared, held)
             check_own_topics(wired, shared)
-            places.trying_file.parent.mkdir(parents=True, exist_ok=True)
+            wired.places.trying_file.parent.mkdir(parents=True, exist_ok=True)
             before = self._check_positions(source, source_log)
             ids = source_log.topic_ids(source.topics)
-        writer = JournalWriter.create_or_open(str(places.journal), stream, self._tenure)
+        writer = JournalWriter.create_or_open(str(wired.places.journal), stream, self._tenure)
         marks = source.find_start_marks(before, held)
         state = writer.begin_epoch(marks, self._tenure, ids, shard_note(wired.shard))
         if (begun := source.describe_start(before, held, marks)) is not None:
             log.info("%s is new: it %s", stream, begun)
             self._status.begun = begun
         log.info("%s: epoch %d begins after seq %d", stream, state.epoch, state.next_seq - 1)
-        self._catch_up.restore_notes(state.notes)
-        downstreams = Downstreams(
-            wired.config.downstreams,
-            shared.clock,
-            tries=wired.rules.tries_min,
+        return writer, state
+
+    def _make_downstreams(self, state: JournalState) -> Downstreams:
+        return Downstreams(
+            self._wired.config.downstreams,
+            self._shared.clock,
+            tries=self._wired.rules.tries_min,
             notes=state.notes,
-            on_round=metrics.count_calls,
-            on_forgotten=metrics.downstream_forgotten,
+            on_round=self._status.metrics.count_calls,
+            on_forgotten=self._status.metrics.downstream_forgotten,
         )
-        reader = JournalReader(str(places.journal), state.version)
-        bodies = BodyStore(str(places.bodies_table), may_create=state.next_seq == 1)
-        with contextlib.ExitStack() as undo:
-            index = Index.open(places.index, state.epoch)
-            undo.callback(index.close)
-            check_whole(str(places.journal), reader, state, index.seq)
-            self._status.announce_generation(
-                Announcement(state.generation, shared.kafka.events_partitions, shard=wired.shard)
-            )
-            load_newest(index, str(places.snapshots_folder), reader)
-            index.catch_up(reader, bodies)
-            hooks = None if wired.build_hooks is None else HookRunner(wired.build_hooks(), metrics.hook_failed)
-            dead_letters = self._open_dead_letters(state.published_upto, hooks)
-            undo.callback(dead_letters.close, 0)
-            dead_letters.catch_up(reader, bodies, lambda: JournalReader(str(places.journal)))
-            anchors = self._open_anchors(state)
-            undo.callback(anchors.close, 0)
-            watch = HistoryWatch(stream, lambda: journal.position, source.log, source.topics)
-            journal = Journal(
-                state,
-                writer,
-                bodies,
-                lambda: {
-                    **downstreams.make_notes(),
-                    **self._catch_up.make_notes(),
-                    **anchors.make_notes(),
-                    **self._make_partition_notes(),
-                },
-                watch,
-            )
-            known = BatchLookups(
-                index,
-                shared.adapters,
-                partial(_read_rows, places.journal),
-                bodies.fetch,
-                partial(_read_applied_upto, places.journal),
-                DoneAlone(partial(given_since, places.journal, wired.rules.control_topic)),
-                SelectionFiles(places.selections).read,
-                lambda: self._catch_up.backlog_s,
-                self._make_free_claims(state.generation),
-            )
-            executor = Executor(shared.session, wired.task, _make_task_counter(wired, shared), downstreams)
-            republish, put_back = _make_republisher(wired, shared), _make_put_back(wired, shared)
-            handlers = Handlers(executor, places.trying_file, shared.clock, republish, downstreams, put_back)
-            snapshots = Snapshots(index, str(places.snapshots_folder), shared.clock)
-            decided = (
-                self._status.report_decided
-                if hooks is None
-                else partial(_report_decided, self._status.report_decided, hooks)
-            )
-            derived = Derived(index, self._open_followers(reader), dead_letters, anchors, decided, snapshots)
-            rules = replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
-            batches = Batches(rules, journal, known, handlers, derived, shared.clock)
-            watch.start()
-            snapshots.start()
-            undo.pop_all()
-            return batches
+
+    def _open_index(
+        self, state: JournalState, reader: JournalReader, bodies: BodyStore, undo: contextlib.ExitStack
+    ) -> Index:
+        """Opens the index and lets it catch up. Receivers hear meanwhile that the journal is whole."""
+        places = self._wired.places
+        index = Index.open(places.index, state.epoch)
+        undo.callback(index.close)
+        check_whole(str(places.journal), reader, state, index.seq)
+        self._status.announce_generation(
+            Announcement(state.generation, self._shared.kafka.events_partitions, shard=self._wired.shard)
+        )
+        load_newest(index, str(places.snapshots_folder), reader)
+        index.catch_up(reader, bodies)
+        return index
+
+    def _make_notes(self, downstreams: Downstreams, anchors: Anchoring) -> dict[str, str]:
+        partitions = {} if self._own_partitions is None else {PARTITIONS_NOTE: str(self._own_partitions)}
+        return {**downstreams.make_notes(), **self._catch_up.make_notes(), **anchors.make_notes(), **partitions}
+
+    def _make_lookups(self, index: Index, bodies: BodyStore, generation: int) -> BatchLookups:
+        wired, journal = self._wired, self._wired.places.journal
+        return BatchLookups(
+            index,
+            self._shared.adapters,
+            partial(_read_rows, journal),
+            bodies.fetch,
+            partial(_read_applied_upto, journal),
+            DoneAlone(partial(given_since, journal, wired.rules.control_topic)),
+            SelectionFiles(wired.places.selections).read,
+            lambda: self._catch_up.backlog_s,
+            self._make_free_claims(generation),
+        )
+
+    def _make_handlers(self, downstreams: Downstreams) -> Handlers:
+        wired, shared = self._wired, self._shared
+        executor = Executor(shared.session, wired.task, shared.task_counter(wired.config.tasks_max), downstreams)
+        republish, put_back = make_republisher(wired, shared), make_put_back(wired, shared)
+        return Handlers(executor, wired.places.trying_file, shared.clock, republish, downstreams, put_back)
+
+    def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
+        """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""
+
+        def report(items: Sequence[BatchItem]) -> None:
+            self._status.report_decided(items)
+            if hooks is not None:
+                hooks.on_scheduled(item.row for item in items)
+
+        return report
 
     def _make_free_claims(self, generation: int) -> FreeClaims:
         """Only a stream that reads what receivers publish has claims to free."""
@@ -302,9 +301,6 @@ class OpenableStream:
     def _own_partitions(self) -> int | None:
         ours = self._wired.rules.events_topic == topics_of(self._wired.mode).events
         return self._shared.kafka.events_partitions if ours else None
-
-    def _make_partition_notes(self) -> dict[str, str]:
-        return {} if self._own_partitions is None else {PARTITIONS_NOTE: str(self._own_partitions)}
 
     def _check_positions(self, source: StreamSource, source_log: TopicLog) -> JournalState | None:
         """Returns where the journal stands before an epoch begins; None where there is none yet.
@@ -370,105 +366,12 @@ class OpenableStream:
         return anchors
 
 
-def open_source(wired: Wired, shared: SharedResources) -> StreamSource:
-    """Makes the source of a stream, which isn't asked for anything yet; the handler knows from now on whom its feed
-    names."""
-    events, control = wired.rules.events_topic, wired.rules.control_topic
-    if wired.reads is None:
-        starting = parse_starting(wired.config.starting_offsets)
-        stage = _make_map_stage(wired, shared)
-        return KafkaSource(shared.session, shared.kafka, events, control, stage, shard=wired.shard, starting=starting)
-    receivers = wired.reads.feed.receivers(wired.mode)
-    wired.reads.receivers.add(receivers)
-    records = FeedRecords(wired.config.name, wired.reads.journals, wired.reads.feed, receivers)
-    kafka = KafkaSource(shared.session, shared.kafka, events, control)
-    return JournalSource(wired.reads.journals, records, kafka, wired.reads.since)
-
-
-def _make_map_stage(wired: Wired, shared: SharedResources) -> MapStage:
-    # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
-    workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    stage = MapJob(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where, foreign=wired.foreign)
-    rules = replace(wired.rules, record_keys=shared.record_keys)
-    return MapStage(stage, workers, _make_task_counter(wired, shared), lambda: rules.event_keys)
-
-
-def _make_task_counter(wired: Wired, shared: SharedResources) -> Callable[[], int]:
-    """Makes a function that says how many tasks of the stream's handlers run at a time now."""
-    executors = shared.executors
-    return lambda: wired.config.tasks_max or executors.tasks
-
-
 def _make_catch_up(wired: Wired, shared: SharedResources) -> StreamCatchUp:
     records_max = RECORDS_PER_BATCH_MAX if wired.reads is None else JOURNAL_RECORDS_PER_BATCH_MAX
     first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
     limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
     ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journals))
     return StreamCatchUp(wired.name, Pace(limits), ends, shared.executors, shared.clock)
-
-
-def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -> None:
-    """
-    :raises DlqTopicRefused: the topic can't take the stream's dead letters
-    :raises KafkaSilent: Kafka doesn't tell
-    """
-    dlq = wired.config.dlq
-    partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
-    replication = shared.topics.count_replicas(shared.kafka.durability)
-    topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
-    topic = wired.dlq_topic
-    with translate_kafka_errors():
-        topics.check(
-            *(wired.config.name, topic, partitions),
-            create=dlq.create_topic,
-            replication=replication,
-            prefix=dlq.prefix,
-        )
-
-
-def check_own_topics(wired: Wired, shared: SharedResources) -> None:
-    """Checks payhook's own topics; a source of other records is its owner's to look after.
-
-    :raises TopicsUnfit: one of them could lose records
-    :raises KafkaSilent: Kafka doesn't tell
-    """
-    names = topics_of(wired.mode)
-    record_bytes = {names.control: 0, wired.dlq_topic: 0}
-    if wired.rules.events_topic == names.events:
-        record_bytes[names.events] = RECORD_BYTES_MAX
-    with translate_kafka_errors():
-        check_topics(open_admin(shared.kafka), shared.kafka, record_bytes)
-
-
-def make_dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
-    """Makes a producer that never creates a missing topic by asking for it.
-
-    Such a topic would have the broker's number of partitions, and no mark.
-    """
-    settings: dict[str, Any] = {
-        "acks": "all",
-        "enable.idempotence": True,
-        "allow.auto.create.topics": False,
-    }
-    return partial(open_producer, kafka, settings)
-
-
-def _make_republisher(wired: Wired, shared: SharedResources) -> Republisher | None:
-    topic = wired.rules.events_topic
-    return Republisher(partial(open_producer, shared.kafka, REPUBLISH, shared.record_keys), topic) if topic else None
-
-
-def _make_put_back(wired: Wired, shared: SharedResources) -> PutBack | None:
-    if wired.foreign is None:
-        return None
-    return PutBack(partial(open_producer, shared.kafka, REPUBLISH), partial(KafkaLog, shared.kafka))
-
-
-def _report_decided(
-    report: Callable[[Sequence[BatchItem]], None], hooks: HookRunner, items: Sequence[BatchItem]
-) -> None:
-    report(items)
-    hooks.on_scheduled(item.row for item in items)
 
 
 def _read_rows(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

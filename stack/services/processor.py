@@ -34,11 +34,12 @@ from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.backlog.sizing import open_executors
 from processor.claims import ReceiverClaims
-from processor.opening import OpenableStream, SharedResources
+from processor.opening import OpenableStream
 from processor.reporting.exposition import PartFigures, join_registries, serve
 from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import DecisionSpans, StatusFile, StreamStatus
+from processor.shared import SharedResources
 from processor.spark import add_slots, calm_collector, open_session, spark_runs
 from processor.streams import StreamConfig, list_enabled
 from processor.wiring import Wired, wire_stream

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from core.decision import Decision
 from core.settings import KafkaSettings
-from processor.opening import make_dead_letter_producer
+from processor.topics import make_dead_letter_producer
 from stack.servers.ports import LOOPBACK, free_ports
 from stack.servers.server import RunningServer, Server
 from stack.topics import Topic, make_topics

@@ -30,9 +30,10 @@ from operations.command import Command
 from operations.commands import encode
 from processor.application import Application
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import OpenableStream, SharedResources
+from processor.opening import OpenableStream
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
+from processor.shared import SharedResources
 from processor.streams import list_enabled, load_streams
 from processor.wiring import wire_stream
 from stack.topics import Topic, make_topics

@@ -18,7 +18,8 @@ from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.backlog.sizing import FixedExecutors
-from processor.opening import SharedResources, open_source
+from processor.shared import SharedResources
+from processor.source.opening import open_source
 from processor.streams import load_streams
 from processor.wiring import Wired, bind_function, wire_stream
 from tests.unit.notify.place import item

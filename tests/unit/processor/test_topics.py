@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import processor.opening as opening
+import processor.topics as topics
 from core.decision import ErrorKind
 from core.settings import KafkaSettings, TopicsSettings
 from journal.kafka_log import KafkaSilent
@@ -30,7 +30,7 @@ class Kafka:
 
 
 def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "open_admin", lambda _: Kafka())
+    monkeypatch.setattr(topics, "open_admin", lambda _: Kafka())
     dlq = SimpleNamespace(create_topic=False, prefix="dlq.")
     wired: Any = SimpleNamespace(
         config=SimpleNamespace(name="ledger", dlq=dlq),
@@ -41,6 +41,6 @@ def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeyp
     shared: Any = SimpleNamespace(kafka=KafkaSettings(durability="single"), topics=TopicsSettings())
     assert KafkaSilent.kind is ErrorKind.SBE, "the stream pauses and begins again"
     with pytest.raises(KafkaSilent, match="no answer within 15 s"):
-        opening.check_own_topics(wired, shared)
+        topics.check_own_topics(wired, shared)
     with pytest.raises(KafkaSilent, match="no answer within 15 s"):
-        opening.check_dead_letter_topic(wired, shared, {"payments.events": {0: (0, 0)}})
+        topics.check_dead_letter_topic(wired, shared, {"payments.events": {0: (0, 0)}})

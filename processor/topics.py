@@ -1,0 +1,63 @@
+"""Checks the topics of a stream before it begins: its own, and that of its dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from core.durability import RECORD_BYTES_MAX
+from core.kafka import open_admin, open_producer
+from core.routing import topics_of
+from core.settings import KafkaSettings
+from core.topics import check_topics
+from dlq.topic import DlqTopics
+from journal.kafka_log import Held, translate_kafka_errors
+from processor.shared import SharedResources
+from processor.wiring import Wired
+
+
+def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -> None:
+    """
+    :raises DlqTopicRefused: the topic can't take the stream's dead letters
+    :raises KafkaSilent: Kafka doesn't tell
+    """
+    dlq = wired.config.dlq
+    partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
+    replication = shared.topics.count_replicas(shared.kafka.durability)
+    topics = DlqTopics(open_admin(shared.kafka), shared.kafka)
+    topic = wired.dlq_topic
+    with translate_kafka_errors():
+        topics.check(
+            *(wired.config.name, topic, partitions),
+            create=dlq.create_topic,
+            replication=replication,
+            prefix=dlq.prefix,
+        )
+
+
+def check_own_topics(wired: Wired, shared: SharedResources) -> None:
+    """Checks payhook's own topics; a source of other records is its owner's to look after.
+
+    :raises TopicsUnfit: one of them could lose records
+    :raises KafkaSilent: Kafka doesn't tell
+    """
+    names = topics_of(wired.mode)
+    record_bytes = {names.control: 0, wired.dlq_topic: 0}
+    if wired.rules.events_topic == names.events:
+        record_bytes[names.events] = RECORD_BYTES_MAX
+    with translate_kafka_errors():
+        check_topics(open_admin(shared.kafka), shared.kafka, record_bytes)
+
+
+def make_dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
+    """Makes a producer that never creates a missing topic by asking for it.
+
+    Such a topic would have the broker's number of partitions, and no mark.
+    """
+    settings: dict[str, Any] = {
+        "acks": "all",
+        "enable.idempotence": True,
+        "allow.auto.create.topics": False,
+    }
+    return partial(open_producer, kafka, settings)
