@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again; an event's own retries are `processor.judge.retry`'s."""
+"""How long to wait before something is tried again; an event's own retries are `processor.errors.retry`'s."""
 
 from __future__ import annotations
 

@@ -51,7 +51,6 @@ from processor.history.check import (
 )
 from processor.reporting.status import StreamStatus
 from processor.rules import BYTES_PER_BATCH_MAX
-from processor.run.execute import Executor
 from processor.settings import SHARDS_MAX
 from processor.shared import SharedResources
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
@@ -60,6 +59,7 @@ from processor.source.sources import KafkaSource, StreamSource, warm_up
 from processor.source.stream import Stream
 from processor.topics import check_dead_letter_topic, check_own_topics, make_dead_letter_producer
 from processor.wiring import Wired
+from processor.workers.execute import Executor
 
 log = logging.getLogger(__name__)
 

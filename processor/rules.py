@@ -14,7 +14,7 @@ from core.routing import topics_of
 from core.where import EVERYTHING, HeaderFilter
 from operations.limits import AloneLimits
 from processor.decide.head_of_line import HeadLimits
-from processor.judge.retry import RetryPolicy, parse_policy
+from processor.errors.retry import RetryPolicy, parse_policy
 from processor.settings import DeadHead
 
 DUE_PER_BATCH_MAX = 2_000

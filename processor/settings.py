@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.decision import ErrorKind
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
-from processor.judge.error_rules import Rules
-from processor.judge.retry import DelayText, PolicyText
-from processor.run.payload import BYTES_MAX, PAYLOAD_PATTERN
+from processor.errors.error_rules import Rules
+from processor.errors.retry import DelayText, PolicyText
+from processor.workers.payload import BYTES_MAX, PAYLOAD_PATTERN
 
 SHARDS_MAX = 64
 

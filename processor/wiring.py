@@ -23,14 +23,10 @@ from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
 from processor.decide.hooks import RecoveryHooks
-from processor.judge.classify import Classifier
-from processor.judge.error_rules import Rules
-from processor.judge.retry import parse_delay, parse_policy
+from processor.errors.classify import Classifier
+from processor.errors.error_rules import Rules
+from processor.errors.retry import parse_delay, parse_policy
 from processor.rules import StreamRules
-from processor.run.deadlines import Deadlines
-from processor.run.framing import Unwrap
-from processor.run.payload import Decoder, Decoding, make_decoder
-from processor.run.worker import HandlerFiles, Task
 from processor.settings import DeadHead
 from processor.source.cloudevents import identify_cloudevent
 from processor.source.feed import Feed, OwnFeed
@@ -38,6 +34,10 @@ from processor.source.foreign import ForeignTopic, unwrap_value
 from processor.source.journal_source import FirstNamed
 from processor.source.source_settings import CLOUDEVENTS
 from processor.streams import StreamConfig
+from processor.workers.deadlines import Deadlines
+from processor.workers.framing import Unwrap
+from processor.workers.payload import Decoder, Decoding, make_decoder
+from processor.workers.worker import HandlerFiles, Task
 
 ON_DRIVER = "on_driver"
 """The function beside a handler's ``build`` that makes its `core.work.DriverSide`."""

@@ -15,8 +15,8 @@ from journal.schema import JournalRow
 from operations.selection.rehearsal import Expected, ExpectedAnswer
 from processor.decide.item import make_event_failure
 from processor.decide.records import get_raw_name, make_work_item
-from processor.decide.reprocess import rename_if_readable
-from processor.judge.classify import Classifier, Failure
+from processor.decide.renamed_events import rename_if_readable
+from processor.errors.classify import Classifier, Failure
 from processor.streams import StreamConfig
 from processor.wiring import Wired, wire_stream
 from providers.money import explain_nothing_moved

@@ -44,7 +44,7 @@ TYPES = ("charge.succeeded", "charge.refunded", "payout.paid", "dispute.created"
 KINDS = ("NRE", "SNBE", "NRE", "SLE")
 STACK = (
     "Traceback (most recent call last):\n"
-    '  File "/opt/payhook/processor/run/worker.py", line 120, in _handled\n    return self._handle(item)\n'
+    '  File "/opt/payhook/processor/workers/worker.py", line 120, in _handled\n    return self._handle(item)\n'
     '  File "/opt/payhook/ledger/handler_{cause}.py", line 73, in __call__\n    self._lookup(name)\n'
     '  File "/opt/payhook/ledger/directory.py", line 41, in lookup_{cause}\n    raise Failed_{cause}(name)\n'
     "Failed_{cause}: payment 'pi_{digest}' can't be booked\n"

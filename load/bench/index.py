@@ -35,11 +35,11 @@ from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.ports import BatchLookups
 from processor.decide.run import Handlers
-from processor.judge.retry import parse_policy
+from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.execute import Results
 from processor.settings import DeadHead
 from processor.spark import calm_collector, pause_collection
+from processor.workers.execute import Results
 
 EVENTS, CONTROL = "payments.events", "payments.control"
 EVENTS_PER_BATCH = 400

@@ -14,7 +14,7 @@ from core.work import Held, Outcome
 from processor.calls.breaker import CLOSED
 from processor.calls.budget import ANY, Budgets, CallReport, find_pattern
 from processor.calls.downstream import Downstream
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 from processor.settings import DownstreamSettings
 
 log = logging.getLogger(__name__)

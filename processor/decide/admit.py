@@ -25,7 +25,7 @@ from processor.decide.item import (
 )
 from processor.decide.line import Line, LineUp, line_up
 from processor.decide.ports import BatchLookups
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 from processor.rules import StreamRules
 from providers.reconciled import choose_reader
 

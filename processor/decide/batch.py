@@ -26,7 +26,7 @@ from processor.decide.item import BatchItem
 from processor.decide.orders import BatchCommands
 from processor.decide.ports import BatchLookups
 from processor.decide.records import Arrivals, KafkaRecord, number_records, read_table, take_undecided
-from processor.decide.rereads import Rereads
+from processor.decide.replayed_poison import Rereads
 from processor.decide.run import Handlers, keep_only_first
 from processor.decide.runs import RUNS_NOTE, RunScheduler, RunShare
 from processor.decide.settle import (
@@ -37,11 +37,11 @@ from processor.decide.settle import (
     number_rows,
     settle_lines,
 )
+from processor.errors.classify import Failure
 from processor.history.check import DecidedPosition
-from processor.judge.classify import Failure
 from processor.reporting.progress import BatchProgress, StepTimes
 from processor.rules import StreamRules
-from processor.run.execute import Results
+from processor.workers.execute import Results
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from journal.schema import JournalRow
 from processor.calls.budget import CallReport
 from processor.decide.item import BatchItem, is_rescheduled, is_suspect
 from processor.decide.line import is_disproof
-from processor.judge.classify import Failure
-from processor.judge.retry import RetryPolicy
+from processor.errors.classify import Failure
+from processor.errors.retry import RetryPolicy
 
 PROBE_S_FIRST = 1.0
 

@@ -17,7 +17,7 @@ from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from journal.index import Index
 from journal.open_item import OpenItem, has_failed, is_delayed
 from journal.schema import JournalRow
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean_text
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from processor.settings import DeadHead
 
 BLOCKED_CLASS = "HeadOfLineBlocked"

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 
 log = logging.getLogger(__name__)
 

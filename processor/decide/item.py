@@ -13,8 +13,8 @@ from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknow
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from operations.refusals import ItemRefusal
-from processor.judge.classify import MESSAGE_CHARS_MAX, Classifier, Failure
-from processor.judge.retry import RetryPolicy, choose_policy
+from processor.errors.classify import MESSAGE_CHARS_MAX, Classifier, Failure
+from processor.errors.retry import RetryPolicy, choose_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 

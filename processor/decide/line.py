@@ -28,7 +28,7 @@ from processor.decide.item import (
     reject_duplicate_fact,
     reopen_item,
 )
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 from processor.rules import RETRIED_KINDS, StreamRules
 from processor.settings import DeadHead
 

@@ -27,7 +27,7 @@ from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
 from processor.decide.item import REASON_CHARS_MAX, BatchItem, EarlyAnswer, make_event_failure
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean_text
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16

@@ -17,14 +17,14 @@ from processor.decide.item import BatchItem
 from processor.decide.line import Line
 from processor.decide.ports import PutBackRecord, Republish
 from processor.decide.records import make_work_item
-from processor.run.execute import Results
+from processor.workers.execute import Results
 
 NOTHING_TRIED = -1
 """In place of a seq: no event is being tried."""
 
 
 class GroupExecutor(Protocol):
-    """Runs groups of events, each in order (`processor.run.execute.Executor`)."""
+    """Runs groups of events, each in order (`processor.workers.execute.Executor`)."""
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results: ...
 
@@ -34,7 +34,7 @@ class Handlers:
 
     ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
     found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``,
-    ``put_back``: see `processor.decide.rereads`.
+    ``put_back``: see `processor.decide.replayed_poison`.
     """
 
     def __init__(

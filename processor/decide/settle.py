@@ -15,7 +15,7 @@ from core.work import Applied, Outcome
 from journal.schema import JournalRow, pair_of
 from processor.decide.item import BatchItem, reject_duplicate_fact
 from processor.decide.line import Answers, Line, decide_line
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 
 EARLY_UNDO = "undo"
 """The code of an undo that is unknown (`core.work.Unknown`): nothing is booked that it could take back."""

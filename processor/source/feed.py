@@ -28,7 +28,7 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow, TopicRecord, from_arrow
 from processor.decide.item import catch_event_error
 from processor.decide.records import RECORD_SCHEMA
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 
 log = logging.getLogger(__name__)
 

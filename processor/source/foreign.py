@@ -29,10 +29,10 @@ from core.source_record import IdentityFunction, NotAnEvent, RecordIdentity, Sou
 from core.strict_json import load_json
 from processor.decide.item import make_event_failure
 from processor.decide.records import KafkaRecord, ParsedRecord, format_headers
-from processor.judge.classify import clean_text
-from processor.run.framing import drop_head
-from processor.run.payload import Decoder
+from processor.errors.classify import clean_text
 from processor.source.cloudevents import extract_data
+from processor.workers.framing import drop_head
+from processor.workers.payload import Decoder
 
 IDENTITY_S_MAX = 1.0
 """An identity is a matter of microseconds. One that isn't back by then is given up, and its record is dead."""

@@ -41,11 +41,11 @@ from processor.decide.records import (
     read_batch,
     read_table,
 )
-from processor.run.execute import is_worker_gone, on_workers_of
-from processor.run.outcomes import check_outcome, read_version
-from processor.run.worker import Task, begin_task, get_handler
 from processor.source.foreign import ForeignTopic
 from processor.spark import pause_collection
+from processor.workers.execute import is_worker_gone, on_workers_of
+from processor.workers.outcomes import check_outcome, read_version
+from processor.workers.worker import Task, begin_task, get_handler
 
 log = logging.getLogger(__name__)
 

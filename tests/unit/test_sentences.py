@@ -22,7 +22,7 @@ from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
 from operations.commands import CommandNotSent, encode
 from operations.selection.model import SelectionEmpty
-from processor.run.payload import PayloadTooLarge, make_decoder
+from processor.workers.payload import PayloadTooLarge, make_decoder
 from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from core.work import Applied, WorkItem
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import Deadlines
-from processor.run.execute import Executor
-from processor.run.worker import Task
+from processor.errors.classify import Classifier, Failure
 from processor.spark import open_session
+from processor.workers.deadlines import Deadlines
+from processor.workers.execute import Executor
+from processor.workers.worker import Task
 from stack.jars import spark_jars
 from tests.integration.processor.killing_handler import build
 

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from core.work import Applied, Held, Outcome, WorkItem, calling
 from processor.calls.budget import Budget, Budgets
 from processor.calls.downstreams import Downstreams
-from processor.judge.classify import Classifier
-from processor.run.deadlines import Deadlines
-from processor.run.execute import Executor
-from processor.run.worker import Task
+from processor.errors.classify import Classifier
 from processor.spark import open_session
+from processor.workers.deadlines import Deadlines
+from processor.workers.execute import Executor
+from processor.workers.worker import Task
 from stack.jars import spark_jars
 
 CHECKOUT = Path(__file__).parents[3]

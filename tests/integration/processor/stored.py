@@ -42,7 +42,7 @@ from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.ports import BatchLookups
 from processor.decide.run import Handlers
-from processor.judge.retry import parse_policy
+from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.journal.rows import event_count

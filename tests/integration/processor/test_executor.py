@@ -18,12 +18,12 @@ from core.decision import ErrorKind
 from core.work import Applied, Held, WorkItem
 from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.calls.downstreams import Downstreams
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import Deadlines
-from processor.run.execute import Executor, Results
-from processor.run.worker import HUNG_CALLS_MAX, Task
+from processor.errors.classify import Classifier, Failure
 from processor.settings import DownstreamSettings
 from processor.spark import open_session
+from processor.workers.deadlines import Deadlines
+from processor.workers.execute import Executor, Results
+from processor.workers.worker import HUNG_CALLS_MAX, Task
 from stack.jars import spark_jars
 from tests.integration.processor import calling_handler, hostile_handler
 from tests.integration.processor.killing_handler import build

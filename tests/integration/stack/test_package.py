@@ -17,7 +17,7 @@ from tests.unit.providers.test_installed import ADAPTER, install
 
 pytestmark = pytest.mark.more(reason="packs all that is installed, twice, for a cluster's executors")
 
-IMPORTED = "ledger.handler, notify.handler, processor.run.worker, processor.source.map_stage, handler_of_my_own"
+IMPORTED = "ledger.handler, notify.handler, processor.workers.worker, processor.source.map_stage, handler_of_my_own"
 SAYS = f"""
 import {IMPORTED}, json, pyspark
 from providers import ProvidersSettings, build_adapters

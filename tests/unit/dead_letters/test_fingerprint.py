@@ -31,7 +31,7 @@ def letters(number: int, length: int = 14) -> str:
 def stack(path: str, function: str, error: str, line: int = 10) -> str:
     return (
         "Traceback (most recent call last):\n"
-        '  File "/opt/payhook/processor/run/worker.py", line 88, in _call\n'
+        '  File "/opt/payhook/processor/workers/worker.py", line 88, in _call\n'
         "    return handle(item)\n"
         f'  File "{path}", line {line}, in {function}\n'
         "    raise it\n"
@@ -195,7 +195,7 @@ def test_the_line_number_is_no_part_of_the_place() -> None:
 def test_the_place_is_the_innermost_frame_that_is_no_library_s() -> None:
     assert place_of(stack("/opt/payhook/ledger/handler.py", "book", "x")) == "ledger/handler.py:book"
     inside = stack("/venv/lib/python3.11/site-packages/httpx/_client.py", "send", "x")
-    assert place_of(inside) == "run/worker.py:_call"
+    assert place_of(inside) == "workers/worker.py:_call"
 
 
 def test_the_place_is_that_of_the_last_error_of_a_chain() -> None:

@@ -21,9 +21,9 @@ from ledger import handler as handler_module
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler, handler_version
 from ledger.settings import LedgerSettings
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import Deadlines
-from processor.run.worker import Task
+from processor.errors.classify import Classifier, Failure
+from processor.workers.deadlines import Deadlines
+from processor.workers.worker import Task
 from providers.reconciled import Origin, build_reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
 from tests.unit.processor.harness import run_groups

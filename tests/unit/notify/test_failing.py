@@ -13,8 +13,8 @@ from core.clock import to_rfc3339
 from core.status_file import waits_of
 from core.work import Applied, Outcome, WorkItem, calling
 from notify.errors import AddressRefused, FileUnusable, NotTaken, SubscriberGone, Unreachable
-from processor.run.deadlines import Deadlines
 from processor.settings import DeadHead, DownstreamSettings
+from processor.workers.deadlines import Deadlines
 from tests.unit.processor.harness import NOW
 from tests.unit.processor.limited import LimitedEngine
 

@@ -46,14 +46,14 @@ from processor.decide.item import BatchItem
 from processor.decide.ports import BatchLookups, Outgoing
 from processor.decide.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.decide.run import Handlers
-from processor.judge.classify import Classifier, Failure
-from processor.judge.retry import parse_policy
+from processor.errors.classify import Classifier, Failure
+from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
-from processor.run.deadlines import AbandonedCalls, Deadlines
-from processor.run.execute import Results
-from processor.run.worker import Chunk, Task, run_chunk
 from processor.settings import DeadHead
 from processor.source.while_blocked import WhileBlocked
+from processor.workers.deadlines import AbandonedCalls, Deadlines
+from processor.workers.execute import Results
+from processor.workers.worker import Chunk, Task, run_chunk
 from tests.unit.journal.rows import row_hash
 
 EVENTS, CONTROL = "payments.events", "payments.control"

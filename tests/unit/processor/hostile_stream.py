@@ -13,7 +13,7 @@ from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from processor.judge.classify import RETRY_AFTER_S_MAX
+from processor.errors.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Same, booked
 from tests.unit.processor.hostile import MADE_SAFE, ODD_ANSWERS, ODD_ERRORS

@@ -12,11 +12,11 @@ import pyarrow as pa
 from core.work import DriverSide, Handler
 from journal.schema import JournalRow
 from processor.calls.downstreams import Downstreams
-from processor.judge.classify import Classifier
-from processor.run.deadlines import AbandonedCalls, Deadlines
-from processor.run.execute import Executor
-from processor.run.worker import Chunk, HandlerFiles, Task, run_chunk
+from processor.errors.classify import Classifier
 from processor.settings import DeadHead, DownstreamSettings
+from processor.workers.deadlines import AbandonedCalls, Deadlines
+from processor.workers.execute import Executor
+from processor.workers.worker import Chunk, HandlerFiles, Task, run_chunk
 from tests.unit.processor.harness import Engine
 
 DEADLINES = Deadlines(5.0, 0.5)

@@ -13,8 +13,8 @@ from journal.state import Marks
 from journal.writer import CommittedBatch
 from processor.decide.line import add_previous_dead, holds_back, is_passed_dead
 from processor.decide.run import Handlers
-from processor.judge.classify import Failure
-from processor.run.execute import Results
+from processor.errors.classify import Failure
+from processor.workers.execute import Results
 from tests.unit.processor.harness import Call
 
 RETRY_S = 1

@@ -31,7 +31,7 @@ from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.ports import BatchLookups
 from processor.decide.records import PACKED, KafkaRecord, ParsedRecord
-from processor.judge.retry import parse_policy
+from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same

@@ -11,8 +11,8 @@ import pytest
 from core.work import Applied, Outcome, WorkItem
 from ledger.directory import DOWNSTREAM, HttpDirectory, open_client
 from processor.calls.downstream import CONCURRENCY_START, PROBES
-from processor.run.deadlines import Deadlines
 from processor.settings import DownstreamSettings
+from processor.workers.deadlines import Deadlines
 from tests.merchant_service import MerchantService, found, ill
 from tests.unit.processor.limited import LimitedEngine
 

@@ -11,7 +11,7 @@ from processor.calls.breaker import CLOSED, HALF_OPEN, OPEN
 from processor.calls.budget import CallReport
 from processor.calls.downstream import CONCURRENCY_START, PROBES
 from processor.calls.downstreams import NAMES_MAX, NOTE, NOTE_CHARS_MAX, Downstreams
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 from processor.reporting.metrics import ProcessorMetrics
 from processor.settings import DownstreamSettings
 from tests.unit.processor.harness import NOW

@@ -12,9 +12,9 @@ from core.work import DOWNSTREAM_CHARS_MAX, Outcome, WorkItem, calling
 from journal.writer import NOTES_CHARS_MAX
 from processor.calls.downstreams import NOTE_CHARS_MAX
 from processor.decide.blocked import ANY, NEEDS_MAX, NOTE, Blocked
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure
-from processor.judge.retry import parse_policy
-from processor.run.worker_pool import BLOCKED_IN_A_ROW
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure
+from processor.errors.retry import parse_policy
+from processor.workers.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.harness import EVENTS, Down, Engine, Stuck, booked, ignored
 from tests.unit.processor.limited import LimitedEngine
 

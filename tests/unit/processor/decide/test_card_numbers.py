@@ -20,9 +20,9 @@ from ingest.settings import PanSettings
 from load.samples.standardwebhooks import standard_event
 from processor.decide.item import BatchItem
 from processor.decide.records import KafkaRecord, make_item
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import Deadlines
-from processor.run.worker import Task
+from processor.errors.classify import Classifier, Failure
+from processor.workers.deadlines import Deadlines
+from processor.workers.worker import Task
 from providers import MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
 from tests.unit.processor.harness import Engine, run_groups
 

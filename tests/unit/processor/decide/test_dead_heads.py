@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.work import MissingPredecessor, Outcome, PreviousEvent, PreviousEventDead, WorkItem
-from processor.judge.retry import parse_policy
+from processor.errors.retry import parse_policy
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, POLICY, Engine, Stuck, booked
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.work import Outcome, WorkItem
-from processor.judge.retry import parse_delay
+from processor.errors.retry import parse_delay
 from tests.unit.processor.harness import NOW, Engine, Stuck, booked
 
 

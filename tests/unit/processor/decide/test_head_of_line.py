@@ -22,7 +22,7 @@ from processor.decide.head_of_line import (
     choose_examined,
     group_into_lines,
 )
-from processor.judge.retry import parse_policy as parse
+from processor.errors.retry import parse_policy as parse
 from processor.settings import DeadHead
 from processor.streams import load_streams
 from tests.unit.processor.harness import NOW, Down, Engine, Stuck

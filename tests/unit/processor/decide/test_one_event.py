@@ -12,8 +12,8 @@ from core.event import Dedupe, poison_event, to_headers
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from processor.run.execute import Results
 from processor.settings import DeadHead
+from processor.workers.execute import Results
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
 from tests.unit.processor.hostile import HALF, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
 from tests.unit.processor.hostile_records import (

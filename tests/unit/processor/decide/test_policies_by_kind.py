@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Outcome, WorkItem
-from processor.judge.retry import parse_policy
+from processor.errors.retry import parse_policy
 from processor.streams import StreamInvalid, load_streams
 from processor.wiring import wire_stream
 from stack.settings import Settings

@@ -9,8 +9,8 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, DownstreamHeld, Outcome, WorkItem, calling
-from processor.run.deadlines import Deadlines
 from processor.settings import DeadHead, DownstreamSettings
+from processor.workers.deadlines import Deadlines
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.limited import LimitedEngine
 

@@ -16,10 +16,10 @@ from core.source_record import Identified, NotAnEvent, RecordIdentity, SourceRec
 from journal.schema import JournalRow, TopicRecord, same_record
 from processor.decide.records import MARKERS, KafkaRecord, drop_answers, read_table, take_undecided
 from processor.reporting.metrics import ProcessorMetrics
-from processor.run.payload import make_decoder
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import MapJob
 from processor.source.put_back import RecordGone
+from processor.workers.payload import make_decoder
 from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.source.test_map_stage import Impure, passed, reported
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from core.work import Ignored, Outcome, PreviousEvent, WorkItem
 from journal.schema import JournalRow
 from processor.decide.records import PACKED, drop_answers, make_item, read_table
-from processor.judge.classify import Classifier
-from processor.run.deadlines import Deadlines
-from processor.run.payload import Decoding, make_decoder
-from processor.run.worker import Task
+from processor.errors.classify import Classifier
 from processor.source.map_stage import MapJob, run_map_stage
+from processor.workers.deadlines import Deadlines
+from processor.workers.payload import Decoding, make_decoder
+from processor.workers.worker import Task
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
 from tests.unit.processor.hostile import ODD_ANSWERS

@@ -27,10 +27,10 @@ from processor.calls.budget import Budgets, CallReport
 from processor.calls.limiter import LateCalls, Limiter, Try
 from processor.decide.item import catch_event_error
 from processor.decide.line import holds_back, is_disproof
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import AbandonedCalls, Deadlines, GivenUp
-from processor.run.outcomes import check_outcome, read_version
-from processor.run.worker_pool import WorkerPool
+from processor.errors.classify import Classifier, Failure
+from processor.workers.deadlines import AbandonedCalls, Deadlines, GivenUp
+from processor.workers.outcomes import check_outcome, read_version
+from processor.workers.worker_pool import WorkerPool
 
 IN_PLACE_TRIES = 3
 """Of a short-lived error within one batch, and the wait between them."""

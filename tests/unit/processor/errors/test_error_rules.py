@@ -11,12 +11,12 @@ import pytest
 from core.decision import ErrorKind
 from core.errors import SettingError
 from core.work import WorkItem
-from processor.judge.classify import Classifier
-from processor.judge.error_rules import Rules
+from processor.errors.classify import Classifier
+from processor.errors.error_rules import Rules
 from processor.streams import StreamConfig, StreamInvalid, load_streams
 from processor.wiring import make_classifier
+from tests.unit.processor.errors.failing import NRE, SBE, SLE, SNBE, Closed, DriverError
 from tests.unit.processor.hook_of_kinds import Odd
-from tests.unit.processor.judge.failing import NRE, SBE, SLE, SNBE, Closed, DriverError
 
 HOOKED = Rules.model_validate(
     {"hook": "tests.unit.processor.hook_of_kinds:decide", "kinds": {"LookupError": "SLE", "Odd": "SNBE"}}

@@ -17,8 +17,8 @@ from ledger.handler import on_driver as ledger_on_driver
 from ledger.settings import LedgerSettings
 from notify.errors import FileUnusable
 from notify.handler import on_driver as notify_on_driver
-from processor.run.deadlines import Deadlines
-from processor.run.worker import HandlerFiles
+from processor.workers.deadlines import Deadlines
+from processor.workers.worker import HandlerFiles
 from tests.unit.notify.place import Place, item, placed, row
 from tests.unit.notify.receiver import Receiver, receiving
 from tests.unit.processor.limited import LimitedEngine

@@ -20,7 +20,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
     timestamp_pb2,
 )
 
-from processor.run.payload import Decoder, make_decoder
+from processor.workers.payload import Decoder, make_decoder
 
 PAYMENT = {
     "type": "record",

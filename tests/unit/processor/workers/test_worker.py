@@ -2,10 +2,10 @@
 
 from core.decision import ErrorKind
 from core.work import Applied, Ignored, Outcome, WorkItem
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import Deadlines
-from processor.run.worker import Task
-from processor.run.worker_pool import BLOCKED_IN_A_ROW
+from processor.errors.classify import Classifier, Failure
+from processor.workers.deadlines import Deadlines
+from processor.workers.worker import Task
+from processor.workers.worker_pool import BLOCKED_IN_A_ROW
 from tests.unit.processor.harness import run_groups
 
 

@@ -9,7 +9,7 @@ from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.money import AMOUNT_MINOR_MAX, Money
 from core.work import Applied, Held, Ignored, Outcome, Posting, Unknown
-from processor.judge.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean_text, get_class_name
+from processor.errors.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean_text, get_class_name
 
 POSTINGS_MAX = 1_000
 """Lines of one booking. A provider's event moves a handful of amounts; 1,000 lines take 100 KB of a row."""

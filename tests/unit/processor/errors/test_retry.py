@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from core.decision import Decision
 from journal.schema import JournalRow
-from processor.judge.retry import (
+from processor.errors.retry import (
     DELAY_S_MAX,
     FACTOR_MAX,
     TRIES_MAX,

@@ -25,7 +25,7 @@ from processor.decide.item import (
     settle_item,
 )
 from processor.decide.ports import Outgoing, PutBackRecord, Republish
-from processor.judge.classify import MESSAGE_CHARS_MAX, Failure, clean_text
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from providers.port import Adapter
 from providers.reread import reread_events
 

@@ -14,9 +14,9 @@ import pytest
 from core.decision import ErrorKind
 from core.work import Applied, Held, Outcome, WorkItem, calling
 from processor.calls.budget import Budget, Budgets
-from processor.judge.classify import Classifier, Failure
-from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, OutSince, Patience
-from processor.run.worker import Chunk, ChunkAnswer, Task, run_chunk
+from processor.errors.classify import Classifier, Failure
+from processor.workers.deadlines import AbandonedCall, AbandonedCalls, Deadlines, OutSince, Patience
+from processor.workers.worker import Chunk, ChunkAnswer, Task, run_chunk
 from tests.unit.processor.harness import run_groups
 
 HANG_S_MAX = 30.0
@@ -220,7 +220,7 @@ def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(han
 def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(
     handler: Hanging, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("processor.run.worker.HUNG_CALLS_MAX", 5)
+    monkeypatch.setattr("processor.workers.worker.HUNG_CALLS_MAX", 5)
     left = AbandonedCalls()
     answer = chunk(handler, left, *(item(seq, "hang") for seq in range(40)))
     assert answer.hung == left.count() == 6
@@ -246,7 +246,7 @@ def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: H
 def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
     handler: Hanging, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("processor.run.deadlines.WORK_DEADLINES", 0.1)
+    monkeypatch.setattr("processor.workers.deadlines.WORK_DEADLINES", 0.1)
     group = [item(seq, "slow", "e") for seq in range(100)]
     results = reported(run_groups(task(batch_s=10.0, call_s=30.0), handler, [group]))
     assert results == dict.fromkeys(range(len(results)), Applied)
@@ -256,7 +256,7 @@ def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
 def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(
     handler: Hanging, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("processor.run.worker_pool.SPARE_AFTER_USUAL", 100)
+    monkeypatch.setattr("processor.workers.worker_pool.SPARE_AFTER_USUAL", 100)
     groups = [[item(seq, "slow")] for seq in range(30)]
     run_groups(task(concurrency=4), handler, groups)
     assert handler.peak == 4

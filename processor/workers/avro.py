@@ -13,8 +13,8 @@ from uuid import UUID
 
 import orjson
 
-from processor.run.avro_schema import DECIMAL, read_decimal, with_bounded_decimals
-from processor.run.framing import FINGERPRINT_BYTES, SINGLE_OBJECT, WriterSchemas
+from processor.workers.avro_schema import DECIMAL, read_decimal, with_bounded_decimals
+from processor.workers.framing import FINGERPRINT_BYTES, SINGLE_OBJECT, WriterSchemas
 
 SCHEMAS_MAX = 256
 """Of a stream's folder."""

@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from core.work import Applied, WorkItem
-from processor.judge.classify import Classifier
-from processor.run.deadlines import Deadlines
-from processor.run.execute import Executor
-from processor.run.worker import Task
+from processor.errors.classify import Classifier
+from processor.workers.deadlines import Deadlines
+from processor.workers.execute import Executor
+from processor.workers.worker import Task
 
 
 class NoWorkers(Executor):

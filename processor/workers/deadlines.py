@@ -17,7 +17,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 from core.work import Handler, Held, Outcome, WorkItem
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 
 PATIENT_SHARE = 0.8
 HASTY_SHARE = 0.1

@@ -11,12 +11,12 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
-from processor.judge.classify import RETRY_AFTER_S_MAX, Classifier, Failure
-from processor.judge.error_rules import Rules
-from processor.run.deadlines import AbandonedCalls, Deadlines
-from processor.run.outcomes import check_outcome, read_version
-from processor.run.worker import LOG_BYTES_MAX, Chunk, LogTails, Task, run_chunk
+from processor.errors.classify import RETRY_AFTER_S_MAX, Classifier, Failure
+from processor.errors.error_rules import Rules
 from processor.wiring import make_classifier
+from processor.workers.deadlines import AbandonedCalls, Deadlines
+from processor.workers.outcomes import check_outcome, read_version
+from processor.workers.worker import LOG_BYTES_MAX, Chunk, LogTails, Task, run_chunk
 from tests.unit.processor.hostile import HALF, HUGE, INFINITE, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
 
 BYTES_MAX = 20_000

@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from core.errors import SettingError
-from processor.run.framing import drop_head, unframe_message
-from processor.run.payload import Decoder, PayloadUndecodable, make_decoder
-from tests.unit.processor.run.payloads import descriptors, payment, protobuf
+from processor.workers.framing import drop_head, unframe_message
+from processor.workers.payload import Decoder, PayloadUndecodable, make_decoder
+from tests.unit.processor.workers.payloads import descriptors, payment, protobuf
 
 
 def order(**fields: Any) -> dict[str, Any]:

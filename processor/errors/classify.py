@@ -1,4 +1,4 @@
-"""Sorts the errors that handlers raise into four kinds, by `processor.judge.error_rules`."""
+"""Sorts the errors that handlers raise into four kinds, by `processor.errors.error_rules`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.card_numbers import without_card_numbers
 from core.decision import ErrorKind
 from core.errors import OfKind
 from core.work import MissingPredecessor, PreviousEventDead, WorkItem
-from processor.judge.error_rules import Rules, find_kind_by_class
+from processor.errors.error_rules import Rules, find_kind_by_class
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
 from processor.decide.item import catch_event_error
 from processor.decide.ports import AppliedUpto, BatchLookups
 from processor.decide.records import get_raw_name
-from processor.judge.classify import Failure
+from processor.errors.classify import Failure
 from providers.reread import CurrentNames, MoneyReader, OtherKey, read_current_names
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from core.work import Outcome, WorkItem
 from processor.decide.line import add_previous_dead, is_passed_dead
-from processor.judge.classify import Failure
-from processor.run.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
+from processor.errors.classify import Failure
+from processor.workers.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
 
 if TYPE_CHECKING:
-    from processor.run.worker import EventRunner
+    from processor.workers.worker import EventRunner
 
 LOOK_EVERY_S = 0.01
 SPARE_AFTER_S = 0.02

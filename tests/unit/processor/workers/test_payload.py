@@ -24,14 +24,14 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.strict_json import DEPTH_MAX
 from core.work import Applied, WorkItem
-from processor.judge.classify import Classifier
-from processor.run import payload
-from processor.run.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, make_decoder
+from processor.errors.classify import Classifier
 from processor.streams import load_streams
 from processor.wiring import wire_stream
+from processor.workers import payload
+from processor.workers.payload import Decoder, Decoding, PayloadTooLarge, PayloadUndecodable, make_decoder
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.payload_handler import build
-from tests.unit.processor.run.payloads import (
+from tests.unit.processor.workers.payloads import (
     PAID_JSON,
     PAYMENT,
     array,

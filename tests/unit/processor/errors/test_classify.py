@@ -16,9 +16,9 @@ import pytest
 from core.decision import ErrorKind
 from core.errors import OfKind
 from core.work import DownstreamHeld, MissingPredecessor
-from processor.judge.classify import LINKS_MAX, MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, STACK_CHARS_MAX, Classifier
-from processor.judge.error_rules import Rules
-from tests.unit.processor.judge.failing import (
+from processor.errors.classify import LINKS_MAX, MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, STACK_CHARS_MAX, Classifier
+from processor.errors.error_rules import Rules
+from tests.unit.processor.errors.failing import (
     NRE,
     SBE,
     SLE,

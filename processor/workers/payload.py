@@ -1,9 +1,9 @@
 """Decodes payloads that aren't JSON at a stream's edge: the handler gets JSON, the journal keeps the exact bytes.
 
 ``json``: the bytes go to the handler as they came. ``avro:FILE.avsc``: one datum in Avro's binary encoding, plain or as
-a single object. With a folder of the writers' schemas each value names its own one (`processor.run.framing`), and is
-resolved to FILE; ``avro`` gives it as it was written. ``protobuf:FILE.desc#package.Message``: one message, plain or in
-Confluent's framing; FILE is a FileDescriptorSet (``protoc --include_imports --descriptor_set_out=FILE``).
+a single object. With a folder of the writers' schemas each value names its own one (`processor.workers.framing`), and
+is resolved to FILE; ``avro`` gives it as it was written. ``protobuf:FILE.desc#package.Message``: one message, plain or
+in Confluent's framing; FILE is a FileDescriptorSet (``protoc --include_imports --descriptor_set_out=FILE``).
 
 JSON made of Avro: bytes and fixed are base64, decimals texts (no amount passes through a float), times ISO 8601. JSON
 made of Protobuf is Protobuf's own mapping ("ProtoJSON"), with the fields' names as they are in the .proto file.
@@ -24,9 +24,9 @@ from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
-from processor.run.avro import SCHEMAS_MAX, decode_avro, decode_resolved, parse_avro
-from processor.run.avro_schema import check_bounds
-from processor.run.framing import Unwrap, WriterSchemas, unframe_message
+from processor.workers.avro import SCHEMAS_MAX, decode_avro, decode_resolved, parse_avro
+from processor.workers.avro_schema import check_bounds
+from processor.workers.framing import Unwrap, WriterSchemas, unframe_message
 
 BYTES_MAX = 1 << 20
 """As large as the largest body that the receiver takes, and Kafka's own limit of a record."""
