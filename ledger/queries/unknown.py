@@ -34,6 +34,7 @@ class UnknownEvents:
 
     ``code``: ``type``, ``undo``, or the field and the value that no table has (``status=frozen``). ``amounts``: by
     currency, in minor units, where they are known. ``event_key``: of the newest; ``reason``: what its row says.
+    ``streams``: whose journals have them, by name (``ledger``, ``ledger.1``).
     """
 
     provider: str
@@ -45,6 +46,7 @@ class UnknownEvents:
     event_key: str
     reason: str
     amounts: Mapping[str, int] = field(default_factory=dict)
+    streams: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
@@ -130,6 +132,7 @@ def _read_journal(rows: TableRows) -> Sequence[UnknownEvents]:
             *(group["provider"] or "", group["event_type"] or "", group["code"], group["events"]),
             *(group["first_at"], group["last_at"], group["event_key"] or "", group["reason"] or ""),
             {} if group["currency"] is None else {group["currency"]: group["minor"]},
+            (rows.stream,),
         )
         for group in groups
     ]
@@ -178,4 +181,5 @@ def _merge_events(first: UnknownEvents, other: UnknownEvents) -> UnknownEvents:
         *(first.provider, first.event_type, first.code, first.events + other.events),
         *(min(first.first_at, other.first_at), newest.last_at, newest.event_key, newest.reason),
         {name: first.amounts.get(name, 0) + other.amounts.get(name, 0) for name in sorted(currencies)},
+        tuple(sorted({*first.streams, *other.streams})),
     )

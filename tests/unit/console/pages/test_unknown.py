@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_operators import Forms, text
 from tests.unit.processor.harness import ignored, unknown
@@ -21,8 +24,10 @@ def test_an_unknown_event_is_selected_and_discarded_and_leaves_the_list(own_page
     ada = own_pages.browser("ada")
     listed = text(ada.get("/ledger/unknown").text)
     assert "made_up.funds_moved" in listed and "Select them" in listed and "Closed" not in listed
+    [link] = re.findall(r'href="([^"]+)">Select them', ada.get("/ledger/unknown").text)
+    assert "stream=ledger&" in html.unescape(link), "a shard's and those of test traffic are in a list of their own"
     for view in ("groups", "items"):
-        shown = ada.get(f"/dlq?state=unknown&type=made_up.funds_moved&view={view}").text
+        shown = ada.get(html.unescape(link) + f"&view={view}").text
         assert "Nothing is like that" not in shown and "Select all that match" in shown
     forms = Forms(ada)
     status, where = forms.post("/dlq/selections", what="all", state="unknown", type="made_up.funds_moved", note="odd")

@@ -174,7 +174,7 @@ def test_groups_of_several_journals_are_one(lake: SmallLake) -> None:
     [one] = found(lake)
     journal = str(lake.places.journal)
     [both] = find_unknown_events([TableRows(journal, "ledger"), TableRows(journal, "ledger.1")])
-    assert both == replace(one, events=2, amounts={"EUR": 10})
+    assert both == replace(one, events=2, amounts={"EUR": 10}, streams=("ledger", "ledger.1"))
 
 
 def test_what_a_person_closed_leaves_the_list_and_is_shown_with_who_and_why(lake: SmallLake) -> None:
