@@ -82,6 +82,19 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One text runs on both engines: of each test Spark gets the first case at once, and all of them with the slow
+    tests. DuckDB gets all at once."""
+    seen = set[tuple[Path, str]]()
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("more") is not None:
+            test = item.path, getattr(item, "originalname", item.name)
+            if test in seen:
+                item.add_marker(pytest.mark.slow(reason="Spark gets the first case; DuckDB gets all in `make test`"))
+            seen.add(test)
+
+
 @dataclass
 class FakeKafka:
     """Ends of partitions as the test sets them, records of the topics of dead letters and of anchors from memory."""
