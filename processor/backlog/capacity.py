@@ -26,6 +26,10 @@ Kafka's ends are asked for every second, so that this is right to a quarter."""
 MEASURED_S = 5.0
 """A forecast goes by the backlog's own drain rate after so long in it, however fast earlier ones went."""
 
+SPEEDS_UP = 1.25
+"""A stream whose last batch went so many times as fast as the average becomes faster still, as one that starts: until
+`SETTLE_S` nothing goes by that average."""
+
 LEFT_MIN = 2
 """A stream drains where so many times what it decided is left: one that keeps up leaves what came meanwhile."""
 
@@ -109,7 +113,7 @@ class Rates:
         self._drain_per_s = known_drain_per_s
         self._measured_per_s: float | None = None
         self._measured_s = 0.0
-        self._behind = self._drains = False
+        self._behind = self._drains = self._speeds_up = False
         self.forecast: BacklogForecast | None = None
 
     @property
@@ -138,7 +142,8 @@ class Rates:
 
     @property
     def draining_per_s(self) -> float | None:
-        return self._measured_per_s if self._measured_s >= MEASURED_S else self._drain_per_s
+        settles_s = SETTLE_S if self._speeds_up else MEASURED_S
+        return self._measured_per_s if self._measured_s >= settles_s else self._drain_per_s
 
     def _recent_per_s(self) -> float:
         """Returns the arrivals a second in the last `RECENT_S`; infinity before there are readings of so long."""
@@ -170,6 +175,7 @@ class Rates:
         if (self._drains or self._behind) and reading.lag > 0 and decided > 0:
             self._measured_per_s = _update_average(self._measured_per_s, decided, seconds)
             self._measured_s += seconds
+            self._speeds_up = decided > SPEEDS_UP * self._measured_per_s
             if self._measured_s >= SETTLE_S:
                 self._drain_per_s = self._measured_per_s
 

@@ -85,6 +85,25 @@ def test_the_drain_rate_of_the_first_backlog_is_believed_after_some_seconds():
     assert rates.forecast.seconds_left == pytest.approx(30 - MEASURED_S)
 
 
+@pytest.mark.row("D6")
+@pytest.mark.parametrize("known_per_s", [None, 4_800.0])
+def test_a_start_that_becomes_faster_with_each_batch_is_not_forecast_by_its_first_ones(known_per_s: float | None):
+    """An hour's outage at 120 a second; the first batches are small and find all cold."""
+    rates, forecasts, decided = Rates(known_per_s), list[tuple[int, BacklogForecast]](), 0
+    for second in range(200):
+        written = 432_000 + 120 * second
+        decided = min(written, decided + min(4_800, 400 * second))
+        rates.read(LoadReading(float(second), written, decided))
+        if rates.forecast is not None and rates.forecast not in [forecast for _, forecast in forecasts]:
+            forecasts.append((second, rates.forecast))
+        if decided == written:
+            break
+    for at_s, forecast in forecasts:
+        assert forecast.seconds_left is not None
+        assert (second - at_s) / 2 <= forecast.seconds_left <= 2 * (second - at_s), at_s
+    assert forecasts
+
+
 def test_what_arrives_while_the_stream_keeps_up_is_no_drain_rate():
     rates = Rates(known_drain_per_s=9_000)
     for second in range(60):
