@@ -3,14 +3,13 @@ one record that can't be named, one call that is slow, a schema that comes later
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ import pytest
 
 from load.client import wait_for
 from load.embedded import DOWN_S_MAX, UP_S_MAX, payhook
-from tests.documented import CHECKOUT, blocks
 from tests.e2e.conftest import DECIDED_S, Stack
+from tests.e2e.streams_page import Downstream, set_streams, write_page
 
 pytestmark = pytest.mark.more(reason="a whole stack with one stream more")
-PAGE = CHECKOUT / "docs" / "streams.md"
 SLOW_S = 1.5
 """Longer than the handler's client waits."""
 
@@ -30,61 +28,43 @@ BEGUN_S = 300.0
 """A stream that failed begins again after a minute at most, and reads at once."""
 
 
-class Shipping(http.server.ThreadingHTTPServer):
+class Shipping(Downstream):
     """Takes orders; its first answers to those in ``slow`` come too late."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Shipped)
         self.slow: list[str] = []
         self.shipped: list[dict[str, Any]] = []
 
-
-class Shipped(http.server.BaseHTTPRequestHandler):
-    server: Shipping
-
-    def do_POST(self) -> None:
-        order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if order["event"] in self.server.slow:
-            self.server.slow.remove(order["event"])
+    def take(self, headers: Message[str, str], body: bytes) -> int:
+        order = json.loads(body)
+        if order["event"] in self.slow:
+            self.slow.remove(order["event"])
             time.sleep(SLOW_S)
         else:
-            self.server.shipped.append(order)
-        self.send_response(201)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Silence on the terminal."""
+            self.shipped.append(order)
+        return 201
 
 
 @pytest.fixture(scope="module")
 def shipping() -> Iterator[Shipping]:
-    with Shipping() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with (shipping := Shipping()).serve():
+        yield shipping
 
 
 @pytest.fixture(scope="module")
 def shop(shipping: Shipping, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's folder, with the newer schema not yet in it."""
-    folder = tmp_path_factory.mktemp("page")
-    for block in blocks(PAGE.read_text("utf-8")):
-        if block.path.startswith("shop/"):
-            file = folder / block.path
-            file.parent.mkdir(exist_ok=True, parents=True)
-            text = block.text.replace("127.0.0.1:9000", f"127.0.0.1:{shipping.server_port}")
-            file.write_text(text.replace("shop/schemas", str(folder / "shop" / "schemas")), "utf-8")
-    return folder / "shop"
+    shop = write_page(tmp_path_factory.mktemp("page"), "shop", shipping.port)
+    for file in shop.rglob("*.toml"):
+        file.write_text(file.read_text("utf-8").replace("shop/schemas", str(shop / "schemas")), "utf-8")
+    return shop
 
 
 @pytest.fixture(scope="module")
 def stack(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """It runs, and says that the shop hasn't made its topic yet."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(shop))
-        patch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(shop / "streams.toml"))
+        set_streams(patch, shop)
         data_dir = tmp_path_factory.mktemp("stack")
         try:
             up = payhook("up", "--detach", "--data", str(data_dir), timeout_s=UP_S_MAX)
@@ -98,8 +78,7 @@ def stack(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
 @pytest.fixture(autouse=True)
 def settings(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a test know the streams that its stack knows."""
-    monkeypatch.setenv("PYTHONPATH", str(shop))
-    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(shop / "streams.toml"))
+    set_streams(monkeypatch, shop)
 
 
 def write(stack: Stack, program: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -18,66 +17,46 @@ import pytest
 from load.client import wait_for
 from load.embedded import embedded_stack, payhook
 from load.samples.stripe import stripe_event
-from tests.documented import CHECKOUT, blocks
+from tests.documented import CHECKOUT
 from tests.e2e.conftest import DECIDED_S, Stack
+from tests.e2e.streams_page import Downstream, set_streams, write_page
 
 pytestmark = pytest.mark.more(reason="a whole stack with one stream more")
-PAGE = CHECKOUT / "docs" / "streams.md"
 DISPUTE = "charge.dispute.created"
 
 
-class CaseSystem(http.server.ThreadingHTTPServer):
+class CaseSystem(Downstream):
     """Answers each case with the statuses that are next for its event, then 201."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Cases)
         self.answers: dict[str, list[int]] = {}
         self.opened: list[str] = []
 
-
-class Cases(http.server.BaseHTTPRequestHandler):
-    server: CaseSystem
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        key = self.headers["Idempotency-Key"]
-        waiting = self.server.answers.get(key, [])
+    def take(self, headers: Message[str, str], body: bytes) -> int:
+        key = headers["Idempotency-Key"]
+        waiting = self.answers.get(key, [])
         status = waiting.pop(0) if waiting else 201
         if status == 201:
-            self.server.opened.append(key)
-        self.send_response(status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Silence on the terminal."""
+            self.opened.append(key)
+        return status
 
 
 @pytest.fixture(scope="module")
 def cases() -> Iterator[CaseSystem]:
-    with CaseSystem() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with (cases := CaseSystem()).serve():
+        yield cases
 
 
 @pytest.fixture(scope="module")
 def own(cases: CaseSystem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's folder."""
-    folder = tmp_path_factory.mktemp("page")
-    for block in blocks(PAGE.read_text("utf-8")):
-        file = folder / block.path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(block.text.replace("127.0.0.1:9000", f"127.0.0.1:{cases.server_port}"), "utf-8")
-    return folder / "own"
+    return write_page(tmp_path_factory.mktemp("page"), "own", cases.port)
 
 
 @pytest.fixture(scope="module")
 def stack(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(own))
-        patch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(own / "streams.toml"))
+        set_streams(patch, own)
         with embedded_stack(tmp_path_factory.mktemp("stack")) as data_dir:
             yield Stack(data_dir)
 
@@ -85,7 +64,7 @@ def stack(own: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack
 @pytest.fixture(autouse=True)
 def settings(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of a test know the streams that its stack knows: a test begins without settings."""
-    monkeypatch.setenv("PAYHOOK_PROCESSOR__STREAMS_FILE", str(own / "streams.toml"))
+    set_streams(monkeypatch, own)
 
 
 def send(stack: Stack, folder: Path, event: str, event_type: str = DISPUTE) -> str:
