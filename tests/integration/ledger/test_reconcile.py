@@ -2,172 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Money, MoneyFact, Movement
-from core.routing import Shard
-from core.work import Posting, postings_to_json
-from journal.reader import JournalReader
-from journal.schema import JournalRow
-from journal.writer import JournalWriter
-from ledger.accounts import book_fact
-from ledger.postings import PostingsWriter
-from ledger.reconcile import Books, Period, ReconcileImpossible, ReportRequest, reconcile
-from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations
-from providers.settings import ProvidersSettings
-from providers.settlement import ReportUnreadable, RowUnreadable, build_report
+from ledger.reconciliations import KINDS, Kind, Reconciliations
 from tests.examples import examples
-from tests.integration.ledger.conftest import AT, CONTROL, EVENTS, STARTS, new_row
+from tests.integration.ledger.compared import (
+    EVERY,
+    NOW,
+    Compare,
+    booked,
+    books_of,
+    comparing,
+    fact,
+    reversal,
+    rows_of,
+)
+from tests.integration.ledger.compared import compare as compare
+from tests.integration.ledger.conftest import AT
 from tests.settlement_reports import STRIPE_CATEGORIES, adyen_csv, adyen_line, stripe_csv, stripe_line
-
-NOW = AT + timedelta(days=1)
-PAYOUTS = (Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED)
-
-
-def fact(
-    name: str,
-    movement: Movement = Movement.CAPTURE,
-    amount_minor: int = 1_000,
-    currency: str = "EUR",
-    account: str = "",
-) -> MoneyFact:
-    payment = None if movement in PAYOUTS else f"pi_{name}"
-    return MoneyFact(f"stripe:{name}:{movement.value}", movement, account, payment, Money(amount_minor, currency))
-
-
-def booked(seq: int, of: MoneyFact, **more: Any) -> JournalRow:
-    """The row of a fact that was applied."""
-    provider = of.fact_key.split(":")[0]
-    own = {
-        "fact_key": of.fact_key,
-        "fact_sha256": of.sha256,
-        "provider": provider,
-        "account": of.account,
-        "entity_key": f"{provider}:{of.account}:{of.payment or of.fact_key.split(':')[1]}",
-        "occurred_at": AT,
-        "postings": postings_to_json(book_fact(of, provider, "m-1")),
-    }
-    decision = more.pop("decision", Decision.APPLIED)
-    return new_row(seq, EVENTS, 0, 99 + seq, decision, f"evt_{seq}", **{**own, **more})
-
-
-def reversal(seq: int, of: MoneyFact, amount_minor: int) -> JournalRow:
-    lines = [
-        Posting(line.account, "credit" if line.side == "debit" else "debit", Money(amount_minor, "EUR"))
-        for line in book_fact(of, "stripe", "m-1")
-    ]
-    return booked(seq, of, decision=Decision.REVERSED, postings=postings_to_json(lines))
-
-
-def rows_of(*facts: MoneyFact) -> list[JournalRow]:
-    return [booked(seq, one) for seq, one in enumerate(facts, 1)]
-
-
-def books_of(folder: Path, rows: Sequence[JournalRow], postings_upto: int | None = None) -> Books:
-    """A ledger that the real writers wrote; its postings may be behind."""
-    lake = folder / "lake"
-    writer = JournalWriter.create_or_open(str(lake / "journal"), "ledger")
-    writer.begin_epoch(STARTS)
-    marks = {topic: dict(partitions) for topic, partitions in STARTS.items()}
-    marks[EVENTS][0] += len(rows)
-    writer.commit(list(rows), marks, 0)
-    postings = PostingsWriter.open(str(lake / "postings"))
-    postings.follow([row for row in rows if postings_upto is None or row.seq <= postings_upto])
-    return Books([(lake / "journal", lake / "postings")], Reconciliations(lake / "reconciliation", lake / "runs"))
-
-
-class Compared:
-    """A run, and what it found."""
-
-    def __init__(self, run: Reconciliation, books: Books) -> None:
-        self.run = run
-        self.found = list(books.found.read_differences(run.run_id))
-
-    def kinds(self) -> set[tuple[Kind, str]]:
-        return {(one.kind, one.fact_key) for one in self.found}
-
-    def one(self, fact_key: str) -> Difference:
-        [found] = [one for one in self.found if one.fact_key == fact_key]
-        return found
-
-
-Compare = Callable[..., Compared]
-
-
-@pytest.fixture
-def compare(spark: SparkSession, tmp_path: Path) -> Compare:
-    return comparing(spark, tmp_path)
-
-
-def comparing(spark: SparkSession, folder: Path) -> Compare:
-    def compare(books: Books, body: bytes, provider: str = "stripe", account: str = "", **more: Any) -> Compared:
-        report = folder / "report.csv"
-        report.write_bytes(body)
-        reader = build_report(provider, ProvidersSettings(), account)
-        wanted = ReportRequest(report, reader, account, **more)
-        return Compared(reconcile(spark, books, wanted, folder, ManualClock(NOW)), books)
-
-    return compare
-
-
-def divided(
-    books: Books, facts: Sequence[MoneyFact], *, taken_back: Sequence[MoneyFact] = (), has_postings: bool = True
-) -> Books:
-    """The ledger as two shards, of which the second, a copy, has booked these facts since and taken back others."""
-    [(journal, postings)] = books.tables
-    other = (journal.parent / "journal.1", postings.parent / "postings.1")
-    assert isinstance(journal, Path) and isinstance(other[0], Path)
-    shutil.copytree(journal, other[0])
-    reader = JournalReader(str(journal))
-    writers = [JournalWriter.create_or_open(str(path), name) for path, name in ((other[0], "ledger.1"), (journal, "x"))]
-    for number, writer in zip((1, 0), writers, strict=True):
-        writer.divide_journal(EVENTS, Shard(number, 2), NOW, "c" * 32 if number else None)
-    rows = [booked(reader.last_seq + number, one) for number, one in enumerate(facts, 1)]
-    rows = [replace(row, partition=1, offset=offset) for offset, row in enumerate(rows)]
-    rows += [replace(reversal(rows[-1].seq + 1, one, 1_000), first=False, item_seq=1) for one in taken_back]
-    writers[0].commit(rows, {EVENTS: {1: len(facts)}, CONTROL: STARTS[CONTROL]}, 0)
-    if has_postings:
-        PostingsWriter.open(str(other[1])).catch_up(JournalReader(str(other[0])))
-    return Books([*books.tables, other], books.found)
-
-
-@pytest.mark.parametrize("has_postings", [True, False])
-def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: Path, has_postings: bool) -> None:
-    first, moved, later, lost = (fact(f"ch_{number}") for number in range(4))
-    books = divided(books_of(tmp_path, rows_of(first, moved)), [later], has_postings=has_postings)
-    lines = [stripe_line(one) for one in (first, moved, later, lost)]
-    compared = compare(books, stripe_csv(*lines))
-    assert compared.kinds() == {("missing_here", lost.fact_key)}
-    assert compared.one(lost.fact_key).absent
-    assert (compared.run.compared, compared.run.agreed) == (4, 3)
-    [other] = compared.run.other_shards
-    assert (compared.run.journal_seq, other.stream, other.journal_seq) == (2, "journal.1", 3)
-    assert (other.postings_version is not None) == has_postings
-    assert books.found.find_run(compared.run.run_id) == compared.run
-
-
-def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
-    first, moved = fact("ch_0"), fact("ch_1")
-    books = divided(books_of(tmp_path, rows_of(first, moved)), [fact("ch_2")], taken_back=[moved])
-    compared = compare(books, stripe_csv(*[stripe_line(one) for one in (first, moved, fact("ch_2"))]))
-    assert compared.kinds() == {("amount_differs", moved.fact_key)}
-    assert compared.one(moved.fact_key).booked_minor == 0
-
-
-EVERY = [fact(f"x_{movement.value}", movement) for movement in STRIPE_CATEGORIES]
 
 
 @pytest.mark.row("A15")
@@ -338,123 +198,6 @@ def test_a_partial_capture_is_its_two_lines(compare: Compare, tmp_path: Path) ->
     compared = compare(books_of(tmp_path, rows_of(charge)), body)
     assert compared.found == []
     assert compared.run.not_compared == {"part of a movement that this report has no line of": 1}
-
-
-def test_facts_of_other_accounts_providers_tenants_and_times_arent_missed(compare: Compare, tmp_path: Path) -> None:
-    mine, account, before, after = (fact(f"ch_{name}") for name in ("mine", "account", "before", "after"))
-    adyen = MoneyFact("adyen:MOD1:capture", Movement.CAPTURE, "", "PAY1", Money(5, "EUR"))
-    tenants = {"fact_key": "shop-a~stripe:ch_t:capture", "entity_key": "shop-a~stripe::pi_t", "tenant": "shop-a"}
-    rows = [
-        booked(1, mine),
-        booked(2, replace(account, account="acct_2")),
-        booked(3, before, occurred_at=AT - timedelta(seconds=1)),
-        booked(4, after, occurred_at=AT + timedelta(seconds=1)),
-        booked(5, adyen),
-        booked(6, fact("ch_t"), **tenants),
-    ]
-    books, report = books_of(tmp_path, rows), stripe_csv(stripe_line(mine))
-    assert compare(books, report).found == []
-    wider = Period(AT - timedelta(seconds=1), AT + timedelta(seconds=1))
-    assert compare(books, report, period=wider).kinds() == {("missing_there", before.fact_key)}
-    longer = Period(AT, AT + timedelta(seconds=2))
-    assert compare(books, report, period=longer).kinds() == {("missing_there", after.fact_key)}
-
-
-def test_a_tenants_report_is_compared_with_the_tenants_facts(compare: Compare, tmp_path: Path) -> None:
-    own = {"fact_key": "shop-a~stripe:ch_1:capture", "entity_key": "shop-a~stripe::pi_1", "tenant": "shop-a"}
-    unseen = {"fact_key": "shop-a~stripe:ch_2:capture", "entity_key": "shop-a~stripe::pi_2", "tenant": "shop-a"}
-    books = books_of(tmp_path, [booked(1, fact("ch_1"), **own), booked(2, fact("ch_2"), **unseen)])
-    report = stripe_csv(stripe_line(fact("ch_1")))
-    assert compare(books, report, tenant="shop-a").kinds() == {("missing_there", "shop-a~stripe:ch_2:capture")}
-    assert compare(books, report).kinds() == {("missing_here", "stripe:ch_1:capture")}
-
-
-def test_a_run_keeps_whose_report_it_is(compare: Compare, tmp_path: Path) -> None:
-    plain, connected = fact("ch_1"), fact("ch_2", account="acct_1")
-    of_two = [MoneyFact(f"adyen:{name}:capture", Movement.CAPTURE, name, "P", Money(5, "EUR")) for name in ("B", "A")]
-    books = books_of(tmp_path, rows_of(plain, connected, *of_two))
-    assert compare(books, stripe_csv(stripe_line(plain))).run.account is None
-    assert compare(books, stripe_csv(stripe_line(connected)), account="acct_1").run.account == "acct_1"
-    report = adyen_csv(*map(adyen_line, of_two))
-    assert compare(books, report, "adyen").run.account == "A,B"
-    assert compare(books, report, "adyen", "A").run.account == "A"
-    assert [run.account for run in books.found.list_runs()].count("A") == 1
-
-
-def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Compare, tmp_path: Path) -> None:
-    paid, other = fact("po_1", Movement.PAYOUT_PAID), fact("po_2", Movement.PAYOUT_PAID)
-    books = books_of(tmp_path, rows_of(EVERY[0], paid, other))
-    without = compare(books, stripe_csv(stripe_line(EVERY[0])))
-    assert without.found == []
-    assert without.run.not_compared == {"booked payouts, of which this report doesn't tell": 2}
-    one_of_them = compare(books, stripe_csv(stripe_line(EVERY[0]), stripe_line(paid)))
-    assert one_of_them.kinds() == {("missing_there", other.fact_key)}
-
-
-def test_a_payout_of_which_only_the_failure_was_told_names_its_pair(compare: Compare, tmp_path: Path) -> None:
-    """Its event is made with it, and books nothing."""
-    paid, failed = fact("po_1", Movement.PAYOUT_PAID), fact("po_1", Movement.PAYOUT_FAILED)
-    books = books_of(tmp_path, [booked(1, fact("ch_1")), booked(2, failed, postings=None)])
-    missing = compare(books, stripe_csv(*map(stripe_line, [fact("ch_1"), paid, failed]))).one(paid.fact_key)
-    assert (missing.kind, missing.absent, missing.pair) == ("missing_here", True, paid.fact_key)
-
-
-def test_a_payment_that_failed_moved_nothing(compare: Compare, tmp_path: Path) -> None:
-    """Its line when it was begun, and its failure: no webhook reported either."""
-    begun = stripe_line(fact("py_1"), charge_id="py_1")
-    failed = {**begun, "reporting_category": "charge_failure", "source_id": "pyr_1", "gross": "-10.00"}
-    assert (
-        compare(books_of(tmp_path, rows_of(fact("ch_1"))), stripe_csv(stripe_line(fact("ch_1")), begun, failed)).found
-        == []
-    )
-    booked_all = compare(books_of(tmp_path / "booked", rows_of(fact("py_1"))), stripe_csv(begun, failed))
-    assert booked_all.kinds() == {("amount_differs", fact("py_1").fact_key)}
-
-
-@pytest.mark.parametrize("postings_upto", [0, 1])
-def test_postings_that_are_behind_hide_nothing(compare: Compare, tmp_path: Path, postings_upto: int) -> None:
-    facts = [fact("ch_1"), fact("ch_2")]
-    books = books_of(tmp_path, rows_of(*facts), postings_upto)
-    assert compare(books, stripe_csv(*map(stripe_line, facts))).found == []
-
-
-def test_each_run_of_a_report_is_kept_with_an_id_of_its_own(compare: Compare, tmp_path: Path) -> None:
-    books = books_of(tmp_path, rows_of(fact("ch_1")))
-    body = stripe_csv(stripe_line(fact("ch_1")), stripe_line(fact("ch_2")))
-    first, second = compare(books, body), compare(books, body)
-    assert first.run.run_id != second.run.run_id
-    assert first.run.report_sha256 == second.run.report_sha256
-    assert first.found == second.found
-    assert {run.run_id for run in books.found.list_runs()} == {first.run.run_id, second.run.run_id}
-    assert books.found.find_run(first.run.run_id) == first.run
-
-
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        (stripe_csv(stripe_line(fact("ch_1")), stripe_line(fact("ch_2"), gross="1.005")), RowUnreadable),
-        (adyen_csv(), ReportUnreadable),
-    ],
-)
-def test_of_a_wrong_report_nothing_is_written(
-    compare: Compare, tmp_path: Path, body: bytes, error: type[Exception]
-) -> None:
-    books = books_of(tmp_path, rows_of(fact("ch_1")))
-    with pytest.raises(error):
-        compare(books, body)
-    assert books.found.list_runs() == []
-    assert not DeltaTable.is_deltatable(str(tmp_path / "lake" / "reconciliation"))
-
-
-def test_without_a_journal_or_a_period_there_is_nothing_to_compare(compare: Compare, tmp_path: Path) -> None:
-    nowhere = Books([(tmp_path / "no", tmp_path / "none")], Reconciliations(tmp_path / "a", tmp_path / "b"))
-    with pytest.raises(ReconcileImpossible, match="no journal"):
-        compare(nowhere, stripe_csv(stripe_line(fact("ch_1"))))
-    books = books_of(tmp_path, rows_of(fact("ch_1")))
-    with pytest.raises(ReconcileImpossible, match="give --from and --to"):
-        compare(books, stripe_csv())
-    period = Period(AT - timedelta(days=1), AT + timedelta(days=1))
-    assert compare(books, stripe_csv(), period=period).kinds() == {("missing_there", "stripe:ch_1:capture")}
 
 
 PLANTS: tuple[Kind | None, ...] = (None, *(kind for kind in KINDS if kind != "account_differs"))
