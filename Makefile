@@ -26,13 +26,14 @@ up: setup  ## start the embedded stack
 down: setup  ## stop it
 	@.venv/bin/payhook down
 
-# The same examples and orders in each run. In the second part each process has a JVM of its own, which takes a while to
+# The same examples and orders in each run. In the first part each process imports everything and collects all tests: on
+# two cores three of them take less time than four. In the second part each has a JVM of its own, which takes a while to
 # warm up and keeps a core busy: with more of them than cores it takes half as long again. What has the marker `more` or
 # `slow` says why it isn't here.
 test test-more: export PYTHONHASHSEED = 0
 test: setup  ## run the tests that a change must pass at once
 	@$(PY) -m tests.parts \
-		"tests/unit tests/contract -m 'not slow and not more' -q -n 4 --dist worksteal" \
+		"tests/unit tests/contract -m 'not slow and not more' -q -n 3 --dist worksteal" \
 		"tests/integration/ledger -m 'not slow and not more' -q -n 2 --dist loadfile" \
 		"tests/e2e tests/integration --ignore=tests/integration/ledger tests/security -m 'not slow and not more' -q -n 3 --dist loadfile --no-loadscope-reorder"
 
