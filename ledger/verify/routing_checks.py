@@ -37,7 +37,7 @@ _POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("at_off
 
 
 class TopicDivided(PromiseInvariant):
-    """Checked where each of several streams of a topic says what it takes (`ledger.verify.divided`)."""
+    """Checked where each stream of a topic says what it takes (`ledger.verify.divided`)."""
 
     name = "topic_divided"
 

@@ -13,7 +13,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.files import write_whole
 from core.layout import LEDGER
-from core.routing import base_of, mode_of
+from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
 from journal.lake import has_table
 from ledger.verify import Options, Report, VerifyProgress, run
@@ -60,10 +60,12 @@ def verify_stream(
 
 
 def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
-    """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone."""
+    """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone on
+    another program's. Of the receivers' topic nobody else decides what the only stream leaves out."""
     topic = config.events_topic(mode)
     of_topic = [stream for stream in list_enabled(streams, mode) if topic and stream.events_topic(mode) == topic]
-    if len(of_topic) < 2 or not all(stream.where for stream in of_topic):
+    is_alone = len(of_topic) == 1 and topic != topics_of(mode).events
+    if not of_topic or is_alone or not all(stream.where for stream in of_topic):
         return None
     return Division(topic, {stream.name: stream.names(mode) for stream in of_topic})
 

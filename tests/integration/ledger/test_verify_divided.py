@@ -113,8 +113,8 @@ Ask = Callable[..., Report]
 
 @pytest.fixture
 def ask(engine: SqlEngine, streams: Streams) -> Ask:
-    def check(stream: str, *names: str, division: bool = True) -> Report:
-        divided = Division(EVENTS, {"east": ["east"], "west": ["west"]}) if division else None
+    def check(stream: str, *names: str, division: Sequence[str] = ("east", "west")) -> Report:
+        divided = Division(EVENTS, {name: [name] for name in division}) if division else None
         options, clock = Options(division=divided), ManualClock(AT + timedelta(seconds=5))
         return verify(engine, streams.lake(stream), streams.kafka, KEYS, VerifyLimits(), clock, options, names=names)
 
@@ -159,6 +159,12 @@ def test_what_neither_took_is_named(streams: Streams, ask: Ask) -> None:
     assert [offender["offset"] for offender in one(ask("west", *NAMES), "elsewhere_is_others").offenders] == [4]
 
 
+def test_what_the_only_stream_of_a_topic_left_out_is_named(streams: Streams, ask: Ask) -> None:
+    divide(streams)
+    offenders = one(ask("east", "topic_divided", division=["east"]), "topic_divided").offenders
+    assert [(offender["at_offset"], offender["until_offset"]) for offender in offenders] == [(1, 3), (4, 5)]
+
+
 def test_the_first_and_the_last_record_that_neither_took_are_named(streams: Streams, ask: Ask) -> None:
     streams.write("east", numbered(streams.elsewhere("east", 0, 6), *streams.own(3)), 6)
     streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
@@ -180,7 +186,7 @@ def test_as_long_as_the_other_one_hasn_t_begun_nothing_is_proved(streams: Stream
 
 def test_a_stream_that_has_no_other_beside_it_isn_t_asked_how_they_divide(streams: Streams, ask: Ask) -> None:
     divide(streams)
-    assert [finding.name for finding in ask("east", *NAMES, division=False).findings] == [
+    assert [finding.name for finding in ask("east", *NAMES, division=()).findings] == [
         *("offsets_accounted", "elsewhere_is_others")
     ]
 
