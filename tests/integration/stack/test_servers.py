@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psutil
@@ -80,10 +81,11 @@ def test_a_server_that_ends_at_its_start_is_reported_with_its_last_words(tmp_pat
 
 
 def test_a_server_that_never_answers_is_killed(tmp_path: Path) -> None:
-    deaf = Server("deaf", ("sleep", "100"), tmp_path / "log", answers=lambda: False, start_s=0.3)
+    command = ("sleep", f"100.{os.getpid()}")
+    deaf = Server("deaf", command, tmp_path / "log", answers=lambda: False, start_s=0.3)
     with pytest.raises(ServerNotUp, match="deaf didn't answer within 0.3 s"), run_server(deaf):
         pass
-    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "100"]]
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == [*command]]
 
 
 def _values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:

@@ -68,6 +68,12 @@ class Event:
     is_booked: bool = False
     told: Told = field(default_factory=Told)
 
+    def copy(self) -> Event:
+        """The same, for another future. `replace` takes ten times as long, in a search that does little else."""
+        same = object.__new__(Event)
+        same.__dict__.update(self.__dict__)
+        return same
+
     @property
     def is_new(self) -> bool:
         return self.state == "new"
@@ -150,7 +156,7 @@ class Model:
 
     def copy(self) -> Model:
         """The same, for another future."""
-        own = {event: replace(event) for event in self.events()}
+        own = {event: event.copy() for event in self.events()}
         entities = {name: [own[event] for event in events] for name, events in self.entities.items()}
         return replace(
             self,

@@ -243,7 +243,7 @@ class Search:
     ) -> World:
         """One batch by a new process, or obeying and a probe where the stream is blocked; compared with the model."""
         self.batches += 1
-        sent_before = tuple((entity, replace(event), record) for entity, event, record in world.sent)
+        sent_before = tuple((entity, event.copy(), record) for entity, event, record in world.sent)
         now = world.clock + timedelta(seconds=seconds)
         after = replace(world, model=world.model.copy(), clock=now, sent=sent_before)
         for arrival in arrivals:
