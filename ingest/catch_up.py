@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from core.backoff import doubled_s
-from core.clock import Clock
+from core.clock import Clock, Deadline
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event
 from ingest.endpoints import EndpointContext
@@ -39,6 +39,8 @@ FIRST_WAIT_S, WAIT_S_MAX = 1.0, 60.0
 PAGES_MAX = 10_000
 """Of one span: a million events in an hour."""
 ENTITIES_AT_ONCE = 16
+HELD_S_MAX, HELD_AGAIN_S = 40.0, 5.0
+"""How long an event that another request holds is waited for: one that was killed holds it for its lease of 30 s."""
 _NO_TIME = datetime.max.replace(tzinfo=UTC)
 ACCEPTED = 200
 """Stands in the receipts of what was caught up."""
@@ -221,16 +223,20 @@ class ProviderCatchUp:
 
         :raises ListUnavailable: it isn't with Kafka
         """
-        try:
-            result = await self._take([event], self._clock.now(), None)
-        except RequestRefused as refused:
-            raise ListUnavailable(source.name, f"nothing can be published now ({refused.code})") from None
-        if result.has_failed:
-            raise ListUnavailable(source.name, "Kafka didn't acknowledge an event")
-        if result.is_in_flight:
-            raise ListUnavailable(source.name, "another request holds an event")
-        self._reports.report_events(source.adapter.name, result, ACCEPTED)
-        return not result.is_replayed
+        wait = Deadline(self._clock, HELD_S_MAX)
+        while True:
+            try:
+                result = await self._take([event], self._clock.now(), None)
+            except RequestRefused as refused:
+                raise ListUnavailable(source.name, f"nothing can be published now ({refused.code})") from None
+            if result.has_failed:
+                raise ListUnavailable(source.name, "Kafka didn't acknowledge an event")
+            if not result.is_in_flight:
+                self._reports.report_events(source.adapter.name, result, ACCEPTED)
+                return not result.is_replayed
+            if wait.has_passed:
+                raise ListUnavailable(source.name, "another request holds an event")
+            await self._sleep(HELD_AGAIN_S)
 
 
 def split_into_spans(since: datetime, until: datetime) -> Iterator[Span]:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from core.event import from_record
-from ingest.catch_up import CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp, split_into_spans
+from ingest.catch_up import HELD_S_MAX, CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp, split_into_spans
 from ingest.endpoints import EndpointContexts, SecretFiles
 from ingest.event_reader import EventReader
 from ingest.fetch import HttpFetch
-from ingest.limits import RateLimits
+from ingest.limits import LIMITS, RateLimits
 from ingest.pan import CardMasker
 from ingest.protocol import ClaimProtocol
 from ingest.provider_client import CredentialsRefused, open_client
@@ -275,6 +275,24 @@ def test_what_kafka_does_not_take_is_not_called_caught_up(catching: Catching) ->
     with pytest.raises(ListUnavailable, match="acknowledge") as failed:
         catching.catch_up("stripe")
     assert failed.value.missing == 1
+
+
+def test_what_a_killed_catch_up_still_holds_is_waited_for(catching: Catching, monkeypatch: pytest.MonkeyPatch) -> None:
+    catching.listed("stripe", 1, 2)
+    with monkeypatch.context() as killed:
+        killed.setattr(catching.claims, "settle", lambda *_: None)
+        catching.catch_up("stripe")
+    assert [event.event_id for event in catching.catch_up("stripe").fetched] == ["evt_1", "evt_2"]
+    assert LIMITS.lease_s <= sum(catching.slept_s) <= HELD_S_MAX
+
+
+def test_what_is_held_for_good_is_said(catching: Catching, monkeypatch: pytest.MonkeyPatch) -> None:
+    catching.listed("stripe", 1)
+    catching.claims = type(catching.claims)(catching.clock, 1e6, 1e6)
+    monkeypatch.setattr(catching.claims, "settle", lambda *_: None)
+    catching.catch_up("stripe")
+    with pytest.raises(ListUnavailable, match="another request holds an event"):
+        catching.catch_up("stripe")
 
 
 def test_a_list_that_does_not_move_on_ends(catching: Catching) -> None:
