@@ -12,7 +12,12 @@ from tests.integration.ingest.wire import head
 MEBIBYTE = 1 << 20
 
 
-@pytest.mark.parametrize(("sockets", "sent"), [(300, 0), (600, 0), (300, 200_000)])
+MORE = pytest.mark.more(reason="more of the same: 300 that send nothing are an everyday test")
+
+
+@pytest.mark.parametrize(
+    ("sockets", "sent"), [(300, 0), pytest.param(600, 0, marks=MORE), pytest.param(300, 200_000, marks=MORE)]
+)
 @pytest.mark.parametrize("path", ["/webhooks/stripe", "/webhooks/nobodys"])
 def test_webhooks_are_taken_beside_them(receiver: ReceiverUnderTest, path: str, sockets: int, sent: int) -> None:
     """600 are more than may be under way, 300 of 200 KB as much as all bodies may be together."""

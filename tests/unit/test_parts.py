@@ -45,6 +45,7 @@ def parts(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.row("G12")
+@pytest.mark.more(reason="it runs pytest, several times")
 def test_a_run_that_fails_stops_no_other_and_the_last_lines_sum_all_of_them_up(tmp_path: Path) -> None:
     for name, text in {"fails": FAILS, "breaks": BREAKS, "over": PASSES_OVER}.items():
         (tmp_path / f"test_{name}.py").write_text(text)
@@ -67,6 +68,7 @@ def test_a_run_without_a_report_is_a_failure_too(tmp_path: Path) -> None:
     assert ran.returncode == 7
 
 
+@pytest.mark.more(reason="it runs pytest, several times")
 def test_runs_that_pass_end_with_zero(tmp_path: Path) -> None:
     (tmp_path / "test_good.py").write_text("def test_good(): pass")
     ran = parts(tmp_path, str(tmp_path / "test_good.py"), str(tmp_path))
@@ -100,6 +102,7 @@ def test_seconds_are_said_by_folder_and_by_test_with_what_was_set_up(tmp_path: P
     assert [line.partition(" took ")[0] for line in printed if " took " in line] == ["part 1", "part 2"]
 
 
+@pytest.mark.more(reason="it runs pytest, several times")
 def test_no_more_than_thirty_tests_are_listed(tmp_path: Path) -> None:
     (tmp_path / "test_many.py").write_text(
         "import pytest\n@pytest.mark.parametrize('n', range(40))\ndef test_n(n): pass"

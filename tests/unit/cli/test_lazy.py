@@ -57,6 +57,7 @@ def output(*words: str, program: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=CHECKOUT).stdout
 
 
+@pytest.mark.more(reason="a process for each; it is about how fast a command begins")
 @pytest.mark.parametrize("words", ["--help", "dlq --help", "up --help", "down --data DIR", "status --data DIR"])
 def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: object) -> None:
     program = (
@@ -66,6 +67,7 @@ def test_what_needs_no_table_loads_nothing_that_reads_one(words: str, tmp_path: 
     assert output(*words.replace("DIR", str(tmp_path)).split(), program=program) == "[]\n"
 
 
+@pytest.mark.more(reason="a process for each; it is about how fast a process begins")
 @pytest.mark.parametrize(
     ("module", "without"),
     [
