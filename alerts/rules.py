@@ -123,7 +123,7 @@ class AlertRule:
 
     @property
     def condition(self) -> str:
-        """What Prometheus compares with the threshold."""
+        """Returns the expression that Prometheus compares with the threshold."""
         if self.expr:
             return self.expr
         return f"max by ({self.label}) ({self.gauge})" if self.label else f"max({self.gauge})"

@@ -1,1 +1,1 @@
-"""What operators order: commands, selections and their runs, approvals, and the audit log."""
+"""Takes operators' orders: commands, selections and their runs, approvals, and the audit log."""

@@ -283,12 +283,12 @@ class OpenableStream:
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
         """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""
 
-        def report(items: Sequence[BatchItem]) -> None:
+        def report_items(items: Sequence[BatchItem]) -> None:
             self._status.report_decided(items)
             if hooks is not None:
                 hooks.on_scheduled(item.row for item in items)
 
-        return report
+        return report_items
 
     def _make_free_claims(self, generation: int) -> FreeClaims:
         """Only a stream that reads what receivers publish has claims to free."""

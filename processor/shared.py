@@ -1,4 +1,4 @@
-"""What the streams of one Spark application share."""
+"""Holds what the streams of one Spark application share."""
 
 from __future__ import annotations
 

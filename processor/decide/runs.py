@@ -57,7 +57,8 @@ class SelectionRun:
     that isn't taken.
 
     ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock;
-    ``makes_room``: nobody waits for its last items any more. All are found out again after a restart.
+    both are found out again after a restart. ``makes_room``: nobody waits for its last items any more; a restart
+    forgets that, and waits for them again.
     """
 
     row: JournalRow

@@ -1,1 +1,1 @@
-"""What is done with a whole lake: rounds of maintenance and verification, recovery, division among shards."""
+"""Works on a whole lake: rounds of maintenance and verification, recovery, division among shards."""

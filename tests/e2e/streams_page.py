@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
@@ -15,17 +16,17 @@ from tests.documented import CHECKOUT, blocks
 
 PAGE = CHECKOUT / "docs" / "streams.md"
 CALLED = "127.0.0.1:9000"
-"""Where the page's handlers send what they were given."""
+"""The address that the page's handlers call."""
 
 
-class Downstream:
-    """What the page's handlers call; a test says what is answered."""
+class Downstream(ABC):
+    """A server that the page's handlers call; a test says what is answered."""
 
     port: int
 
+    @abstractmethod
     def take(self, headers: Message[str, str], body: bytes) -> int:
-        """Takes one call; the status that it is answered with."""
-        raise NotImplementedError
+        """Takes one call; returns the status that it is answered with."""
 
     @contextmanager
     def serve(self) -> Iterator[None]:
