@@ -109,8 +109,8 @@ class Site:
         assert self.decided(webhooks) == ["applied"] * count
         return took_s
 
-    def start_driver(self, name: str, cores: int) -> Host:
-        """A processor on a host with an empty disk, but for its settings and secrets."""
+    def start_driver(self, name: str, cores: int, **own: str) -> Host:
+        """A processor on a host with an empty disk, but for its settings and secrets. ``own``: more environment."""
         host = self.host(name, binds=CODE)
         shutil.copytree(self.settings, host.disk / "data")
         conf = host.disk / "conf"
@@ -118,7 +118,7 @@ class Site:
         shutil.copyfile(self.folder / "spark-defaults.conf", conf / "spark-defaults.conf")
         with (conf / "spark-defaults.conf").open("a") as file:
             file.write(f"spark.cores.max {cores}\nspark.executor.cores 1\nspark.executor.memory 512m\n")
-        env = {"SPARK_CONF_DIR": "/srv/conf", "PAYHOOK_PROCESSOR__MASTER": self.master, "TMPDIR": "/tmp"}
+        env = {"SPARK_CONF_DIR": "/srv/conf", "PAYHOOK_PROCESSOR__MASTER": self.master, "TMPDIR": "/tmp", **own}
         self.drivers[name] = self.python(host, "stack.services.processor", data="/srv/data", **env)
         return host
 
