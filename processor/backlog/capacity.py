@@ -225,12 +225,15 @@ class Advice:
 class Advisor:
     """Recommends executors and partitions: more at once, fewer only after ``hold_s``, one at a time.
 
+    A stream that was never behind gets by with one fewer until it falls behind, and its drain rate is measured.
     Partitions are never taken away: Kafka can't, and keys would move.
     """
 
     def __init__(self, executors: int, hold_s: float = HOLD_S) -> None:
         self._executors = executors
         self._hold_s = hold_s
+        self._drain_per_s: float | None = None
+        self._drained_by = executors
         self._enough_since: float | None = None
         self._most_since = 0
 
@@ -242,14 +245,18 @@ class Advisor:
         arrival_per_s: float,
         drain_per_s: float | None,
         driver_share: float = 0.0,
+        is_behind: bool = False,
     ) -> Advice:
         """Recommends executors and partitions for the load.
 
         ``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it.
         """
-        executors = deployment.executors
+        if drain_per_s != self._drain_per_s:
+            self._drain_per_s, self._drained_by = drain_per_s, deployment.executors
         if drain_per_s:
-            executors = _count_executors(deployment.executors, lag, arrival_per_s, drain_per_s, driver_share)
+            executors = _count_executors(self._drained_by, lag, arrival_per_s, drain_per_s, driver_share)
+        else:
+            executors = deployment.executors if is_behind else 1
         self._settle(at_s, executors)
         partitions = max(deployment.partitions, self._executors * deployment.cores)
         return Advice(self._executors, partitions)
@@ -268,7 +275,7 @@ class Advisor:
 
 def _count_executors(now: int, lag: int, arrival_per_s: float, drain_per_s: float, driver_share: float) -> int:
     """Counts the executors for the rate that is needed; where the driver alone is too slow for it, only as many as
-    help.
+    help. ``now``: of the executors that drained so much.
 
     A batch of n records takes n ÷ drain seconds, ``driver_share`` of them on the driver; the rest shrinks with the
     number of executors.

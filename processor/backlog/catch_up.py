@@ -120,7 +120,7 @@ class StreamCatchUp:
         rates = self._rates
         deployment = Deployment(self._executors.running, self._executors.cores, partitions)
         self._advice = self._advisor.make_advice(
-            deployment, now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share
+            deployment, now_s, rates.lag, rates.arrival_per_s, rates.drain_per_s, driver_share, rates.is_behind
         )
         self._executors.request_executors(self._stream, self._advice.executors)
 

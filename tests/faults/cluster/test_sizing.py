@@ -20,7 +20,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 LEAST, MOST, HOLD_S = 1, 3, 20.0
 CALL_S, RATE_PER_S, LOAD_S = 0.2, 12, 75.0
 """One executor answers five calls a second, so that the load wants three of them and more."""
-COME_S, GO_S = 120.0, 240.0
+GO_S = 240.0
 
 HANDLER = f"""
 import time

@@ -210,6 +210,34 @@ def test_a_burst_within_the_quiet_while_begins_it_anew():
     assert advisor.make_advice(ONE, HOLD_S + 2.0, 0, 1_000, 9_000.0).executors == most
 
 
+@pytest.mark.row("D5")
+def test_a_stream_that_was_never_behind_gives_its_executors_away_one_at_a_time():
+    """Without a backlog nothing says how many it needs, and the cluster started as many as it may."""
+    advisor, running, seen = Advisor(3), 3, list[int]()
+    for _ in range(4):
+        for second in (0.0, HOLD_S / 2, HOLD_S):
+            at_s = len(seen) * 2 * HOLD_S + second
+            advice = advisor.make_advice(Deployment(running, 1, 6), at_s, 5, 10.0, None)
+        running = advice.executors
+        seen.append(running)
+    assert seen == [2, 1, 1, 1]
+
+
+def test_a_stream_in_its_first_backlog_gives_none_away():
+    advisor, three = Advisor(3), Deployment(3, 1, 6)
+    for at_s in (0.0, HOLD_S, 2 * HOLD_S):
+        assert advisor.make_advice(three, at_s, 5_000, 10.0, None, is_behind=True).executors == 3
+
+
+@pytest.mark.row("D5")
+@pytest.mark.parametrize("running", [1, 2, 3, 6])
+def test_a_drain_rate_is_that_of_the_executors_that_it_was_measured_with(running: int):
+    advisor = Advisor(3)
+    advisor.make_advice(Deployment(3, 1, 6), 0.0, 0, 9.0, 15.0)
+    for at_s in (1.0, HOLD_S + 1.0, 2 * HOLD_S + 1.0):
+        assert advisor.make_advice(Deployment(running, 1, 6), at_s, 0, 9.0, 15.0).executors == 3
+
+
 def test_where_the_driver_is_what_is_slow_only_so_many_are_recommended_as_help():
     advice = Advisor(ONE.executors).make_advice(ONE, 0.0, 0, 20_000, 9_000.0, driver_share=0.6)
     assert advice.executors == 3
