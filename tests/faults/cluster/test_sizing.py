@@ -18,7 +18,7 @@ pytestmark = pytest.mark.row("D5")
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 LEAST, MOST, HOLD_S = 1, 3, 20.0
-CALL_S, RATE_PER_S, LOAD_S = 0.2, 12, 75.0
+CALL_S, RATE_PER_S, LOAD_S = 0.2, 12, 90.0
 """One executor answers five calls a second, so that the load wants three of them and more."""
 GO_S = 240.0
 
