@@ -52,6 +52,7 @@ def test_what_waited_in_kafka_for_longer_doesn_t_wait_again(engine: Engine) -> N
     assert [row.decision.value for row in engine.batch()] == ["applied"]
 
 
+@pytest.mark.row("A9")
 def test_one_whose_sender_s_clock_is_behind_doesn_t_pass_the_one_before_it(engine: Engine) -> None:
     """Its own delay is over, that of the event before it isn't."""
     engine.clock.advance(60)
@@ -65,6 +66,7 @@ def test_one_whose_sender_s_clock_is_behind_doesn_t_pass_the_one_before_it(engin
     assert engine.handler.calls == [first, second]
 
 
+@pytest.mark.row("A9")
 def test_a_receipt_from_a_clock_that_runs_ahead_waits_no_longer_than_the_delay(engine: Engine) -> None:
     engine.clock.advance(3_600)
     engine.post("evt_1")
