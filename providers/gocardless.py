@@ -14,8 +14,10 @@ happened to it is the event's own word:
 - A payment under its ``PM`` id once it is confirmed; a late failure gives it back when it is settled.
 - A chargeback takes the money when it is settled, and one that is cancelled gives it back, under the payment's id.
 - A refund under its ``RF`` id when it is settled; one whose funds are returned gives them back.
-- A payout of a merchant under its ``PO`` id when it is paid; it is net of fees, which aren't booked. A partner's payout
-  is of fees, which no payment here brought: unknown.
+- A payout of a merchant under its ``PO`` id when it is paid. It is net of fees: its ``deducted_fees`` ("Fees that have
+  already been deducted from the payout amount", less those given back) are a movement of their own
+  (https://developer.gocardless.com/api-reference/#core-endpoints-payouts). A partner's payout is of fees, which no
+  payment here brought: unknown.
 
 What gives back gives back only what was booked (`MoneyFact.pair`). Left to a person: a payout that bounces, a payment
 to somebody else, and what moves in a payment account. The other types announce these or report them again, and move
@@ -244,7 +246,7 @@ class GoCardlessAdapter(JsonAdapter):
         entity = _find_entity(document) or event_id
         yield Named(event_id, event_type, _find_account(event), entity, time_of(event.get("created_at")))
 
-    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact:
         resource = _find_resource(document)
         if resource is None:
             raise MovementUnknown("amount", NOT_FETCHED)
@@ -260,6 +262,15 @@ class GoCardlessAdapter(JsonAdapter):
             payment=_find_entity(document),
             paired=True,
         )
+
+    def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
+        """Reads what was taken off a payout, below zero where more was given back."""
+        payout = _find_resource(document) if event_type == "payouts.paid" else None
+        if payout is None or payout.get("deducted_fees") in (None, 0):
+            return []
+        fact = self.fact(document, event_type)
+        fees = money_of(payout["deducted_fees"], payout.get("currency"))
+        return [moved(NAME, Movement.FEE, text(payout, "id"), fees, account=fact.account, payment=None)]
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         """Hashes the event alone: what is fetched differs in time."""

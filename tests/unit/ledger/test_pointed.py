@@ -68,7 +68,7 @@ def test_an_event_of_gocardless_books_once_it_was_followed_and_is_unknown_withou
 @pytest.mark.row("G3")
 def test_payments_and_payouts_of_gocardless_are_of_one_clearing_account() -> None:
     outcomes = [
-        *handled("gocardless", gocardless.followed("payments.confirmed", amount=9_900)),
+        *handled("gocardless", gocardless.followed("payments.confirmed", amount=10_000)),
         *handled("gocardless", gocardless.followed("payouts.paid")),
     ]
     clearing = {account: amount for account, amount in balances(outcomes).items() if account.endswith(":clearing")}

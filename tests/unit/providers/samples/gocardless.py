@@ -200,6 +200,11 @@ WEBHOOKS = [
         ("a payment that it doesn't name", followed("payments.confirmed", {"mandate": "MD1"}), "not fetched"),
         ("a payout of a partner's fees", followed("payouts.paid", payout_type="partner"), "partner"),
     ),
+    *(
+        Webhook(f"fees of a payout, {fees!r}", followed("payouts.paid", deducted_fees=fees), fees=told)
+        for fees, told in each((100, ["PO1:fee 100 GBP"]), (-50, ["PO1:fee -50 GBP"]), (0, []), (None, []))
+    ),
+    Webhook("no fees of a partner's payout", followed("payouts.paid", payout_type="partner"), fees=[]),
     *fails(
         MoneyInvalid,
         ("a payment without an amount", followed("payments.confirmed", amount=None)),
@@ -257,7 +262,12 @@ SEQUENCES = [
             ),
             followed("payouts.paid"),
         ],
-        {"clearing": 100, "payouts": 9900},
+        {"payouts": 9900, "fees": 100},
+    ),
+    MoneySequence(
+        "a payout with more fees given back than taken, and one whose fees are invoiced",
+        [followed("payouts.paid", deducted_fees=-50), followed("payouts.paid", id="PO2", amount=100, deducted_fees=0)],
+        {"clearing": -9950, "payouts": 10_000, "fees": -50},
     ),
     MoneySequence("a late failure", [followed("payments.confirmed"), followed("payments.late_failure_settled")], {}),
     MoneySequence("a late failure of what was before", [followed("payments.late_failure_settled")], {}),
