@@ -45,7 +45,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
-from providers.fields import an_object, object_at, optional_text, text, time_of
+from providers.fields import an_object, names, object_at, optional_text, text, time_of
 from providers.money import WITHHELD, money_of, moved
 from providers.pointed import NOT_FETCHED, find_event, find_fetched
 from providers.stripe_types import THIN
@@ -55,6 +55,15 @@ MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 APPLICATION_FEE = "application_fee.created"
 _TELL_APPLICATION_FEES = frozenset({"charge.succeeded", "charge.captured", "charge.updated", APPLICATION_FEE})
+_GIVEN_BACK = frozenset({"failed", "canceled"})
+_REFUNDING = frozenset({"pending", "requires_action", "succeeded"})
+"""Statuses of a refund that stands (https://docs.stripe.com/api/refunds/object#refund_object-status)."""
+_UNDECIDED = names(
+    "charge_refunded needs_response prevented under_review warning_closed warning_needs_response "
+    "warning_under_review won"
+)
+"""Statuses of a dispute, but for ``lost`` (https://docs.stripe.com/api/disputes/object#dispute_object-status);
+``charge_refunded`` is of older API versions."""
 _UNTOLD = "changes", "not told"
 """Which of several movements of one object a thin event is about."""
 _ONE_SECOND = "balance_transactions", "of one second"
@@ -328,7 +337,9 @@ def _read_refunded(refund: Mapping[str, Any], _: object = None) -> _ObjectMoveme
     """Reads a refund: one that has no effect on the balance has null for its transaction."""
     status = refund.get("status")
     taken = refund.get("balance_transaction", ...)
-    if status in ("failed", "canceled"):
+    if str(status) not in _GIVEN_BACK | _REFUNDING and (status is not None or taken is ...):
+        raise MovementUnknown("status", status)
+    if status in _GIVEN_BACK:
         given_back = refund.get("failure_balance_transaction")
         never_moved = taken is None and given_back is None
         return None if never_moved else _ObjectMovement(Movement.REFUND_FAILED, refund, refund.get("amount"))
@@ -386,8 +397,15 @@ def _read_created(value: object) -> int:
     return created if type(created) is int else 0
 
 
+def _read_dispute_status(dispute: Mapping[str, Any]) -> str:
+    status = dispute.get("status")
+    if status != "lost" and str(status) not in _UNDECIDED:
+        raise MovementUnknown("status", status)
+    return str(status)
+
+
 def _read_dispute_opened(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
-    status, listed = str(dispute.get("status")), dispute.get("balance_transactions")
+    status, listed = _read_dispute_status(dispute), dispute.get("balance_transactions")
     is_prevented = status == "prevented" and not listed
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
@@ -399,7 +417,7 @@ def _read_dispute_opened(dispute: Mapping[str, Any], _: object) -> _ObjectMoveme
 
 
 def _read_dispute_closed(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
-    status, listed = dispute.get("status"), _list_transactions(dispute)
+    status, listed = _read_dispute_status(dispute), _list_transactions(dispute)
     is_final = status == "lost" or (status == "prevented" and bool(listed))
     if not is_final or dispute.get("balance_transactions") == []:
         return None

@@ -404,6 +404,21 @@ REFUNDS = [
         for status in ("failed", "canceled")
         for kind in (*REFUND_REPORTS, "refund.failed")
     ),
+    *fails(
+        MovementUnknown,
+        *(
+            (
+                f"a refund of a status that no table has, {taken}",
+                event("refund.updated", refund(status="frozen", **taken)),
+                "frozen",
+            )
+            for taken in each({}, {"balance_transaction": None}, {"balance_transaction": ...})
+        ),
+        ("a refund that tells nothing", event("refund.updated", refund(status=None, balance_transaction=...)), "None"),
+    ),
+    Webhook(
+        "a refund without a status that was taken", event("refund.updated", refund(status=None)), books=BOOKED_REFUND
+    ),
     Webhook(
         "a refund that failed before any money moved",
         event("refund.failed", refund(status="failed", balance_transaction=None)),
@@ -496,6 +511,21 @@ DISPUTES = [
         says="no whole 'amount'",
     ),
     Webhook("a dispute that closes as won", dispute("closed", status="won"), books=None),
+    Webhook(
+        "a dispute that closes as refunded, in older versions", dispute("closed", status="charge_refunded"), books=None
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (
+                f"a dispute is {kind} with the status {status!r}, {more}",
+                dispute(kind, status=status, **more),
+                repr(status),
+            )
+            for kind in ("created", "closed")
+            for status, more in each(("half_won", {}), ("half_won", {"balance_transactions": ...}), (None, {}))
+        ),
+    ),
     Webhook("an inquiry that closes", dispute("closed", status="warning_closed"), books=None),
     Webhook("a loss of nothing", dispute("closed", status="lost", balance_transactions=[]), books=None),
 ]
