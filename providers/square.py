@@ -29,9 +29,8 @@ What books, and why (https://developer.squareup.com/docs/webhooks/v2webhook-even
 - A payout books under its ``po_`` id when it is sent or, at the latest, paid, and back when it fails. Its amount is
   below zero where Square takes the money (https://developer.squareup.com/reference/square/objects/Payout).
 - A payout that fails, or a dispute that is won, gives back only what was booked before (`MoneyFact.pair`).
-- Fees are movements of their own: Square tells of a payment's ``processing_fee`` some time after it is completed, by a
-  later ``payment.updated``, and may adjust it. ``app_fee_money`` goes to the application. A payout's own fee doesn't
-  book: whether its amount is without it, Square doesn't say.
+- Fees are movements of their own (`providers.square_fees`): Square tells of a payment's ``processing_fee`` some time
+  after it is completed, by a later ``payment.updated``, and may adjust it. ``app_fee_money`` goes to the application.
 - Orders, invoices, terminal checkouts and gift cards are paid by payments, which report themselves.
 """
 
@@ -46,15 +45,16 @@ from typing import Any
 from core import strict_json
 from core.errors import SettingError
 from core.event import Mode
-from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
 from providers.listed import build_page_address, format_rfc3339_s, read_documents, read_items
 from providers.methods import Methods
-from providers.money import PAYOUTS, money_of, moved
+from providers.money import PAYOUTS, moved
 from providers.port import ListedPage, ModeMismatch, ProviderEndpoint, Request, Span, Wanted
 from providers.signature import base64_mac, secret_error, sent, text_key
+from providers.square_fees import SOURCE, read_fees, read_money, read_payout_fees
 from providers.square_types import EVENT_TYPES
 
 NAME = "square"
@@ -190,14 +190,30 @@ class SquareAdapter(JsonAdapter):
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         kind, _ = _READERS[event_type]
+        source, account = _read_object(document, kind), optional_text(document, "merchant_id") or ""
+        if kind == "payout":
+            return [
+                moved(NAME, Movement.FEE, text(source, "id"), money, account=account, payment=None, prefix=prefix)
+                for prefix, money in read_payout_fees(source, is_failed=event_type == "payout.failed")
+            ]
         states = _NOT_COMPLETED.get(kind)
-        source = _read_object(document, kind)
         if states is None or not _is_completed(source, states):
             return []
-        account, payment = optional_text(document, "merchant_id") or "", _find_entity(document)
+        way, payment = _find_outside_way(source, kind), _find_entity(document)
         return [
-            moved(NAME, Movement.FEE, text(source, "id"), money, account=account, payment=payment, prefix=prefix)
-            for prefix, money in _read_fees(source, kind)
+            moved(
+                NAME,
+                Movement.FEE,
+                text(source, "id"),
+                money,
+                account=account,
+                payment=payment,
+                prefix=prefix,
+                outside=Outside(way, money.amount_minor)
+                if way and prefix == SOURCE and money.amount_minor > 0
+                else None,
+            )
+            for prefix, money in read_fees(source, kind)
         ]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
@@ -206,7 +222,7 @@ class SquareAdapter(JsonAdapter):
         movement = read(source)
         if movement is None:
             return None
-        money = _read_money(source.get("total_money" if kind == "payment" else "amount_money"))
+        money = read_money(source.get("total_money" if kind == "payment" else "amount_money"))
         way = _find_outside_way(source, kind)
         return moved(
             NAME,
@@ -218,38 +234,6 @@ class SquareAdapter(JsonAdapter):
             paired=movement in _PAIRED,
             outside=Outside(way, money.amount_minor) if way is not None and money.amount_minor > 0 else None,
         )
-
-
-def _read_fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
-    """Reads the fees of a payment or a refund, by what their names begin with.
-
-    Positive values are assessed, negative ones returned
-    (https://developer.squareup.com/reference/square/objects/ProcessingFee). The application's fee is taken from the
-    seller (https://developer.squareup.com/reference/square/objects/Payment); of a refund it is what the application
-    adds (https://developer.squareup.com/reference/square/objects/PaymentRefund).
-    """
-    fees: list[tuple[str, Money]] = []
-    listed = source.get("processing_fee") or []
-    if not isinstance(listed, list):
-        raise MoneyInvalid("the 'processing_fee' isn't a list")
-    for listed_fee in listed:
-        fee = an_object(listed_fee, "a processing fee")
-        fees.append((_name_fee_prefix(fee), _read_money(fee.get("amount_money"))))
-    if len({prefix for prefix, _ in fees}) < len(fees):
-        raise MoneyInvalid("two processing fees can't be told apart")
-    if source.get("app_fee_money") is not None:
-        money = _read_money(source["app_fee_money"])
-        fees.append(("app_", replace(money, amount_minor=money.amount_minor * (1 if kind == "payment" else -1))))
-    return [(prefix, money) for prefix, money in fees if money.amount_minor]
-
-
-def _name_fee_prefix(fee: Mapping[str, Any]) -> str:
-    kind = fee.get("type")
-    if kind in (None, "INITIAL"):
-        return ""
-    if kind != "ADJUSTMENT":
-        raise MovementUnknown("processing_fee.type", kind)
-    return f"adjustment_{text(fee, 'effective_at')}_"
 
 
 def _check_mode(request: Request, endpoint: Mode) -> None:
@@ -277,16 +261,6 @@ def _find_entity(document: Mapping[str, Any]) -> str | None:
 def _is_loss(document: Mapping[str, Any], event_type: str) -> bool:
     state = text_at(document, "data", "object", "dispute", "state") if event_type in _DISPUTE_ENDS else None
     return state is not None and _ENDS.get(state) is Movement.DISPUTE_LOST
-
-
-def _read_money(amount: object) -> Money:
-    """Reads a `Money` of Square's; a payout's currency also comes as ``currency_code``."""
-    if not isinstance(amount, dict):
-        raise MoneyInvalid("there is no amount")
-    named = {str(amount[name]) for name in ("currency", "currency_code") if amount.get(name) is not None}
-    if len(named) > 1:
-        raise MoneyInvalid("the amount names two currencies")
-    return money_of(amount.get("amount"), next(iter(named), None))
 
 
 def _read_state(source: Mapping[str, Any], name: str) -> str:

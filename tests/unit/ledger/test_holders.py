@@ -209,6 +209,7 @@ PAYPAL_THROUGH_RAZORPAY = [
     razorpay.by_wallet("paypal", razorpay.refund()),
 ]
 AT_SQUARE = "provider:square/M1:clearing"
+AN_ID = ("data", "object", "payment", "id")
 FEE = square.with_fees(320, event_id="e-fee", amount=10_000, app_minor=1_000)
 CASES += [
     Case(
@@ -231,6 +232,20 @@ CASES += [
         ],
         {AT_SQUARE: 10_000 - 1_320 + 20 - 400 + 8},
         fees=1_320 - 20 - 8,
+        settings=square.SETTINGS,
+    ),
+    Case(
+        "a payout that is sent at once, what that costs, and what a payment elsewhere costs there",
+        [
+            at_square(square.payment(amount=10_000)),
+            *(
+                at_square(square.payout_with_fees(f"payout.{event}", *square.TRANSFER_FEES))
+                for event in ("sent", "paid")
+            ),
+            at_square(changed(changed(square.WITH_SOURCE_FEE, "event_id", to="e-elsewhere"), *AN_ID, to="PAYMENT2")),
+        ],
+        {"outside:external:clearing": 1_100},
+        fees=300,
         settings=square.SETTINGS,
     ),
     Case(

@@ -288,9 +288,31 @@ def with_fees(*fees_minor: int, app_minor: int | None = None, event_id: str = "e
     return json.dumps(document).encode()
 
 
+def payout_with_fees(event_type: str, *fees: tuple[str | None, int]) -> bytes:
+    """A payout of 98.50, and what it cost to send it at once."""
+    listed = [{"type": kind, "amount_money": {"amount": minor, "currency": "USD"}} for kind, minor in fees]
+    return changed(payout(event_type, 9_850), "data", "object", "payout", "payout_fee", to=listed)
+
+
+TRANSFER_FEES = ("TRANSFER_FEE", 130), ("TAX_ON_TRANSFER_FEE", 20)
+BY_A_PLATFORM = of_payment("source_type", to="EXTERNAL")
+WITH_SOURCE_FEE = of_payment(
+    "external_details", to={"source_fee_money": {"amount": 150, "currency": "USD"}}, body=BY_A_PLATFORM
+)
 WEBHOOKS += [
     Webhook(f"fees of {case}", body, fees=fees)
     for case, body, fees in (
+        (
+            "a payout that is sent at once",
+            payout_with_fees("payout.sent", *TRANSFER_FEES),
+            ["po_1:payout_fee 130 USD", "po_1:payout_tax_fee 20 USD"],
+        ),
+        ("a payment that was taken elsewhere", BY_A_PLATFORM, []),
+        (
+            "a payment that was taken elsewhere, by who took it",
+            WITH_SOURCE_FEE,
+            ["PAYMENT1:source_fee 150 USD of PAYMENT1, 150 outside:external"],
+        ),
         ("a payment without them", payment(), []),
         ("a payment", with_fees(320), ["PAYMENT1:fee 320 USD of PAYMENT1"]),
         (
@@ -332,6 +354,11 @@ UNREADABLE_FEES = [
         [{"type": "ADJUSTMENT", "amount_money": {"amount": 1, "currency": "USD"}}],
         [{"type": "INITIAL", "amount_money": {"amount": 1, "currency": "USD"}}] * 2,
     )
+] + [
+    payout_with_fees("payout.failed", *TRANSFER_FEES),
+    payout_with_fees("payout.paid", ("SOMETHING_NEW", 1)),
+    payout_with_fees("payout.paid", (None, 1)),
+    payout_with_fees("payout.paid", ("TRANSFER_FEE", 1), ("TRANSFER_FEE", 1)),
 ]
 
 COMPARISONS = [
@@ -363,6 +390,18 @@ SEQUENCES = [
         ("its opening told", [dispute("dispute.state.updated", "EVIDENCE_REQUIRED")]),
         ("its opening untold", []),
     )
+]
+SEQUENCES += [
+    MoneySequence(
+        "a payout that is sent at once, and what that costs",
+        [payment(amount=10_000), *(payout_with_fees(f"payout.{event}", *TRANSFER_FEES) for event in ("sent", "paid"))],
+        {"payouts": 9_850, "fees": 150},
+    ),
+    MoneySequence(
+        "a payment that was taken elsewhere, and what that costs",
+        [WITH_SOURCE_FEE],
+        {"outside:external:clearing": 1_100, "fees": 150},
+    ),
 ]
 
 # Which requests prove: what is signed is the endpoint's notification URL and the raw body.
