@@ -54,8 +54,11 @@ LEFT_CATEGORIES = frozenset(
     | {(category, way) for category in ("topUp", "card", "issuedCard", "grants") for way in ("incoming", "outgoing")}
 )
 """Transfers that a person books, by ``category`` and ``direction``."""
-LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection"})
+LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection", "bankDirectDebit"})
 """Transfers that a person books, by ``type``."""
+PAYOUT_KINDS = frozenset({"bankTransfer"})
+"""By ``type``, which versions before 3 don't tell
+(https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
 EVENT_TYPES = EventTypes(
     books=TRANSFERS,
@@ -158,7 +161,7 @@ class AdyenPlatformAdapter(JsonAdapter):
         status = text(data, "status")
         if status in _NOT_MOVED or status.endswith("Pending"):
             return None
-        if status == "failed" and (data.get("category"), data.get("direction")) != ("bank", "outgoing"):
+        if status == "failed" and not _is_payout(data):
             return None
         _check_kind(data, event_type)
         if data.get("category") != "bank" or status in _TOLD_BEFORE:
@@ -223,6 +226,11 @@ def _balance_account(data: Mapping[str, Any]) -> str:
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""
 
 
+def _is_payout(data: Mapping[str, Any]) -> bool:
+    is_to_a_bank = (data.get("category"), data.get("direction")) == ("bank", "outgoing")
+    return is_to_a_bank and str(data.get("type") or "bankTransfer") in PAYOUT_KINDS
+
+
 def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
     """
     :raises MoneyInvalid: money of a kind that a person books has moved
@@ -239,3 +247,5 @@ def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
         raise MovementUnknown("category", data.get("category"))
     if category == "bank" and direction != "outgoing":
         raise MovementUnknown("direction", data.get("direction"))
+    if category == "bank" and not _is_payout(data):
+        raise MovementUnknown("data.type", data["type"])

@@ -72,6 +72,7 @@ CONCERNED: tuple[tuple[dict[str, Any], str], ...] = (
 OTHERWISE = (
     ("bank", "incoming", "bankTransfer"),
     ("bank", "incoming", "bankDirectDebit"),
+    ("bank", "outgoing", "bankDirectDebit"),
     ("topUp", "incoming", "bankTransfer"),
     ("card", "outgoing", "cardTransfer"),
     ("issuedCard", "outgoing", "capture"),
@@ -99,6 +100,7 @@ WEBHOOKS = [
         books=PAID,
         holder="adyen:SampleShop",
     ),
+    Webhook("a payout of an older version, which tells no type", of_data("type", to=...), books=PAID),
     Webhook("a payout's earlier webhook", payout(sequence=1), key="3JWKA1:1:balancePlatform.transfer.updated"),
     Webhook("order is kept for the balance account", payout(), entity="BA1", settings={"entity": "merchant"}),
     *(
@@ -208,6 +210,10 @@ WEBHOOKS = [
         ("a transfer without a category", of_data("category", to=...), "the category"),
         ("an unknown direction", of_data("direction", to="sideways"), "the direction 'sideways'"),
         ("a transfer without a direction", of_data("direction", to=...), "the direction"),
+        *(
+            (f"a {kind} to a bank account", of_data("type", to=kind), f"the data.type '{kind}'")
+            for kind in ("something_new", "manualCorrection", "leftover")
+        ),
         (
             "a type that no table has",
             changed(payout(), "type", to="balancePlatform.transfer.something_new"),
