@@ -9,6 +9,10 @@ payments are not listed here. Refer to the List captures endpoint"). Which of th
 own fields alone (`is_booked_by_captures`), never from captures that a view holds or doesn't: an order's payments come
 without theirs.
 
+**Splits.** A payment's ``routing`` sends portions of it to the balances of other organizations
+(https://docs.mollie.com/reference/get-payment). How its refunds and chargebacks are split isn't in their webhooks, so
+its money is unknown.
+
 **Who holds the money.** What Mollie doesn't settle isn't in a payment's ``settlementAmount``
 (https://docs.mollie.com/reference/get-payment). It is outside of Mollie, with the method's owner.
 """
@@ -63,10 +67,12 @@ def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
     """Reads the movement of one of Mollie's resources, under the resource's own id.
 
     :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
-    :raises MovementUnknown: its method is in no table, or it doesn't say how much of it Mollie settles
+    :raises MovementUnknown: its method is in no table, it doesn't say how much of it Mollie settles, or it is split
     :raises Unparseable: the resource has no id
     """
     reference = text(resource, "id")
+    if resource.get("routing"):
+        raise MovementUnknown("routing", "to other organizations")
     money = money_at(amount_of(resource))
     payment = optional_text(resource, "paymentId") or reference
     return moved(

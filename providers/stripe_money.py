@@ -33,7 +33,9 @@ What books, and why:
   (``transfer_data``, ``destination``) pays no fee: it is taken off what is transferred
   (https://docs.stripe.com/connect/destination-charges). Of a charge of which a part was captured it is unknown how much
   was taken. A fee that is refunded moves two accounts at once, and is left to a person.
-- A payout books when paid, under its ``po_`` id, and back when it fails. Stripe also reports as failed what it never
+- A payout books when paid, under its ``po_`` id, and back when it fails. What a platform takes for it
+  (``application_fee_amount``, https://docs.stripe.com/api/payouts/object) is unknown: whether it comes on top of the
+  payout's amount isn't said there. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
 """
 
@@ -54,6 +56,7 @@ NAME = "stripe"
 MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 APPLICATION_FEE = "application_fee.created"
+_PAYOUTS = frozenset({"payout.failed", "payout.paid"})
 _TELL_APPLICATION_FEES = frozenset({"charge.succeeded", "charge.captured", "charge.updated", APPLICATION_FEE})
 _GIVEN_BACK = frozenset({"failed", "canceled"})
 _REFUNDING = frozenset({"pending", "requires_action", "succeeded"})
@@ -225,6 +228,8 @@ def read_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
     """
     if event_type.startswith("charge.dispute."):
         return _read_dispute_fees(document)
+    if event_type in _PAYOUTS and find_object(document).get("application_fee_amount"):
+        raise MovementUnknown("application_fee_amount", "of a payout")
     return _read_application_fees(document, event_type) if event_type in _TELL_APPLICATION_FEES else []
 
 

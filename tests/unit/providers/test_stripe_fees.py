@@ -6,7 +6,7 @@ import pytest
 
 from core.money import MovementUnknown
 from providers.port import Request
-from tests.unit.providers.samples.stripe import charge, event
+from tests.unit.providers.samples.stripe import PAYOUT, charge, event
 from tests.unit.providers.test_stripe_thin import ADAPTER, asked
 
 
@@ -15,6 +15,15 @@ def test_what_a_platform_took_of_a_charge_that_was_captured_in_part_is_unknown_a
     of_charge, of_fee = ADAPTER.events(Request(event("charge.captured", told), []), "live")
     assert of_charge.fact_key == "stripe:ch_1:capture"
     with pytest.raises(MovementUnknown, match="the application_fee_amount 'of a part'"):
+        ADAPTER.money(of_fee.body, of_fee.event_type)
+
+
+@pytest.mark.parametrize("event_type", ["payout.paid", "payout.failed"])
+def test_what_a_platform_takes_for_a_payout_is_unknown_and_the_payout_is_booked(event_type: str) -> None:
+    told = {**PAYOUT, "application_fee": "fee_1", "application_fee_amount": 123}
+    of_payout, of_fee = ADAPTER.events(Request(event(event_type, told), []), "live")
+    assert of_payout.fact_key == f"stripe:po_1:{event_type.replace('.', '_')}"
+    with pytest.raises(MovementUnknown, match="the application_fee_amount 'of a payout'"):
         ADAPTER.money(of_fee.body, of_fee.event_type)
 
 

@@ -61,6 +61,7 @@ def paid(value: object, currency: str = "EUR") -> bytes:
     return event("payment.paid", payment() | {"amount": {"value": value, "currency": currency}})
 
 
+ROUTED = payment() | {"routing": [{"resource": "route", "id": "rt_1", "amount": samples_of.money(700, "EUR")}]}
 REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
 BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
@@ -202,6 +203,18 @@ WEBHOOKS = [
     *moves_nothing(
         *((kind, event(kind, payment())) for kind in OTHER_TYPES),
         *((f"{kind} without a snapshot", event(kind, None)) for kind in OTHER_TYPES),
+    ),
+    *fails(
+        MovementUnknown,
+        ("a payment of which a part goes to another organization", event("payment.paid", ROUTED), "routing"),
+    ),
+    *(
+        Webhook(
+            f"a payment of which nothing goes to another: {none!r}",
+            event("payment.paid", payment() | {"routing": none}),
+            books="tr_1:capture 1000 EUR of tr_1",
+        )
+        for none in each(None, [])
     ),
     *fails(
         MovementUnknown,

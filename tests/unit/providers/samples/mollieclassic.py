@@ -201,6 +201,12 @@ WEBHOOKS = [
         )
     ),
     Webhook(
+        "a payment of which a part goes to another organization",
+        answered(routing=[{"resource": "route", "id": "rt_1"}]),
+        fails=MovementUnknown,
+        says="routing",
+    ),
+    Webhook(
         "two partial refunds",
         told(refunds=[refund("re_1"), refund("re_2")]),
         books=[CAPTURE, REFUND, "re_2:refund 400 EUR of tr_1"],

@@ -534,6 +534,11 @@ OTHERS = [
         "a payout goes out", event("payout.paid", PAYOUT), books="po_1:payout_paid 5000 USD", pair="po_1:payout_paid"
     ),
     Webhook(
+        "a payout of which nobody takes a fee",
+        event("payout.paid", {**PAYOUT, "application_fee": None, "application_fee_amount": None}),
+        fees=[],
+    ),
+    Webhook(
         "a payout comes back",
         event("payout.failed", {**PAYOUT, "status": "failed"}),
         books="po_1:payout_failed 5000 USD",
