@@ -40,6 +40,11 @@ dispute, it isn't known who has the money: a person has to look.
 ``disputeStatus`` isn't signed, and no signed field tells of a loss at once. What a changed copy of a notification can
 book, and how it is found, is in docs/security.md (tests/security/test_adyen.py tries all of them).
 
+**Who holds the money.** A payment by PayPal is credited to the merchant's own PayPal account, to which Adyen is given
+rights (https://docs.adyen.com/paypal-hpp/paypal-account-setup). So it is outside of Adyen, with its refunds and
+disputes, by ``paymentMethod``, which every notification of them has. Whether Adyen or its owner settles another method
+is in the contract: the notifications don't say.
+
 **Left to a person**: Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
 cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,
 https://docs.adyen.com/account/payments-lifecycle).
@@ -52,7 +57,7 @@ from typing import Any
 
 from core.card_numbers import quote_masked
 from core.keys import join_key
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.event_types import EventTypes
 from providers.fields import an_object, names, object_at, optional_text, text
 from providers.money import PAYOUTS, money_of
@@ -119,6 +124,10 @@ EVENT_TYPES = EventTypes(
 )
 """Event codes. The cancellations are read because an account's capture mode decides what they mean."""
 
+_OUTSIDE = frozenset({"paypal"})
+"""Payment methods whose owner settles."""
+_OF_PAYMENTS = PAIRS.keys() - PAYOUTS
+"""Movements that a payment method settles; when a dispute is lost, its money went before."""
 _LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = {
     "CHARGEBACK": (frozenset({"Lost", "Accepted"}), "dispute_lost"),
     "SECOND_CHARGEBACK": (None, "second_dispute_lost"),
@@ -167,14 +176,16 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
     if text(item, "eventCode") in DATED:
         fact_name = f"{optional_text(item, 'eventDate') or ''}.{fact_name}".removeprefix(".")
     amount = an_object(item.get("amount"), "'amount'")
-    pair = PAIRS.get(movement)
+    pair, money = PAIRS.get(movement), money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
+    method = _read_method(item) if movement in _OF_PAYMENTS and money.amount_minor > 0 else None
     return MoneyFact(
         fact_key=join_key(NAME, reference, fact_name),
         movement=movement,
         account=account,
         payment=None if movement in PAYOUTS else payment,
-        money=money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS),
+        money=money,
         pair=None if pair is None else join_key(NAME, reference, pair),
+        outside=Outside(method, money.amount_minor) if method in _OUTSIDE else None,
     )
 
 

@@ -28,7 +28,7 @@ from tests.unit.providers.samples.table import holdings
 STATUSES = [None, "Undefended", "Pending", "Lost", "Accepted", "Won"]
 ACTIONS = [None, "cancel", "refund"]
 REASONS = ["", "Transaction Recaptured"]
-METHODS = ["visa", "klarna"]
+METHODS = ["visa", "klarna", "paypal"]
 CODES = [*MOVEMENTS, "AUTHORISATION", "CANCELLATION", "CANCEL_OR_REFUND", "EXPIRE", "NOTIFICATION_OF_CHARGEBACK"]
 CHARGEBACK_AT_ONCE, NEVER_DEFENDED = disputed("CHARGEBACK"), disputed("DISPUTE_DEFENSE_PERIOD_ENDED")
 OPENED = "adyen:PSP1:CHARGEBACK:true"

@@ -30,7 +30,17 @@ from providers.settings import ProvidersSettings
 from tests.unit.ledger.test_any_order import AnyAccount
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.harness import EVENTS, Engine, Handler
-from tests.unit.providers.samples import braintree, mollie, mollieclassic, paddle, paypal, razorpay, square, stripe
+from tests.unit.providers.samples import (
+    adyen,
+    braintree,
+    mollie,
+    mollieclassic,
+    paddle,
+    paypal,
+    razorpay,
+    square,
+    stripe,
+)
 from tests.unit.providers.shapes import changed
 
 PROMISES = (
@@ -252,6 +262,20 @@ CASES += [
         "a payment by PayPal through Razorpay, and a refund of it",
         [Told("razorpay", Request(body, ())) for body in PAYPAL_THROUGH_RAZORPAY],
         {"outside:paypal:clearing": 1_250 - 400},
+    ),
+    Case(
+        "a payment by PayPal through Adyen, and a refund of it",
+        [
+            Told(
+                "adyen",
+                Request(
+                    adyen.told(code, pspReference=code, amount={"value": minor, "currency": "EUR"}, **adyen.BY_PAYPAL),
+                    (),
+                ),
+            )
+            for code, minor in (("CAPTURE", 1_000), ("REFUND", 400))
+        ],
+        {"outside:paypal:clearing": 600},
     ),
     Case(
         "a payment by PayPal through Stripe that settles on PayPal, and a refund of it",

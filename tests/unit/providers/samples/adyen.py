@@ -505,7 +505,51 @@ DISPUTES = [
     ),
 ]
 WEBHOOKS = [*NAMES, *MONEY, *CAPTURES, *DISPUTES]
-SEQUENCES = [*OF_CAPTURES, *OF_DISPUTES]
+BY_PAYPAL = {"paymentMethod": "paypal"}
+WEBHOOKS += [
+    *books(
+        (
+            "a payment by PayPal",
+            told("CAPTURE", **BY_PAYPAL),
+            "PSP1:capture 1000 EUR of ORIGINAL1, 1000 outside:paypal",
+        ),
+        ("its refund", told("REFUND", **BY_PAYPAL), "PSP1:refund 1000 EUR of ORIGINAL1, 1000 outside:paypal"),
+        (
+            "its dispute",
+            told("CHARGEBACK", **BY_PAYPAL),
+            "PSP1:dispute_opened 1000 EUR of ORIGINAL1, 1000 outside:paypal",
+        ),
+        (
+            "nothing by PayPal",
+            told("CAPTURE", amount={"value": 0, "currency": "EUR"}, **BY_PAYPAL),
+            "PSP1:capture 0 EUR of ORIGINAL1",
+        ),
+        (
+            "a payout to a PayPal account, out of Adyen's balance",
+            told("PAYOUT_THIRDPARTY", **BY_PAYPAL),
+            "PSP1:payout_paid 1000 EUR",
+        ),
+    ),
+]
+SEQUENCES = [
+    *OF_CAPTURES,
+    *OF_DISPUTES,
+    MoneySequence(
+        "a payment by PayPal, and two refunds of which one fails",
+        [
+            told("CAPTURE", pspReference="CAP1", **BY_PAYPAL),
+            *(
+                told(code, pspReference=reference, amount={"value": value, "currency": "EUR"}, **BY_PAYPAL)
+                for code, reference, value in (
+                    ("REFUND", "R1", 300),
+                    ("REFUND", "R2", 200),
+                    ("REFUND_FAILED", "R1", 300),
+                )
+            ),
+        ],
+        {"outside:paypal:clearing": 800, "refunds": 200},
+    ),
+]
 
 # What is the same.
 
