@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from core import strict_json
 from core.clock import from_rfc3339
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
+from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.braintree_xml import find_child, find_children, list_elements, name_of, text_of
 from providers.event_types import EventTypes
 from providers.fields import names
@@ -48,6 +48,7 @@ _INSTRUMENTS = Methods(
 )
 """By what a transaction was paid. Where it isn't said, Braintree settles it."""
 _PAYPAL = "paypal"
+_BY_PAYPAL = "paypal_"
 
 
 class _TransactionMovement(NamedTuple):
@@ -57,6 +58,12 @@ class _TransactionMovement(NamedTuple):
     amount: str | None
     currency: str | None
     payment: str | None
+
+
+class _Fee(NamedTuple):
+    field: str
+    prefix: str
+    money: Money
 
 
 COUNTS = names(
@@ -169,7 +176,7 @@ def read_fact(root: Element, kind: str) -> MoneyFact | None:
 
 
 def read_fees(root: Element, kind: str) -> list[MoneyFact]:
-    """Reads the fee that the marketplace takes of a sale by a sub-merchant.
+    """Reads what the marketplace takes of a sale by a sub-merchant, and PayPal of one that it settles itself.
 
     :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
@@ -177,16 +184,42 @@ def read_fees(root: Element, kind: str) -> list[MoneyFact]:
     transaction = (
         None if subject is None or read not in (_read_captured, _read_declined) else _find_transaction(subject, kind)
     )
-    fee = text_of(transaction, "service-fee-amount")
-    if fee is None or (money := decimal_money_of(fee, text_of(transaction, "currency-iso-code"))).amount_minor == 0:
-        return []
-    fact = read_fact(root, kind)
+    fees = [] if transaction is None else _list_fees(transaction)
+    fact = read_fact(root, kind) if fees else None
     if fact is None:
         return []
     if fact.movement is not Movement.CAPTURE:
-        raise MovementUnknown("service-fee-amount", f"of a {fact.movement}")
+        raise MovementUnknown(fees[0].field, f"of a {fact.movement}")
     reference = text_of(transaction, "id") or ""
-    return [moved(NAME, Movement.FEE, reference, money, account=fact.account, payment=fact.payment, prefix="service_")]
+    return [
+        moved(
+            NAME,
+            Movement.FEE,
+            reference,
+            fee.money,
+            account=fact.account,
+            payment=fact.payment,
+            prefix=fee.prefix,
+            outside=Outside(_PAYPAL, fee.money.amount_minor) if fee.prefix == _BY_PAYPAL else None,
+        )
+        for fee in fees
+        if fee.prefix != _BY_PAYPAL or fact.outside is not None
+    ]
+
+
+def _list_fees(transaction: Element) -> list[_Fee]:
+    of_paypal, currency = find_child(transaction, _PAYPAL), text_of(transaction, "currency-iso-code")
+    its_currency = text_of(of_paypal, "transaction-fee-currency-iso-code") or currency
+    told = [
+        ("service-fee-amount", "service_", text_of(transaction, "service-fee-amount"), currency),
+        ("transaction-fee-amount", _BY_PAYPAL, text_of(of_paypal, "transaction-fee-amount"), its_currency),
+    ]
+    fees = [
+        _Fee(field, prefix, decimal_money_of(amount, code))
+        for field, prefix, amount, code in told
+        if amount is not None
+    ]
+    return [fee for fee in fees if fee.money.amount_minor]
 
 
 def _is_outside(source: Element) -> bool:

@@ -364,6 +364,13 @@ def with_service_fee(xml: bytes, fee: str = "1.00") -> Request:
     )
 
 
+def with_paypals_fee(xml: bytes, fee: str = "0.70", name: str = "transaction-fee-amount") -> Request:
+    """Of a transaction by PayPal, which says what that took."""
+    said = f"<paypal><{name}>{fee}</{name}><transaction-fee-currency-iso-code>EUR</transaction-fee-currency-iso-code>"
+    return posted(changed(xml, ("</currency-iso-code>", f"</currency-iso-code>{said}</paypal>")))
+
+
+PAYPALS_FEE = ["tx1:paypal_fee 70 EUR of tx1, 70 outside:paypal"]
 SERVICE_FEE = ["tx1:service_fee 100 EUR of tx1"]
 WEBHOOKS += [
     Webhook(f"service fees of {case}", body, fees=fees)
@@ -377,6 +384,10 @@ WEBHOOKS += [
         ),
         ("a sale, of zero", with_service_fee(transaction(), "0.00"), []),
         ("a sale without them", posted(transaction()), []),
+        ("a sale by PayPal", with_paypals_fee(transaction("transaction_settled", BY_PAYPAL)), PAYPALS_FEE),
+        ("a sale by PayPal, of zero", with_paypals_fee(transaction("transaction_settled", BY_PAYPAL), "0.00"), []),
+        ("a sale that isn't by PayPal", with_paypals_fee(transaction()), []),
+        ("a sale by PayPal that is declined", with_paypals_fee(declined(BY_PAYPAL), "0.00"), []),
         ("a refund, which says none", posted(transaction(refund_of="tx0")), []),
         ("a dispute", posted(dispute()), []),
     )
@@ -387,6 +398,11 @@ SEQUENCES = [
         "a sub-merchant's sale, told twice, less the marketplace's fee",
         [with_service_fee(transaction()), with_service_fee(transaction("transaction_disbursed"))],
         {"clearing": 1_150, "fees": 100},
+    ),
+    MoneySequence(
+        "a sale by PayPal, told twice, less what PayPal takes",
+        [with_paypals_fee(transaction(kind, BY_PAYPAL)) for kind in ("transaction_settled", "transaction_disbursed")],
+        {"outside:paypal:clearing": 1_180, "fees": 70},
     ),
     MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
     *(
