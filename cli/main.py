@@ -139,7 +139,7 @@ def main() -> None:
 
     \b
     First steps:
-      payhook up --detach                        start everything on free loopback ports
+      payhook up --detach                        start everything on this machine
       payhook send event.json --provider stripe  sign a body and post it
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked

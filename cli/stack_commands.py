@@ -88,7 +88,7 @@ def down(place: Place) -> None:
     help="Data folder of the demo (default: .payhook/demo): a new one, or an earlier demo's, which is emptied first.",
 )
 def demo(data: Path) -> None:
-    """Run the story: 500 signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
+    """Run the story: signed webhooks with every kind of trouble, a kill -9, and the proof at the end."""
     from load.demo.story import run
     from load.scratch import NotScratch
 

@@ -1,5 +1,6 @@
 """Every page's relative links lead somewhere: to a file of the checkout, and to a heading of it where they name one.
-So do commands that start one of payhook's modules, in pages and in code.
+So do commands that start one of payhook's modules, in pages and in code. Tables are whole, and folders' READMEs name
+only modules that are there.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,44 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path, monkeypatch: pytest.M
 
 def test_there_are_pages_with_links() -> None:
     assert sum(len(list(links(page.read_text("utf-8")))) for page in pages()) > 50
+
+
+RULE = re.compile(r"\|(?: ?:?-+:? ?\|)+")
+QUOTED = re.compile(r"`[^`]*`")
+MODULE = re.compile(r"`([\w/]+\.py)`")
+
+
+def rows_outside(text: str) -> list[str]:
+    """Table rows that a forge shows as text: they follow no head, or have another number of cells."""
+    found, cells = [], 0
+    for line, following in pairwise([*FENCE.sub("", text).splitlines(), ""]):
+        count = QUOTED.sub("", line).replace("\\|", "").count("|")
+        if not line.startswith("|"):
+            cells = 0
+        elif RULE.fullmatch(following):
+            cells = count
+        elif count != cells:
+            found.append(line)
+    return found
+
+
+def test_tables_are_whole() -> None:
+    found = {str(page.relative_to(CHECKOUT)): rows_outside(page.read_text("utf-8")) for page in pages()}
+    assert {page: rows for page, rows in found.items() if rows} == {}
+
+
+def test_rows_that_follow_no_head_are_found() -> None:
+    whole = "| a | `b|c` |\n|---|---:|\n| d | e \\| f |\n"
+    assert rows_outside(whole) == []
+    assert rows_outside(f"{whole}\n| g | h |\n") == ["| g | h |"]
+    assert rows_outside(f"{whole}| g |\n h |\n") == ["| g |"]
+
+
+@pytest.mark.parametrize("page", sorted(CHECKOUT.glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_a_folders_readme_names_modules_that_are_there(page: Path) -> None:
+    below = {path.name for path in page.parent.rglob("*.py")}
+    named = MODULE.findall(page.read_text("utf-8"))
+    assert [name for name in named if Path(name).name not in below and not (CHECKOUT / name).is_file()] == []
 
 
 COMMAND = re.compile(r"""python3? -m ([a-z_.]+)|"-m", "([a-z_.]+)\"""")
