@@ -73,9 +73,10 @@ def replay(
 ) -> None:
     """Try dead events again: a selection (s3), or single ones by their ID. Each takes its old place where it can.
 
-    What is sent is what you saw: if anything happened to an event since, it is refused. Sending it twice has one
-    effect. The processor carries a selection's run out: this command watches. Beyond the stream's limits of a day
-    (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person approves it first.
+    A selection runs once, as it was frozen: an event to which anything happened since is refused. An ID means the
+    event as it is now, whatever you saw before. The processor carries a selection's run out: this command watches.
+    Beyond the stream's limits of a day (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person
+    approves it first.
 
     With --topic, letters of another program's dead-letter topic, by their ID as `list --topic` shows it: each is
     published again at the end of the partition that its headers name. Sending it twice publishes it twice.

@@ -181,6 +181,22 @@ def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Cont
         assert f"`payhook dlq show ID --stream {shard}` says" in answer.output
 
 
+def test_an_id_means_the_event_as_it_is_now_and_a_selection_as_it_was_frozen(
+    items: DeadItems, control: Control
+) -> None:
+    told = " ".join(payhook(items, "replay", "--help").output.split())
+    assert "is refused. An ID means the event as it is now, whatever you saw before." in told
+    before = items.ledger.rows[-1]
+    selected = payhook(items, "select", "--stream", "ledger.0", "--entity", str(before.entity_key))
+    assert selected.exit_code == 0, selected.output
+    items.then(before, Decision.REPLAYED, Decision.DEAD)
+    items.commit(with_bodies=True)
+    now = items.ledger.rows[-1]
+    assert payhook(items, "replay", "ledger.0:13").exit_code == 0
+    assert [target.seen_seq for target in control.commands[-1].targets] == [now.seq]
+    assert "1  moved" in payhook(items, "replay", "ledger.0:s1", "--dry-run").output
+
+
 ACTS = [["replay"], ["replay", "--rate", "5"], ["purge", "--reason", "gone"], ["resolve", "--reason", "booked by hand"]]
 
 
