@@ -119,6 +119,18 @@ def test_a_folders_readme_names_modules_that_are_there(page: Path) -> None:
     assert [name for name in named if Path(name).name not in below and not (CHECKOUT / name).is_file()] == []
 
 
+def test_a_page_names_modules_of_the_checkout_that_are_there() -> None:
+    made_by_reader = ("fakturo", "tilgo", "own/", "shop/")
+    named = {
+        (page.name, name)
+        for page in [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")]
+        for name in MODULE.findall(page.read_text("utf-8"))
+        if "/" in name and page.name != "CHANGELOG.md" and not any(part in name for part in made_by_reader)
+    }
+    assert {name for page, name in named if page == "architecture.md"} >= {"processor/decide/line.py"}
+    assert {(page, name) for page, name in named if not (CHECKOUT / name).is_file()} == set()
+
+
 COMMAND = re.compile(r"""python3? -m ([a-z_.]+)|"-m", "([a-z_.]+)\"""")
 STARTS = re.compile(r"^if __name__ == .__main__.:", re.MULTILINE)
 
