@@ -65,7 +65,7 @@ def _explain(context: click.Context, option: click.Parameter, name: str | None) 
     expose_value=False,
     callback=_explain,
     metavar="NAME",
-    help="Print an invariant's sentence and the query that proves it, and verify nothing.",
+    help="Print an invariant's sentence, and the query that proves it or its code's file; verify nothing.",
 )
 @with_place_of_mode
 def verify(place: Place, deep: bool, since: int | datetime | None, as_json: bool, stream: str | None) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from core.files import write_whole
 from core.layout import Layout
-from ledger.verify.job import INVARIANTS
+from ledger.verify.job import INVARIANTS, explain, list_invariant_types
 from ledger.verify.promises import read_promise
 from ledger.verify.report import remember_report
 from tests.unit.console.pages.conftest import Pages
@@ -48,6 +48,16 @@ def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages
     assert promise.text in html.unescape(page)
     assert "not checked: there is no key index here" in rows["index_equals_journal"]
     assert "only `payhook verify --deep` looks at it" in rows["bodies_whole"]
+
+
+def test_the_page_promises_no_query_and_no_look_that_an_invariant_does_not_have(own_pages: Pages) -> None:
+    reported = text(own_pages.browser("fay").get(PAGE).text)
+    of_every_look, every = {one.name for one in INVARIANTS}, list_invariant_types()
+    queried = [name for name in every if "SELECT" in explain(name)]
+    assert len(every) / 2 < len(queried) < len(every)
+    assert "Each invariant is one sentence. Most have a query that finds what offends it" in reported
+    assert len(every) - len(of_every_look) == 2
+    assert "payhook verify asks for them again, for two with --deep alone" in reported
 
 
 def test_a_look_at_some_rows_says_so_where_none_was_wider(own_pages: Pages) -> None:
