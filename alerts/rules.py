@@ -219,7 +219,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             name="refused",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            text="{of} decides nothing until a person does: see payhook recover",
+            text="{of} decides nothing until a person acts: payhook status says what to do",
             alert="PayhookStreamRefused",
             expr="max by (stream) (payhook_stream_refused)",
         ),

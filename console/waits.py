@@ -114,7 +114,7 @@ def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[WaitKi
     if current.get("state") == STANDBY:
         return WaitKind.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
     if current.get("state") == "refused":
-        return WaitKind.PROCESSOR, f"The stream decides nothing ({why}): see `payhook recover`."
+        return WaitKind.PROCESSOR, f"The stream decides nothing until a person acts: {why or 'see `payhook status`'}."
     if blocked := current.get("blocked"):
         return WaitKind.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
     if current.get("state") == "off":

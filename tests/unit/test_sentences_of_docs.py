@@ -13,10 +13,15 @@ from alerts.engine import NoticeKind
 from alerts.readings import Observation, Readings
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
-from core.clock import ManualClock
+from console.waits import stream_wait
+from core.clock import ManualClock, to_rfc3339
+from journal.errors import StreamRefused
+from journal.shards import ShardsChanged
 from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
 from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
+from processor.decide.records import OffsetHole
+from processor.history.check import PartitionsChanged
 from processor.settings import DownstreamSettings
 from stack.catching_up import schedule_catch_up
 from stack.settings import Settings
@@ -75,6 +80,29 @@ def test_a_list_that_nobody_asks_for_any_more_ends_its_alert_without_saying_that
         found = readings.make_readings(Observation(caught_up=caught_up), NOW, float(at_s))
         kinds.append([notice.kind for notice in engine.judge_readings(found, NOW) if notice.rule == "catch_up"])
     assert kinds == [[NoticeKind.FIRING], [NoticeKind.UNWATCHED]]
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy"),
+    [
+        (PartitionsChanged("ledger", 4, 8, 17), "set 4 again"),
+        (ShardsChanged("ledger", 2, 1), "processor.shards"),
+        (OffsetHole("payments.events", 0, 7, 9), "see `payhook recover`"),
+    ],
+)
+def test_who_is_told_of_a_refused_stream_is_sent_to_what_its_refusal_names(refused: StreamRefused, remedy: str) -> None:
+    """`payhook recover` finds nothing where a setting isn't the journal's."""
+    entry = page("runbook").split("### Alert: refused\n")[1].split("\n### ")[0]
+    assert "`payhook status` says it" in entry and "`kafka.events_partitions` or `processor.shards`" in entry
+    status = {"at": to_rfc3339(NOW), "ready": False, "state": "refused", "why": str(refused)}
+    engine = AlertEngine(make_rules(AlertsSettings()))
+    found = Readings().make_readings(Observation(statuses={"ledger": status}), NOW, 0.0)
+    [notice] = [one for one in engine.judge_readings(found, NOW) if one.rule == "refused"]
+    assert notice.text == "ledger decides nothing until a person acts: payhook status says what to do"
+    wait = stream_wait(status, NOW)
+    assert wait is not None
+    for told in (notice.cause, wait[1]):
+        assert remedy in told and ("recover" in told) == ("recover" in remedy), told
 
 
 def test_five_slow_claims_are_a_share_and_no_thousand_claims_are_needed() -> None:

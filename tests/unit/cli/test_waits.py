@@ -113,7 +113,7 @@ def test_an_event_that_is_due_waits_for_the_blocked_stream(stream: Waits) -> Non
     ("status", "wait", "text"),
     [
         ({"state": "standby", "why": "waits for the lease of b"}, WaitKind.STANDBY, "waits for the lease of b"),
-        ({"state": "refused", "why": "another history"}, WaitKind.PROCESSOR, "payhook recover"),
+        ({"state": "refused", "why": "another history"}, WaitKind.PROCESSOR, "until a person acts: another history"),
         ({"state": "failed", "last_failure": "disk full"}, WaitKind.PROCESSOR, "disk full"),
         ({"state": "off", "why": "notify.toml"}, WaitKind.PROCESSOR, "notify.toml"),
         ({"at": "2020-01-01T00:00:00.000000Z"}, WaitKind.PROCESSOR, "since 2020-01-01"),
