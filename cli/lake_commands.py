@@ -38,9 +38,10 @@ UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
     """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
 
-    Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations, the audit
-    log; live and test. May run at any moment, on a busy stack too; the stack runs it by itself every
-    `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a table couldn't be maintained.
+    Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations,
+    catch-ups, the audit log; live and test. May run at any moment, on a busy stack too; the stack runs it by itself
+    every `ledger.maintain.every_s`. One at a time: a second one says so and ends. Exit 1 if a table couldn't be
+    maintained.
     """
     # Spark's modules take a second to load; no other command needs them.
     from stack.maintenance.job import run_once
@@ -204,10 +205,10 @@ def backup(
 ) -> None:
     """Copy what can't be made again to another disk or object store, and verify the copy.
 
-    Journals, bodies, audit log, redactions, receipts and reconciliations of live and test traffic, users.json,
-    merchants.toml and subscribers.toml. Secrets aren't in it: keep them where secrets are kept. May run at any moment,
-    on a busy stack too; with backup.folder set, the stack makes one every backup.every_h. Files that an earlier backup
-    in the folder holds are not copied again; an object store copies them within itself.
+    Journals, bodies, audit log, redactions, receipts, reconciliations and catch-ups of live and test traffic,
+    users.json, merchants.toml and subscribers.toml. Secrets aren't in it: keep them where secrets are kept. May run at
+    any moment, on a busy stack too; with backup.folder set, the stack makes one every backup.every_h. Files that an
+    earlier backup in the folder holds are not copied again; an object store copies them within itself.
 
     Exit 0: a good backup is there. 1: it was made and isn't good. 2: none could be made.
     """

@@ -117,6 +117,14 @@ def test_what_stack_up_starts_beside_the_others_is_a_service_too() -> None:
     assert {module for _, _, module in _list_side_servers(Settings())} <= commands
 
 
+def test_commands_run_where_the_page_says_that_their_secrets_are() -> None:
+    told = (CHECKOUT / "docs" / "deployment.md").read_text("utf-8")
+    assert "`catch-up` runs in `catch-up`, `notify` in `processor`, `alerts test` in `alerts`." in told
+    wanted = {"catch-up": "receiver", "processor": "notify", "alerts": "alerts"}
+    assert all(secret in OURS[name]["secrets"] for name, secret in wanted.items())
+    assert not set(OURS["console"]["secrets"]) & set(wanted.values()), "console could run them"
+
+
 def test_the_catch_up_reads_the_secrets_of_the_receiver() -> None:
     """Its masking key and credentials are the receiver's, or a webhook that comes later would be another event."""
     names = ("ingest", "catch-up")
