@@ -92,7 +92,9 @@ def open_beside_its_writer(root: Path) -> Index:
     :raises IndexUnreadable: there is no index yet, or it is of another version
     """
     if not any(root.glob("epoch-*")):
-        raise IndexUnreadable(str(root), "there is none; the stream's processor makes it when it starts")
+        raise IndexUnreadable(
+            str(root), "there is none: ask where the stream's processor runs, whose first start makes one"
+        )
     for left in range(OPEN_TRIES_MAX - 1, -1, -1):
         try:
             return Index.read_only(root)
