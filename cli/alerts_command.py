@@ -105,9 +105,14 @@ def _as_tree(settings: AlertsSettings, known: RememberedAlerts, standing: Alerts
 
 
 def _print(settings: AlertsSettings, known: RememberedAlerts, standing: AlertsStanding) -> None:
-    if not standing.looks:
+    if standing.is_off:
+        click.echo("alerts are off: alerts.every_s is 0")
+    elif not standing.looks:
         last = "never" if known.at is None else known.at.isoformat(" ", "seconds")
-        click.echo(f"the alerts' process isn't running (it last looked: {last}): `payhook up` starts it")
+        click.echo(
+            f"the alerts' process isn't running (it last looked: {last}); start it: `payhook up`, or the service of "
+            "`python -m stack.alerting`"
+        )
     rows = PrintedTable("rule", "of", "now", "limit", "state", right=["now", "limit"])
     states = {alert.key: alert for alert in known.alerts}
     for name, rule in make_rules(settings).items():

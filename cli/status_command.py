@@ -51,8 +51,8 @@ def status(place: Place, entity: str | None, stream: str, as_json: bool) -> None
     """Show whether webhooks get all the way, and how far behind the processor is. Exit 1 if they don't.
 
     With --test: whether test traffic does. With --entity: that entity's open events in Kafka's order, each with its
-    attempt, when it is due, its reason, which wait holds it and what to do. That is read from the stream's index, where its processor
-    runs or ran.
+    attempt, when it is due, its reason, which wait holds it and what to do. That is read from the stream's index,
+    where its processor runs or ran.
 
     Where no `payhook up` runs on the data folder (containers, several hosts) each service is asked where the settings
     say that it is: console.ingest_url, console.metrics_urls.

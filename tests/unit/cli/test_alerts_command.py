@@ -59,6 +59,15 @@ def test_before_anybody_looked_it_says_so(config: Path) -> None:
     answer = run(config)
     assert answer.exit_code == 1
     assert "the alerts' process isn't running (it last looked: never)" in answer.output
+    # In containers `payhook up` would start another stack.
+    assert "start it: `payhook up`, or the service of `python -m stack.alerting`" in answer.output
+
+
+def test_where_alerts_are_off_nobody_is_told_to_start_what_would_not_look(config: Path) -> None:
+    config.write_text(f"[alerts]\nevery_s = 0\n{config.read_text()}")
+    answer = run(config)
+    assert answer.exit_code == 1
+    assert "alerts are off: alerts.every_s is 0" in answer.output and "start it" not in answer.output
 
 
 def test_all_is_well(config: Path) -> None:
