@@ -27,6 +27,9 @@ from providers.settings import ProvidersSettings
 
 log = logging.getLogger(__name__)
 
+NO_ADAPTER = "adapter"
+"""A code of `core.work.Unknown`: nobody here can tell whether money moved."""
+
 
 class FactMismatch(PayhookError):
     """The body gives another fact than the one that the receiver named and that was looked up."""
@@ -65,7 +68,7 @@ class LedgerHandler:
         """
         adapter = self._adapters.get(item.provider)
         if adapter is None:
-            return Ignored(f"no adapter for {item.provider}")
+            return Unknown(NO_ADAPTER, f"no adapter of {item.provider} is installed here")
         try:
             fact = choose_reader(adapter, item.event_type).money(item.body, item.event_type)
         except MovementUnknown as unknown:

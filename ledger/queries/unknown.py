@@ -11,7 +11,7 @@ from ledger.queries.lake import PinnedTables, TableRows, Tables, list_tables, qu
 from operations.command import BOOK_ENTRY
 
 GROUPS_MAX = 1_000
-TYPE, UNDO = "type", "undo"
+TYPE, UNDO, ADAPTER = "type", "undo", "adapter"
 """Codes of `core.work.Unknown` that aren't a value of a field."""
 
 WITH_AMOUNT = "^.*:(-?[0-9]+):[A-Z]+$"
@@ -24,6 +24,7 @@ ADVICE: Mapping[str, str] = {
     TYPE: f"look the type up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}",
     UNDO: "look up at the provider what it takes back or loses; if money moved that isn't booked, book it by hand: "
     f"payhook ledger enter; {OR_CLOSE}",
+    ADAPTER: f"install the provider's package where the processor runs, then replay: {SELECT}",
 }
 OF_A_VALUE = f"look the value up at the provider; once an update knows it, replay: {SELECT}; {OR_CLOSE}"
 
@@ -32,9 +33,9 @@ OF_A_VALUE = f"look the value up at the provider; once an update knows it, repla
 class UnknownEvents:
     """Events of one type that are unknown for one reason. Times are of their receipt, else of their decision.
 
-    ``code``: ``type``, ``undo``, or the field and the value that no table has (``status=frozen``). ``amounts``: by
-    currency, in minor units, where they are known. ``event_key``: of the newest; ``reason``: what its row says.
-    ``streams``: whose journals have them, by name (``ledger``, ``ledger.1``).
+    ``code``: ``type``, ``undo``, ``adapter``, or the field and the value that no table has (``status=frozen``).
+    ``amounts``: by currency, in minor units, where they are known. ``event_key``: of the newest; ``reason``: what its
+    row says. ``streams``: whose journals have them, by name (``ledger``, ``ledger.1``).
     """
 
     provider: str

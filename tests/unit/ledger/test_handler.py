@@ -20,6 +20,7 @@ from ledger import handler
 from ledger import handler as handler_module
 from ledger.directory import Merchant, MerchantUnknown
 from ledger.handler import FactMismatch, LedgerHandler, handler_version
+from ledger.queries.unknown import UnknownEvents
 from ledger.settings import LedgerSettings
 from processor.errors.classify import Classifier, Failure
 from processor.workers.deadlines import Deadlines
@@ -28,6 +29,7 @@ from providers.reconciled import Origin, build_reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
 from tests.unit.processor.harness import run_groups
 
+AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))
 
 
@@ -95,8 +97,16 @@ def test_an_unknown_event_that_was_named_with_a_fact_dies() -> None:
         handle(MovementUnknown("type", "charge"), item())
 
 
-def test_a_provider_without_an_adapter_is_ignored() -> None:
-    assert isinstance(handle(CAPTURE, item(provider="other")), Ignored)
+def test_an_event_of_a_provider_without_an_adapter_is_unknown_whether_it_names_money_or_not() -> None:
+    """Its adapter would say whether money moved: nobody does."""
+    for fact_key in ("other:ch_1:capture", None):
+        answer = handle(CAPTURE, item(fact_key, provider="other"))
+        assert isinstance(answer, Unknown)
+        assert (answer.code, answer.reason) == ("adapter", "no adapter of other is installed here")
+    advice = UnknownEvents("other", "charge", "adapter", 1, AT, AT, "k", "").advice
+    assert advice.startswith("install the provider's package where the processor runs, then replay")
+    told = (Path(__file__).parents[3] / "docs" / "adding-a-provider.md").read_text("utf-8")
+    assert "Without it they are unknown" in told
 
 
 @pytest.mark.parametrize(
