@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
 from console.waits import stream_wait
 from core.clock import ManualClock, to_rfc3339
+from core.metrics import CATALOGUE
 from journal.errors import StreamRefused
 from journal.shards import ShardsChanged
 from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
@@ -22,7 +24,9 @@ from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
 from processor.decide.records import OffsetHole
 from processor.history.check import PartitionsChanged
+from processor.rules import DUE_PER_BATCH_MAX
 from processor.settings import DownstreamSettings
+from processor.source.sources import TICK_S
 from stack.catching_up import schedule_catch_up
 from stack.settings import Settings
 from tests.unit.alerts.test_readings import Looks, claims
@@ -118,6 +122,14 @@ def test_limits_that_the_runbook_names_are_those_of_the_settings() -> None:
     assert f"More than `alerts.depth_max` ({settings.depth_max}) events" in runbook
     assert f"More than `alerts.lag_max` ({settings.lag_max:,}) events" in runbook
     assert f"More than `alerts.retry_share_max` ({settings.retry_share_max:.0%}".replace("%", " %") in runbook
+
+
+def test_a_due_retry_waits_for_what_the_processors_page_names() -> None:
+    told = page("processor").split("### A retry is late\n")[1].split("\n### ")[0]
+    assert "one begins each second, whatever comes" in told and TICK_S == 1
+    assert f"more than {DUE_PER_BATCH_MAX:,} are due" in told
+    named = set(re.findall(r"`(payhook_\w+)`", told))
+    assert len(named) == 7 and {name.removesuffix("_total") for name in named} <= CATALOGUE.keys()
 
 
 def test_one_good_answer_ends_an_open_breakers_alert_and_three_let_all_out_as_the_runbook_says() -> None:
