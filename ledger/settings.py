@@ -69,8 +69,8 @@ class LedgerSettings(Section):
     )
     master: str = Field(
         "local[2]",
-        description="Spark master of verification, reconciliation, maintenance and rebuilt postings; while it is "
-        "local, the last two run on one core",
+        description="Spark master of reconciliation, maintenance and rebuilt postings, and of verification where it is "
+        "a cluster; while it is local, maintenance and rebuilt postings run on one core",
     )
     driver_memory: str = Field("1g", description="memory of the JVM of each of them")
     verify: VerifySettings = Field(default_factory=VerifySettings, description="payhook verify")
