@@ -15,7 +15,7 @@ from core.status_file import STANDBY, fresh_status, read_said
 from dead_letters import Item, ItemState
 from journal.entity_queue import EntityQueue, read_item
 from journal.errors import IndexUnreadable
-from journal.open_item import OpenItem, has_failed
+from journal.open_item import OpenItem, has_failed, is_delayed
 
 NAMED_MAX = 5
 """Items that one line names."""
@@ -26,12 +26,17 @@ class WaitKind(StrEnum):
     HEAD = "head"
     BLOCKED = "blocked"
     BACKOFF = "backoff"
+    DELAY = "delay"
     BREAKER = "breaker"
     BUDGET = "budget"
     DOWNSTREAM = "downstream"
     TURN = "turn"
     STANDBY = "standby"
     PROCESSOR = "processor"
+
+
+BY_ITSELF = (WaitKind.TURN, WaitKind.BACKOFF, WaitKind.DELAY)
+"""What ends by itself, now or at its time, if the stream decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,7 @@ def find_wait(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | No
     row = item.row
     due_at = row.due_at if row.due_at is not None and row.due_at > now else None
     wait, text = _find_own_wait(queue, item, due_at, status)
-    if wait in (WaitKind.TURN, WaitKind.BACKOFF) and (of_stream := stream_wait(status, now)) is not None:
-        # By itself it would be tried, now or at its time.
+    if wait in BY_ITSELF and (of_stream := stream_wait(status, now)) is not None:
         wait, text = of_stream
         due_at = None
     return EventWait(wait, row.decided_at, due_at, text)
@@ -85,6 +89,8 @@ def _find_own_wait(
     when = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
     if has_failed(row) and due_at is not None:
         return WaitKind.BACKOFF, f"Nothing is to be done: it is tried again {when}."
+    if is_delayed(row) and due_at is not None:
+        return WaitKind.DELAY, f"The stream's delay isn't over. Nothing is to be done: it is handled {when}."
     if row.decision in (Decision.PARKED, Decision.RETRY) and due_at is not None:
         if reason.endswith(NO_RETRIES):
             return WaitKind.BUDGET, f"{reason}. Nothing is to be done: it is tried again {when}."

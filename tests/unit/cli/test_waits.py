@@ -15,6 +15,7 @@ from console.waits import WaitKind
 from core.clock import SystemClock, to_rfc3339
 from core.decision import NO_RETRIES, Decision, ErrorKind
 from journal.index import Index
+from journal.open_item import DELAYED
 from tests.unit.journal.rows import row
 
 ENTITY = "stripe:acct_1:pi_1"
@@ -92,6 +93,19 @@ def test_a_call_that_is_not_made_now_is_waited_out(stream: Waits) -> None:
     stream.says(downstreams={"bank": {"state": "closed", "text": "", "calls": 5, "failed": 0, "held": 1}})
     stream.has(later(stream, reason="bank isn't called now"))
     assert [one["for"] for one in stream.waits()] == [WaitKind.DOWNSTREAM]
+
+
+def test_an_event_whose_delay_is_not_over_waits_for_no_downstream(stream: Waits) -> None:
+    stream.has(later(stream, reason=DELAYED))
+    stream.says(state="standby", why="waits for the lease of b")
+    assert [one["for"] for one in stream.waits()] == [WaitKind.STANDBY]
+    stream.says()
+    [one] = stream.waits()
+    assert one["for"] == WaitKind.DELAY
+    assert one["text"].startswith("The stream's delay isn't over. Nothing is to be done: it is handled at ")
+    runbook = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text("utf-8")
+    entry = runbook.split("## One payment doesn't move\n")[1].split("\n## ")[0]
+    assert all(f"`{kind.value}`" in entry for kind in WaitKind), "the runbook explains each word"
 
 
 def test_a_blocked_stream_holds_what_failed_and_what_is_due(stream: Waits) -> None:
