@@ -287,7 +287,8 @@ def why_slow(status: Path, now: datetime) -> str | None:
     """Says why a run that is under way doesn't go on as fast as it could; None: it does."""
     reported = read_said(status)
     if reported is None or moment_of(reported, "at") is None:
-        return "waits: the processor isn't running"
+        # It may run on another machine, which has its files.
+        return "no processor says here how it is: see `payhook status`"
     if fresh_status(reported, now) is None:
         return f"waits: the processor's last status is of {reported['at']}"
     if reported.get("blocked"):

@@ -41,7 +41,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert "0 would be applied; of 0 that would run nobody says what comes" in dry.output
     assert "nothing was sent" in dry.output
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
-    assert begun.output.splitlines() == ["s1: 5 not taken up", "waits: the processor isn't running"]
+    assert begun.output.splitlines() == ["s1: 5 not taken up", "no processor says here how it is: see `payhook status`"]
     final = watch(bench.selections, 1, sleep=lambda _: bench.round())
     assert describe_outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output

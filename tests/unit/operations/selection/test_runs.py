@@ -155,7 +155,7 @@ def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench
     bench.replay(1)
     progress = bench.selections.progress(1)
     assert (progress.run.state, progress.run.actor, bench.counts(1)) == (RunState.RUNNING, "ada", {"unsent": 4})
-    assert progress.run.problem == "waits: the processor isn't running"
+    assert progress.run.problem == "no processor says here how it is: see `payhook status`"
     assert bench.another()[0].get(1).run is None
     assert bench.runs.start(1, RunRequest("replay", "mended"), "ada").run.state is RunState.RUNNING
     with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
@@ -214,7 +214,7 @@ def test_a_run_that_waits_says_what_for(bench: SelectionBench) -> None:
         assert problem(off) == f"waits: the processor's last status is of {to_rfc3339(now() - off)}"
     assert problem(batch_s=2.0, catch_up={"behind": True, "recover_s": 7.0}) == "slowed: live traffic waits 9.0 s"
     bench.status.write_text("[]")
-    assert bench.selections.progress(1).run.problem == "waits: the processor isn't running"
+    assert bench.selections.progress(1).run.problem == "no processor says here how it is: see `payhook status`"
 
 
 def test_the_speed_of_late_tells_how_long_it_takes_yet(bench: SelectionBench) -> None:
