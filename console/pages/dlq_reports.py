@@ -23,7 +23,7 @@ from console.health import read_status_file
 from console.pages.place import DlqPlace, PageStream, TooMuchAsked, Viewer
 from console.plots import PlotSeries, bars_plot, steps_plot
 from console.rendering import render_page
-from core.status_file import StatusWait, fresh_status, waits_of
+from core.status_file import STANDBY, StatusWait, fresh_status, waits_of
 from dead_letters import Count, DeadLetterIndex, Group, JoinedIndex, Stats
 from operations.audit_log import AuditLog
 
@@ -119,13 +119,16 @@ def _plot_hours(stats: Stats) -> Markup:
 
 
 def read_stream_report(name: str, path: Path, now: datetime) -> StreamReport:
-    """Reads a stream's status file; a file that isn't there, or is old, is a stream that is down."""
+    """Reads a stream's status file. An old one is of a stream that is down; where none is, its processor may run on
+    another machine."""
     status = read_status_file(path, now)
     if "at" not in status:
-        return StreamReport(name, "down", "its processor isn't running", "", ())
+        return StreamReport(name, "unknown", "no processor says here how it is: see payhook status", "", ())
     behind, waits = _describe_backlog(status), waits_of(status)
     if fresh_status(status, now) is None:
         return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
+    if status.get("state") in ("refused", STANDBY):
+        return StreamReport(name, str(status["state"]), str(status.get("why", "")), behind, ())
     if blocked := status.get("blocked"):
         return StreamReport(name, "blocked", str(blocked), behind, waits)
     if status.get("state") == "off":

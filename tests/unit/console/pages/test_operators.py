@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core.clock import to_rfc3339
 from core.money import Money
 from core.work import Outcome, WorkItem
 from dead_letters import DeadLetterIndex, Payloads
@@ -55,7 +57,7 @@ def test_many_of_one_cause_are_one_row(pages: Pages) -> None:
 def test_the_overview_counts_ages_and_says_what_streams_say(own_pages: Pages) -> None:
     page = text(own_pages.browser("eve").get("/").text)
     assert "Dead 14" in page and "1 more wait for a try" in page
-    assert "its processor isn't running" in page
+    assert "ledger unknown no processor says here how it is: see payhook status" in page
     assert "ZeroDivisionError" in page and "Open by kind" in page
     own_pages.letters.clock.advance(49 * 3_600)
     sick = own_pages.letters.layout.status
@@ -70,6 +72,20 @@ def test_the_overview_counts_ages_and_says_what_streams_say(own_pages: Pages) ->
     later = text(browser.get("/").text)
     assert "Past 24 h 14 14 past 48 h" in later
     assert "its processor's last status is of 2026-02-02T13:00:00Z" in later
+
+
+@pytest.mark.parametrize(
+    ("state", "ready", "why"),
+    [("refused", False, "kafka.events_partitions is 8"), ("standby", True, "waits for the lease of b")],
+)
+def test_the_overview_says_of_a_stream_that_decides_nothing_which_state_it_is_in_and_why(
+    own_pages: Pages, state: str, ready: bool, why: str
+) -> None:
+    status = {"at": to_rfc3339(own_pages.letters.clock.now()), "state": state, "ready": ready, "why": why}
+    file = own_pages.letters.layout.status
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(status))
+    assert f"ledger {state} {why}" in text(own_pages.browser("eve").get("/").text)
 
 
 def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_pages: Pages) -> None:
