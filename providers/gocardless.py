@@ -11,7 +11,11 @@ what it was: of a payment, a refund and a payout only the metadata can be change
 (https://developer.gocardless.com/api-reference/#payments-update-a-payment). Without a token what moved is unknown. What
 happened to it is the event's own word:
 
-- A payment under its ``PM`` id once it is confirmed; a late failure gives it back when it is settled.
+- A payment under its ``PM`` id once it is confirmed. "Payments can fail after being confirmed if the failure message is
+  sent late by the banks" (https://developer.gocardless.com/api-reference/#core-endpoints-payments): a failure gives it
+  back where the API lists a confirmation before it, and moves nothing else. Of one that had been paid out already,
+  ``late_failure_settled`` tells once more. What a payment brings that is tried again after that isn't known by its
+  next confirmation: it would be the same one.
 - A chargeback takes the money when it is settled, and one that is cancelled gives it back, under the payment's id.
 - A refund under its ``RF`` id when it is settled; one whose funds are returned gives them back.
 - A payout of a merchant under its ``PO`` id when it is paid. It is net of fees: its ``deducted_fees`` ("Fees that have
@@ -88,8 +92,14 @@ PAGE_MAX = 500
 """https://developer.gocardless.com/api-reference/#api-usage-cursor-pagination"""
 MERCHANT = "merchant"
 """The ``payout_type`` of what payments brought (https://developer.gocardless.com/api-reference/#core-endpoints-payouts)."""
+FAILED, RETRIED = "payments.failed", "payments.resubmission_requested"
+_AFTER_A_CONFIRMATION = frozenset({FAILED, RETRIED})
+"""What they mean depends on whether the payment was confirmed before."""
+RESOURCE, CONFIRMED = b"resource", b"confirmed"
+"""What is fetched for these: the payment, and its confirmations."""
 _MOVEMENTS: Mapping[str, Movement] = {
     "payments.confirmed": Movement.CAPTURE,
+    FAILED: Movement.CAPTURE_FAILED,
     "payments.late_failure_settled": Movement.CAPTURE_FAILED,
     "payments.chargeback_settled": Movement.DISPUTE_OPENED,
     "payments.chargeback_cancelled": Movement.DISPUTE_WON,
@@ -99,7 +109,7 @@ _MOVEMENTS: Mapping[str, Movement] = {
 }
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{20,250}")
 EVENT_TYPES = EventTypes(
-    books=frozenset(_MOVEMENTS),
+    books=frozenset(_MOVEMENTS) | {RETRIED},
     person=names("creditors.bounced_payout outbound_payments.executed payment_account_transaction.created"),
     nothing={
         "https://developer.gocardless.com/api-reference/#core-endpoints-events": types_of_objects(
@@ -119,7 +129,7 @@ EVENT_TYPES = EventTypes(
             outbound_payments: cancelled created failed set_to_executing set_to_pending_approval
             payer_authorisations: completed failed
             payments: cancelled charged_back created customer_approval_denied customer_approval_granted
-              failed paid_out resubmission_requested sds_settlement_delayed submitted surcharge_fee_debited
+              paid_out sds_settlement_delayed submitted surcharge_fee_debited
             payouts: fx_rate_confirmed tax_exchange_rates_confirmed
             refunds: created failed paid
             scheme_identifiers: activated
@@ -170,8 +180,8 @@ class GoCardlessAdapter(JsonAdapter):
         except Unparseable:
             return ()
         _check_mode(request, request.mode)
-        addresses = ((self._build_address(item, request.mode), item) for item in items)
-        return [self._build_wanted(url, item, credentials) for url, item in addresses if url is not None]
+        addresses = ((url, item) for item in items for url in self._list_addresses(item, request.mode))
+        return [self._build_wanted(url, item, credentials) for url, item in addresses]
 
     def _build_wanted(self, url: str, item: Mapping[str, Any], credentials: Sequence[str]) -> Wanted:
         return Wanted(
@@ -184,20 +194,26 @@ class GoCardlessAdapter(JsonAdapter):
             since=time_of(item.get("created_at")),
         )
 
-    def _build_address(self, item: object, mode: Mode) -> str | None:
-        """Builds the address of an event's resource; None where it moves no money, or names none."""
+    def _list_addresses(self, item: object, mode: Mode) -> list[str]:
+        """Lists the addresses that tell of an event's resource; none where it moves no money, or names none."""
         try:
             event = find_event(an_object(item, "an event"))
-            resource_type = text(event, "resource_type")
-            if f"{resource_type}.{text(event, 'action')}" not in _MOVEMENTS:
-                return None
+            resource_type, action = text(event, "resource_type"), text(event, "action")
+            if f"{resource_type}.{action}" not in EVENT_TYPES.books:
+                return []
             segment = path_segment(text(object_at(event, "links"), LINKS[resource_type]))
         except Unparseable:
-            return None
-        return f"{self._api_urls[mode]}/{resource_type}/{segment}"
+            return []
+        resource = f"{self._api_urls[mode]}/{resource_type}/{segment}"
+        if f"{resource_type}.{action}" not in _AFTER_A_CONFIRMATION:
+            return [resource]
+        return [resource, f"{self._api_urls[mode]}/{ITEMS}?resource_type=payments&action=confirmed&payment={segment}"]
 
     def check_answer(self, wanted: Wanted, answer: bytes) -> None:
         resource_type = urlsplit(wanted.url).path.split("/")[1]
+        if resource_type == ITEMS:
+            _read_items(read_answer(answer), at_least=0)
+            return
         check_reference(wanted, an_object(read_answer(answer).get(resource_type), "the resource"))
 
     def page_wanted(self, span: Span, page: str | None, mode: Mode, credentials: Sequence[str]) -> Wanted | None:
@@ -232,8 +248,12 @@ class GoCardlessAdapter(JsonAdapter):
         return [event for item, body in kept for event in self.read_or_poison(item, body, request, mode)]
 
     def _join_view(self, item: object, body: bytes, request: Request) -> tuple[object, bytes]:
-        view = request.views.get(self._build_address(item, request.mode) or "")
-        return (item, body) if view is None else ({EVENT: item, FETCHED: read_answer(view)}, join_bodies(body, view))
+        views = [request.views.get(url) for url in self._list_addresses(item, request.mode)]
+        told = [view for view in views if view is not None]
+        if not told or len(told) < len(views):
+            return item, body
+        fetched = told[0] if len(told) == 1 else b'{"%b":%b,"%b":%b}' % (RESOURCE, told[0], CONFIRMED, told[1])
+        return {EVENT: item, FETCHED: read_answer(fetched)}, join_bodies(body, fetched)
 
     def request_of(self, item: bytes, mode: Mode) -> bytes:  # noqa: ARG002 - only a header says it
         return b'{"%b":[%b]}' % (ITEMS.encode(), item)
@@ -246,10 +266,14 @@ class GoCardlessAdapter(JsonAdapter):
         entity = _find_entity(document) or event_id
         yield Named(event_id, event_type, _find_account(event), entity, time_of(event.get("created_at")))
 
-    def fact(self, document: JsonObject, event_type: str) -> MoneyFact:
+    def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         resource = _find_resource(document)
         if resource is None:
             raise MovementUnknown("amount", NOT_FETCHED)
+        if event_type in _AFTER_A_CONFIRMATION and not _was_confirmed(document):
+            return None
+        if event_type == RETRIED:
+            raise MovementUnknown("action", "of a confirmed payment")
         payout_type = resource.get("payout_type", MERCHANT)
         if payout_type != MERCHANT:
             raise MovementUnknown("payout_type", payout_type)
@@ -268,22 +292,23 @@ class GoCardlessAdapter(JsonAdapter):
         payout = _find_resource(document) if event_type == "payouts.paid" else None
         if payout is None or payout.get("deducted_fees") in (None, 0):
             return []
-        fact = self.fact(document, event_type)
-        fees = money_of(payout["deducted_fees"], payout.get("currency"))
-        return [moved(NAME, Movement.FEE, text(payout, "id"), fees, account=fact.account, payment=None)]
+        if self.fact(document, event_type) is None:
+            return []
+        fees, account = money_of(payout["deducted_fees"], payout.get("currency")), _find_account(find_event(document))
+        return [moved(NAME, Movement.FEE, text(payout, "id"), fees, account=account, payment=None)]
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
         """Hashes the event alone: what is fetched differs in time."""
         return super().content(find_event(document), version)
 
 
-def _read_items(document: object) -> list[Any]:
+def _read_items(document: object, *, at_least: int = 1) -> list[Any]:
     """
     :raises Unparseable: not a batch; an empty one is none, as it would be taken without a trace
     """
     items = document.get(ITEMS) if isinstance(document, dict) else None
-    if not isinstance(items, list) or not 1 <= len(items) <= ITEMS_MAX:
-        raise Unparseable(f"{ITEMS!r} isn't an array of 1 to {ITEMS_MAX} events")
+    if not isinstance(items, list) or not at_least <= len(items) <= ITEMS_MAX:
+        raise Unparseable(f"{ITEMS!r} isn't an array of {at_least} to {ITEMS_MAX} events")
     return items
 
 
@@ -296,7 +321,18 @@ def _find_resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
     fetched = find_fetched(document)
     if fetched is None:
         return None
-    return an_object(fetched.get(text(find_event(document), "resource_type")), "the resource")
+    told = object_at(fetched, RESOURCE.decode()) or fetched
+    return an_object(told.get(text(find_event(document), "resource_type")), "the resource")
+
+
+def _was_confirmed(document: Mapping[str, Any]) -> bool:
+    """Whether the API lists a confirmation of the payment before the event."""
+    confirmed = _read_items(object_at(find_fetched(document) or {}, CONFIRMED.decode()), at_least=0)
+    times = [time_of(an_object(listed, "an event").get("created_at")) for listed in confirmed]
+    failed_at = time_of(find_event(document).get("created_at"))
+    if failed_at is None or None in times:
+        raise MovementUnknown("created_at", None)
+    return any(confirmed_at <= failed_at for confirmed_at in times if confirmed_at is not None)
 
 
 def _find_account(event: Mapping[str, Any]) -> str:

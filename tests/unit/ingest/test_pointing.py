@@ -104,6 +104,10 @@ def asking_gocardless(bench: Pointed, folder: Path, *payments: str) -> None:
         bench.provider.bodies[f"/payments/{one}"] = json.dumps({"payments": payment}).encode()
 
 
+def payment_of(action: str, payment: str, created: datetime) -> GoCardlessEvent:
+    return GoCardlessEvent(f"EV{action}", "payments", action, {"payment": payment}, created)
+
+
 def published(bench: Pointed) -> list[tuple[str | None, str | None]]:
     """What was published: each event's fact, and what its kept body says by itself."""
     said: list[tuple[str | None, str | None]] = []
@@ -295,6 +299,31 @@ def test_one_payment_that_isnt_there_keeps_its_batch_back_while_it_is_new_and_no
     assert bench.publisher.records == []
     assert gocardless(bench, confirmed("PM1", "PM2", created=NOW - timedelta(hours=2)))[0] == 200
     assert published(bench) == [("gocardless:PM1:capture",) * 2, (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("hours_before", "fact"), [(72, "gocardless:PM1:capture_failed"), (None, None)], ids=["late", "at once"]
+)
+def test_of_a_failed_payment_it_is_asked_whether_it_was_confirmed_before(
+    bench: Pointed, tmp_path: Path, hours_before: int | None, fact: str | None
+) -> None:
+    asking_gocardless(bench, tmp_path, "PM1")
+    told = [] if hours_before is None else [payment_of("confirmed", "PM1", NOW - timedelta(hours=hours_before))]
+    bench.provider.bodies["/events"] = batch(told) if told else b'{"events":[],"meta":{}}'
+    assert gocardless(bench, batch([payment_of("failed", "PM1", NOW)]))[0] == 200
+    assert published(bench) == [(fact, fact)]
+    query = "resource_type=payments&action=confirmed&payment=PM1"
+    assert sorted(path for path, _ in bench.provider.asked) == [f"/events?{query}", "/payments/PM1"]
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b'{"events":{}}', b'{"payments":{"id":"PM1"}}'])
+def test_another_answer_than_the_confirmations_is_asked_for_again(
+    bench: Pointed, tmp_path: Path, answer: bytes
+) -> None:
+    asking_gocardless(bench, tmp_path, "PM1")
+    bench.provider.bodies["/events"] = answer
+    assert gocardless(bench, batch([payment_of("failed", "PM1", NOW)]))[:2] == (503, "not_fetched")
+    assert bench.publisher.records == []
 
 
 @pytest.mark.parametrize("answer", [b"<html>", b'{"payments":[]}', b'{"payments":{"id":"PM2"}}', b'{"refunds":{}}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from core.money import MoneyInvalid, MovementUnknown
@@ -52,8 +53,11 @@ RESOURCES: dict[str, Any] = {
 }
 """What the API tells, by path."""
 API = "https://api.gocardless.com"
+CONFIRMATIONS = f"{API}/events?resource_type=payments&action=confirmed&payment=PM1"
+RETRIED = "resubmission_requested"
+CAPTURE_FAILED = "PM1:capture_failed 1000 GBP of PM1"
 MOVES_NOTHING = (
-    *("payments.created", "payments.submitted", "payments.failed", "payments.charged_back", "payments.paid_out"),
+    *("payments.created", "payments.submitted", "payments.charged_back", "payments.paid_out"),
     *("payments.surcharge_fee_debited", "refunds.created", "refunds.paid", "refunds.failed"),
     *("payouts.fx_rate_confirmed", "mandates.active", "outbound_payments.created"),
 )
@@ -82,6 +86,19 @@ def followed(event_type: str, links: dict[str, str] | None = None, **changed: An
     links = links or BOOKED[event_type][0]
     views = {f"{API}/{path}": answer(path, **changed) for path in RESOURCES}
     return Request(about(event_type, links), [], views=views)
+
+
+def failed(*confirmed_h: int, action: str = "failed") -> Request:
+    """A batch of a payment's failure, and what the API tells of it: the payment, and its confirmations, by the hours
+    between them and the failure.
+    """
+    told = [
+        GoCardlessEvent(f"EV{hours}", "payments", "confirmed", PAYMENT, NOW + timedelta(hours=hours))
+        for hours in confirmed_h
+    ]
+    events = batch(told) if told else b'{"events":[]}'
+    views = {f"{API}/payments/PM1": answer("payments/PM1"), CONFIRMATIONS: events}
+    return Request(about(f"payments.{action}", PAYMENT), [], views=views)
 
 
 def spoilt(field: str, wrong: Any) -> bytes:
@@ -182,6 +199,27 @@ WEBHOOKS = [
         Webhook(f"{kind}, followed", followed(kind), books=booked, account="", type=kind, id="EV1")
         for kind, (_, booked) in BOOKED.items()
     ),
+    *(
+        Webhook(f"a payment fails, confirmed {hours} hours after it", failed(*hours), books=booked, entity=":PM1")
+        for hours, booked in each(((), None), ((-72,), CAPTURE_FAILED), ((72,), None), ((72, -72), CAPTURE_FAILED))
+    ),
+    *(
+        Webhook(f"a payment is tried again, confirmed {hours} hours after", failed(*hours, action=RETRIED), books=None)
+        for hours in ((), (72,))
+    ),
+    *fails(
+        MovementUnknown,
+        ("a payment is tried again that was confirmed before", failed(-72, action=RETRIED), "of a confirmed payment"),
+        ("a payment that is tried again, not asked for", about(f"payments.{RETRIED}", PAYMENT), "not fetched"),
+        ("a payment that failed, not asked for", about("payments.failed", PAYMENT), "not fetched"),
+    ),
+    Webhook("a payment that failed late names its capture", failed(-72), pair="PM1:capture"),
+    Webhook(
+        "a payment that fails, and of which only one answer came",
+        Request(failed(-72).body, [], views={CONFIRMATIONS: failed(-72).views[CONFIRMATIONS]}),
+        fails=MovementUnknown,
+        says="not fetched",
+    ),
     Webhook(
         "a refund is kept in order with its payment, which only the API tells",
         followed("refunds.refund_settled"),
@@ -270,6 +308,16 @@ SEQUENCES = [
         {"clearing": -9950, "payouts": 10_000, "fees": -50},
     ),
     MoneySequence("a late failure", [followed("payments.confirmed"), followed("payments.late_failure_settled")], {}),
+    MoneySequence("a late failure before the payment is paid out", [followed("payments.confirmed"), failed(-72)], {}),
+    MoneySequence(
+        "a late failure that is settled",
+        [followed("payments.confirmed"), failed(-72), followed("payments.late_failure_settled")],
+        {},
+    ),
+    MoneySequence("a failure before the bank took anything", [failed()], {}),
+    MoneySequence(
+        "a failure, and a second try that goes well", [failed(72), followed("payments.confirmed")], {"clearing": 1000}
+    ),
     MoneySequence("a late failure of what was before", [followed("payments.late_failure_settled")], {}),
     MoneySequence(
         "a chargeback that is cancelled",
