@@ -320,7 +320,8 @@ def _read_captured(charge: Mapping[str, Any], previous: object) -> _ObjectMoveme
 
 
 def _read_updated(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
-    return None if _read_previous(previous, "amount_captured") is None else _read_captured(charge, previous)
+    is_captured = isinstance(previous, dict) and "amount_captured" in previous
+    return _read_captured(charge, previous) if is_captured else None
 
 
 def _read_charged(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:

@@ -274,6 +274,15 @@ CAPTURES = [
         )
     ),
     Webhook(
+        "a first capture whose amount before is null",
+        event(
+            "charge.updated",
+            charge(amount_captured=700, captured=False),
+            {"amount_captured": None, "balance_transaction": None},
+        ),
+        books="ch_1:capture 700 USD of pi_1",
+    ),
+    Webhook(
         "the end of the captures, which captures nothing itself",
         event("charge.captured", charge(), {"captured": False}),
         books=None,
