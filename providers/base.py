@@ -282,17 +282,24 @@ class JsonAdapter(BaseAdapter[JsonObject]):
 
     ``counts``: the fields that decide a conflict (`providers.content`), since content version 2. Version 1 is the whole
     body without the top-level fields ``left_out``, and all there is of an adapter that lists none. A list that changes
-    makes a version of its own.
+    makes a version of its own; ``added``: by version, the fields that weren't in the lists before.
     """
 
     left_out: ClassVar[Collection[str]] = ()
     counts: ClassVar[Sequence[Path]] = ()
+    added: ClassVar[Mapping[int, Sequence[Path]]] = {}
 
     def parsed(self, body: bytes) -> JsonObject:
         return an_object(strict_json.load_json(body), "the body")
 
     def content(self, document: Mapping[str, Any], version: int) -> str:
-        return content_hash(document, self.left_out) if version == 1 else hash_fields(document, self.counts)
+        if version == 1:
+            return content_hash(document, self.left_out)
+        return hash_fields(document, self.counts if version == self.content_version else self._list_counts(version))
+
+    def _list_counts(self, version: int) -> list[Path]:
+        later = {path for since, paths in self.added.items() if since > version for path in paths}
+        return [path for path in self.counts if path not in later]
 
     def events(self, request: Request, mode: Mode) -> list[Event]:
         # The request keeps its document, which is read once.

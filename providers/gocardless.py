@@ -148,9 +148,12 @@ COUNTS = fields_of(
     : id resource_type action
     links: organisation creditor customer mandate payment refund payout subscription instalment_schedule
       billing_request outbound_payment payment_account_transaction scheme_identifier export parent_event
+    : created_at
     """
 )
-"""An event's names, as it has no money. ``details`` word why, and ``resource_metadata`` is the merchant's."""
+ADDED = {3: fields_of(": created_at")}
+"""An event's names, as it has no money, and its time, which says whether a payment failed after it was confirmed.
+``details`` word why, and ``resource_metadata`` is the merchant's."""
 
 
 class GoCardlessAdapter(JsonAdapter):
@@ -162,8 +165,9 @@ class GoCardlessAdapter(JsonAdapter):
     signature_status = 498
     event_types = EVENT_TYPES
     looked_up = "in GoCardless's payout reports, as its events name no amount"
-    content_version = 2
+    content_version = 3
     counts = COUNTS
+    added = ADDED
     listed_for = timedelta(days=30)
     """As catch-up looks back at most; GoCardless keeps events for longer."""
     newest_first = True

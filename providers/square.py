@@ -101,9 +101,19 @@ _COUNTS_OF_OBJECTS = """
     data.object.{kind}.destination_details.card_details.card: card_brand
     """
 _KINDS = ("payment", "refund", "dispute", "payout")
+ADDED = {
+    3: fields_of(
+        """
+        data.object.payment.external_details.source_fee_money: amount currency currency_code
+        data.object.payout.payout_fee.*: type
+        data.object.payout.payout_fee.*.amount_money: amount currency currency_code
+        """
+    )
+}
 COUNTS = (
     *fields_of(": event_id type merchant_id\ndata: type id"),
     *(field for kind in _KINDS for field in fields_of(_COUNTS_OF_OBJECTS.format(kind=kind))),
+    *ADDED[3],
 )
 """Its names, and the names and money of what moves money. Square tells an event from its copies by ``event_id``
 (https://developer.squareup.com/docs/webhooks/step4manage)."""
@@ -117,8 +127,9 @@ class SquareAdapter(JsonAdapter):
     header = b"x-square-hmacsha256-signature"
     event_types = EVENT_TYPES
     splits_losses = True
-    content_version = 2
+    content_version = 3
     counts = COUNTS
+    added = ADDED
     listed_for = timedelta(days=28)
     newest_first = False
 
