@@ -37,6 +37,7 @@ LEGAL: dict[str, Made] = {
     "an empty parameter": sized(b"Content-Type: application/json; charset=utf-8;"),
     "a quoted charset": sized(b'Content-Type: application/json;charset="UTF-8"'),
     "a charset behind another parameter": sized(b'Content-Type: application/json; profile="a;b"; charset=utf-8'),
+    "a charset that is a part of UTF-8": sized(b"Content-Type: application/json; charset=US-ASCII"),
     "another parameter": sized(b"Content-Type: application/json; version=1"),
     "a type in capitals": sized(b"Content-Type: Application/JSON"),
     "identity": sized(b"Content-Encoding: identity"),
