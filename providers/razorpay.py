@@ -23,10 +23,11 @@ type about the same things in the same second are one, and a conflict if they sa
   ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
 - A dispute's amount is deducted at the outset, or when it is lost: ``payment.dispute.created`` books unless its
-  ``amount_deducted`` is 0 (https://razorpay.com/docs/api/disputes/entity). It is given back when it is won, and is lost
-  for good with ``payment.dispute.lost``
-  (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases
-  ``fraud`` and ``retrieval`` are inquiries. A later phase is of "a chargeback that you have won"
+  ``amount_deducted`` is 0. That is "the amount … deducted from your Razorpay current balance"
+  (https://razorpay.com/docs/api/disputes/entity), so it books where it is said, though less than the disputed amount.
+  It is given back when it is won, and is lost for good with ``payment.dispute.lost``
+  (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases ``fraud`` and ``retrieval`` are
+  inquiries. A later phase is of "a chargeback that you have won"
   (https://razorpay.com/docs/payments/disputes) and takes the money again: a fact of its own. Within a phase a loss
   after a win is unknown, as no deduction in between is documented. A loss makes two events of the same bytes, one of
   them for that deduction (`providers.money.types_of`).
@@ -317,11 +318,16 @@ def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | No
             return None
         if phase not in _PHASES:
             raise MovementUnknown("phase", phase)
-        deducted = dispute.get("amount_deducted")
-        if movement is Movement.DISPUTE_OPENED and deducted == 0:
-            return None
-        if deducted not in (0, None, dispute.get("amount")):
-            raise MoneyInvalid("less than the disputed amount was deducted: book both parts by hand")
+        deducted, disputed = dispute.get("amount_deducted"), dispute.get("amount")
+        if movement is Movement.DISPUTE_OPENED:
+            if deducted is None:
+                raise MovementUnknown("amount_deducted", None)
+            if deducted == 0:
+                return None
+        if deducted not in (0, None):
+            if type(deducted) is not int or type(disputed) is not int or not 0 < deducted <= disputed:
+                raise MoneyInvalid("what was deducted is more than the disputed amount, or isn't an amount")
+            dispute = {**dispute, "amount": deducted}
         return movement, dispute, "" if phase == "chargeback" else f"{phase}_"
 
     return read

@@ -162,6 +162,29 @@ WEBHOOKS = [
     ),
     Webhook("a won arbitration is one event", dispute("won", "arbitration"), type=["payment.dispute.won"]),
     Webhook("a lost inquiry is one event", dispute("lost", "fraud"), type=["payment.dispute.lost"], books=[None]),
+    *(
+        Webhook(
+            f"a part of the amount in a dispute {kind}",
+            of_dispute("amount_deducted", to=700, event_type=kind),
+            books=booked,
+        )
+        for kind, booked in (
+            ("created", "disp_1:dispute_opened 700 INR of pay_1"),
+            ("won", "disp_1:dispute_won 700 INR of pay_1"),
+            ("lost", "disp_1:dispute_lost 700 INR of pay_1"),
+        )
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (
+                f"a dispute that doesn't say what was deducted: {deducted!r}",
+                of_dispute("amount_deducted", to=deducted),
+                "None",
+            )
+            for deducted in (None, ...)
+        ),
+    ),
     *moves_nothing(
         *((kind, payment(kind)) for kind in ("payment.authorized", "payment.failed")),
         *((kind, changed(payment(), "event", to=kind)) for kind in ("order.paid", "subscription.charged")),
@@ -184,9 +207,9 @@ WEBHOOKS = [
         ("a dispute that closes", dispute("closed"), "by hand"),
         *(
             (
-                f"a part of the amount in a dispute {kind}",
-                of_dispute("amount_deducted", to=700, event_type=kind),
-                "less",
+                f"more than the amount in a dispute {kind}",
+                of_dispute("amount_deducted", to=1_251, event_type=kind),
+                "more",
             )
             for kind in ("created", "won", "lost")
         ),
@@ -291,6 +314,11 @@ def undeducted(event_type: str, deducted: int = 0) -> bytes:
 
 
 SEQUENCES = [
+    MoneySequence(
+        "a dispute of which a part is lost",
+        [PAID, undeducted("created"), undeducted("lost", 9_000)],
+        {"clearing": 30_000 - 25, "fees": 25, "dispute_losses": 9_000},
+    ),
     MoneySequence(
         "a payout, told twice, and what it costs",
         [payout("payout.initiated"), payout("payout.processed")],
