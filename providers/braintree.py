@@ -21,9 +21,11 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   gives back what was booked of the transaction, whatever its status says (`MoneyFact.pair`).
 - The notification of a subscription's charge lists its earlier charges too. Each is an event of its own, of the same
   bytes: one that was voided since gives back what was booked of it.
-- A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken, and
-  what is won in part is left to a person; lost, accepted or expired, the loss is final. A loss makes two events of the
-  same bytes, one of them for the money that was taken before it (`providers.money.types_of`).
+- A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken. Less
+  may come back: "the amount of money awarded back to the merchant" is ``amount-won``
+  (https://developer.paypal.com/braintree/graphql/reference/types/dispute). Lost, accepted or expired, the loss is
+  final. A loss makes two events of the same bytes, one of them for the money that was taken before it
+  (`providers.money.types_of`).
 - A sub-merchant's sale may say a service fee, which is "subtracted from the final amount disbursed to the sub-merchant
   and sent to the master merchant instead"
   (https://developer.paypal.com/braintree/docs/guides/marketplace/create): it is a movement of its own. That the master

@@ -58,6 +58,8 @@ class _TransactionMovement(NamedTuple):
     amount: str | None
     currency: str | None
     payment: str | None
+    is_part: bool = False
+    """Of what it undoes: a pair is of one amount."""
 
 
 class _Fee(NamedTuple):
@@ -170,7 +172,7 @@ def read_fact(root: Element, kind: str) -> MoneyFact | None:
         money,
         account=find_account(root),
         payment=moved_now.payment,
-        paired=moved_now.payment is not None,
+        paired=moved_now.payment is not None and not moved_now.is_part,
         outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
     )
 
@@ -337,14 +339,19 @@ def _read_disputed(subject: Element, kind: str) -> _TransactionMovement | None:
     disputed = text_of(subject, "amount-disputed") or text_of(subject, "amount")
     currency = text_of(subject, "currency-iso-code")
     won = text_of(subject, "amount-won") if movement is Movement.DISPUTE_WON else None
-    if won is not None and decimal_money_of(won, currency) != decimal_money_of(disputed, currency):
-        raise MoneyInvalid("another amount than the disputed one is won: book both parts by hand")
+    is_part = won is not None and decimal_money_of(won, currency) != decimal_money_of(disputed, currency)
+    if (
+        is_part
+        and not 0 < decimal_money_of(won, currency).amount_minor < decimal_money_of(disputed, currency).amount_minor
+    ):
+        raise MoneyInvalid("what is won is no part of what was disputed: book it by hand")
     return _TransactionMovement(
         movement,
         subject,
-        disputed,
+        won if is_part else disputed,
         currency,
         text_of(find_child(subject, "transaction"), "id"),
+        is_part,
     )
 
 

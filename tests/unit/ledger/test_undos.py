@@ -32,7 +32,7 @@ UNPAIRED: Mapping[str, str] = {
     r"paddle: .* earnings .*below zero|paddle: .* (gives earnings back|a transaction of its own)": (
         "it takes back nothing else: it is the opposite of the movement that its adjustment or transaction would be"
     ),
-    r"paypal: .* gives back a part": "a part of what a dispute took, and a pair is of one amount",
+    r"(paypal|braintree): .* gives back a part": "a part of what a dispute took, and a pair is of one amount",
     r"stripe: .*(a part|300 were refunded).*": "a part of what was withdrawn, and a pair is of one amount",
 }
 """By provider and sample: why an undo has no pair."""

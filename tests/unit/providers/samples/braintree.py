@@ -256,13 +256,19 @@ WEBHOOKS = [
             "d1:dispute_opened 1250 EUR of tx1, 1250 outside:paypal",
         ),
     ),
+    # As a pair it would undo the whole debit, whichever of the two is told first.
+    Webhook(
+        "a dispute that gives back a part",
+        posted(dispute("won", amount_won="10.00")),
+        books="d1:dispute_won 1000 EUR of tx1",
+        pair=None,
+    ),
     *fails(MovementUnknown, *((case, posted(xml), says) for case, xml, says in UNKNOWN)),
     *fails(
         MoneyInvalid,
-        (  # as a pair it would undo the whole debit, whichever of the two is told first
-            "a dispute that is won in part",
-            posted(dispute("won", amount_won="10.00")),
-            "book both parts by hand",
+        *(
+            (f"a dispute of which {won} is won", posted(dispute("won", amount_won=won)), "won")
+            for won in ("0.00", "12.51", "-1.00")
         ),
         *(
             (f"{kind} is for a person, of {what}", posted(xml), f"{kind} .* manual entry")
@@ -394,6 +400,11 @@ WEBHOOKS += [
 ]
 FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
 SEQUENCES = [
+    MoneySequence(
+        "a dispute that gives back a part",
+        [posted(transaction()), posted(dispute()), posted(dispute("won", amount_won="10.00"))],
+        {"clearing": 1_000, "disputes": 250},
+    ),
     MoneySequence(
         "a sub-merchant's sale, told twice, less the marketplace's fee",
         [with_service_fee(transaction()), with_service_fee(transaction("transaction_disbursed"))],
