@@ -38,7 +38,6 @@ from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
-from processor.decide.hooks import HookRunner
 from processor.decide.item import BatchItem
 from processor.decide.ports import BatchLookups, DerivedTable, FreeClaims, no_claims
 from processor.decide.run import Handlers
@@ -49,6 +48,7 @@ from processor.history.check import (
     check_partitions,
     read_decided_partitions,
 )
+from processor.reporting.hooks import HookRunner
 from processor.reporting.status import StreamStatus
 from processor.rules import BYTES_PER_BATCH_MAX
 from processor.settings import SHARDS_MAX

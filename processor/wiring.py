@@ -22,10 +22,10 @@ from core.where import HeaderFilter
 from core.work import Handler, Receivers
 from journal.lake import has_table
 from processor.decide.head_of_line import HeadLimits
-from processor.decide.hooks import RecoveryHooks
 from processor.errors.classify import Classifier
 from processor.errors.error_rules import Rules
 from processor.errors.retry import parse_delay, parse_policy
+from processor.reporting.hooks import RecoveryHooks
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from processor.source.cloudevents import identify_cloudevent

@@ -11,8 +11,8 @@ import pytest
 
 from core.decision import Decision, ErrorKind
 from journal.schema import JournalRow
-from processor.decide.hooks import HookRunner
 from processor.errors.classify import Failure
+from processor.reporting.hooks import HookRunner
 from tests.documented import CHECKOUT, blocks
 from tests.unit.journal.rows import bare_row
 from tests.unit.processor.harness import Engine, Stuck
