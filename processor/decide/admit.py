@@ -16,16 +16,14 @@ from journal.schema import JournalRow
 from processor.decide.item import (
     POISON_CLASS,
     BatchItem,
-    catch_event_error,
     dead_letter_item,
     make_conflict_failure,
-    make_engine_failure,
     reopen_item,
     settle_item,
 )
 from processor.decide.line import Line, LineUp, line_up
 from processor.decide.ports import BatchLookups
-from processor.errors.classify import Failure
+from processor.errors.classify import Failure, catch_event_error, make_engine_failure
 from processor.rules import StreamRules
 from providers.reconciled import choose_reader
 

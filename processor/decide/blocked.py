@@ -13,9 +13,9 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.calls.budget import CallReport
 from processor.decide.item import BatchItem, is_rescheduled, is_suspect
-from processor.decide.line import is_disproof
 from processor.errors.classify import Failure
 from processor.errors.retry import RetryPolicy
+from processor.workers.outcomes import is_disproof
 
 PROBE_S_FIRST = 1.0
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknown, postings_to_json
 from journal.open_item import CONFLICT_CLASS, FACT_CONFLICT_CLASS, OpenItem
 from journal.schema import JournalRow
 from operations.refusals import ItemRefusal
-from processor.errors.classify import MESSAGE_CHARS_MAX, Classifier, Failure
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, make_engine_failure
 from processor.errors.retry import RetryPolicy, choose_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -25,10 +24,6 @@ BEHIND = "behind an earlier event of its entity"
 """That one failed, and is tried again or dead."""
 BEHIND_WAITING = f"{BEHIND}, which waits"
 """That one couldn't be tried: its followers wait for the same."""
-
-_CLASSIFIER = Classifier()
-_Asked = ParamSpec("_Asked")
-_Answer = TypeVar("_Answer")
 
 
 class EarlyAnswer(NamedTuple):
@@ -162,30 +157,6 @@ def has_followed_failing(row: JournalRow) -> bool:
     closed that one meanwhile.
     """
     return row.decision is Decision.PARKED and (row.reason == BEHIND or row.cause_seq is not None)
-
-
-def catch_event_error(
-    step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
-) -> _Answer | Failure:
-    """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream goes on.
-
-    What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
-    result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the
-    stream starts again from the journal.
-    """
-    try:
-        return step(*args, **kwargs)
-    except BaseException as error:  # an adapter is a stranger's code too, and may call sys.exit()
-        return make_event_failure(error)
-
-
-def make_event_failure(error: BaseException) -> Failure:
-    """Makes a failure of an event's own exception. No retry will help: the same bytes would raise it again."""
-    return replace(_CLASSIFIER.make_failure(error), kind=ErrorKind.NRE)
-
-
-def make_engine_failure(error_class: str, message: str) -> Failure:
-    return Failure(ErrorKind.NRE, error_class, None, message, stack="")
 
 
 def make_conflict_failure(event_key: str, same: bool | Failure) -> Failure:

@@ -7,18 +7,17 @@ event its row, once handlers have answered. Neither looks anything up, and neith
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from core.decision import Decision, ErrorKind
-from core.work import Applied, Held, Ignored, Outcome, PreviousEvent, Unknown, WorkItem
+from core.work import Held, Outcome, PreviousEvent
 from journal.open_item import DELAYED, ClosedHead, OpenItem
 from processor.decide.item import (
     BEHIND,
     BatchItem,
     block_item,
-    catch_event_error,
     choose_retry_policy,
     dead_letter_item,
     explain_wait,
@@ -28,7 +27,7 @@ from processor.decide.item import (
     reject_duplicate_fact,
     reopen_item,
 )
-from processor.errors.classify import Failure
+from processor.errors.classify import Failure, catch_event_error
 from processor.rules import RETRIED_KINDS, StreamRules
 from processor.settings import DeadHead
 
@@ -277,43 +276,3 @@ def _fill_in(item: BatchItem, answers: Answers, rules: StreamRules) -> None:
         fail_item(item, answer, rules, now)
     else:
         finish_item(item, answer, answers.handler_version)
-
-
-def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
-    """Whether the later events of its entity wait for another batch: what `decide_line` will say, before it is known.
-
-    ``stop_on_dead``: the stream's followers don't go on past a dead head.
-    """
-    if not isinstance(result, Failure):
-        return isinstance(result, Held)
-    if result.kind is ErrorKind.SBE:
-        return True
-    if result.missing_predecessor:
-        return False
-    return not _is_fatal(item, result) or (stop_on_dead and not result.previous_dead)
-
-
-def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
-    """Whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits again."""
-    return isinstance(result, Failure) and (_is_fatal(item, result) or item.died_before)
-
-
-def add_previous_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
-    if dead is None:
-        return item
-    return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))
-
-
-def _is_fatal(item: WorkItem, failure: Failure) -> bool:
-    return failure.kind is ErrorKind.NRE or failure.kind in item.last_try
-
-
-def is_disproof(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
-    """Whether an event's result shows that an earlier failure wasn't the whole stream's.
-
-    ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.
-    Where it had called none, an event has to be applied.
-    """
-    if not called:
-        return isinstance(result, Applied)
-    return isinstance(result, (Applied, Ignored, Unknown)) and set(called) <= set(answered)

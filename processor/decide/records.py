@@ -26,8 +26,8 @@ from journal.errors import StreamRefused
 from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
-from processor.decide.item import REASON_CHARS_MAX, BatchItem, EarlyAnswer, make_event_failure
-from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
+from processor.decide.item import REASON_CHARS_MAX, BatchItem, EarlyAnswer
+from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text, make_event_failure
 from processor.rules import StreamRules
 
 MODE_CHARS_MAX = 16

@@ -14,18 +14,16 @@ from typing import cast
 from core.decision import Decision
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
-from processor.decide.item import (
-    POISON_CLASS,
-    BatchItem,
+from processor.decide.item import POISON_CLASS, BatchItem, dead_letter_item, park_item, settle_item
+from processor.decide.ports import Outgoing, PutBackRecord, Republish
+from processor.errors.classify import (
+    MESSAGE_CHARS_MAX,
+    Failure,
     catch_event_error,
-    dead_letter_item,
+    clean_text,
     make_engine_failure,
     make_event_failure,
-    park_item,
-    settle_item,
 )
-from processor.decide.ports import Outgoing, PutBackRecord, Republish
-from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 from providers.port import Adapter
 from providers.reread import reread_events
 

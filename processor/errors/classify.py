@@ -1,14 +1,14 @@
-"""Sorts the errors that handlers raise into four kinds, by `processor.errors.error_rules`."""
+"""Makes an event's failure of what was raised: of one of four kinds, by `processor.errors.error_rules`."""
 
 from __future__ import annotations
 
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from core.backoff import asked_s
 from core.card_numbers import without_card_numbers
@@ -50,6 +50,9 @@ Hook: TypeAlias = Callable[[BaseException, WorkItem | None], ErrorKind | str | N
 """Decides by code: an error, and the event that it failed on (None outside a handler). None leaves it to the rules."""
 
 Known: TypeAlias = Callable[[BaseException], ErrorKind | None]
+
+_Asked = ParamSpec("_Asked")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,3 +263,30 @@ def _read_attribute(bearer: object, name: str) -> object:
         return getattr(bearer, name, None)
     except Exception:
         return None
+
+
+_CLASSIFIER = Classifier()
+
+
+def catch_event_error(
+    step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
+) -> _Answer | Failure:
+    """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream goes on.
+
+    What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
+    result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the
+    stream starts again from the journal.
+    """
+    try:
+        return step(*args, **kwargs)
+    except BaseException as error:  # an adapter is a stranger's code too, and may call sys.exit()
+        return make_event_failure(error)
+
+
+def make_event_failure(error: BaseException) -> Failure:
+    """Makes a failure of an event's own exception. No retry will help: the same bytes would raise it again."""
+    return replace(_CLASSIFIER.make_failure(error), kind=ErrorKind.NRE)
+
+
+def make_engine_failure(error_class: str, message: str) -> Failure:
+    return Failure(ErrorKind.NRE, error_class, None, message, stack="")

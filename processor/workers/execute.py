@@ -21,9 +21,9 @@ from core.log import event_fields
 from core.work import Held, Outcome, WorkItem
 from processor.calls.budget import Budgets, CallReport, merge_reports
 from processor.calls.downstreams import Downstreams
-from processor.decide.line import add_previous_dead, holds_back, is_passed_dead
 from processor.errors.classify import Failure
 from processor.workers.deadlines import OutSince, Patience
+from processor.workers.outcomes import add_previous_dead, holds_back, is_passed_dead
 from processor.workers.worker import RESULT_SCHEMA, Chunk, ChunkAnswer, StillOut, Task, make_timeout, run_chunks
 
 log = logging.getLogger(__name__)

@@ -1,15 +1,25 @@
-"""Checks a handler's answer where it answered: the driver only ever sees plain values that the journal takes."""
+"""Checks a handler's answer where it answered, and says what it means for the events behind that one.
+
+The driver only ever sees plain values that the journal takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from core.decision import ErrorKind
+from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from core.money import AMOUNT_MINOR_MAX, Money
-from core.work import Applied, Held, Ignored, Outcome, Posting, Unknown
-from processor.errors.classify import MESSAGE_CHARS_MAX, RETRY_AFTER_S_MAX, clean_text, get_class_name
+from core.work import Applied, Held, Ignored, Outcome, Posting, PreviousEvent, Unknown, WorkItem
+from processor.errors.classify import (
+    MESSAGE_CHARS_MAX,
+    RETRY_AFTER_S_MAX,
+    Failure,
+    clean_text,
+    get_class_name,
+)
 
 POSTINGS_MAX = 1_000
 """Lines of one booking. A provider's event moves a handful of amounts; 1,000 lines take 100 KB of a row."""
@@ -132,3 +142,44 @@ def _check_text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> 
     if not isinstance(text, str):
         raise OutcomeInvalid(f"{what} is of the type {get_class_name(text)}, a text is wanted")
     return clean_text(str.__str__(text), chars_max)
+
+
+def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
+    """Whether the later events of its entity wait for another batch: what `processor.decide.line` will say, before
+    it is known.
+
+    ``stop_on_dead``: the stream's followers don't go on past a dead head.
+    """
+    if not isinstance(result, Failure):
+        return isinstance(result, Held)
+    if result.kind is ErrorKind.SBE:
+        return True
+    if result.missing_predecessor:
+        return False
+    return not _is_fatal(item, result) or (stop_on_dead and not result.previous_dead)
+
+
+def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
+    """Whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits again."""
+    return isinstance(result, Failure) and (_is_fatal(item, result) or item.died_before)
+
+
+def add_previous_dead(item: WorkItem, dead: WorkItem | None) -> WorkItem:
+    if dead is None:
+        return item
+    return replace(item, previous=PreviousEvent(dead.event_key, Decision.DEAD.value, dead.route))
+
+
+def _is_fatal(item: WorkItem, failure: Failure) -> bool:
+    return failure.kind is ErrorKind.NRE or failure.kind in item.last_try
+
+
+def is_disproof(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
+    """Whether an event's result shows that an earlier failure wasn't the whole stream's.
+
+    ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.
+    Where it had called none, an event has to be applied.
+    """
+    if not called:
+        return isinstance(result, Applied)
+    return isinstance(result, (Applied, Ignored, Unknown)) and set(called) <= set(answered)

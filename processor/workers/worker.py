@@ -25,11 +25,9 @@ from core.log import quiet_talkative
 from core.work import DownstreamHeld, DriverSide, Handler, Held, Ignored, Outcome, WorkItem, limited_by
 from processor.calls.budget import Budgets, CallReport
 from processor.calls.limiter import LateCalls, Limiter, Try
-from processor.decide.item import catch_event_error
-from processor.decide.line import holds_back, is_disproof
-from processor.errors.classify import Classifier, Failure
+from processor.errors.classify import Classifier, Failure, catch_event_error
 from processor.workers.deadlines import AbandonedCalls, Deadlines, GivenUp
-from processor.workers.outcomes import check_outcome, read_version
+from processor.workers.outcomes import check_outcome, holds_back, is_disproof, read_version
 from processor.workers.worker_pool import WorkerPool
 
 IN_PLACE_TRIES = 3

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from core.work import Outcome, WorkItem
-from processor.decide.line import add_previous_dead, is_passed_dead
 from processor.errors.classify import Failure
 from processor.workers.deadlines import AbandonedCall, AbandonedCalls, Deadlines, GivenUp
+from processor.workers.outcomes import add_previous_dead, is_passed_dead
 
 if TYPE_CHECKING:
     from processor.workers.worker import EventRunner

@@ -8,8 +8,8 @@ import pytest
 
 from core.decision import ErrorKind
 from core.work import Applied, Held, Ignored, Outcome, Unknown, WorkItem
-from processor.decide.line import holds_back, is_passed_dead
 from processor.errors.classify import Failure
+from processor.workers.outcomes import holds_back, is_passed_dead
 
 ITEM = WorkItem(1, "key-1", "entity", "stripe", "acct", "type", b"{}", None, 0)
 LAST = replace(ITEM, last_try=(ErrorKind.SLE, ErrorKind.SNBE))
