@@ -25,7 +25,6 @@ from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.item import BatchItem
 from processor.decide.orders import BatchCommands
 from processor.decide.ports import BatchLookups
-from processor.decide.records import Arrivals, KafkaRecord, number_records, read_table, take_undecided
 from processor.decide.replayed_poison import Rereads
 from processor.decide.run import Handlers, keep_only_first
 from processor.decide.runs import RUNS_NOTE, RunScheduler, RunShare
@@ -41,6 +40,7 @@ from processor.errors.classify import Failure
 from processor.history.check import DecidedPosition
 from processor.reporting.progress import BatchProgress, StepTimes
 from processor.rules import StreamRules
+from processor.source.records import Arrivals, KafkaRecord, number_records, read_table, take_undecided
 from processor.workers.execute import Results
 
 log = logging.getLogger(__name__)

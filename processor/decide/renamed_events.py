@@ -19,8 +19,8 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
 from processor.decide.ports import AppliedUpto, BatchLookups
-from processor.decide.records import get_raw_name
 from processor.errors.classify import Failure, catch_event_error
+from processor.source.records import get_raw_name
 from providers.reread import CurrentNames, MoneyReader, OtherKey, read_current_names
 
 

@@ -16,7 +16,7 @@ from processor.calls.downstreams import Downstreams
 from processor.decide.item import BatchItem
 from processor.decide.line import Line
 from processor.decide.ports import PutBackRecord, Republish
-from processor.decide.records import make_work_item
+from processor.source.records import make_work_item
 from processor.workers.execute import Results
 
 NOTHING_TRIED = -1

@@ -27,8 +27,8 @@ from operations.limits import AloneLimits, Volume, account_of, kind_of
 from operations.refusals import refuse_restored
 from processor.decide.item import BatchItem
 from processor.decide.ports import BatchLookups
-from processor.decide.records import get_raw_name
 from processor.errors.classify import catch_event_error
+from processor.source.records import get_raw_name
 from providers.reconciled import choose_reader
 
 REFUSALS_SHOWN_MAX = 10

@@ -35,8 +35,8 @@ from processor.calls.budget import CallReport
 from processor.calls.downstream import QUIET
 from processor.decide.head_of_line import BLOCKED_CLASS, HeadFigures
 from processor.decide.item import POISON_CLASS, PREVIOUS_DEAD_CLASS, BatchItem, has_followed_failing
-from processor.decide.records import MARKERS
 from processor.reporting.progress import BatchProgress
+from processor.source.records import MARKERS
 
 TIMEOUT_CLASS = "HandlerTimeout"
 

@@ -26,8 +26,8 @@ from journal.kafka_log import Held, KafkaLog, Point
 from journal.lake import has_table
 from journal.reader import JournalReader
 from journal.schema import JournalRow, TopicRecord, from_arrow
-from processor.decide.records import RECORD_SCHEMA
 from processor.errors.classify import Failure, catch_event_error
+from processor.source.records import RECORD_SCHEMA
 
 log = logging.getLogger(__name__)
 

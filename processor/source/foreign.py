@@ -27,9 +27,9 @@ from core.keys import join_key, name_of
 from core.routing import foreign_provider
 from core.source_record import IdentityFunction, NotAnEvent, RecordIdentity, SourceRecord
 from core.strict_json import load_json
-from processor.decide.records import KafkaRecord, ParsedRecord, format_headers
 from processor.errors.classify import clean_text, make_event_failure
 from processor.source.cloudevents import extract_data
+from processor.source.records import KafkaRecord, ParsedRecord, format_headers
 from processor.workers.framing import drop_head
 from processor.workers.payload import Decoder
 

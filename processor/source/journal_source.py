@@ -18,8 +18,8 @@ from journal.reader import scan_rows
 from journal.schema import from_arrow
 from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
-from processor.decide.records import RECORD_SCHEMA
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, FeedRecords, JournalLog, read_next_seq
+from processor.source.records import RECORD_SCHEMA
 from processor.source.sources import KafkaSource, make_tick_frame
 from processor.source.while_blocked import OrderReader
 

@@ -30,7 +30,8 @@ from core.record_keys import Header, Keys, sign_record
 from core.where import EVERYTHING, HeaderFilter
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
 from processor.decide.item import EarlyAnswer
-from processor.decide.records import (
+from processor.source.foreign import ForeignTopic
+from processor.source.records import (
     PACKED,
     RECORD_SCHEMA,
     KafkaRecord,
@@ -41,7 +42,6 @@ from processor.decide.records import (
     read_batch,
     read_table,
 )
-from processor.source.foreign import ForeignTopic
 from processor.spark import pause_collection
 from processor.workers.execute import is_worker_gone, on_workers_of
 from processor.workers.outcomes import check_outcome, read_version
@@ -111,7 +111,7 @@ class MapStage:
             self.collect(frame, self._tasks() * RECORDS_PER_TASK)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """Returns a batch's records, as `processor.decide.records.read_table` takes them; about ``expected``
+        """Returns a batch's records, as `processor.source.records.read_table` takes them; about ``expected``
         records."""
         tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:

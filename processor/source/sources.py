@@ -27,8 +27,8 @@ from journal.anchors import AnchorProducer
 from journal.kafka_log import Held, KafkaLog, TopicLog
 from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.ports import Outgoing
-from processor.decide.records import RECORD_SCHEMA
 from processor.history import check as positions
+from processor.source.records import RECORD_SCHEMA
 from processor.source.starting import EARLIEST, FROM_EARLIEST, Starting
 from processor.source.while_blocked import ControlTopic, OrderReader
 
@@ -99,7 +99,7 @@ class StreamSource(Protocol):
         """
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """Returns a batch of the frame for `processor.decide.records.read_table`; about ``expected`` records."""
+        """Returns a batch of the frame for `processor.source.records.read_table`; about ``expected`` records."""
 
     def open_orders(self) -> OrderReader:
         """Opens the control topic beside Spark; the caller closes it."""

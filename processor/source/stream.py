@@ -26,8 +26,8 @@ from core.log import in_this_context
 from journal.errors import StorageDown, StreamRefused
 from processor.backlog.catch_up import StreamCatchUp
 from processor.decide.batch import Batches
-from processor.decide.records import drop_answers
 from processor.reporting.progress import BatchFetch
+from processor.source.records import drop_answers
 from processor.source.sources import ASYNC_PROGRESS, StreamSource
 from processor.source.while_blocked import WhileBlocked
 

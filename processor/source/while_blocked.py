@@ -15,7 +15,7 @@ from core.kafka import open_consumer
 from core.settings import KafkaSettings
 from journal.state import Marks
 from processor.decide.batch import Batches
-from processor.decide.records import KafkaRecord, drop_answers, read_table
+from processor.source.records import KafkaRecord, drop_answers, read_table
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from journal.errors import StorageDown
 from journal.kafka_log import Held, TopicLog
 from journal.state import JournalState, Marks
 from load.client import wait_for
-from processor.decide.records import KafkaRecord
 from processor.reporting.progress import BatchProgress
+from processor.source.records import KafkaRecord
 from processor.source.sources import make_tick_frame
 from processor.source.stream import Stream
 from processor.spark import open_session

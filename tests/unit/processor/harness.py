@@ -44,12 +44,12 @@ from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.item import BatchItem
 from processor.decide.ports import BatchLookups, Outgoing
-from processor.decide.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.decide.run import Handlers
 from processor.errors.classify import Classifier, Failure
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
+from processor.source.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
 from processor.workers.deadlines import AbandonedCalls, Deadlines
 from processor.workers.execute import Results

@@ -30,10 +30,10 @@ from processor.decide.batch import Batches
 from processor.decide.commit import Journal
 from processor.decide.derive import Derived
 from processor.decide.ports import BatchLookups
-from processor.decide.records import PACKED, KafkaRecord, ParsedRecord
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
+from processor.source.records import PACKED, KafkaRecord, ParsedRecord
 from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same
 from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
 from tests.unit.processor.parking_model import Event, Model, Order

@@ -7,7 +7,7 @@ import pytest
 from core.event import Dedupe, poison_event, to_headers
 from core.work import DownstreamHeld
 from processor.decide.derive import IndexBehind
-from processor.decide.records import OffsetHole
+from processor.source.records import OffsetHole
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, Stuck, ignored
 
 

@@ -16,8 +16,8 @@ from core.event import Mode
 from core.keys import encode_name
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
-from processor.decide.records import HEADER_TEXT_MAX, WrongMode, format_headers, make_work_item
 from processor.errors.classify import MESSAGE_CHARS_MAX, clean_text
+from processor.source.records import HEADER_TEXT_MAX, WrongMode, format_headers, make_work_item
 from tests.unit.processor.harness import CONTROL, NOW, Engine, booked
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))

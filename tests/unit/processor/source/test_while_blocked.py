@@ -12,8 +12,8 @@ import pytest
 
 from core.work import DownstreamHeld, Outcome, WorkItem, calling
 from journal.state import Marks
-from processor.decide.records import KafkaRecord, read_table
 from processor.settings import DownstreamSettings
+from processor.source.records import KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
 from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, booked, ignored, table
 from tests.unit.processor.limited import LimitedEngine
