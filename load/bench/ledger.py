@@ -36,7 +36,8 @@ from load.bench.figures import Done, Run, median_s, nothing_shown
 from load.bench.history import FIRST_AT, ROWS_PER_DAY, HistoryEvent, column, made_history
 from load.bench.ledger_verify import measure_verify
 from load.samples.stripe import stripe_event
-from processor.source.records import KafkaRecord, make_item
+from processor.decide.arrivals import make_item
+from processor.source.records import KafkaRecord
 from providers.port import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter

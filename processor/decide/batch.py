@@ -18,6 +18,7 @@ from journal.schema import JournalRow
 from journal.state import Marks
 from processor.calls.budget import CallReport
 from processor.decide.admit import Admitted, admit_events
+from processor.decide.arrivals import Arrivals, number_records, take_undecided
 from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose_probe
 from processor.decide.commit import Journal
 from processor.decide.derive import CLOSE_S_MAX, Derived
@@ -40,7 +41,7 @@ from processor.errors.classify import Failure
 from processor.history.check import DecidedPosition
 from processor.reporting.progress import BatchProgress, StepTimes
 from processor.rules import StreamRules
-from processor.source.records import Arrivals, KafkaRecord, number_records, read_table, take_undecided
+from processor.source.records import KafkaRecord, read_table
 from processor.workers.execute import Results
 
 log = logging.getLogger(__name__)

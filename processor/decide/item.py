@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from core.decision import Decision, ErrorKind
 from core.work import Applied, Ignored, PreviousEvent, PreviousEventDead, Unknown, postings_to_json
@@ -16,6 +15,7 @@ from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, make_engine_fa
 from processor.errors.retry import RetryPolicy, choose_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
+from processor.source.records import EarlyAnswer
 
 POISON_CLASS = "Poison"
 PREVIOUS_DEAD_CLASS = PreviousEventDead.__name__
@@ -24,17 +24,6 @@ BEHIND = "behind an earlier event of its entity"
 """That one failed, and is tried again or dead."""
 BEHIND_WAITING = f"{BEHIND}, which waits"
 """That one couldn't be tried: its followers wait for the same."""
-
-
-class EarlyAnswer(NamedTuple):
-    """A pure handler's answer from the map stage: the booking as canonical JSON with its pair (`core.work.Applied`), or
-    why the event is ignored."""
-
-    handler_version: str
-    postings: str | None
-    ignored_because: str | None
-    pair: str | None = None
-    undoes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from operations.command import (
 from operations.commands import decode
 from operations.refusals import ItemRefusal, RefusalReason, older_than_restore
 from operations.run import command_headers, run_entity
+from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
 from processor.decide.ports import BatchLookups
 from processor.decide.renamed_events import Accepted, find_ignored_events, find_passed_items, rename_if_readable
@@ -40,7 +41,7 @@ from processor.decide.runs import RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.errors.classify import Failure, catch_event_error
 from processor.rules import StreamRules
-from processor.source.records import KafkaRecord, make_first_row
+from processor.source.records import KafkaRecord
 
 PROPOSALS = frozenset(APPROVES.values())
 _CLOSED_AS = {

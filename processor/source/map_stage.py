@@ -29,11 +29,11 @@ from core.event import Dedupe, Mode, poison_event, to_headers
 from core.record_keys import Header, Keys, sign_record
 from core.where import EVERYTHING, HeaderFilter
 from core.work import Applied, Handler, Ignored, WorkItem, postings_to_json
-from processor.decide.item import EarlyAnswer
 from processor.source.foreign import ForeignTopic
 from processor.source.records import (
     PACKED,
     RECORD_SCHEMA,
+    EarlyAnswer,
     KafkaRecord,
     ParsedRecord,
     make_work_item,

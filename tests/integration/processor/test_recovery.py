@@ -11,7 +11,7 @@ import pytest
 from journal.errors import Fenced, JournalBroken
 from journal.histories import JournalOlder
 from journal.writer import Tenure
-from processor.source.records import OffsetHole
+from processor.decide.arrivals import OffsetHole
 from tests.integration.processor.stored import Stored
 from tests.unit.processor.harness import EVENTS
 

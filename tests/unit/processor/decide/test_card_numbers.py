@@ -18,9 +18,10 @@ from ingest.pan import CardMasker, MaskingKey
 from ingest.protocol import merge_copies
 from ingest.settings import PanSettings
 from load.samples.standardwebhooks import standard_event
+from processor.decide.arrivals import make_item
 from processor.decide.item import BatchItem
 from processor.errors.classify import Classifier, Failure
-from processor.source.records import KafkaRecord, make_item
+from processor.source.records import KafkaRecord
 from processor.workers.deadlines import Deadlines
 from processor.workers.worker import Task
 from providers import MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters

@@ -21,12 +21,13 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow, to_arrow
 from journal.state import JournalState, Marks, check_movement
 from journal.writer import JournalWriter
+from processor.decide.arrivals import OffsetHole, take_undecided
 from processor.history.check import HistoryRefused, check_history, find_other_records
 from processor.history.losses import find_losses
 from processor.source import journal_source
 from processor.source.feed import FeedRecords, OwnFeed
 from processor.source.journal_source import FirstNamed, JournalSource
-from processor.source.records import RECORD_SCHEMA, KafkaRecord, OffsetHole, read_table, take_undecided
+from processor.source.records import RECORD_SCHEMA, KafkaRecord, read_table
 from tests.unit.journal.rows import NOW, STARTS, marks, row
 from tests.unit.processor.harness import Engine
 from tests.unit.processor.history.logs import MemoryLog

@@ -14,11 +14,12 @@ import pytest
 from core.decision import Decision
 from core.source_record import Identified, NotAnEvent, RecordIdentity, SourceRecord
 from journal.schema import JournalRow, TopicRecord, same_record
+from processor.decide.arrivals import take_undecided
 from processor.reporting.metrics import ProcessorMetrics
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import MapJob
 from processor.source.put_back import RecordGone
-from processor.source.records import MARKERS, KafkaRecord, drop_answers, read_table, take_undecided
+from processor.source.records import MARKERS, KafkaRecord, drop_answers, read_table
 from processor.workers.payload import make_decoder
 from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.source.test_map_stage import Impure, passed, reported

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, PreviousEvent, WorkItem
 from journal.schema import JournalRow
+from processor.decide.arrivals import make_item
 from processor.errors.classify import Classifier
 from processor.source.map_stage import MapJob, run_map_stage
-from processor.source.records import PACKED, drop_answers, make_item, read_table
+from processor.source.records import PACKED, drop_answers, read_table
 from processor.workers.deadlines import Deadlines
 from processor.workers.payload import Decoding, make_decoder
 from processor.workers.worker import Task
