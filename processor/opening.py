@@ -36,11 +36,10 @@ from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, Stream
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
 from processor.decide.batch import Batches
-from processor.decide.commit import Journal
-from processor.decide.derive import Derived
+from processor.decide.commit import Derived, DerivedTable, Journal
+from processor.decide.handlers import Handlers
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups, DerivedTable, FreeClaims, no_claims
-from processor.decide.run import Handlers
+from processor.decide.ports import BatchLookups, FreeClaims, no_claims
 from processor.history.check import (
     PARTITIONS_NOTE,
     HistoryWatch,

@@ -13,7 +13,7 @@ from core.routing import base_of, mode_of
 from core.work import Applied, Handler, Ignored, Unknown
 from journal.schema import JournalRow
 from operations.selection.rehearsal import Expected, ExpectedAnswer
-from processor.decide.renamed_events import rename_if_readable
+from processor.decide.rereads import rename_if_readable
 from processor.errors.classify import Classifier, Failure, make_event_failure
 from processor.source.records import get_raw_name, make_work_item
 from processor.streams import StreamConfig

@@ -31,10 +31,9 @@ from journal.writer import JournalWriter
 from load.bench.figures import Run
 from load.bench.history import STREAM, HistoryEvent, made_history
 from processor.decide.batch import Batches
-from processor.decide.commit import Journal
-from processor.decide.derive import Derived
+from processor.decide.commit import Derived, Journal
+from processor.decide.handlers import Handlers
 from processor.decide.ports import BatchLookups
-from processor.decide.run import Handlers
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead

@@ -20,23 +20,21 @@ from processor.calls.budget import CallReport
 from processor.decide.admit import Admitted, admit_events
 from processor.decide.arrivals import Arrivals, number_records, take_undecided
 from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose_probe
-from processor.decide.commit import Journal
-from processor.decide.derive import CLOSE_S_MAX, Derived
+from processor.decide.commit import CLOSE_S_MAX, Derived, Journal, assign_item_seqs, number_rows
+from processor.decide.handlers import (
+    Handlers,
+    collect_answers,
+    find_blocking_failures,
+    keep_only_first,
+    list_named_pairs,
+    settle_lines,
+)
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.item import BatchItem
 from processor.decide.orders import BatchCommands
 from processor.decide.ports import BatchLookups
-from processor.decide.replayed_poison import Rereads
-from processor.decide.run import Handlers, keep_only_first
+from processor.decide.rereads import Rereads
 from processor.decide.runs import RUNS_NOTE, RunScheduler, RunShare
-from processor.decide.settle import (
-    assign_item_seqs,
-    collect_answers,
-    find_blocking_failures,
-    list_named_pairs,
-    number_rows,
-    settle_lines,
-)
 from processor.errors.classify import Failure
 from processor.history.check import DecidedPosition
 from processor.reporting.progress import BatchProgress, StepTimes

@@ -36,7 +36,7 @@ from operations.run import command_headers, run_entity
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
 from processor.decide.ports import BatchLookups
-from processor.decide.renamed_events import Accepted, find_ignored_events, find_passed_items, rename_if_readable
+from processor.decide.rereads import Accepted, find_ignored_events, find_passed_items, rename_if_readable
 from processor.decide.runs import RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.errors.classify import Failure, catch_event_error

@@ -26,7 +26,7 @@ from core.settings import KafkaSettings
 from journal.anchors import AnchorProducer
 from journal.kafka_log import Held, KafkaLog, TopicLog
 from journal.state import JournalState, Marks, marks_to_json
-from processor.decide.ports import Outgoing
+from processor.decide.rereads import Outgoing
 from processor.history import check as positions
 from processor.source.records import RECORD_SCHEMA
 from processor.source.starting import EARLIEST, FROM_EARLIEST, Starting

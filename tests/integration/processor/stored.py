@@ -38,10 +38,9 @@ from journal.start_checks import check_whole
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flatten_postings
 from processor.decide.batch import Batches
-from processor.decide.commit import Journal
-from processor.decide.derive import Derived
+from processor.decide.commit import Derived, Journal
+from processor.decide.handlers import Handlers
 from processor.decide.ports import BatchLookups
-from processor.decide.run import Handlers
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead

@@ -23,7 +23,7 @@ from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from load.samples import mollie as mollie_samples
-from processor.decide.settle import EARLY_UNDO
+from processor.decide.handlers import EARLY_UNDO
 from providers.port import Adapter, Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings

@@ -10,7 +10,7 @@ import pytest
 
 from core.decision import Decision
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
-from processor.decide.settle import EARLY_UNDO
+from processor.decide.handlers import EARLY_UNDO
 from providers import Request
 from tests.unit.ledger.test_holders import PROMISES, Ledger, Told
 from tests.unit.ledger.verify.ledgers import name_rows, offenders

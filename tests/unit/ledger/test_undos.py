@@ -18,7 +18,7 @@ from core.event import Dedupe, Event, to_headers
 from core.money import UNDOS, MoneyFact
 from journal.schema import JournalRow
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
-from processor.decide.settle import EARLY_UNDO
+from processor.decide.handlers import EARLY_UNDO
 from providers import build_adapters
 from providers.settings import ProvidersSettings
 from tests.unit.ledger.test_holders import Ledger

@@ -40,11 +40,11 @@ from operations.commands import encode
 from operations.done_alone import DoneAlone
 from operations.frozen import SelectionFiles
 from processor.decide.batch import Batches
-from processor.decide.commit import Journal
-from processor.decide.derive import Derived
+from processor.decide.commit import Derived, Journal
+from processor.decide.handlers import Handlers
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups, Outgoing
-from processor.decide.run import Handlers
+from processor.decide.ports import BatchLookups
+from processor.decide.rereads import Outgoing
 from processor.errors.classify import Classifier, Failure
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules

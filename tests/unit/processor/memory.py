@@ -11,7 +11,7 @@ from journal import index_changes
 from journal.schema import JournalRow
 from journal.state import Marks
 from journal.writer import CommittedBatch
-from processor.decide.run import Handlers
+from processor.decide.handlers import Handlers
 from processor.errors.classify import Failure
 from processor.workers.execute import Results
 from processor.workers.outcomes import add_previous_dead, holds_back, is_passed_dead

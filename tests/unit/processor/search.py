@@ -27,8 +27,7 @@ from journal.target import ItemTarget, hash_head
 from operations.command import Command, ReplayMode
 from operations.commands import encode
 from processor.decide.batch import Batches
-from processor.decide.commit import Journal
-from processor.decide.derive import Derived
+from processor.decide.commit import Derived, Journal
 from processor.decide.ports import BatchLookups
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules

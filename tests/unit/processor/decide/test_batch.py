@@ -7,7 +7,7 @@ import pytest
 from core.event import Dedupe, poison_event, to_headers
 from core.work import DownstreamHeld
 from processor.decide.arrivals import OffsetHole
-from processor.decide.derive import IndexBehind
+from processor.decide.commit import IndexBehind
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, Stuck, ignored
 
 

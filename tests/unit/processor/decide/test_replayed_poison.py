@@ -10,7 +10,7 @@ import pytest
 from core.errors import Unparseable
 from core.event import Dedupe, Event, Mode, poison_event, to_headers
 from load.samples.stripe import stripe_event
-from processor.decide import replayed_poison
+from processor.decide import rereads
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
@@ -142,7 +142,7 @@ def test_while_kafka_is_away_it_waits(engine: Engine) -> None:
         "its events aren't published yet: broker down",
     )
     engine.kafka_is_down = ""
-    engine.advance(replayed_poison.AGAIN_S)
+    engine.advance(rereads.AGAIN_S)
     engine.batch()
     assert engine.decisions(REAL.event_key) == ["applied"]
 
@@ -173,7 +173,7 @@ def test_what_holds_no_event_after_all_is_resolved(engine: Engine, monkeypatch: 
 
 
 def test_more_poison_than_one_batch_reads_goes_on_in_the_next(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replayed_poison, "PER_BATCH_MAX", 2)
+    monkeypatch.setattr(rereads, "PER_BATCH_MAX", 2)
 
     def unreadable(self: StripeAdapter, request: Request, mode: Mode) -> list[Event]:
         raise Unparseable(f"{len(request.body)} bytes")

@@ -1,26 +1,38 @@
-"""Asks handlers about the events that may run, and remembers over a crash what is being tried."""
+"""Asks handlers about the events that may run, and settles their answers across entities.
+
+What is being tried is remembered over a crash. Of events with one fact one is booked; an undo of what isn't booked is
+unknown. A failure that says that the whole stream is blocked is its event's own where others went well meanwhile.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 from core.clock import Clock, to_micros
 from core.crash import crash_point
+from core.decision import Decision
 from core.tracing import sampled_in, span_id_of, with_span
-from core.work import WorkItem
+from core.work import Applied, Outcome, WorkItem
 from journal.errors import StorageDown
+from journal.schema import JournalRow, pair_of
 from processor.calls.downstreams import Downstreams
-from processor.decide.item import BatchItem
-from processor.decide.line import Line
-from processor.decide.ports import PutBackRecord, Republish
+from processor.decide.item import BatchItem, reject_duplicate_fact
+from processor.decide.line import Answers, Line, decide_line
+from processor.decide.rereads import PutBackRecord, Republish
+from processor.errors.classify import Failure
 from processor.source.records import make_work_item
 from processor.workers.execute import Results
 
 NOTHING_TRIED = -1
 """In place of a seq: no event is being tried."""
+
+EARLY_UNDO = "undo"
+"""The code of an undo that is unknown (`core.work.Unknown`): nothing is booked that it could take back."""
 
 
 class GroupExecutor(Protocol):
@@ -34,7 +46,7 @@ class Handlers:
 
     ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
     found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``,
-    ``put_back``: see `processor.decide.replayed_poison`.
+    ``put_back``: see `processor.decide.rereads`.
     """
 
     def __init__(
@@ -127,3 +139,74 @@ def _make_work_item(item: BatchItem, route: str) -> WorkItem:
 def _make_traceparent(item: BatchItem) -> str | None:
     taken = sampled_in(item.headers)
     return None if taken is None else with_span(taken, span_id_of(item.row.event_key or "", item.row.attempt))
+
+
+def collect_answers(
+    lines: Iterable[Line],
+    results: Mapping[int, Outcome | Failure],
+    handler_version: str,
+    now: datetime,
+    blocked: str | None,
+) -> Answers:
+    """Collects what handlers said, as it holds for the whole batch. ``blocked``: why the stream was blocked before
+    it."""
+    answered = dict(results)
+    if blocked is None:
+        for item in (item for line in lines for item in line.items if item.suspect):
+            # Since it failed so, others went well: now it is its own failure.
+            result = answered.get(item.seq)
+            if isinstance(result, Failure) and result.is_blocking:
+                answered[item.seq] = replace(result, own=True)
+    first = next(iter(find_blocking_failures(answered.values())), None)
+    why = blocked if first is None else f"{first.error_class}: {first.message}"
+    return Answers(answered, handler_version, now, why)
+
+
+def find_blocking_failures(results: Iterable[Outcome | Failure]) -> list[Failure]:
+    return [result for result in results if isinstance(result, Failure) and result.is_blocking]
+
+
+def list_named_pairs(answers: Answers) -> set[str]:
+    applied = [answer for answer in answers.by_item.values() if isinstance(answer, Applied)]
+    return {answer.pair for answer in applied if answer.pair is not None}
+
+
+def settle_lines(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[BatchItem]:
+    """Decides the events of every line.
+
+    :param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch
+    """
+    left = dict(booked)
+    decided = [item for line in lines for item in decide_line(line, answers)]
+    taken: dict[str, str] = {}
+    for item in sorted(decided, key=lambda item: item.row.item_seq):
+        row, fact = item.row, item.row.fact_key
+        if fact is None or row.decision is not Decision.APPLIED:
+            continue
+        if fact in taken:
+            row.postings = row.handler_version = None
+            reject_duplicate_fact(item, bytes.fromhex(taken[fact])[:8])
+            continue
+        answer = answers.by_item.get(item.seq)
+        if isinstance(answer, Applied):
+            _settle_pair(row, answer, left)
+        taken[fact] = row.fact_sha256 or ""
+    return decided
+
+
+def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None:
+    """Makes an undo of what isn't booked unknown, and books nothing for what was undone before it was reported.
+
+    :param left: by pair, movements less undos; takes in this one
+    """
+    pair = answer.pair
+    if pair is None:
+        return
+    before = left.get(pair, 0)
+    left[pair] = before - 1 if answer.undoes else before + 1
+    row.pair = pair_of(pair, undoes=answer.undoes)
+    if answer.undoes and before <= 0:
+        row.decision, row.error_code, row.postings = Decision.UNKNOWN, EARLY_UNDO, None
+        row.reason = f"nothing of {pair} is left in this journal: whether money moved before isn't known"
+    elif not answer.undoes and before < 0:
+        row.postings, row.reason = None, f"books nothing: what undoes {pair} came before"

@@ -1,0 +1,230 @@
+"""Reads a replayed event again by its adapter as it is now: an event gets its names, what poison holds is published.
+
+Its receiver may have run another version, or the adapter didn't know its type yet. A fact that was named otherwise was
+never looked up, so it could be booked twice.
+
+The events of poison come in at the end of their topic, with their own keys, like any other: nothing is decided of them
+here. A crash between the publication and the commit publishes them once more, and the second copy is a duplicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeAlias, cast
+
+from core.decision import Decision
+from core.errors import Unparseable
+from core.event import POISON_TYPE, Dedupe, Event, Headers, Mode, from_record, quote_text, to_headers
+from journal.index_changes import EMPTY_SHA256
+from journal.open_item import OpenItem
+from journal.schema import JournalRow
+from journal.target import ItemTarget
+from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
+from processor.decide.item import POISON_CLASS, BatchItem, dead_letter_item, park_item, settle_item
+from processor.decide.ports import AppliedUpto, BatchLookups
+from processor.errors.classify import (
+    MESSAGE_CHARS_MAX,
+    Failure,
+    catch_event_error,
+    clean_text,
+    make_engine_failure,
+    make_event_failure,
+)
+from processor.source.records import get_raw_name
+from providers.port import Adapter
+from providers.reread import CurrentNames, MoneyReader, OtherKey, read_current_names, reread_events
+
+AGAIN_S = 5.0
+"""Until the next try where Kafka didn't take the events."""
+KEYS_SHOWN_MAX = 5
+PER_BATCH_MAX = 500
+"""Events that arrive meanwhile wait for the batch: what is beyond is read in the next one."""
+REREAD_OF = "reread_of"
+"""Header of an event that was poison: the stream and the item, such as ``ledger/1041``."""
+
+Outgoing: TypeAlias = tuple[Event, Headers]
+
+Republish: TypeAlias = Callable[[Sequence[Outgoing]], str | None]
+"""Puts events into the stream's own topic. Returns once every replica has each of them, or why not; then some may be
+there all the same."""
+
+PutBackRecord: TypeAlias = Callable[[JournalRow, tuple[str, bytes]], str | None]
+"""Publishes another program's record once more, with a header more (`processor.source.put_back`). Returns why it
+couldn't; then the copy may be there all the same."""
+
+
+@dataclass(slots=True)
+class Rereads:
+    """Decides the poison that one batch takes up again.
+
+    ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
+    """
+
+    stream: str
+    mode: Mode
+    adapters: Mapping[str, object]
+    republish: Republish | None
+    put_back: PutBackRecord | None
+    now: datetime
+
+    def settle(self, items: Sequence[BatchItem]) -> None:
+        """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
+        taken: list[tuple[BatchItem, list[Outgoing]]] = []
+        for item in items[PER_BATCH_MAX:]:
+            park_item(item, "more poison is replayed than one batch reads again", self.now)
+        for item in items[:PER_BATCH_MAX]:
+            if item.row.event_key is None:
+                self._put_back(item)
+                continue
+            read = catch_event_error(self._prepare_events, item)
+            if isinstance(read, Failure):
+                dead_letter_item(item, read, blocking=False)
+            else:
+                taken.append((item, read))
+        outgoing = [event for _, events in taken for event in events]
+        problem = self.republish(outgoing) if outgoing and self.republish is not None else None
+        for item, events in taken:
+            if problem is not None and events:
+                park_item(item, f"its events aren't published yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
+            else:
+                settle_item(item, Decision.RESOLVED, _describe_published(events))
+
+    def _put_back(self, item: BatchItem) -> None:
+        """Publishes another program's record again that couldn't be named: its copy may be, or dies in its own
+        place."""
+        if self.put_back is None:
+            dead_letter_item(
+                item,
+                make_engine_failure(POISON_CLASS, "this stream reads no other program's topic any more"),
+                blocking=False,
+            )
+            return
+        problem = catch_event_error(self.put_back, item.row, (REREAD_OF, self._name(item)))
+        if isinstance(problem, Failure):
+            dead_letter_item(item, problem, blocking=False)
+        elif problem is not None:
+            park_item(item, f"it isn't published again yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
+        else:
+            settle_item(
+                item, Decision.RESOLVED, f"published again at the end of {item.row.topic}: its copy is decided there"
+            )
+
+    def _name(self, item: BatchItem) -> bytes:
+        return quote_text(f"{self.stream}/{item.seq}").encode()
+
+    def _prepare_events(self, item: BatchItem) -> list[Outgoing] | Failure:
+        try:
+            events = self._events(item)
+        except Unparseable as unreadable:
+            message = clean_text(unreadable.problem, MESSAGE_CHARS_MAX)
+            return replace(make_event_failure(unreadable), error_class=POISON_CLASS, message=message)
+        outgoing = [(event, self._headers(item, event)) for event in events]
+        for event, headers in outgoing:
+            from_record(event.body, headers)
+        return outgoing
+
+    def _events(self, item: BatchItem) -> list[Event]:
+        row = item.row
+        if self.republish is None:
+            raise Unparseable("this stream reads no topic that its events could be published to")
+        adapter = self.adapters.get(row.provider or "")
+        if not hasattr(adapter, "events"):
+            raise Unparseable(f"there is no adapter for {row.provider}")
+        return reread_events(cast(Adapter, adapter), item.body, cast(Mode, row.mode), row.tenant, row.zone)
+
+    def _headers(self, item: BatchItem, event: Event) -> Headers:
+        received_at = item.row.received_at or self.now
+        headers = to_headers(event, received_at, Dedupe.DEFERRED)
+        return [*headers, (REREAD_OF, self._name(item))]
+
+
+def _describe_published(events: Sequence[Outgoing]) -> str:
+    if not events:
+        return "its adapter reads it now, and it holds no event"
+    keys = ", ".join(event.event_key for event, _ in events[:KEYS_SHOWN_MAX])
+    more = f" and {len(events) - KEYS_SHOWN_MAX} more" if len(events) > KEYS_SHOWN_MAX else ""
+    return f"its adapter reads it now; published as {keys}{more}"[:500]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An event that an order acts on. ``in_place``: it runs before all that came later of its entity. ``left``: the
+    entity that it was one of and isn't any more, by the names that its adapter gives it now."""
+
+    item: OpenItem
+    in_place: bool = False
+    left: str | None = None
+
+
+def rename_by_adapter(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    """Returns the row with its entity and its fact as the adapter names them.
+
+    :raises Unparseable: the adapter can't read it; says why
+    :raises OtherKey: it has another key by now
+    """
+    names = read_current_names(
+        cast(MoneyReader, adapter),
+        row.event_key or "",
+        get_raw_name(row, "event_type"),
+        body,
+        cast(Mode, row.mode),
+        row.tenant,
+    )
+    return _apply_names(names, row)
+
+
+def rename_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
+    """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
+
+    An event with another key by now keeps its key and its entity, and gets its fact: under the new key the same money
+    is a duplicate by that.
+    """
+    adapter = adapters.get(row.provider or "")
+    has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
+    if adapter is None or not has_body or row.event_key is None or row.event_type == POISON_TYPE:
+        return row
+    named = catch_event_error(_named_or_kept, adapter, row, body)
+    return row if isinstance(named, Failure) else named
+
+
+def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+    try:
+        return rename_by_adapter(adapter, row, body)
+    except OtherKey as other:
+        return _apply_names(other.names, row)
+    except Unparseable:
+        return row
+
+
+def find_passed_items(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: ChangesSoFar) -> set[int]:
+    """Finds the items that a later event of their entity was applied before."""
+    items = [(row.entity_key or "", row.item_seq) for row in rows]
+    first: dict[str, int] = {}
+    for entity, item_seq in items:
+        first[entity] = min(first.get(entity, item_seq), item_seq)
+    applied = dict(applied_upto(first)) if first else {}
+    for entity in first:
+        applied[entity] = max(applied.get(entity, 0), meanwhile.applied.get(entity, 0))
+    return {item_seq for entity, item_seq in items if applied[entity] > item_seq}
+
+
+def _apply_names(names: CurrentNames, row: JournalRow) -> JournalRow:
+    entity_key = names.entity_key or row.entity_key
+    return replace(row, entity_key=entity_key, fact_key=names.fact_key, fact_sha256=names.fact_sha256)
+
+
+def find_ignored_events(known: BatchLookups, targets: Iterable[ItemTarget], control_topic: str) -> IgnoredEvents:
+    """Finds those of an order's targets that aren't open: the rows that were seen, with their bodies."""
+    closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
+    rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}
+    if not rows:
+        return NONE_IGNORED
+    bodies = known.bodies_of({row.body_sha256 for row in rows.values() if row.body_sha256 is not None})
+    by_row = {seq: OpenItem(row, bodies.get(row.body_sha256 or "", b""), seq) for seq, row in rows.items()}
+    first: dict[str, int] = {}
+    for row in rows.values():
+        entity = row.entity_key or ""
+        first[entity] = min(first.get(entity, row.item_seq), row.item_seq)
+    return IgnoredEvents(by_row, dict(known.applied_upto(first)))
