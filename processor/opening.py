@@ -35,11 +35,12 @@ from operations.frozen import SelectionFiles
 from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, StreamCatchUp
 from processor.backlog.pace import BATCH_S, Pace, PaceLimits
 from processor.calls.downstreams import Downstreams
+from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, DerivedTable, Journal
 from processor.decide.handlers import Handlers
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups, FreeClaims, no_claims
+from processor.decide.rereads import Rereads
 from processor.history.check import (
     PARTITIONS_NOTE,
     HistoryWatch,
@@ -204,6 +205,7 @@ class OpenableStream:
                 self._make_lookups(index, bodies, state.generation),
                 self._make_handlers(downstreams),
                 derived,
+                self._make_rereads(),
                 shared.clock,
             )
             watch.start()
@@ -261,7 +263,7 @@ class OpenableStream:
 
     def _make_lookups(self, index: Index, bodies: BodyStore, generation: int) -> BatchLookups:
         wired, journal = self._wired, self._wired.places.journal
-        return BatchLookups(
+        known = BatchLookups(
             index,
             self._shared.adapters,
             partial(_read_rows, journal),
@@ -270,14 +272,22 @@ class OpenableStream:
             DoneAlone(partial(given_since, journal, wired.rules.control_topic)),
             SelectionFiles(wired.places.selections).read,
             lambda: self._catch_up.backlog_s,
-            self._make_free_claims(generation),
         )
+        claims = self._shared.claims
+        if claims is None or self._own_partitions is None:
+            # Only a stream that reads what receivers publish has claims to free.
+            return known
+        return replace(known, free_claims=partial(claims.free_claims, generation=generation))
 
     def _make_handlers(self, downstreams: Downstreams) -> Handlers:
         wired, shared = self._wired, self._shared
         executor = Executor(shared.session, wired.task, shared.task_counter(wired.config.tasks_max), downstreams)
+        return Handlers(executor, wired.places.trying_file, shared.clock, downstreams)
+
+    def _make_rereads(self) -> Rereads:
+        wired, shared = self._wired, self._shared
         republish, put_back = make_republisher(wired, shared), make_put_back(wired, shared)
-        return Handlers(executor, wired.places.trying_file, shared.clock, republish, downstreams, put_back)
+        return Rereads(wired.name, wired.mode, shared.adapters, republish, put_back)
 
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
         """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""
@@ -288,13 +298,6 @@ class OpenableStream:
                 hooks.on_scheduled(item.row for item in items)
 
         return report_items
-
-    def _make_free_claims(self, generation: int) -> FreeClaims:
-        """Only a stream that reads what receivers publish has claims to free."""
-        claims = self._shared.claims
-        if claims is None or self._own_partitions is None:
-            return no_claims
-        return partial(claims.free_claims, generation=generation)
 
     @property
     def _own_partitions(self) -> int | None:

@@ -13,7 +13,7 @@ from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import Executors
 from processor.claims import ReceiverClaims
-from processor.decide.ports import AdapterReader
+from providers.port import Adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SharedResources:
     session: SparkSession
     kafka: KafkaSettings
     topics: TopicsSettings
-    adapters: Mapping[str, AdapterReader]
+    adapters: Mapping[str, Adapter]
     clock: Clock
     executors: Executors
     anchor_keys: AnchorKeys

@@ -30,10 +30,11 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from load.bench.figures import Run
 from load.bench.history import STREAM, HistoryEvent, made_history
+from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.handlers import Handlers
-from processor.decide.ports import BatchLookups
+from processor.decide.rereads import Rereads
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -120,6 +121,7 @@ class _Engine:
             BatchLookups(index, {}),
             Handlers(_Applying(), places.trying_file, clock),
             Derived(index, [], _NoDeadLetters()),
+            Rereads(STREAM, "live", {}),
             clock,
         )
 

@@ -1,8 +1,8 @@
-"""Admit: which events are new, and which may run now. All that crosses entities is looked up here: keys and facts."""
+"""Admit: which events are new, and which may run now, by what is looked up of their keys, facts and entities."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,9 +10,12 @@ from core.decision import Decision
 from core.event import POISON_TYPE
 from core.routing import is_foreign
 from core.work import PreviousEvent
+from journal.index import Index
 from journal.index_changes import EMPTY_SHA256
 from journal.open_item import OpenItem, as_previous
 from journal.schema import JournalRow
+from operations.done_alone import DoneAlone
+from operations.frozen import ReadSelection, nothing_frozen
 from processor.decide.item import (
     POISON_CLASS,
     BatchItem,
@@ -22,12 +25,33 @@ from processor.decide.item import (
     settle_item,
 )
 from processor.decide.line import Line, LineUp, line_up
-from processor.decide.ports import BatchLookups
 from processor.errors.classify import Failure, catch_event_error, make_engine_failure
 from processor.rules import StreamRules
+from providers.port import Adapter
 from providers.reconciled import choose_reader
 
 BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLookups:
+    """All look-ups of deciding. They stand still during a batch: nothing of the batch is in them.
+
+    ``rows_of``: committed rows by their seq; ``bodies_of``: bodies by their hash; what isn't there is left out.
+    ``applied_upto``: of each entity the last applied item after the one that is named; none where none was.
+    ``backlog_s``: seconds that what the source holds takes before anything that comes now. ``free_claims`` ends the
+    receivers' claims on event keys, and returns why it couldn't; then some may be free all the same.
+    """
+
+    index: Index
+    adapters: Mapping[str, Adapter]
+    rows_of: Callable[[Sequence[int]], Mapping[int, JournalRow]] = lambda seqs: {}
+    bodies_of: Callable[[Iterable[str]], Mapping[str, bytes]] = lambda hashes: {}
+    applied_upto: Callable[[Mapping[str, int]], Mapping[str, int]] = lambda after: {}
+    done_alone: DoneAlone = field(default_factory=lambda: DoneAlone(lambda since: ()))
+    selections: ReadSelection = nothing_frozen
+    backlog_s: Callable[[], float] = lambda: 0.0
+    free_claims: Callable[[Sequence[str]], str | None] = lambda event_keys: None
 
 
 @dataclass(slots=True)

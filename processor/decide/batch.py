@@ -17,7 +17,7 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import Marks
 from processor.calls.budget import CallReport
-from processor.decide.admit import Admitted, admit_events
+from processor.decide.admit import Admitted, BatchLookups, admit_events
 from processor.decide.arrivals import Arrivals, number_records, take_undecided
 from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose_probe
 from processor.decide.commit import CLOSE_S_MAX, Derived, Journal, assign_item_seqs, number_rows
@@ -32,7 +32,6 @@ from processor.decide.handlers import (
 from processor.decide.head_of_line import HeadFigures, HeadOfLine
 from processor.decide.item import BatchItem
 from processor.decide.orders import BatchCommands
-from processor.decide.ports import BatchLookups
 from processor.decide.rereads import Rereads
 from processor.decide.runs import RUNS_NOTE, RunScheduler, RunShare
 from processor.errors.classify import Failure
@@ -58,6 +57,7 @@ class Batches:
         known: BatchLookups,
         handlers: Handlers,
         derived: Derived,
+        rereads: Rereads,
         clock: Clock,
     ) -> None:
         self._rules = rules
@@ -65,6 +65,7 @@ class Batches:
         self._known = known
         self._handlers = handlers
         self._derived = derived
+        self._rereads = rereads
         self._clock = clock
         self.progress = BatchProgress()
         self._probed: Rank | None = None
@@ -263,9 +264,7 @@ class Batches:
 
     def _run_handlers(self, admitted: Admitted, probe: JournalRow | None) -> Results:
         if admitted.poison:
-            rules, handlers, now = self._rules, self._handlers, self._clock.now()
-            rereads = Rereads(rules.name, rules.mode, self._known.adapters, handlers.republish, handlers.put_back, now)
-            rereads.settle(admitted.poison)
+            self._rereads.settle(admitted.poison, self._clock.now())
         lines = admitted.lines
         to_run = lines.values() if probe is None else keep_only_first(lines.get(probe.entity_key or ""))
         results = self._handlers.run(to_run, self.seq)

@@ -23,7 +23,6 @@ from journal.schema import JournalRow, pair_of
 from processor.calls.downstreams import Downstreams
 from processor.decide.item import BatchItem, reject_duplicate_fact
 from processor.decide.line import Answers, Line, decide_line
-from processor.decide.rereads import PutBackRecord, Republish
 from processor.errors.classify import Failure
 from processor.source.records import make_work_item
 from processor.workers.execute import Results
@@ -45,8 +44,7 @@ class Handlers:
     """A stream's handlers.
 
     ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
-    found like one that ends its worker. It is disposable: without it a try is repeated. ``republish``,
-    ``put_back``: see `processor.decide.rereads`.
+    found like one that ends its worker. It is disposable: without it a try is repeated.
     """
 
     def __init__(
@@ -54,17 +52,13 @@ class Handlers:
         executor: GroupExecutor,
         trying: Path,
         clock: Clock,
-        republish: Republish | None = None,
         downstreams: Downstreams | None = None,
-        put_back: PutBackRecord | None = None,
     ) -> None:
         self._executor = executor
         self._trying = trying
         self._clock = clock
         self._suspect = False
         self._tried = NOTHING_TRIED
-        self.republish = republish
-        self.put_back = put_back
         self.downstreams = downstreams or Downstreams()
 
     def begin(self, seq: int) -> None:

@@ -33,9 +33,9 @@ from operations.command import (
 from operations.commands import decode
 from operations.refusals import ItemRefusal, RefusalReason, older_than_restore
 from operations.run import command_headers, run_entity
+from processor.decide.admit import BatchLookups
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
-from processor.decide.ports import BatchLookups
 from processor.decide.rereads import Accepted, find_ignored_events, find_passed_items, rename_if_readable
 from processor.decide.runs import RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
@@ -283,7 +283,7 @@ class BatchCommands:
         """
         named = [self._rename_today(event) for event in accepted]
         moving = [event.item.row for event in named if event.left is not None]
-        late = find_passed_items(moving, self.known.applied_upto, self._meanwhile) if moving else set()
+        late = find_passed_items(moving, self.known, self._meanwhile) if moving else set()
         return [
             event if event.left is None else replace(event, in_place=event.item.row.item_seq not in late)
             for event in named

@@ -22,8 +22,8 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.target import ItemTarget
 from operations.acceptance import NONE_IGNORED, ChangesSoFar, IgnoredEvents
+from processor.decide.admit import BatchLookups
 from processor.decide.item import POISON_CLASS, BatchItem, dead_letter_item, park_item, settle_item
-from processor.decide.ports import AppliedUpto, BatchLookups
 from processor.errors.classify import (
     MESSAGE_CHARS_MAX,
     Failure,
@@ -34,7 +34,7 @@ from processor.errors.classify import (
 )
 from processor.source.records import get_raw_name
 from providers.port import Adapter
-from providers.reread import CurrentNames, MoneyReader, OtherKey, read_current_names, reread_events
+from providers.reread import CurrentNames, OtherKey, read_current_names, reread_events
 
 AGAIN_S = 5.0
 """Until the next try where Kafka didn't take the events."""
@@ -57,28 +57,27 @@ couldn't; then the copy may be there all the same."""
 
 @dataclass(slots=True)
 class Rereads:
-    """Decides the poison that one batch takes up again.
+    """Decides the poison that a stream's batches take up again.
 
     ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
     """
 
     stream: str
     mode: Mode
-    adapters: Mapping[str, object]
-    republish: Republish | None
-    put_back: PutBackRecord | None
-    now: datetime
+    adapters: Mapping[str, Adapter]
+    republish: Republish | None = None
+    put_back: PutBackRecord | None = None
 
-    def settle(self, items: Sequence[BatchItem]) -> None:
+    def settle(self, items: Sequence[BatchItem], now: datetime) -> None:
         """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
         taken: list[tuple[BatchItem, list[Outgoing]]] = []
         for item in items[PER_BATCH_MAX:]:
-            park_item(item, "more poison is replayed than one batch reads again", self.now)
+            park_item(item, "more poison is replayed than one batch reads again", now)
         for item in items[:PER_BATCH_MAX]:
             if item.row.event_key is None:
-                self._put_back(item)
+                self._put_back(item, now)
                 continue
-            read = catch_event_error(self._prepare_events, item)
+            read = catch_event_error(self._prepare_events, item, now)
             if isinstance(read, Failure):
                 dead_letter_item(item, read, blocking=False)
             else:
@@ -87,11 +86,11 @@ class Rereads:
         problem = self.republish(outgoing) if outgoing and self.republish is not None else None
         for item, events in taken:
             if problem is not None and events:
-                park_item(item, f"its events aren't published yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
+                park_item(item, f"its events aren't published yet: {problem}", now + timedelta(seconds=AGAIN_S))
             else:
                 settle_item(item, Decision.RESOLVED, _describe_published(events))
 
-    def _put_back(self, item: BatchItem) -> None:
+    def _put_back(self, item: BatchItem, now: datetime) -> None:
         """Publishes another program's record again that couldn't be named: its copy may be, or dies in its own
         place."""
         if self.put_back is None:
@@ -105,7 +104,7 @@ class Rereads:
         if isinstance(problem, Failure):
             dead_letter_item(item, problem, blocking=False)
         elif problem is not None:
-            park_item(item, f"it isn't published again yet: {problem}", self.now + timedelta(seconds=AGAIN_S))
+            park_item(item, f"it isn't published again yet: {problem}", now + timedelta(seconds=AGAIN_S))
         else:
             settle_item(
                 item, Decision.RESOLVED, f"published again at the end of {item.row.topic}: its copy is decided there"
@@ -114,13 +113,13 @@ class Rereads:
     def _name(self, item: BatchItem) -> bytes:
         return quote_text(f"{self.stream}/{item.seq}").encode()
 
-    def _prepare_events(self, item: BatchItem) -> list[Outgoing] | Failure:
+    def _prepare_events(self, item: BatchItem, now: datetime) -> list[Outgoing] | Failure:
         try:
             events = self._events(item)
         except Unparseable as unreadable:
             message = clean_text(unreadable.problem, MESSAGE_CHARS_MAX)
             return replace(make_event_failure(unreadable), error_class=POISON_CLASS, message=message)
-        outgoing = [(event, self._headers(item, event)) for event in events]
+        outgoing = [(event, self._headers(item, event, now)) for event in events]
         for event, headers in outgoing:
             from_record(event.body, headers)
         return outgoing
@@ -130,13 +129,12 @@ class Rereads:
         if self.republish is None:
             raise Unparseable("this stream reads no topic that its events could be published to")
         adapter = self.adapters.get(row.provider or "")
-        if not hasattr(adapter, "events"):
+        if adapter is None:
             raise Unparseable(f"there is no adapter for {row.provider}")
-        return reread_events(cast(Adapter, adapter), item.body, cast(Mode, row.mode), row.tenant, row.zone)
+        return reread_events(adapter, item.body, cast(Mode, row.mode), row.tenant, row.zone)
 
-    def _headers(self, item: BatchItem, event: Event) -> Headers:
-        received_at = item.row.received_at or self.now
-        headers = to_headers(event, received_at, Dedupe.DEFERRED)
+    def _headers(self, item: BatchItem, event: Event, now: datetime) -> Headers:
+        headers = to_headers(event, item.row.received_at or now, Dedupe.DEFERRED)
         return [*headers, (REREAD_OF, self._name(item))]
 
 
@@ -158,14 +156,14 @@ class Accepted:
     left: str | None = None
 
 
-def rename_by_adapter(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+def rename_by_adapter(adapter: Adapter, row: JournalRow, body: bytes) -> JournalRow:
     """Returns the row with its entity and its fact as the adapter names them.
 
     :raises Unparseable: the adapter can't read it; says why
     :raises OtherKey: it has another key by now
     """
     names = read_current_names(
-        cast(MoneyReader, adapter),
+        adapter,
         row.event_key or "",
         get_raw_name(row, "event_type"),
         body,
@@ -175,7 +173,7 @@ def rename_by_adapter(adapter: object, row: JournalRow, body: bytes) -> JournalR
     return _apply_names(names, row)
 
 
-def rename_if_readable(adapters: Mapping[str, object], row: JournalRow, body: bytes) -> JournalRow:
+def rename_if_readable(adapters: Mapping[str, Adapter], row: JournalRow, body: bytes) -> JournalRow:
     """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
 
     An event with another key by now keeps its key and its entity, and gets its fact: under the new key the same money
@@ -189,7 +187,7 @@ def rename_if_readable(adapters: Mapping[str, object], row: JournalRow, body: by
     return row if isinstance(named, Failure) else named
 
 
-def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
+def _named_or_kept(adapter: Adapter, row: JournalRow, body: bytes) -> JournalRow:
     try:
         return rename_by_adapter(adapter, row, body)
     except OtherKey as other:
@@ -198,13 +196,13 @@ def _named_or_kept(adapter: object, row: JournalRow, body: bytes) -> JournalRow:
         return row
 
 
-def find_passed_items(rows: Iterable[JournalRow], applied_upto: AppliedUpto, meanwhile: ChangesSoFar) -> set[int]:
+def find_passed_items(rows: Iterable[JournalRow], known: BatchLookups, meanwhile: ChangesSoFar) -> set[int]:
     """Finds the items that a later event of their entity was applied before."""
     items = [(row.entity_key or "", row.item_seq) for row in rows]
     first: dict[str, int] = {}
     for entity, item_seq in items:
         first[entity] = min(first.get(entity, item_seq), item_seq)
-    applied = dict(applied_upto(first)) if first else {}
+    applied = dict(known.applied_upto(first)) if first else {}
     for entity in first:
         applied[entity] = max(applied.get(entity, 0), meanwhile.applied.get(entity, 0))
     return {item_seq for entity, item_seq in items if applied[entity] > item_seq}

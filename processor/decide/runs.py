@@ -24,8 +24,8 @@ from operations.frozen import FrozenSelection, ItemOrder, SelectionBroken, Selec
 from operations.limits import Volume
 from operations.refusals import ItemRefusal, older_than_restore
 from operations.run import PortionResult, RunEnding, RunState, command_id_of, command_of_row
+from processor.decide.admit import BatchLookups
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups
 from processor.decide.two_people import OnePerson
 
 log = logging.getLogger(__name__)

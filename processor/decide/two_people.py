@@ -25,8 +25,8 @@ from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL,
 from operations.commands import encode
 from operations.limits import AloneLimits, Volume, account_of, kind_of
 from operations.refusals import refuse_restored
+from processor.decide.admit import BatchLookups
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups
 from processor.errors.classify import catch_event_error
 from processor.source.records import get_raw_name
 from providers.reconciled import choose_reader

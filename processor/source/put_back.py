@@ -30,7 +30,7 @@ class RecordGone(PayhookError):
 
 
 class PutBack:
-    """Puts records of one topic back (`processor.decide.ports.PutBackRecord`). Clients are made when first needed."""
+    """Puts records of one topic back (`processor.decide.rereads.PutBackRecord`). Clients are made when first needed."""
 
     def __init__(self, producer_factory: Callable[[], AnchorProducer], log_factory: Callable[[], KafkaLog]) -> None:
         self._producer_factory = producer_factory

@@ -248,7 +248,7 @@ REPUBLISH = MappingProxyType(
 
 
 class Republisher:
-    """`processor.decide.ports.Republish`. Its producer is made when it is needed, which is rarely."""
+    """`processor.decide.rereads.Republish`. Its producer is made when it is needed, which is rarely."""
 
     def __init__(self, producer_factory: Callable[[], AnchorProducer], topic: str) -> None:
         self._producer_factory = producer_factory

@@ -37,10 +37,11 @@ from journal.schema import JournalRow
 from journal.start_checks import check_whole
 from journal.writer import JournalWriter, Tenure
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter, flatten_postings
+from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.handlers import Handlers
-from processor.decide.ports import BatchLookups
+from processor.decide.rereads import Rereads
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -265,9 +266,10 @@ class Stored:
         return Batches(
             rules,
             Journal(state, writer, bodies),
-            BatchLookups(index, {"stripe": Same()}),
+            BatchLookups(index, {"stripe": Same()}),  # type: ignore[dict-item]
             Handlers(executor, self.folder / "trying.json", clock),
             Derived(index, [postings], dead_letters),
+            Rereads("ledger", "live", {}),
             clock,
         )
 

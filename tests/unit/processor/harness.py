@@ -39,12 +39,12 @@ from operations.command import Command
 from operations.commands import encode
 from operations.done_alone import DoneAlone
 from operations.frozen import SelectionFiles
+from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.handlers import Handlers
 from processor.decide.item import BatchItem
-from processor.decide.ports import BatchLookups
-from processor.decide.rereads import Outgoing
+from processor.decide.rereads import Outgoing, Rereads
 from processor.errors.classify import Classifier, Failure
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
@@ -327,7 +327,8 @@ class Engine:
     def engine_on(self, state: JournalState) -> Batches:
         """The stream's batches from a state of the journal on."""
         executor = InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is DeadHead.WAIT)
-        self.handlers = Handlers(executor, self.folder / "trying.json", self.clock, self._republish)
+        self.handlers = Handlers(executor, self.folder / "trying.json", self.clock)
+        self.rereads = Rereads(self.rules.name, self.rules.mode, self.adapters, self._republish)  # type: ignore[arg-type]
         return Batches(
             self.rules,
             Journal(state, self.journal, self.bodies, lambda: self.noted()),  # type: ignore[arg-type]
@@ -344,6 +345,7 @@ class Engine:
             ),
             self.handlers,
             Derived(self.index, [], self.dead_letters, on_decided=lambda items: self.on_decided(items)),
+            self.rereads,
             self.clock,
         )
 

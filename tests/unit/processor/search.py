@@ -26,9 +26,10 @@ from journal.state import JournalState, Marks
 from journal.target import ItemTarget, hash_head
 from operations.command import Command, ReplayMode
 from operations.commands import encode
+from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
-from processor.decide.ports import BatchLookups
+from processor.decide.rereads import Rereads
 from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -284,7 +285,7 @@ class Search:
         rows = {row.seq: row for row in world.last.values()}
         known = BatchLookups(
             index,
-            {"stripe": self._adapter},
+            {"stripe": self._adapter},  # type: ignore[dict-item]
             rows_of=lambda seqs: {seq: rows[seq] for seq in seqs if seq in rows},
             bodies_of=lambda hashes: {sha256: self._bodies[sha256] for sha256 in hashes},
             applied_upto=lambda after: _applied_upto(world, after),
@@ -295,6 +296,7 @@ class Search:
             known,
             Forgetful(oracle, Path(), clock),
             Derived(index, [], ListDeadLetters()),
+            Rereads(self.scope.rules.name, self.scope.rules.mode, {}),
             clock,
         )
 

@@ -150,7 +150,7 @@ def test_while_kafka_is_away_it_waits(engine: Engine) -> None:
 def test_a_stream_that_reads_no_topic_says_so(engine: Engine) -> None:
     key = poisoned(engine)
     mend(engine)
-    engine.handlers.republish = None
+    engine.rereads.republish = None
     replayed(engine, key)
     assert last(engine, key).error_message == "this stream reads no topic that its events could be published to"
 

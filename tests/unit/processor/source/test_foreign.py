@@ -228,7 +228,7 @@ def test_a_replay_of_a_record_that_was_not_named_publishes_it_again(engine: Orde
             raise RecordGone(row.topic, row.partition, row.offset)
         return answer
 
-    engine.handlers.put_back = put_back
+    engine.rereads.put_back = put_back
     engine.write(b"{")
     [dead] = engine.batch()
     engine.command(dead.item_seq, dead.seq)
