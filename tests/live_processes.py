@@ -74,7 +74,7 @@ class LiveProcesses:
             decided_at=NOW,
             received_at=self.clock.now() - timedelta(seconds=took_s),
         )
-        self.streams[stream].count_decisions([BatchItem(row, b"", new=True)] * count)
+        self.streams[stream].count_decisions([BatchItem(row, b"")] * count)
 
     def receive(self, outcome: str, count: int) -> None:
         for _ in range(count):

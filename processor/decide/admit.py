@@ -181,23 +181,22 @@ class _Admission:
         known_events = dict(zip(events, index.known_events(events), strict=True))
         known_facts = dict(zip(facts, index.known_facts(facts), strict=True))
         for item in items:
-            row = item.row
-            if item.refused is not None:
-                self._dead_letter(item, item.refused)
-                continue
-            key, seen = row.event_key or "", self._seen.get(row.event_key or "")
-            holder = known_events[key]
+            row, key = item.row, item.row.event_key
+            holder, seen = (None, None) if key is None else (known_events[key], self._seen.get(key))
             if seen is not None:
                 self._settle_copy(item, _list_own_hashes(seen.row), seen.row.content_version, seen)
-            elif holder is not None:
+                continue
+            if holder is not None:
                 self._settle_copy(item, [holder.content8], holder.content_version, None)
-            else:
+                continue
+            if key is not None:
                 self._seen[key] = item
-                if item.poison is not None:
-                    self._dead_letter(item, make_engine_failure(POISON_CLASS, item.poison))
-                else:
-                    item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
-                    self._get_line(row.entity_key or "").add_arrival(item, self.now)
+            if item.refused is not None:
+                dead_letter_item(item, item.refused, blocking=False)
+                self.admitted.settled.append(item)
+            else:
+                item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
+                self._get_line(row.entity_key or "").add_arrival(item, self.now)
 
     def _get_line(self, entity: str) -> Line:
         lines = self.admitted.lines
@@ -238,10 +237,6 @@ class _Admission:
         if version is None or version == row.content_version or adapter is None:
             return _list_own_hashes(row)
         return [bytes.fromhex(choose_reader(adapter, row.event_type or "").content_sha256(item.body, version))]
-
-    def _dead_letter(self, item: BatchItem, failure: Failure) -> None:
-        dead_letter_item(item, failure, blocking=False)
-        self.admitted.settled.append(item)
 
 
 def _list_own_hashes(row: JournalRow) -> list[bytes]:

@@ -18,8 +18,8 @@ from journal.errors import StreamRefused
 from journal.histories import FIRST, Histories, life_of
 from journal.schema import JournalRow
 from journal.state import Marks
-from processor.decide.item import REASON_CHARS_MAX, BatchItem
-from processor.errors.classify import Failure, make_event_failure
+from processor.decide.item import POISON_CLASS, REASON_CHARS_MAX, BatchItem
+from processor.errors.classify import Failure, make_engine_failure, make_event_failure
 from processor.rules import StreamRules
 from processor.source.records import EarlyAnswer, KafkaRecord, ParsedRecord, WrongMode, format_headers, parse_record
 
@@ -119,13 +119,13 @@ def number_records(
 def _make_passed_item(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> BatchItem:
     row = make_first_row(record, seq, now, history)
     row.decision, row.offset_until, row.reason = Decision.IGNORED, record.until, record.why
-    return BatchItem(row, b"", new=True)
+    return BatchItem(row, b"")
 
 
 def _make_elsewhere_item(row: JournalRow, where: HeaderFilter) -> BatchItem:
     row.decision, row.event_type, row.offset_until = Decision.IGNORED, ELSEWHERE_TYPE, row.offset + 1
     row.reason, row.headers = f"not this stream's, which takes {where}"[:REASON_CHARS_MAX], where.text
-    return BatchItem(row, b"", new=True)
+    return BatchItem(row, b"")
 
 
 def make_first_row(record: KafkaRecord, seq: int, now: datetime, history: int | None) -> JournalRow:
@@ -176,7 +176,7 @@ def _make_refused_item(row: JournalRow, record: KafkaRecord, history: int | None
     """Makes a record that can't be named a dead item: its place and the hash of its value are all that is kept."""
     row.entity_key = _make_offset_key(record, history)
     row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
-    return BatchItem(row, record.value or b"", new=True, refused=failure)
+    return BatchItem(row, record.value or b"", refused=failure)
 
 
 def _fill_row(row: JournalRow, named: ParsedRecord, early: EarlyAnswer | None) -> BatchItem:
@@ -186,7 +186,8 @@ def _fill_row(row: JournalRow, named: ParsedRecord, early: EarlyAnswer | None) -
      row.content_version, row.body_sha256, row.original_sha256, row.original_content_sha256, row.dedupe, row.actor,
      row.headers) = named
     # fmt: on
-    return BatchItem(row, body, new=True, poison=poison, early=early)
+    refused = None if poison is None else make_engine_failure(POISON_CLASS, poison)
+    return BatchItem(row, body, refused=refused, early=early)
 
 
 def _make_wrong_mode_item(row: JournalRow, record: KafkaRecord, wrong: WrongMode) -> BatchItem:
@@ -196,7 +197,7 @@ def _make_wrong_mode_item(row: JournalRow, record: KafkaRecord, wrong: WrongMode
     row.received_at = received.received_at
     row.body_sha256, row.original_sha256 = event.body_sha256, event.original_sha256
     row.headers = format_headers(received.headers)
-    return BatchItem(row, event.body, new=True, refused=make_event_failure(wrong))
+    return BatchItem(row, event.body, refused=make_event_failure(wrong))
 
 
 def _make_offset_key(record: KafkaRecord, history: int | None) -> str:

@@ -314,7 +314,7 @@ class Batches:
 
 
 def _collect_bodies(every: Iterable[BatchItem]) -> dict[str, bytes]:
-    with_one = (item for item in every if item.new or item.body)
+    with_one = (item for item in every if item.is_new or item.body)
     return {item.row.body_sha256: item.body for item in with_one if item.row.body_sha256 is not None}
 
 

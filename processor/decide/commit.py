@@ -33,9 +33,9 @@ def assign_item_seqs(decided: Sequence[BatchItem]) -> int:
 
     :returns: by how many seqs they moved
     """
-    count = sum(not item.new for item in decided)
+    count = sum(not item.is_new for item in decided)
     for item in decided:
-        if item.new:
+        if item.is_new:
             item.row.item_seq += count
     return count
 
@@ -52,8 +52,8 @@ def number_rows(
     Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another
     as its events do; what commands did to items (``ordered``) comes last.
     """
-    again = [item for item in decided if not item.new]
-    new = sorted([*(item for item in decided if item.new), *commands], key=lambda item: item.seq)
+    again = [item for item in decided if not item.is_new]
+    new = sorted([*(item for item in decided if item.is_new), *commands], key=lambda item: item.seq)
     every = [*again, *new, *ordered]
     for seq, item in enumerate(every, next_seq):
         item.row.seq = seq

@@ -123,8 +123,8 @@ def _make_work_item(item: BatchItem, route: str) -> WorkItem:
         attempt=item.row.attempt,
         previous=item.previous,
         last_try=item.last_try,
-        died_before=item.died_before,
-        replays=item.replays,
+        died_before=item.has_died,
+        replays=0 if item.waiting is None else item.waiting.replays,
         route=item.row.retry_policy or route,
         traceparent=_make_traceparent(item),
     )
@@ -146,7 +146,7 @@ def collect_answers(
     it."""
     answered = dict(results)
     if blocked is None:
-        for item in (item for line in lines for item in line.items if item.suspect):
+        for item in (item for line in lines for item in line.items if item.is_suspect):
             # Since it failed so, others went well: now it is its own failure.
             result = answered.get(item.seq)
             if isinstance(result, Failure) and result.is_blocking:

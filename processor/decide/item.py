@@ -37,36 +37,43 @@ class Booked(Applied):
 class BatchItem:
     """An event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
-    ``new`` items have no row yet; the others were taken up again. ``refused`` is why a record isn't an event of this
-    stream, ``poison`` why its bytes can't be read. ``known_fact``: its fact was taken before, with that hash
+    ``waiting`` is what was taken up again; new events and a command's doings have none. ``refused`` is why a record is
+    no event of this stream, or is poison. ``known_fact``: its fact was taken before, with that hash
     (`Index.known_fact`). ``condemned`` is why it is dead-lettered without another try. ``cause`` is the item of this
-    batch whose row caused this one's. A ``suspect``'s last try failed as if the whole stream were blocked.
-    ``previous``, ``last_try``, ``died_before`` and ``replays`` are for the handler (`core.work.WorkItem`).
-    ``waiting``: what was taken up again; ``first_headers``: those of its first row. ``refusals``: of a command, why
-    nothing happens to some of its items.
+    batch whose row caused this one's. ``previous`` and ``last_try`` are for the handler (`core.work.WorkItem`).
+    ``early``: what it answered in the map stage. ``refusals``: of a command, why nothing happens to some of its items.
     """
 
     row: JournalRow
     body: bytes
-    new: bool
+    waiting: OpenItem | None = None
     refused: Failure | None = None
-    poison: str | None = None
     known_fact: bytes | None = None
     condemned: Failure | None = None
     cause: BatchItem | None = None
     previous: PreviousEvent | None = None
     last_try: tuple[ErrorKind, ...] = ()
-    died_before: bool = False
-    replays: int = 0
-    suspect: bool = False
     early: EarlyAnswer | None = None
-    first_headers: str | None = None
-    waiting: OpenItem | None = None
     refusals: list[ItemRefusal] = field(default_factory=list)
 
     @property
     def seq(self) -> int:
         return self.row.item_seq
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the journal has no row of it yet."""
+        return self.row.first
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether its last try failed as if the whole stream were blocked."""
+        return self.waiting is not None and is_suspect(self.waiting.row)
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it died before, and later events of its entity went on without it."""
+        return self.waiting is not None and self.waiting.died
 
     @property
     def last_error_kind(self) -> ErrorKind | None:
@@ -75,7 +82,7 @@ class BatchItem:
 
     @property
     def headers(self) -> str | None:
-        return self.row.headers or self.first_headers
+        return self.row.headers if self.waiting is None else self.waiting.row.headers
 
     @property
     def goes_on_waiting(self) -> bool:
@@ -93,7 +100,7 @@ class BatchItem:
     @property
     def answer(self) -> Booked | Ignored | None:
         """Returns the map stage's answer, if it holds for the event as it stands now."""
-        if self.early is None or self.previous is not None or self.died_before:
+        if self.early is None or self.previous is not None or self.has_died:
             return None
         early = self.early
         if early.ignored_because is not None:
@@ -113,16 +120,7 @@ def reopen_item(waiting: OpenItem) -> BatchItem:
     row.retry_policy = row.retry_policy if row.attempt > 0 else None
     row.error_class = row.error_code = row.error_message = row.error_stack = row.error_kind = None
     row.log_lines = row.handler_version = row.postings = row.headers = None
-    return BatchItem(
-        row,
-        waiting.body,
-        new=False,
-        suspect=is_suspect(waiting.row),
-        died_before=waiting.died,
-        replays=waiting.replays,
-        first_headers=waiting.row.headers,
-        waiting=waiting,
-    )
+    return BatchItem(row, waiting.body, waiting)
 
 
 def is_suspect(row: JournalRow) -> bool:
@@ -195,7 +193,7 @@ def park_item(item: BatchItem, reason: str, due_at: datetime | None = None) -> N
     row.reason = reason[:REASON_CHARS_MAX]
     row.due_at = due_at
     row.blocking = True
-    row.error_kind = ErrorKind.SBE if item.suspect else None
+    row.error_kind = ErrorKind.SBE if item.is_suspect else None
 
 
 def block_item(item: BatchItem, failure: Failure, due_at: datetime) -> None:

@@ -218,7 +218,7 @@ def decide_line(line: Line, answers: Answers) -> list[BatchItem]:
         if head is None:
             head = item if _decide_item(item, answers, line.rules, dead) else None
             dead = item if item.row.decision is Decision.DEAD else dead
-        elif item.new:
+        elif item.is_new:
             park_item(item, explain_wait(head.row))
         else:
             continue

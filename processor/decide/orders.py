@@ -333,7 +333,7 @@ class BatchCommands:
         row.decision, row.provider, row.mode = Decision.IGNORED, "payhook", self.rules.mode
         row.body_sha256 = row.content_sha256 = hashlib.sha256(value).hexdigest()
         row.content_version = 0
-        return BatchItem(row, value, new=True)
+        return BatchItem(row, value)
 
 
 def _item_seq(waiting: OpenItem | BatchItem) -> int:
@@ -344,7 +344,7 @@ def _collect_meanwhile(batch: Iterable[BatchItem]) -> ChangesSoFar:
     meanwhile = ChangesSoFar()
     for item in batch:
         entity = item.row.entity_key or ""
-        if not item.new:
+        if not item.is_new:
             meanwhile.moved.add(item.seq)
         if item.row.decision is Decision.APPLIED:
             meanwhile.applied[entity] = max(meanwhile.applied.get(entity, 0), item.seq)

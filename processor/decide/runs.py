@@ -147,7 +147,7 @@ class RunScheduler:
                 row = replace(
                     run.row, seq=0, first=False, decision=Decision.PORTION, decided_at=now, headers=None, reason=None
                 )
-                control = BatchItem(row, b"", new=False)
+                control = BatchItem(row, b"")
                 accepted = act(control, share.portion)
                 self._advance(share, control, {item.seq for item in accepted})
 

@@ -114,7 +114,7 @@ class Reversals:
         row.occurred_at, row.due_at = command.at, None
         row.cause_seq, row.actor = control.seq, command.actor
         row.reason = f"{command.proposal.reason} (proposed by {command.proposal.actor})"
-        return BatchItem(row, b"", new=False, cause=control)
+        return BatchItem(row, b"", cause=control)
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ def _ingest() -> str:
 
 def _processor() -> str:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.count_decisions([BatchItem(_row(decision), b"", new=True) for decision in Decision])
+    metrics.count_decisions([BatchItem(_row(decision), b"") for decision in Decision])
     metrics.count_calls("directory", OPEN, 4, CallReport())
     metrics.set_downstream_waits({"subscriber:a": {"since": to_rfc3339(NOW), "failing_since": to_rfc3339(NOW)}})
     metrics.set_blocked("StorageDown: disk full")

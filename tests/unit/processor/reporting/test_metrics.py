@@ -28,7 +28,7 @@ def retried(attempt: int) -> JournalRow:
 
 def test_a_policy_without_an_end_makes_no_label_for_each_of_its_tries() -> None:
     metrics = ProcessorMetrics(ManualClock(NOW))
-    metrics.count_decisions([BatchItem(retried(attempt), b"", new=False) for attempt in range(1, 1_001)])
+    metrics.count_decisions([BatchItem(retried(attempt), b"") for attempt in range(1, 1_001)])
     samples = [
         sample
         for family in metrics.registry.collect()
@@ -163,7 +163,7 @@ def test_the_counter_has_every_outcome_from_the_start_and_counts_a_commit() -> N
 
     assert counts() == dict.fromkeys(("in_time", "late", "failed", "set_aside", "waited", "unknown"), 0.0)
     decided = [Decision.APPLIED, Decision.APPLIED, Decision.UNKNOWN, Decision.RETRY]
-    metrics.count_decisions([BatchItem(one, b"", new=True) for one in (*map(row, decided), row(Decision.APPLIED, 6.0))])
+    metrics.count_decisions([BatchItem(one, b"") for one in (*map(row, decided), row(Decision.APPLIED, 6.0))])
     assert counts() == {"in_time": 2.0, "late": 1.0, "failed": 0.0, "set_aside": 0.0, "waited": 0.0, "unknown": 1.0}
 
 
@@ -185,7 +185,7 @@ def test_a_streams_delay_is_no_lateness() -> None:
     """It is counted in time for 5 s after the delay's end, and late then."""
     metrics = ProcessorMetrics(ManualClock(NOW), timedelta(seconds=30))
     for took_s in (31.0, 35.0, 36.0):
-        metrics.count_decisions([BatchItem(row(Decision.APPLIED, took_s), b"", new=False)])
+        metrics.count_decisions([BatchItem(row(Decision.APPLIED, took_s), b"")])
     found = {
         sample.labels["outcome"]: sample.value
         for family in metrics.registry.collect()

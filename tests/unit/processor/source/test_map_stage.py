@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.work import Ignored, Outcome, PreviousEvent, WorkItem
+from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from processor.decide.arrivals import make_item
 from processor.errors.classify import Classifier
@@ -165,7 +166,7 @@ def test_an_answer_is_not_taken_where_the_handler_is_to_be_reported_more_than_th
     item = make_item(record, 1, datetime(2026, 1, 31, tzinfo=UTC), "live")
     assert item.answer is not None
     assert replace(item, previous=PreviousEvent("k", "dead")).answer is None
-    assert replace(item, died_before=True).answer is None
+    assert replace(item, waiting=OpenItem(item.row, item.body, 1, died=True)).answer is None
 
 
 def test_a_decoders_handler_is_as_pure_as_it_was(tmp_path: Path):
