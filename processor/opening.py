@@ -85,7 +85,7 @@ class OpenableStream:
     (`processor.application.WorkStream`)."""
 
     def __init__(self, wired: Wired, shared: SharedResources, status: StreamStatus) -> None:
-        self._wired = wired
+        self._wired = wired = replace(wired, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
         self._shared = shared
         self._status = status
         self._tenure = Tenure(uuid.uuid4().hex)
@@ -200,7 +200,7 @@ class OpenableStream:
                 index, self._open_followers(reader), dead_letters, anchors, self._report_decided_to(hooks), snapshots
             )
             batches = Batches(
-                replace(wired.rules, transactional=shared.kafka.transactional, record_keys=shared.record_keys),
+                wired,
                 journal,
                 self._make_lookups(index, bodies, state.generation),
                 self._make_handlers(downstreams),
@@ -236,7 +236,7 @@ class OpenableStream:
         return Downstreams(
             self._wired.config.downstreams,
             self._shared.clock,
-            tries=self._wired.rules.tries_min,
+            tries=self._wired.config.retry.tries_min,
             notes=state.notes,
             on_round=self._status.metrics.count_calls,
             on_forgotten=self._status.metrics.downstream_forgotten,
@@ -269,7 +269,7 @@ class OpenableStream:
             partial(_read_rows, journal),
             bodies.fetch,
             partial(_read_applied_upto, journal),
-            DoneAlone(partial(given_since, journal, wired.rules.control_topic)),
+            DoneAlone(partial(given_since, journal, wired.control_topic)),
             SelectionFiles(wired.places.selections).read,
             lambda: self._catch_up.backlog_s,
         )
@@ -287,7 +287,7 @@ class OpenableStream:
     def _make_rereads(self) -> Rereads:
         wired, shared = self._wired, self._shared
         republish, put_back = make_republisher(wired, shared), make_put_back(wired, shared)
-        return Rereads(wired.name, wired.mode, shared.adapters, republish, put_back)
+        return Rereads(wired, shared.adapters, republish, put_back)
 
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
         """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""
@@ -301,7 +301,7 @@ class OpenableStream:
 
     @property
     def _own_partitions(self) -> int | None:
-        ours = self._wired.rules.events_topic == topics_of(self._wired.mode).events
+        ours = self._wired.events_topic == topics_of(self._wired.mode).events
         return self._shared.kafka.events_partitions if ours else None
 
     def _check_positions(self, source: StreamSource, source_log: TopicLog) -> JournalState | None:
@@ -320,7 +320,7 @@ class OpenableStream:
         try:
             check_history(wired.name, state, reader, source_log, source.topics, self._shared.kafka.transactional)
             if self._own_partitions is not None:
-                check_partitions(wired.name, state, source_log, wired.rules.events_topic, self._own_partitions)
+                check_partitions(wired.name, state, source_log, wired.events_topic, self._own_partitions)
             check_index(wired.places.index, journal)
             for table, kept_by in wired.derived.items():
                 kept_by.check(str(wired.places.derived_table(table)), JournalReader(journal))

@@ -1,21 +1,20 @@
-"""The part of a work stream's configuration that deciding needs."""
+"""Holds what a work stream decides by: its configuration, and what isn't configured for each stream."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 
-from core.decision import ErrorKind
 from core.event import Mode
 from core.record_keys import Keys, RecordKeys
-from core.routing import topics_of
-from core.where import EVERYTHING, HeaderFilter
+from core.routing import Shard, stream_of, topics_of
+from core.where import HeaderFilter
 from operations.limits import AloneLimits
-from processor.decide.head_of_line import HeadLimits
-from processor.errors.retry import RetryPolicy, parse_policy
-from processor.settings import DeadHead
+from processor.errors.retry import parse_delay
+from processor.streams import StreamConfig
 
 DUE_PER_BATCH_MAX = 2_000
 """Waiting events that one batch takes up again, those behind others included."""
@@ -27,57 +26,61 @@ in Python (processor.driver_memory)."""
 DRAIN_PER_ENTITY_MAX = 500
 """Events of one entity in a batch."""
 
-RETRIED_KINDS = (ErrorKind.SLE, ErrorKind.SNBE)
-"""Errors after which an event is tried again as often as its policy says, and is dead then."""
 
-PROBE_S_MAX = 60.0
-"""Longest wait between probes while the whole stream is blocked."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class StreamRules:
-    """The rules of one work stream, as its batches need them. Times in seconds.
+    """A work stream in one mode, or one of its shards there, as its batches need it.
 
-    ``due_per_batch_max``, ``due_bytes_max``: events, and bytes of their bodies, that one batch takes up again, those
-    behind others included. ``record_keys``: sign the commands and events that are believed; None: they aren't checked.
-    ``transactional``: topics whose offsets have holes, where transactions' markers are. ``jitter`` gives the share of
-    the policy's jitter that one retry takes. ``where``: what of its topic is the stream's business. ``delay``: how long
-    after its receipt an event is handled at the earliest. ``policies``: of kinds of errors that have one of their own;
-    the others go by ``policy``.
+    ``record_keys``: sign the commands and events that are believed; None: they aren't checked. ``transactional``:
+    topics whose offsets have holes, where transactions' markers are. ``due_per_batch_max``, ``due_bytes_max``: events,
+    and bytes of their bodies, that one batch takes up again, those behind others included. ``jitter`` gives the share
+    of the policy's jitter that one retry takes.
     """
 
-    name: str
-    events_topic: str
-    control_topic: str
-    policy: RetryPolicy
-    dead_head: DeadHead
-    due_per_batch_max: int = DUE_PER_BATCH_MAX
-    drain_per_entity_max: int = DRAIN_PER_ENTITY_MAX
-    probe_s_max: float = PROBE_S_MAX
+    config: StreamConfig
     mode: Mode = "live"
-    due_bytes_max: int = BYTES_PER_BATCH_MAX
-    heads: HeadLimits = field(default_factory=HeadLimits)
-    replays_max: int = 5
-    alone: AloneLimits = field(default_factory=AloneLimits)
-    transactional: Collection[str] = ()
+    shard_number: int = 0
     record_keys: RecordKeys | None = None
+    transactional: Collection[str] = ()
+    due_per_batch_max: int = DUE_PER_BATCH_MAX
+    due_bytes_max: int = BYTES_PER_BATCH_MAX
+    drain_per_entity_max: int = DRAIN_PER_ENTITY_MAX
     jitter: Callable[[], float] = random.random
-    where: HeaderFilter = EVERYTHING
-    delay: timedelta = timedelta(0)
-    policies: Mapping[ErrorKind, RetryPolicy] = field(default_factory=dict)
+
+    @cached_property
+    def name(self) -> str:
+        return stream_of(self.config.name, self.mode, self.shard_number)
 
     @property
-    def outage_policy(self) -> RetryPolicy:
-        return self.policies.get(ErrorKind.SBE) or parse_policy(f"forever(1s, x2, max {self.probe_s_max}s)")
+    def shard(self) -> Shard:
+        return self.config.all_shards[self.shard_number]
 
-    def policy_of(self, kind: ErrorKind) -> RetryPolicy:
-        return self.policies.get(kind, self.policy)
+    @cached_property
+    def events_topic(self) -> str:
+        return self.config.events_topic(self.mode)
+
+    @cached_property
+    def control_topic(self) -> str:
+        return topics_of(self.mode).control
 
     @property
-    def tries_min(self) -> int | None:
-        """Returns the fewest retries after which an event is dead; None: it never is."""
-        tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
-        return min((count for count in tries if count is not None), default=None)
+    def dlq_topic(self) -> str:
+        return self.config.dlq_topic(self.mode, self.shard_number)
+
+    @cached_property
+    def where(self) -> HeaderFilter:
+        """Returns what of its topic is the stream's business."""
+        return HeaderFilter.read(self.config.where)
+
+    @cached_property
+    def delay(self) -> timedelta:
+        """Returns how long after its receipt an event is handled at the earliest."""
+        return timedelta(seconds=parse_delay(self.config.delay))
+
+    @property
+    def alone(self) -> AloneLimits:
+        """Returns what one person may do alone: each of several shards allows its part."""
+        return self.config.dlq.alone_limits.of_each(len(self.config.all_shards))
 
     @property
     def event_keys(self) -> Keys | None:

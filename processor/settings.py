@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from core.decision import ErrorKind
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.errors.error_rules import Rules
-from processor.errors.retry import DelayText, PolicyText
+from processor.errors.retry import DelayText, PolicyText, RetryPolicy, parse_policy
 from processor.workers.payload import BYTES_MAX, PAYLOAD_PATTERN
 
 SHARDS_MAX = 64
@@ -51,6 +51,13 @@ class DownstreamSettings(BaseModel):
     )
 
 
+RETRIED_KINDS = (ErrorKind.SLE, ErrorKind.SNBE)
+"""Errors after which an event is tried again as often as its policy says, and is dead then."""
+
+OUTAGE = "forever(1s, x2, max 60s)"
+"""Policy of outages that have none of their own."""
+
+
 class RetrySettings(BaseModel):
     """A retry policy for each kind of error (`core.decision.ErrorKind`).
 
@@ -79,6 +86,24 @@ class RetrySettings(BaseModel):
     def by_kind(self) -> dict[ErrorKind, str]:
         named = {ErrorKind.SLE: self.transient, ErrorKind.SNBE: self.waits_for_data, ErrorKind.SBE: self.outage}
         return {kind: text for kind, text in named.items() if text is not None}
+
+    @property
+    def first_policy(self) -> RetryPolicy:
+        """Returns the policy of an event that didn't fail yet."""
+        return parse_policy(self.default)
+
+    @property
+    def outage_policy(self) -> RetryPolicy:
+        return parse_policy(self.outage or OUTAGE)
+
+    def policy_of(self, kind: ErrorKind) -> RetryPolicy:
+        return parse_policy(self.by_kind.get(kind, self.default))
+
+    @property
+    def tries_min(self) -> int | None:
+        """Returns the fewest retries after which an event is dead; None: it never is."""
+        tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
+        return min((count for count in tries if count is not None), default=None)
 
 
 class StreamSettings(BaseModel):

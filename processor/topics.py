@@ -44,7 +44,7 @@ def check_own_topics(wired: Wired, shared: SharedResources) -> None:
     """
     names = topics_of(wired.mode)
     record_bytes = {names.control: 0, wired.dlq_topic: 0}
-    if wired.rules.events_topic == names.events:
+    if wired.events_topic == names.events:
         record_bytes[names.events] = RECORD_BYTES_MAX
     with translate_kafka_errors():
         check_topics(open_admin(shared.kafka), shared.kafka, record_bytes)

@@ -7,7 +7,6 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -17,14 +16,11 @@ from core.errors import SettingError
 from core.event import Mode
 from core.layout import StreamLayout
 from core.location import Location
-from core.routing import Shard, journal_topic, stream_of, topics_of
-from core.where import HeaderFilter
+from core.routing import journal_topic, stream_of
 from core.work import Handler, Receivers
 from journal.lake import has_table
-from processor.decide.head_of_line import HeadLimits
 from processor.errors.classify import Classifier
 from processor.errors.error_rules import Rules
-from processor.errors.retry import parse_delay, parse_policy
 from processor.reporting.hooks import RecoveryHooks
 from processor.rules import StreamRules
 from processor.settings import DeadHead
@@ -65,28 +61,16 @@ class Reads:
         return None if receivers else "no receiver is configured"
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
+@dataclass(frozen=True, kw_only=True)
+class Wired(StreamRules):
     """A stream whose configuration has been found good: what it names is there. Nothing of it is open yet."""
 
-    config: StreamConfig
-    mode: Mode
-    shard: Shard
     places: StreamLayout
     task: Task
-    rules: StreamRules
     derived: Mapping[str, Any]
     build_hooks: Callable[[], RecoveryHooks] | None = None
     reads: Reads | None = None
     foreign: ForeignTopic | None = None
-
-    @property
-    def name(self) -> str:
-        return self.places.stream
-
-    @property
-    def dlq_topic(self) -> str:
-        return self.config.dlq_topic(self.mode, self.shard.number)
 
 
 def wire_stream(
@@ -118,16 +102,15 @@ def wire_stream(
     )
     name = config.names(mode)[number]
     return Wired(
-        config,
-        mode,
-        config.all_shards[number],
-        places_of(name),
-        _make_task(config, name, build_handler, _make_handler_files(config, given)),
-        _make_rules(config, mode, name),
-        {table: load_named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
-        bind_function(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
-        _make_reads(config, mode, places_of, sections, receivers, sources),
-        _make_foreign_topic(config, mode, decoder),
+        config=config,
+        mode=mode,
+        shard_number=number,
+        places=places_of(name),
+        task=_make_task(config, name, build_handler, _make_handler_files(config, given)),
+        derived={table: load_named(f"[{config.name}] derived.{table}", kept) for table, kept in config.derived.items()},
+        build_hooks=bind_function(f"[{config.name}] hooks", config.hooks, sections, {}) if config.hooks else None,
+        reads=_make_reads(config, mode, places_of, sections, receivers, sources),
+        foreign=_make_foreign_topic(config, mode, decoder),
     )
 
 
@@ -167,23 +150,6 @@ def _make_reads(
     if config.feed:
         feed = bind_function(f"[{config.name}] feed", config.feed, sections, {})()
     return Reads({name: places_of(name).journal for name in names}, feed, receivers)
-
-
-def _make_rules(config: StreamConfig, mode: Mode, name: str) -> StreamRules:
-    return StreamRules(
-        name=name,
-        events_topic=config.events_topic(mode),
-        control_topic=topics_of(mode).control,
-        policy=parse_policy(config.retry.default),
-        policies={kind: parse_policy(text) for kind, text in config.retry.by_kind.items()},
-        dead_head=config.dead_head,
-        mode=mode,
-        heads=HeadLimits(config.head_age_max_s, config.head_utilisation_max, config.head_uncommitted_min),
-        replays_max=config.dlq.replays_max,
-        alone=config.dlq.alone_limits.of_each(len(config.all_shards)),
-        where=HeaderFilter.read(config.where),
-        delay=timedelta(seconds=parse_delay(config.delay)),
-    )
 
 
 def _make_handler_files(config: StreamConfig, given: Mapping[type, object]) -> HandlerFiles:

@@ -35,10 +35,10 @@ from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.handlers import Handlers
 from processor.decide.rereads import Rereads
-from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
-from processor.settings import DeadHead
+from processor.settings import DeadHead, RetrySettings
 from processor.spark import calm_collector, pause_collection
+from processor.streams import StreamConfig
 from processor.workers.execute import Results
 
 EVENTS, CONTROL = "payments.events", "payments.control"
@@ -110,7 +110,9 @@ class _Engine:
         index = Index.open(places.index, state.epoch)
         index.catch_up(JournalReader(str(places.journal), state.version), bodies)
         places.trying_file.parent.mkdir(parents=True, exist_ok=True)
-        rules = StreamRules(STREAM, EVENTS, CONTROL, parse_policy("fixed(1s x1)"), DeadHead.CONTINUE, 100, 100, 60.0)
+        retry = RetrySettings(default="fixed(1s x1)")
+        config = StreamConfig(name=STREAM, handler="load.bench.index:none", retry=retry, dead_head=DeadHead.CONTINUE)
+        rules = StreamRules(config=config, due_per_batch_max=100, drain_per_entity_max=100)
         self._offset = state.marks[EVENTS][0]
         # Another one each time that a history is opened: what was new to it once isn't any more.
         self._random = random.Random(state.epoch)
@@ -121,7 +123,7 @@ class _Engine:
             BatchLookups(index, {}),
             Handlers(_Applying(), places.trying_file, clock),
             Derived(index, [], _NoDeadLetters()),
-            Rereads(STREAM, "live", {}),
+            Rereads(rules, {}),
             clock,
         )
 

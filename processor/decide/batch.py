@@ -70,7 +70,7 @@ class Batches:
         self.progress = BatchProgress()
         self._probed: Rank | None = None
         self._set_blocked(Blocked.from_notes(journal.state.notes))
-        self._heads = HeadOfLine(derived.index, rules.heads, rules.dead_head, clock)
+        self._heads = HeadOfLine(derived.index, rules.config, clock)
         left = journal.state.notes.get(RUNS_NOTE, "")
         self._runs = RunScheduler(journal.state.lineage, known, clock, self._estimate_wait_s, left)
         handlers.begin(journal.seq)
@@ -282,12 +282,12 @@ class Batches:
         results = list(results)
         failures = find_blocking_failures(results)
         if failures:
-            self._set_blocked(self._blocked.after_failures(failures, self._rules.outage_policy))
+            self._set_blocked(self._blocked.after_failures(failures, self._rules.config.retry.outage_policy))
             log.warning("the stream is blocked (%s); next probe in %.0f s", failures[0].error_class, self.probe_s)
         elif self.is_blocked:
             blocked = self._blocked
             for result in results:
-                blocked = blocked.after_result(result, reports, self._rules.outage_policy)
+                blocked = blocked.after_result(result, reports, self._rules.config.retry.outage_policy)
             self._set_blocked(blocked)
 
     def _order_rows(

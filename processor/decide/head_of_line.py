@@ -18,7 +18,7 @@ from journal.index import Index
 from journal.open_item import OpenItem, has_failed, is_delayed
 from journal.schema import JournalRow
 from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
-from processor.settings import DeadHead
+from processor.settings import DeadHead, StreamSettings
 
 BLOCKED_CLASS = "HeadOfLineBlocked"
 
@@ -38,21 +38,6 @@ EXAMINED_MAX = 100
 RESOLVED_MAX = 20
 SHARE_AGE_S_MIN = 10.0
 """A head that is younger isn't to blame for the stuck share."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadLimits:
-    """``age_s``: a head that has held others back by failing for so long is dead-lettered; 0: never. Blocked are lines
-    of which the `HeadFigures.stuck_share` is above ``utilisation`` and the `HeadFigures.head_share` below
-    ``uncommitted``; a ``utilisation`` of 1: never.
-    """
-
-    age_s: float = 0.0
-    utilisation: float = 0.9
-    uncommitted: float = 0.02
-
-    def is_exceeded_by(self, figures: HeadFigures) -> bool:
-        return figures.stuck_share > self.utilisation and figures.head_share < self.uncommitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +65,7 @@ class HeadFigures:
     stream's delay, and ``dead_heads``, which hold back ``behind_dead`` until a person has decided.
 
     ``oldest_s``: longest time for which a head has held others back by failing. ``done``: in the last minute.
-    ``blocked``: `HeadLimits.is_exceeded_by`; then ``named`` is the event with the longest line.
+    ``blocked``: `is_blocking`; then ``named`` is the event with the longest line.
     """
 
     heads: int = 0
@@ -108,6 +93,10 @@ class HeadFigures:
     @property
     def head_share(self) -> float:
         return self.heads / self.stuck_count if self.heads else 1.0
+
+    def is_blocking(self, settings: StreamSettings) -> bool:
+        """Whether nearly all of it is stuck, and few of the stuck ones fail themselves."""
+        return self.stuck_share > settings.head_utilisation_max and self.head_share < settings.head_uncommitted_min
 
     @property
     def with_dead(self) -> HeadFigures:
@@ -172,19 +161,17 @@ def choose_examined(candidates: Sequence[WaitingLine]) -> list[WaitingLine]:
     return list(dict.fromkeys(oldest + longest))
 
 
-def find_past_limits(
-    heads: Iterable[FailingHead], figures: HeadFigures, limits: HeadLimits, dead_head: DeadHead
-) -> list[FailingHead]:
+def find_past_limits(heads: Iterable[FailingHead], figures: HeadFigures, settings: StreamSettings) -> list[FailingHead]:
     """Finds the heads to dead-letter now, `RESOLVED_MAX` at most.
 
     These are the heads past the age limit. Where followers go on past a dead head, those with the longest lines are
     added until the lines are no longer blocked.
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
-    past = [head for head in longest_first if 0 < limits.age_s <= head.held_s]
+    past = [head for head in longest_first if 0 < settings.head_age_max_s <= head.held_s]
     left = _subtract_heads(figures, past)
     for head in longest_first:
-        if dead_head is DeadHead.WAIT or not limits.is_exceeded_by(left):
+        if settings.dead_head is DeadHead.WAIT or not left.is_blocking(settings):
             break
         if head.held_s >= SHARE_AGE_S_MIN and head not in past:
             past.append(head)
@@ -247,10 +234,9 @@ class DoneWindow:
 class HeadOfLine:
     """Looks at one stream's lines now and then, and names the heads that are past its limits."""
 
-    def __init__(self, index: Index, limits: HeadLimits, dead_head: DeadHead, clock: Clock) -> None:
+    def __init__(self, index: Index, settings: StreamSettings, clock: Clock) -> None:
         self._index = index
-        self._limits = limits
-        self._dead_head = dead_head
+        self._settings = settings
         self._clock = clock
         self._done = DoneWindow()
         self._held_s: dict[int, float] = {}
@@ -281,8 +267,8 @@ class HeadOfLine:
         self._look_at = began + max(LOOK_S, (self._clock.monotonic_s() - began) / LOOK_COST_SHARE)
         if stream_blocked:
             return {}
-        past = find_past_limits(heads, self.figures, self._limits, self._dead_head)
-        return {head.item.row.item_seq: (head.item, make_head_failure(head, self._dead_head)) for head in past}
+        past = find_past_limits(heads, self.figures, self._settings)
+        return {head.item.row.item_seq: (head.item, make_head_failure(head, self._settings.dead_head)) for head in past}
 
     def _read_next_lines(self) -> None:
         current = self._round
@@ -325,8 +311,8 @@ class HeadOfLine:
         return heads
 
     def _judge_figures(self, figures: HeadFigures, lines_seen: Sequence[WaitingLine]) -> HeadFigures:
-        followers_wait = self._dead_head is DeadHead.WAIT
-        if not self._limits.is_exceeded_by(figures.with_dead if followers_wait else figures):
+        followers_wait = self._settings.dead_head is DeadHead.WAIT
+        if not (figures.with_dead if followers_wait else figures).is_blocking(self._settings):
             return figures
         held = [line for line in lines_seen if followers_wait or line.head_seq not in self._dead]
         longest = max(held, key=lambda line: line.behind, default=None)

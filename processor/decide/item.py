@@ -241,7 +241,7 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
     row.retry_policy = policy.text
     if delay_s is None:
         beside = failure.missing_predecessor or failure.previous_dead
-        dead_letter_item(item, failure, blocking=rules.dead_head is DeadHead.WAIT and not beside)
+        dead_letter_item(item, failure, blocking=rules.config.dead_head is DeadHead.WAIT and not beside)
         return
     _record_failure(item, failure)
     row.decision = Decision.RETRY
@@ -259,7 +259,7 @@ def choose_retry_policy(item: BatchItem, rules: StreamRules, kind: ErrorKind) ->
     before = item.last_error_kind
     kind = alone.get(kind, kind)
     is_same = before is None or alone.get(before, before) is kind
-    return choose_policy(item.row.retry_policy if is_same else None, rules.policy_of(kind))
+    return choose_policy(item.row.retry_policy if is_same else None, rules.config.retry.policy_of(kind))
 
 
 def _record_failure(item: BatchItem, failure: Failure) -> None:

@@ -28,8 +28,8 @@ from processor.decide.item import (
     reopen_item,
 )
 from processor.errors.classify import Failure, catch_event_error
-from processor.rules import RETRIED_KINDS, StreamRules
-from processor.settings import DeadHead
+from processor.rules import StreamRules
+from processor.settings import RETRIED_KINDS, DeadHead
 
 
 @dataclass(slots=True)
@@ -174,14 +174,16 @@ class Line:
             item.previous = self.died[1]
         item.last_try = tuple(kind for kind in RETRIED_KINDS if is_last_try(item, self.rules, kind))
         if item.condemned is not None and (self.died is None or item.seq < self.died[0]):
-            dead = PreviousEvent(item.row.event_key or "", Decision.DEAD.value, self.rules.policy.text)
+            dead = PreviousEvent(
+                item.row.event_key or "", Decision.DEAD.value, self.rules.config.retry.first_policy.text
+            )
             self.died = item.seq, dead
         self.items.append(item)
 
     def select_runnable(self) -> Iterator[BatchItem]:
         """Yields the events that a handler sees, down to the one behind which all wait."""
         for item in self.items:
-            if item.condemned is not None and self.rules.dead_head is DeadHead.WAIT:
+            if item.condemned is not None and self.rules.config.dead_head is DeadHead.WAIT:
                 return
             if item.known_fact is None and item.condemned is None:
                 yield item
@@ -242,7 +244,7 @@ def _decide_item(item: BatchItem, answers: Answers, rules: StreamRules, dead: Ba
     failed = catch_event_error(_fill_in, item, answers, rules)
     if failed is not None:
         item.row.handler_version = answers.handler_version
-        dead_letter_item(item, failed, blocking=rules.dead_head is DeadHead.WAIT)
+        dead_letter_item(item, failed, blocking=rules.config.dead_head is DeadHead.WAIT)
     answer = answers.by_item.get(item.seq)
     if item.row.decision is Decision.DEAD and isinstance(answer, Failure) and answer.previous_dead:
         _name_cause(item, dead)
@@ -261,8 +263,8 @@ def _fill_in(item: BatchItem, answers: Answers, rules: StreamRules) -> None:
         reject_duplicate_fact(item, item.known_fact)
         return
     if item.condemned is not None:
-        item.row.retry_policy = rules.policy.text
-        dead_letter_item(item, item.condemned, blocking=rules.dead_head is DeadHead.WAIT)
+        item.row.retry_policy = rules.config.retry.first_policy.text
+        dead_letter_item(item, item.condemned, blocking=rules.config.dead_head is DeadHead.WAIT)
         return
     answer, now = answers.by_item.get(item.seq), answers.now
     if answer is None:

@@ -202,7 +202,7 @@ class BatchCommands:
 
     def _replay_targets(self, control: BatchItem, command: Command) -> None:
         ignored = find_ignored_events(self.known, command.targets, self.rules.control_topic)
-        judged = judge_replay(command, self.known.index, self.rules.replays_max, self._meanwhile, ignored)
+        judged = judge_replay(command, self.known.index, self.rules.config.dlq.replays_max, self._meanwhile, ignored)
         control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
         accepted = _list_accepted(judged)
         if command.action == REPLAY:

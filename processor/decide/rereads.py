@@ -32,6 +32,7 @@ from processor.errors.classify import (
     make_engine_failure,
     make_event_failure,
 )
+from processor.rules import StreamRules
 from processor.source.records import get_raw_name
 from providers.port import Adapter
 from providers.reread import CurrentNames, OtherKey, read_current_names, reread_events
@@ -62,8 +63,7 @@ class Rereads:
     ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
     """
 
-    stream: str
-    mode: Mode
+    rules: StreamRules
     adapters: Mapping[str, Adapter]
     republish: Republish | None = None
     put_back: PutBackRecord | None = None
@@ -111,7 +111,7 @@ class Rereads:
             )
 
     def _name(self, item: BatchItem) -> bytes:
-        return quote_text(f"{self.stream}/{item.seq}").encode()
+        return quote_text(f"{self.rules.name}/{item.seq}").encode()
 
     def _prepare_events(self, item: BatchItem, now: datetime) -> list[Outgoing] | Failure:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from core.kafka import open_producer
@@ -20,7 +19,7 @@ from processor.wiring import Wired
 def open_source(wired: Wired, shared: SharedResources) -> StreamSource:
     """Makes the source of a stream, which isn't asked for anything yet; the handler knows from now on whom its feed
     names."""
-    events, control = wired.rules.events_topic, wired.rules.control_topic
+    events, control = wired.events_topic, wired.control_topic
     if wired.reads is None:
         starting = parse_starting(wired.config.starting_offsets)
         stage = _make_map_stage(wired, shared)
@@ -35,13 +34,12 @@ def open_source(wired: Wired, shared: SharedResources) -> StreamSource:
 def _make_map_stage(wired: Wired, shared: SharedResources) -> MapStage:
     # With one task, a call that was abandoned is found again: its Python worker must take no other task in between.
     workers = f"{wired.name} reads" if wired.config.tasks_max == 1 else wired.name
-    stage = MapJob(wired.task, wired.mode, wired.rules.control_topic, where=wired.rules.where, foreign=wired.foreign)
-    rules = replace(wired.rules, record_keys=shared.record_keys)
-    return MapStage(stage, workers, shared.task_counter(wired.config.tasks_max), lambda: rules.event_keys)
+    stage = MapJob(wired.task, wired.mode, wired.control_topic, where=wired.where, foreign=wired.foreign)
+    return MapStage(stage, workers, shared.task_counter(wired.config.tasks_max), lambda: wired.event_keys)
 
 
 def make_republisher(wired: Wired, shared: SharedResources) -> Republisher | None:
-    topic = wired.rules.events_topic
+    topic = wired.events_topic
     return Republisher(partial(open_producer, shared.kafka, REPUBLISH, shared.record_keys), topic) if topic else None
 
 

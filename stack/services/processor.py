@@ -76,7 +76,7 @@ def main() -> int:
         log.error("%s", problem)
         return 1
     clock = SystemClock()
-    metrics = {stream.name: ProcessorMetrics(clock, stream.rules.delay) for stream in wired}
+    metrics = {stream.name: ProcessorMetrics(clock, stream.delay) for stream in wired}
     files = {stream.name: StatusFile(stream.places.status, clock) for stream in wired}
     for file in files.values():
         file.remove()

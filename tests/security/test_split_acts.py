@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +57,7 @@ class Night:
     def __init__(self, data: Path, limits: AloneLimits) -> None:
         self.limits, self.letters = limits, DeadLetters(data)
         letters = self.letters
-        letters.rules = replace(letters.rules, alone=limits)
+        letters.limit_one_person(limits)
         letters.start()
         self.keys = [self.dies(f"evt_{number}") for number in range(DEAD)]
         letters.batch()

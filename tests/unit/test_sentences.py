@@ -289,7 +289,7 @@ def test_of_a_worn_out_item_only_a_forced_replay_is_taken_as_its_refusal_says(tm
     key = engine.post("evt_1")
     engine.handler.fails(key, ZeroDivisionError("division by zero"))
     engine.batch()
-    for _ in range(engine.rules.replays_max):
+    for _ in range(engine.rules.config.dlq.replays_max):
         order(engine, "replay", key)
         engine.advance(0)
     engine.handler.script.clear()

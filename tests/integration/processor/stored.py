@@ -42,11 +42,10 @@ from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.handlers import Handlers
 from processor.decide.rereads import Rereads
-from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.journal.rows import event_count
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Handler, InlineExecutor, Same, table
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Handler, InlineExecutor, Same, stream_config, table
 
 CHECKOUT = Path(__file__).parents[3]
 RECORDS_PER_BATCH = 4
@@ -258,10 +257,8 @@ class Stored:
             dead_letters = DlqPublisher(self.producer, topic, state.published_upto, clock)
             dead_letters.catch_up(reader, bodies)
             undo.pop_all()
-        policy = parse_policy("fixed(1s x1)")
-        rules = StreamRules(
-            "ledger", EVENTS, CONTROL, policy, DeadHead.CONTINUE, 100, 100, 60.0, transactional=transactional
-        )
+        config = stream_config(dead_head=DeadHead.CONTINUE, policy="fixed(1s x1)")
+        rules = StreamRules(config=config, transactional=transactional, due_per_batch_max=100, drain_per_entity_max=100)
         executor = InlineExecutor(self.handler, stop_on_dead=False)
         return Batches(
             rules,
@@ -269,7 +266,7 @@ class Stored:
             BatchLookups(index, {"stripe": Same()}),  # type: ignore[dict-item]
             Handlers(executor, self.folder / "trying.json", clock),
             Derived(index, [postings], dead_letters),
-            Rereads("ledger", "live", {}),
+            Rereads(rules, {}),
             clock,
         )
 

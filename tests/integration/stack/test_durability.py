@@ -118,8 +118,7 @@ def test_a_receiver_ends_before_it_listens_where_records_could_be_lost(kafka_bro
 
 def test_a_stream_looks_at_what_it_reads_and_writes_before_it_begins(kafka_broker: str) -> None:
     make_topics(KafkaSettings(bootstrap_servers=kafka_broker), plan_topics(Settings()), replication=1)
-    rules = SimpleNamespace(events_topic="payments.events")
-    wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", rules=rules)
+    wired: Any = SimpleNamespace(dlq_topic="dlq.ledger", mode="live", events_topic="payments.events")
     single = KafkaSettings(bootstrap_servers=kafka_broker, durability="single")
     one = FixedExecutors(1, 1)
     shared = SharedResources(None, single, TopicsSettings(), {}, SystemClock(), one, AnchorKeys(["k" * 32]), None)  # type: ignore[arg-type]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -39,6 +39,8 @@ from operations.command import Command
 from operations.commands import encode
 from operations.done_alone import DoneAlone
 from operations.frozen import SelectionFiles
+from operations.limits import AloneLimits
+from operations.settings import DlqSettings
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
@@ -46,11 +48,11 @@ from processor.decide.handlers import Handlers
 from processor.decide.item import BatchItem
 from processor.decide.rereads import Outgoing, Rereads
 from processor.errors.classify import Classifier, Failure
-from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
-from processor.settings import DeadHead
+from processor.settings import DeadHead, RetrySettings
 from processor.source.records import RECORD_SCHEMA, KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
+from processor.streams import StreamConfig
 from processor.workers.deadlines import AbandonedCalls, Deadlines
 from processor.workers.execute import Results
 from processor.workers.worker import Chunk, Task, run_chunk
@@ -260,6 +262,15 @@ class Same:
         return self.facts.get(body)
 
 
+def stream_config(
+    name: str = "ledger", *, dead_head: DeadHead = DeadHead.WAIT, policy: str = POLICY, **keys: Any
+) -> StreamConfig:
+    """A stream's configuration with the handler of a test. Money limits nobody."""
+    dlq = DlqSettings(alone_amounts_minor_max={}, alone_replay_amounts_minor_max={})
+    retry = RetrySettings(default=policy)
+    return StreamConfig(name=name, handler="test:handler", dead_head=dead_head, retry=retry, dlq=dlq, **keys)
+
+
 class Engine:
     """One stream: `post` events, `batch` to decide them, `advance` the clock."""
 
@@ -279,7 +290,9 @@ class Engine:
         self.bodies = ListBodies()
         self.dead_letters = ListDeadLetters()
         self.rules = StreamRules(
-            *(stream, EVENTS, CONTROL, parse_policy(POLICY), dead_head, 1_000, drain_per_entity_max, 60.0),
+            config=stream_config(stream, dead_head=dead_head),
+            due_per_batch_max=1_000,
+            drain_per_entity_max=drain_per_entity_max,
             jitter=lambda: 0.0,
         )
         self.adapter = Same()
@@ -298,6 +311,15 @@ class Engine:
         self._pending: list[dict[str, object]] = []
         self._published: list[tuple[bytes, list[tuple[str, bytes]]]] = []
         self.start()
+
+    def configure(self, **changes: object) -> None:
+        """Changes keys of the stream's configuration, for the next `start`."""
+        self.rules = replace(self.rules, config=self.rules.config.model_copy(update=changes))
+
+    def limit_one_person(self, limits: AloneLimits) -> None:
+        """Limits what one person may do alone, from the next `start` on."""
+        alone = {f"alone_{name}": limit for name, limit in asdict(limits).items()}
+        self.configure(dlq=self.rules.config.dlq.model_copy(update=alone))
 
     def start(self, *, keeps_index: bool = False) -> None:
         """A new process on the same journal; what wasn't decided is read again.
@@ -326,9 +348,9 @@ class Engine:
 
     def engine_on(self, state: JournalState) -> Batches:
         """The stream's batches from a state of the journal on."""
-        executor = InlineExecutor(self.handler, stop_on_dead=self.rules.dead_head is DeadHead.WAIT)
+        executor = InlineExecutor(self.handler, stop_on_dead=self.rules.config.dead_head is DeadHead.WAIT)
         self.handlers = Handlers(executor, self.folder / "trying.json", self.clock)
-        self.rereads = Rereads(self.rules.name, self.rules.mode, self.adapters, self._republish)  # type: ignore[arg-type]
+        self.rereads = Rereads(self.rules, self.adapters, self._republish)  # type: ignore[arg-type]
         return Batches(
             self.rules,
             Journal(state, self.journal, self.bodies, lambda: self.noted()),  # type: ignore[arg-type]

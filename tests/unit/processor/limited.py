@@ -72,7 +72,7 @@ class LimitedEngine(Engine):
     def start(self, **options: Any) -> None:
         super().start(**options)
         self.downstreams = Downstreams(self.settings, self.clock, notes=self.journal.notes)
-        stop_on_dead = self.rules.dead_head is DeadHead.WAIT
+        stop_on_dead = self.rules.config.dead_head is DeadHead.WAIT
         self.handlers._executor = ThreadedExecutor(
             self.handler,
             self.parallelism,

@@ -30,11 +30,10 @@ from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal
 from processor.decide.rereads import Rereads
-from processor.errors.retry import parse_policy
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from processor.source.records import PACKED, KafkaRecord, ParsedRecord
-from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same
+from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same, stream_config
 from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
 from tests.unit.processor.parking_model import Event, Model, Order
 
@@ -74,11 +73,10 @@ class Scope:
 
     @property
     def rules(self) -> StreamRules:
-        policy = parse_policy(f"fixed({RETRY_S}s x1)")
+        config = stream_config(dead_head=self.policy, policy=f"fixed({RETRY_S}s x1)")
+        config = config.model_copy(update={"dlq": config.dlq.model_copy(update={"replays_max": 1})})
         return StreamRules(
-            *("ledger", EVENTS, CONTROL, policy, self.policy, 1_000, self.drain_max, 60.0),
-            replays_max=1,
-            jitter=lambda: 0.0,
+            config=config, due_per_batch_max=1_000, drain_per_entity_max=self.drain_max, jitter=lambda: 0.0
         )
 
 
@@ -296,7 +294,7 @@ class Search:
             known,
             Forgetful(oracle, Path(), clock),
             Derived(index, [], ListDeadLetters()),
-            Rereads(self.scope.rules.name, self.scope.rules.mode, {}),
+            Rereads(self.scope.rules, {}),
             clock,
         )
 

@@ -36,7 +36,7 @@ def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeyp
         config=SimpleNamespace(name="ledger", dlq=dlq),
         dlq_topic="dlq.ledger",
         mode="live",
-        rules=SimpleNamespace(events_topic="payments.events"),
+        events_topic="payments.events",
     )
     shared: Any = SimpleNamespace(kafka=KafkaSettings(durability="single"), topics=TopicsSettings())
     assert KafkaSilent.kind is ErrorKind.SBE, "the stream pauses and begins again"

@@ -59,8 +59,8 @@ def test_a_shard_lets_one_person_do_its_part_alone(tmp_path: Path, file: Path) -
 
     whole, part = wired_in(1), wired_in(2)
     assert (part.name, part.shard) == ("notify.1", Shard(1, 2))
-    assert whole.rules.alone == whole.config.dlq.alone_limits
-    assert part.rules.alone.items_max == whole.rules.alone.items_max // 2
+    assert whole.alone == whole.config.dlq.alone_limits
+    assert part.alone.items_max == whole.alone.items_max // 2
 
 
 def test_a_worker_that_starts_later_knows_whom_its_stream_was_started_with(wired: Wired, file: Path) -> None:
@@ -156,8 +156,8 @@ NO_FUNCTION = 7
 def test_the_function_that_names_another_programs_records_travels_by_name(tmp_path: Path) -> None:
     wired = wired_foreign(tmp_path, 'identity = "tests.unit.processor.test_wiring:identify"')
     assert wired.foreign is not None
-    assert (wired.foreign.topic, wired.rules.events_topic) == ("orders", "orders")
-    assert wired.rules.event_keys is None, "no signature is asked of it"
+    assert (wired.foreign.topic, wired.events_topic) == ("orders", "orders")
+    assert wired.event_keys is None, "no signature is asked of it"
     travelled = pickle.loads(pickle.dumps(wired.foreign))
     assert travelled.identity is identify
 

@@ -21,6 +21,7 @@ from journal.target import ItemTarget
 from operations.command import Command, ReplayMode
 from operations.commands import encode
 from operations.selection import ForecastRequest, ItemForecast, Verdict
+from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.operations.selection.bench import SelectionBench
@@ -140,7 +141,8 @@ def test_the_dry_runs_word_is_the_processors(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = SelectionBench(Path(folder), dead_head=dead_head)
-        bench.engine.batches._rules = replace(bench.engine.rules, replays_max=REPLAYS_MAX)
+        bench.engine.configure(dlq=DlqSettings(replays_max=REPLAYS_MAX))
+        bench.engine.batches._rules = bench.engine.rules
         history = History(bench)
         history.do(before)
         assume(bench.engine.index.dead_count() > 0)

@@ -117,7 +117,7 @@ def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: Select
     """As where the index knows no amounts, or another console's limits were not yet what the processor's are."""
     bench.dead(6)
     bench.selections.freeze(Filter(), "ada")
-    bench.engine.rules = replace(bench.engine.rules, alone=AloneLimits(replay_items_max=5))
+    bench.engine.limit_one_person(AloneLimits(replay_items_max=5))
     bench.engine.start()
     with pytest.raises(RunRefused, match=r"above 5 a day a second person approves: have it proposed"):
         bench.replay(1)
@@ -132,7 +132,7 @@ def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: Select
 def test_the_forecast_counts_what_the_processor_counts(tmp_path: Path) -> None:
     """A day is an account's: ada's is spent, bob has another."""
     bench = SelectionBench(tmp_path)
-    bench.engine.rules = replace(bench.engine.rules, alone=bench.alone)
+    bench.engine.limit_one_person(bench.alone)
     bench.engine.start()
     bench.dead(7)
     items = [item.row.item_seq for item in bench.engine.index.open_items()]

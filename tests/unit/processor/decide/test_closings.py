@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -219,7 +218,7 @@ def test_a_crash_at_the_commit_closes_once(engine: Engine, crash: str) -> None:
 
 
 def small(engine: Engine, **limits: object) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(**limits))  # type: ignore[arg-type]
+    engine.limit_one_person(AloneLimits(**limits))  # type: ignore[arg-type]
     engine.start()
 
 

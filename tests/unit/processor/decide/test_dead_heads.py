@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from core.work import MissingPredecessor, Outcome, PreviousEvent, PreviousEventDead, WorkItem
-from processor.errors.retry import parse_policy
-from processor.settings import DeadHead
+from processor.settings import DeadHead, RetrySettings
 from tests.unit.processor.harness import CONTROL, POLICY, Engine, Stuck, booked
 
 BUG = ZeroDivisionError("division by zero")
@@ -218,7 +216,7 @@ def test_whether_a_try_is_the_last_is_asked_of_the_policy_that_the_event_began_w
     engine.handler.fails(head, Stuck("no answer"), times=4)
     engine.batch()
     engine.advance(1)
-    engine.rules = replace(engine.rules, policy=parse_policy("fixed(1s x2)"))
+    engine.configure(retry=RetrySettings(default="fixed(1s x2)"))
     engine.start()
     engine.advance(2)
     assert engine.handler.calls == [head, head, head]

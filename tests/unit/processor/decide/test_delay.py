@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.unit.processor.harness import NOW, Engine, Stuck, booked
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(tmp_path)
-    engine.rules = replace(engine.rules, delay=timedelta(seconds=30))
+    engine.configure(delay="30s")
     engine.start()
     return engine
 

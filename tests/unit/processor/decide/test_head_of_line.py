@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,12 @@ from processor.decide.head_of_line import (
     EXAMINED_MAX,
     DoneWindow,
     HeadFigures,
-    HeadLimits,
     HeadOfLine,
     WaitingLine,
     choose_examined,
     group_into_lines,
 )
-from processor.errors.retry import parse_policy as parse
-from processor.settings import DeadHead
+from processor.settings import DeadHead, RetrySettings, StreamSettings
 from processor.streams import load_streams
 from tests.unit.processor.harness import NOW, Down, Engine, Stuck
 from tests.unit.processor.limited import LimitedEngine
@@ -37,7 +33,7 @@ AGE_S = 20.0
 def engine(tmp_path: Path) -> Callable[..., Engine]:
     def made(dead_head: DeadHead = DeadHead.CONTINUE, **limits: float) -> Engine:
         one = Engine(tmp_path, dead_head=dead_head)
-        one.rules = replace(one.rules, heads=HeadLimits(**limits))
+        one.configure(**limits)
         one.start()
         return one
 
@@ -93,7 +89,7 @@ def test_stuck_is_held_against_what_was_done_in_the_last_minute():
 )
 def test_nearly_all_are_stuck_and_few_of_them_fail(heads: int, behind: int, done: int, blocked: bool):
     """Utilisation above 0.9, and the uncommitted share below 0.02."""
-    assert HeadLimits().is_exceeded_by(HeadFigures(heads=heads, behind=behind, done=done)) is blocked
+    assert HeadFigures(heads=heads, behind=behind, done=done).is_blocking(StreamSettings()) is blocked
 
 
 def test_a_failing_head_its_line_and_its_time_are_published(engine):
@@ -111,8 +107,8 @@ def test_a_failing_head_its_line_and_its_time_are_published(engine):
 
 def test_lines_beyond_what_one_look_reads_are_read_by_the_next_ones(engine, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(head_of_line, "PLACES_MAX", 5)
-    stream = engine(DeadHead.WAIT, age_s=AGE_S)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream = engine(DeadHead.WAIT, head_age_max_s=AGE_S)
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     heads = [stuck_with_followers(stream, followers=2, entity=f"e{number}")[0] for number in range(6)]
     stream.batch()
@@ -139,7 +135,7 @@ def test_a_line_longer_than_one_look_reads_hides_none_after_it(engine, monkeypat
 
 def test_where_followers_go_on_a_head_that_holds_back_all_others_dies_by_default(engine):
     stream = engine(DeadHead.CONTINUE)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     head, behind = stuck_with_followers(stream, followers=60)
     stream.batch()
@@ -150,7 +146,7 @@ def test_where_followers_go_on_a_head_that_holds_back_all_others_dies_by_default
 
 def test_where_followers_wait_no_head_dies_by_default_and_the_status_names_it(engine):
     stream = engine(DeadHead.WAIT)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     head, _ = stuck_with_followers(stream, followers=60)
     stream.batch()
@@ -173,8 +169,8 @@ def test_where_followers_wait_behind_a_dead_head_the_status_names_that(engine):
 
 @pytest.mark.row("D2")
 def test_past_the_limit_the_head_dies_between_two_tries_with_its_whole_story(engine):
-    stream = engine(age_s=AGE_S)
-    stream.rules = replace(stream.rules, policy=parse("fixed(5s x1, 1000s x9)"))
+    stream = engine(head_age_max_s=AGE_S)
+    stream.configure(retry=RetrySettings(default="fixed(5s x1, 1000s x9)"))
     stream.start()
     head, _ = stuck_with_followers(stream)
     stream.batch()
@@ -188,7 +184,7 @@ def test_past_the_limit_the_head_dies_between_two_tries_with_its_whole_story(eng
 
 
 def test_where_followers_continue_they_are_handled_in_order_and_see_that_one_before_them_is_dead(engine):
-    stream = engine(DeadHead.CONTINUE, age_s=AGE_S)
+    stream = engine(DeadHead.CONTINUE, head_age_max_s=AGE_S)
     head, behind = stuck_with_followers(stream)
     stream.batch()
     run_for(stream, AGE_S + 2)
@@ -199,7 +195,7 @@ def test_where_followers_continue_they_are_handled_in_order_and_see_that_one_bef
 
 
 def test_where_followers_wait_for_a_person_they_wait_on_and_the_head_is_not_tried_any_more(engine):
-    stream = engine(DeadHead.WAIT, age_s=AGE_S)
+    stream = engine(DeadHead.WAIT, head_age_max_s=AGE_S)
     head, behind = stuck_with_followers(stream)
     stream.batch()
     run_for(stream, AGE_S + 2)
@@ -220,7 +216,7 @@ def test_where_followers_wait_for_a_person_they_wait_on_and_the_head_is_not_trie
 
 
 def test_a_failing_event_that_holds_back_nobody_is_tried_as_its_policy_says(engine):
-    stream = engine(age_s=5.0)
+    stream = engine(head_age_max_s=5.0)
     key = stream.post("alone", "e1")
     stream.handler.fails(key, Stuck("no answer"))
     stream.batch()
@@ -229,8 +225,8 @@ def test_a_failing_event_that_holds_back_nobody_is_tried_as_its_policy_says(engi
 
 
 def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine):
-    stream = engine(age_s=AGE_S)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream = engine(head_age_max_s=AGE_S)
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     head, _ = stuck_with_followers(stream)
     down = stream.post("down", "e9")
@@ -246,7 +242,7 @@ def test_while_the_whole_stream_is_blocked_no_time_counts_against_a_head(engine)
 def test_while_its_downstream_is_not_called_no_time_counts_against_a_head(tmp_path: Path):
     """It had failed before: what it goes on waiting for is no fault of its own."""
     engine = LimitedEngine(tmp_path, {"merchants": SETTINGS}, dead_head=DeadHead.CONTINUE)
-    engine.rules = replace(engine.rules, heads=HeadLimits(age_s=AGE_S))
+    engine.configure(head_age_max_s=AGE_S)
     engine.start()
     service = Service(engine)
     service.down = True
@@ -265,7 +261,7 @@ def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_block
     stream = engine()
     head, _ = stuck_with_followers(stream)
     stream.batch()
-    heads = HeadOfLine(stream.index, HeadLimits(age_s=5.0), DeadHead.CONTINUE, stream.clock)
+    heads = HeadOfLine(stream.index, StreamSettings(head_age_max_s=5.0, dead_head=DeadHead.CONTINUE), stream.clock)
     seen = []
     for blocked in (False, False, True, False):
         stream.clock.advance(6.0)
@@ -274,8 +270,8 @@ def test_a_head_past_its_limit_is_left_alone_until_the_stream_is_no_longer_block
 
 
 def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_bring_it_down(engine):
-    stream = engine(utilisation=0.4, uncommitted=0.1)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream = engine(head_utilisation_max=0.4, head_uncommitted_min=0.1)
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     long, _ = stuck_with_followers(stream, followers=60, entity="long")
     short, _ = stuck_with_followers(stream, followers=1, entity="short")
@@ -286,8 +282,8 @@ def test_a_share_past_its_limit_takes_the_longest_lines_first_and_no_more_than_b
 
 
 def test_a_share_past_its_limit_is_no_reason_when_every_line_is_short(engine):
-    stream = engine(utilisation=0.4, uncommitted=0.1)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER))
+    stream = engine(head_utilisation_max=0.4, head_uncommitted_min=0.1)
+    stream.configure(retry=RetrySettings(default=FOREVER))
     stream.start()
     for number in range(20):
         stuck_with_followers(stream, followers=1, entity=f"e{number}")
@@ -299,8 +295,8 @@ def test_a_share_past_its_limit_is_no_reason_when_every_line_is_short(engine):
 def test_one_refused_call_doesn_t_hold_a_payments_later_notifications_for_a_day(engine):
     """By the settings that are shipped for the stream notify."""
     notify = load_streams()["notify"]
-    stream = engine(notify.dead_head, age_s=notify.head_age_max_s)
-    stream.rules = replace(stream.rules, policy=parse(notify.retry.default))
+    stream = engine(notify.dead_head, head_age_max_s=notify.head_age_max_s)
+    stream.configure(retry=notify.retry)
     stream.start()
     head, behind = stuck_with_followers(stream, followers=2)
     alone = stream.post("alone", "e2")
@@ -319,7 +315,7 @@ def test_one_refused_call_doesn_t_hold_a_payments_later_notifications_for_a_day(
 def test_events_that_wait_for_the_streams_delay_are_stuck_behind_nobody(engine):
     """Beside them a failing event with one follower is no head of line."""
     stream = engine(DeadHead.CONTINUE)
-    stream.rules = replace(stream.rules, policy=parse(FOREVER), delay=timedelta(seconds=30))
+    stream.configure(retry=RetrySettings(default=FOREVER), delay="30s")
     stream.start()
     head, [follower] = stuck_with_followers(stream, followers=1)
     stream.batch()

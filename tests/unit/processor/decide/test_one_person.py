@@ -30,7 +30,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def limited(engine: Engine, **limits: Any) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(**limits))
+    engine.limit_one_person(AloneLimits(**limits))
     engine.start()
 
 

@@ -18,6 +18,7 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from operations.command import ApprovedProposal, Command, ReplayMode
 from operations.commands import encode
+from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored, unknown
@@ -99,7 +100,8 @@ class Parking(RuleBasedStateMachine):
     def begins(self, policy: DeadHead, drain_max: int, replays_max: int, due_max: int) -> None:
         self.folder = tempfile.mkdtemp()
         self.engine = Engine(Path(self.folder), dead_head=policy, drain_per_entity_max=drain_max)
-        self.engine.rules = replace(self.engine.rules, replays_max=replays_max, due_per_batch_max=due_max)
+        self.engine.rules = replace(self.engine.rules, due_per_batch_max=due_max)
+        self.engine.configure(dlq=DlqSettings(replays_max=replays_max))
         self.engine.start()
         self.model = Model(policy, drain_max, replays_max, due_max)
         self.sent: list[tuple[str, Event]] = []

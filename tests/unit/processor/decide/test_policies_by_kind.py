@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,18 +10,15 @@ import pytest
 from core.decision import ErrorKind
 from core.work import Outcome, WorkItem
 from processor.errors.retry import parse_policy
+from processor.settings import RetrySettings
 from processor.streams import StreamInvalid, load_streams
 from processor.wiring import wire_stream
 from stack.settings import Settings
-from tests.unit.processor.harness import Down, Engine, Stuck
+from tests.unit.processor.harness import POLICY, Down, Engine, Stuck
 
 TRANSIENT, DATA = "fixed(1s x2)", "FixedDelayRetryPolicy(5000x3, 15000x5)"
 OUTAGE = "LimitedExponentialRetryPolicy(1,60,2,120)"
-KINDS = {
-    ErrorKind.SLE: parse_policy(TRANSIENT),
-    ErrorKind.SNBE: parse_policy(DATA),
-    ErrorKind.SBE: parse_policy(OUTAGE),
-}
+KINDS = RetrySettings(default=POLICY, transient=TRANSIENT, waits_for_data=DATA, outage=OUTAGE)
 
 
 class Brief(Exception):
@@ -32,7 +28,7 @@ class Brief(Exception):
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
     engine = Engine(tmp_path)
-    engine.rules = replace(engine.rules, policies=KINDS)
+    engine.configure(retry=KINDS)
     engine.start()
     return engine
 
@@ -85,7 +81,7 @@ def test_a_handler_s_followers_wait_or_go_on_as_the_failing_ones_kind_decides(en
 
 
 def test_a_blocked_stream_probes_as_the_policy_of_outages_says_and_no_event_dies_of_it(engine: Engine) -> None:
-    engine.rules = replace(engine.rules, policies={ErrorKind.SBE: parse_policy("fixed(3s x2, 7s)")})
+    engine.configure(retry=RetrySettings(default=POLICY, outage="fixed(3s x2, 7s)"))
     engine.start()
     engine.handler.down_for = lambda _: True
     key = engine.post("evt_1")
@@ -166,6 +162,6 @@ def test_the_rules_of_a_stream_are_what_its_settings_say(tmp_path: Path) -> None
     settings = Settings(data_dir=tmp_path)
     text = f'[ledger]\ndelay = "30s"\nwhere = {{ tenant = "eu-*" }}\n[ledger.retry]\ntransient = "{TRANSIENT}"\n'
     sections = {type(settings.ledger): settings.ledger, type(settings.providers): settings.providers}
-    rules = wire_stream(config(tmp_path, text)["ledger"], "live", settings.layout.stream, sections).rules
-    assert rules.policies == {ErrorKind.SLE: parse_policy(TRANSIENT)}
+    rules = wire_stream(config(tmp_path, text)["ledger"], "live", settings.layout.stream, sections)
+    assert rules.config.retry.policy_of(ErrorKind.SLE) == parse_policy(TRANSIENT)
     assert (rules.delay, rules.where.text) == (timedelta(seconds=30), '{"tenant":["eu-*"]}')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -296,7 +295,7 @@ def test_a_run_closes_items(engine: Engine, act: str, decision: str) -> None:
 
 
 def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(items_max=4, replay_items_max=5))
+    engine.limit_one_person(AloneLimits(items_max=4, replay_items_max=5))
     engine.start()
     dead(engine, 6)
     digest = frozen(engine)
@@ -324,7 +323,7 @@ def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -
 
 
 def test_a_day_counts_the_portions_of_a_run_after_a_restart_too(engine: Engine) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(replay_items_max=5))
+    engine.limit_one_person(AloneLimits(replay_items_max=5))
     engine.start()
     dead(engine, 8)
     order(engine, frozen(engine, range(1, 5)))
@@ -338,7 +337,7 @@ def test_a_day_counts_the_portions_of_a_run_after_a_restart_too(engine: Engine) 
 
 
 def test_what_turns_out_to_be_too_much_money_is_refused_item_by_item(engine: Engine) -> None:
-    engine.rules = replace(engine.rules, alone=AloneLimits(items_max=10, amounts_minor_max={"EUR": 100}))
+    engine.limit_one_person(AloneLimits(items_max=10, amounts_minor_max={"EUR": 100}))
     engine.start()
     dead(engine, 2)
     engine.adapters["stripe"] = _Rich()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -23,6 +22,7 @@ from processor.errors.retry import (
     choose_policy,
     parse_policy,
 )
+from processor.settings import RetrySettings
 from tests.unit.processor.harness import NOW, POLICY, Down, Engine, Stuck
 
 DEFAULT = "exponential(1s, x2, max 16s, 5 tries, jitter 50%)"
@@ -280,7 +280,7 @@ OTHER = "fixed(60s x2)"
 
 def configure(engine: Engine, policy: str) -> None:
     """The processor starts again with another policy."""
-    engine.rules = replace(engine.rules, policy=parse_policy(policy))
+    engine.configure(retry=RetrySettings(default=policy))
     engine.start()
 
 

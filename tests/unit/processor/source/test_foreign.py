@@ -20,6 +20,7 @@ from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import MapJob
 from processor.source.put_back import RecordGone
 from processor.source.records import MARKERS, KafkaRecord, drop_answers, read_table
+from processor.source.source_settings import TopicSource
 from processor.workers.payload import make_decoder
 from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.source.test_map_stage import Impure, passed, reported
@@ -62,7 +63,7 @@ class Orders(Engine):
         self._offsets[ORDERS] = 0
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.rules = replace(self.rules, events_topic=ORDERS)
+        self.configure(source=TopicSource(topic=ORDERS))
         super().start(keeps_index=keeps_index)
 
     def batch(self) -> list[JournalRow]:

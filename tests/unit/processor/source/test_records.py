@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,9 @@ from core.keys import encode_name
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
 from processor.errors.classify import MESSAGE_CHARS_MAX, clean_text
+from processor.rules import StreamRules
 from processor.source.records import HEADER_TEXT_MAX, WrongMode, format_headers, make_work_item
-from tests.unit.processor.harness import CONTROL, NOW, Engine, booked
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, booked
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))
 
@@ -51,10 +51,26 @@ def mode(request: pytest.FixtureRequest) -> Mode:
     return chosen
 
 
+class OnLiveTopics(StreamRules):
+    """A stream of either mode that has the name and the topics of the live one, as the engine's tests write to them."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
+    def events_topic(self) -> str:
+        return EVENTS
+
+    @property
+    def control_topic(self) -> str:
+        return CONTROL
+
+
 @pytest.fixture
 def engine(tmp_path: Path, mode: Mode) -> Engine:
     made = Engine(tmp_path)
-    made.rules = replace(made.rules, mode=mode)
+    made.rules = OnLiveTopics(config=made.rules.config, mode=mode)
     made.start()
     return made
 
