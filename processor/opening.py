@@ -287,7 +287,7 @@ class OpenableStream:
     def _make_rereads(self) -> Rereads:
         wired, shared = self._wired, self._shared
         republish, put_back = make_republisher(wired, shared), make_put_back(wired, shared)
-        return Rereads(wired, shared.adapters, republish, put_back)
+        return Rereads(wired.name, shared.adapters, republish, put_back)
 
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
         """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""

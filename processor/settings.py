@@ -88,11 +88,6 @@ class RetrySettings(BaseModel):
         return {kind: text for kind, text in named.items() if text is not None}
 
     @property
-    def first_policy(self) -> RetryPolicy:
-        """Returns the policy of an event that didn't fail yet."""
-        return parse_policy(self.default)
-
-    @property
     def outage_policy(self) -> RetryPolicy:
         return parse_policy(self.outage or OUTAGE)
 

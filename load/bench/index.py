@@ -123,7 +123,7 @@ class _Engine:
             BatchLookups(index, {}),
             Handlers(_Applying(), places.trying_file, clock),
             Derived(index, [], _NoDeadLetters()),
-            Rereads(rules, {}),
+            Rereads(STREAM, {}),
             clock,
         )
 

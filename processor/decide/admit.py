@@ -1,4 +1,4 @@
-"""Admit: which events are new, and which may run now, by what is looked up of their keys, facts and entities."""
+"""Admits a batch's events: says which are new, and which may run now, by what it looks up of keys and entities."""
 
 from __future__ import annotations
 

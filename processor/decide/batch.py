@@ -1,4 +1,4 @@
-"""The engine decides one micro-batch: read → admit → run → line → settle → commit → derive, a file each."""
+"""Decides one micro-batch in steps: read → admit → run → line → settle → commit → derive (docs/decisions/0006)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from processor.decide.orders import BatchCommands
 from processor.decide.rereads import Rereads
 from processor.decide.runs import RUNS_NOTE, RunScheduler, RunShare
 from processor.errors.classify import Failure
-from processor.history.check import DecidedPosition
 from processor.reporting.progress import BatchProgress, StepTimes
 from processor.rules import StreamRules
 from processor.source.records import KafkaRecord, read_table
@@ -82,11 +81,6 @@ class Batches:
     @property
     def seq(self) -> int:
         return self._journal.seq
-
-    @property
-    def position(self) -> DecidedPosition:
-        """How far it has decided; may be asked from any thread."""
-        return self._journal.position
 
     @property
     def is_blocked(self) -> bool:

@@ -87,7 +87,7 @@ class Handlers:
             tasks = []
             for item in line.select_runnable():
                 if item.answer is None:
-                    tasks.append(_make_work_item(item, line.rules.config.retry.first_policy.text))
+                    tasks.append(_make_work_item(item, line.rules.config.retry.default))
                 else:
                     early.append(item)
             if tasks:

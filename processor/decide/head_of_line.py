@@ -291,13 +291,17 @@ class HeadOfLine:
     def _end_round(self, now_s: float) -> list[FailingHead]:
         ended, self._round = self._round, LookRound()
         self._keep_only(ended.known)
+        looked_up = [(line, self._index.open_item(line.head_seq)) for line in ended.candidates]
+        lines = [(line, item) for line, item in looked_up if item is not None]
+        self._dead |= {line.head_seq for line, item in lines if item.row.decision is Decision.DEAD}
         heads = [
             FailingHead(item, line.behind, self._add_held_s(line.head_seq, ended.step_s))
-            for line in ended.candidates
-            if (item := self._find_failing_head(line.head_seq)) is not None
+            for line, item in lines
+            if has_failed(item.row)
         ]
         dead = [line for line in ended.candidates if line.head_seq in self._dead]
-        on_purpose = [line for line in ended.candidates if self._is_delayed(line.head_seq)]
+        # These wait for the stream's delay, and hold back nobody by that.
+        on_purpose = [line for line, item in lines if is_delayed(item.row)]
         held = [line for line in ended.candidates if line not in on_purpose]
         self.figures = self._judge_figures(
             replace(
@@ -318,21 +322,6 @@ class HeadOfLine:
         longest = max(held, key=lambda line: line.behind, default=None)
         item = None if longest is None else self._index.open_item(longest.head_seq)
         return replace(figures, blocked=True, named="" if item is None else item.row.event_key or "")
-
-    def _find_failing_head(self, head_seq: int) -> OpenItem | None:
-        """Returns the head if it waits because it failed; not one that is dead, or whose downstream isn't called
-        now."""
-        item = self._index.open_item(head_seq)
-        if item is None:
-            return None
-        if item.row.decision is Decision.DEAD:
-            self._dead.add(head_seq)
-        return item if has_failed(item.row) else None
-
-    def _is_delayed(self, head_seq: int) -> bool:
-        """Whether the head waits on purpose, and holds back nobody by that."""
-        item = self._index.open_item(head_seq)
-        return item is not None and is_delayed(item.row)
 
     def _add_held_s(self, head_seq: int, step_s: float) -> float:
         before = self._held_s.get(head_seq)

@@ -174,9 +174,7 @@ class Line:
             item.previous = self.died[1]
         item.last_try = tuple(kind for kind in RETRIED_KINDS if is_last_try(item, self.rules, kind))
         if item.condemned is not None and (self.died is None or item.seq < self.died[0]):
-            dead = PreviousEvent(
-                item.row.event_key or "", Decision.DEAD.value, self.rules.config.retry.first_policy.text
-            )
+            dead = PreviousEvent(item.row.event_key or "", Decision.DEAD.value, self.rules.config.retry.default)
             self.died = item.seq, dead
         self.items.append(item)
 
@@ -263,7 +261,7 @@ def _fill_in(item: BatchItem, answers: Answers, rules: StreamRules) -> None:
         reject_duplicate_fact(item, item.known_fact)
         return
     if item.condemned is not None:
-        item.row.retry_policy = rules.config.retry.first_policy.text
+        item.row.retry_policy = rules.config.retry.default
         dead_letter_item(item, item.condemned, blocking=rules.config.dead_head is DeadHead.WAIT)
         return
     answer, now = answers.by_item.get(item.seq), answers.now

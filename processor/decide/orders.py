@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from core.decision import OPEN_DECISIONS, Decision
@@ -36,7 +36,7 @@ from operations.run import command_headers, run_entity
 from processor.decide.admit import BatchLookups
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item
-from processor.decide.rereads import Accepted, find_ignored_events, find_passed_items, rename_if_readable
+from processor.decide.rereads import Accepted, find_ignored_events, rename_accepted
 from processor.decide.runs import RunScheduler, RunShare
 from processor.decide.two_people import Entries, OnePerson, Reversals, format_reason
 from processor.errors.classify import Failure, catch_event_error
@@ -203,35 +203,17 @@ class BatchCommands:
     def _replay_targets(self, control: BatchItem, command: Command) -> None:
         ignored = find_ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_replay(command, self.known.index, self.rules.config.dlq.replays_max, self._meanwhile, ignored)
-        control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
-        accepted = _list_accepted(judged)
-        if command.action == REPLAY:
-            accepted = self._rename_accepted(accepted)
-        done = "replayed" if command.action == PROPOSE_REPLAY else "accepted"
-        if not self._act_on_accepted(
-            control, command, accepted, _list_refusals(judged), done, Decision.REPLAYED, self._replay_item
-        ):
+        if not self._act_on_targets(control, command, judged, Decision.REPLAYED):
             self._meanwhile.take_back(judged)
 
     def _close_targets(self, control: BatchItem, command: Command) -> None:
         """Closes each target by itself: one that can't be closed doesn't keep the others open."""
         unknown = find_ignored_events(self.known, command.targets, self.rules.control_topic)
         judged = judge_closing(command, self.known.index, self._meanwhile, unknown)
-        control.refusals = [judgement.refusal for judgement in judged if judgement.refusal is not None]
-        decision = _CLOSED_AS.get(command.action, Decision.RESOLVED)
-        self._act_on_accepted(
-            control, command, _list_accepted(judged), _list_refusals(judged), decision.value, decision, self._close_item
-        )
+        self._act_on_targets(control, command, judged, _CLOSED_AS.get(command.action, Decision.RESOLVED))
 
-    def _act_on_accepted(
-        self,
-        control: BatchItem,
-        command: Command,
-        accepted: Sequence[Accepted],
-        refusals: Sequence[str],
-        done: str,
-        decision: Decision,
-        row_of: Callable[[Accepted, BatchItem, Command, datetime], BatchItem],
+    def _act_on_targets(
+        self, control: BatchItem, command: Command, judged: Sequence[JudgedTarget], decision: Decision
     ) -> bool:
         """Acts on what was accepted, or notes that it is proposed. The command's row says how many, and why the others
         weren't.
@@ -239,11 +221,21 @@ class BatchCommands:
         :returns: False where nothing of it is done now
         """
         row, count = control.row, len(command.targets)
+        control.refusals = [target.refusal for target in judged if target.refusal is not None]
+        accepted = [
+            Accepted(target.item, target.in_place)
+            for target in judged
+            if target.refusal is None and target.item is not None
+        ]
         if command.action in PROPOSALS:
             row.decision = Decision.RESOLVED if accepted else Decision.IGNORED
-            proposed = f"{len(accepted)} of {count} proposed to be {done}, nothing is done yet: {command.reason}"
-            row.reason = format_reason(proposed if accepted else "", refusals)
+            proposed = (
+                f"{len(accepted)} of {count} proposed to be {decision.value}, nothing is done yet: {command.reason}"
+            )
+            row.reason = format_reason(proposed if accepted else "", _list_refusals(control))
             return False
+        if command.action == REPLAY:
+            accepted = rename_accepted(self.known, accepted, self._meanwhile)
         refused = self._one_person.find_refusal(
             control, command, [(event.item.row, event.item.body) for event in accepted]
         )
@@ -255,14 +247,14 @@ class BatchCommands:
             ]
             return False
         if accepted and decision is Decision.RELEASED and (kept := self._free_claims(accepted)):
-            control.refusals += kept
-            accepted, refusals = [], [*(refusal.why_refused for refusal in kept), *refusals]
+            control.refusals, accepted = [*kept, *control.refusals], []
         row.decision = decision if accepted else Decision.IGNORED
-        proposal = command.proposal
+        proposal, done = command.proposal, "accepted" if command.action == REPLAY else decision.value
         by = "" if proposal is None else f", as {proposal.actor} proposed ({proposal.command_id})"
-        row.reason = format_reason(f"{len(accepted)} of {count} {done}{by}", refusals)
+        row.reason = format_reason(f"{len(accepted)} of {count} {done}{by}", _list_refusals(control))
         interval = timedelta(microseconds=command.interval_us)
-        self.rows += [row_of(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
+        act = self._replay_item if decision is Decision.REPLAYED else self._close_item
+        self.rows += [act(event, control, command, self.now + at * interval) for at, event in enumerate(accepted)]
         return True
 
     def _free_claims(self, accepted: Sequence[Accepted]) -> list[ItemRefusal]:
@@ -274,26 +266,6 @@ class BatchCommands:
         problem = self.known.free_claims([row.event_key for row in rows if row.event_key is not None])
         about = {"problem": problem}
         return [] if problem is None else [ItemRefusal(RefusalReason.CLAIM_KEPT, row.item_seq, about) for row in rows]
-
-    def _rename_accepted(self, accepted: Sequence[Accepted]) -> list[Accepted]:
-        """Renames events as their adapters name them now.
-
-        An event that is of another entity by its new names leaves its line; its place is in the order of its real
-        entity as far as that still holds.
-        """
-        named = [self._rename_today(event) for event in accepted]
-        moving = [event.item.row for event in named if event.left is not None]
-        late = find_passed_items(moving, self.known, self._meanwhile) if moving else set()
-        return [
-            event if event.left is None else replace(event, in_place=event.item.row.item_seq not in late)
-            for event in named
-        ]
-
-    def _rename_today(self, event: Accepted) -> Accepted:
-        before = event.item.row
-        row = rename_if_readable(self.known.adapters, before, event.item.body)
-        left = before.entity_key if row.entity_key != before.entity_key else None
-        return replace(event, item=replace(event.item, row=row), left=left)
 
     def _replay_item(self, event: Accepted, control: BatchItem, command: Command, due_at: datetime) -> BatchItem:
         item = reopen_item(event.item)
@@ -353,13 +325,5 @@ def _collect_meanwhile(batch: Iterable[BatchItem]) -> ChangesSoFar:
     return meanwhile
 
 
-def _list_accepted(judged: Iterable[JudgedTarget]) -> list[Accepted]:
-    return [
-        Accepted(judgement.item, judgement.in_place)
-        for judgement in judged
-        if judgement.refusal is None and judgement.item is not None
-    ]
-
-
-def _list_refusals(judged: Iterable[JudgedTarget]) -> list[str]:
-    return [judgement.refusal.why_refused for judgement in judged if judgement.refusal is not None]
+def _list_refusals(control: BatchItem) -> list[str]:
+    return [refusal.why_refused for refusal in control.refusals]

@@ -32,7 +32,6 @@ from processor.errors.classify import (
     make_engine_failure,
     make_event_failure,
 )
-from processor.rules import StreamRules
 from processor.source.records import get_raw_name
 from providers.port import Adapter
 from providers.reread import CurrentNames, OtherKey, read_current_names, reread_events
@@ -63,7 +62,7 @@ class Rereads:
     ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
     """
 
-    rules: StreamRules
+    stream: str
     adapters: Mapping[str, Adapter]
     republish: Republish | None = None
     put_back: PutBackRecord | None = None
@@ -111,7 +110,7 @@ class Rereads:
             )
 
     def _name(self, item: BatchItem) -> bytes:
-        return quote_text(f"{self.rules.name}/{item.seq}").encode()
+        return quote_text(f"{self.stream}/{item.seq}").encode()
 
     def _prepare_events(self, item: BatchItem, now: datetime) -> list[Outgoing] | Failure:
         try:
@@ -196,7 +195,28 @@ def _named_or_kept(adapter: Adapter, row: JournalRow, body: bytes) -> JournalRow
         return row
 
 
-def find_passed_items(rows: Iterable[JournalRow], known: BatchLookups, meanwhile: ChangesSoFar) -> set[int]:
+def rename_accepted(known: BatchLookups, accepted: Iterable[Accepted], meanwhile: ChangesSoFar) -> list[Accepted]:
+    """Renames events as their adapters name them now.
+
+    An event that is of another entity by its new names leaves its line; its place is in the order of its real entity as
+    far as that still holds.
+    """
+    named = [_rename_event(known, event) for event in accepted]
+    moving = [event.item.row for event in named if event.left is not None]
+    late = _find_passed_items(moving, known, meanwhile) if moving else set()
+    return [
+        event if event.left is None else replace(event, in_place=event.item.row.item_seq not in late) for event in named
+    ]
+
+
+def _rename_event(known: BatchLookups, event: Accepted) -> Accepted:
+    before = event.item.row
+    row = rename_if_readable(known.adapters, before, event.item.body)
+    left = before.entity_key if row.entity_key != before.entity_key else None
+    return replace(event, item=replace(event.item, row=row), left=left)
+
+
+def _find_passed_items(rows: Iterable[JournalRow], known: BatchLookups, meanwhile: ChangesSoFar) -> set[int]:
     """Finds the items that a later event of their entity was applied before."""
     items = [(row.entity_key or "", row.item_seq) for row in rows]
     first: dict[str, int] = {}

@@ -266,7 +266,7 @@ class Stored:
             BatchLookups(index, {"stripe": Same()}),  # type: ignore[dict-item]
             Handlers(executor, self.folder / "trying.json", clock),
             Derived(index, [postings], dead_letters),
-            Rereads(rules, {}),
+            Rereads("ledger", {}),
             clock,
         )
 

@@ -350,7 +350,7 @@ class Engine:
         """The stream's batches from a state of the journal on."""
         executor = InlineExecutor(self.handler, stop_on_dead=self.rules.config.dead_head is DeadHead.WAIT)
         self.handlers = Handlers(executor, self.folder / "trying.json", self.clock)
-        self.rereads = Rereads(self.rules, self.adapters, self._republish)  # type: ignore[arg-type]
+        self.rereads = Rereads(self.rules.name, self.adapters, self._republish)  # type: ignore[arg-type]
         return Batches(
             self.rules,
             Journal(state, self.journal, self.bodies, lambda: self.noted()),  # type: ignore[arg-type]

@@ -294,7 +294,7 @@ class Search:
             known,
             Forgetful(oracle, Path(), clock),
             Derived(index, [], ListDeadLetters()),
-            Rereads(self.scope.rules, {}),
+            Rereads("ledger", {}),
             clock,
         )
 
