@@ -54,16 +54,6 @@ class BatchLookups:
     free_claims: Callable[[Sequence[str]], str | None] = lambda event_keys: None
 
 
-@dataclass(slots=True)
-class Admitted:
-    """A batch's events by entity. ``settled`` are decided by a look-up; ``poison`` is taken up again, and its bytes are
-    yet to be read, or another program's record is yet to be named."""
-
-    lines: dict[str, Line] = field(default_factory=dict)
-    settled: list[BatchItem] = field(default_factory=list)
-    poison: list[BatchItem] = field(default_factory=list)
-
-
 def admit_events(
     known: BatchLookups,
     rules: StreamRules,
@@ -71,24 +61,29 @@ def admit_events(
     due: Sequence[OpenItem],
     arrivals: Sequence[BatchItem],
     condemned: Mapping[int, Failure],
-) -> Admitted:
+) -> Admission:
     """Sorts a batch's events: what is ``due`` with what waits behind it, then ``arrivals`` in Kafka's order.
 
     :param condemned: why items are to be dead-lettered without another try
     """
-    admission = _Admission(known, rules, now, condemned)
+    admission = Admission(known, rules, now, condemned)
     admission.take_up(due)
     admission.admit_arrivals(arrivals)
-    return admission.admitted
+    return admission
 
 
 @dataclass(slots=True)
-class _Admission:
+class Admission:
+    """A batch's events by entity (``lines``). ``settled`` are decided by a look-up; ``poison`` is taken up again, and
+    its bytes are yet to be read, or another program's record is yet to be named."""
+
     known: BatchLookups
     rules: StreamRules
     now: datetime
     condemned: Mapping[int, Failure]
-    admitted: Admitted = field(default_factory=Admitted)
+    lines: dict[str, Line] = field(default_factory=dict)
+    settled: list[BatchItem] = field(default_factory=list)
+    poison: list[BatchItem] = field(default_factory=list)
     _seen: dict[str, BatchItem] = field(default_factory=dict)
     _conflicts: set[tuple[str, str]] = field(default_factory=set)
 
@@ -125,7 +120,7 @@ class _Admission:
         index = self.known.index
         run = [item for item in map(reopen_item, lineup.run) if not self._is_settled(item)]
         seqs, passed = {item.seq for item in run}, index.line(entity)
-        line = self.admitted.lines[entity] = Line(
+        line = self.lines[entity] = Line(
             self.rules,
             lineup.holder,
             lineup.beyond,
@@ -156,7 +151,7 @@ class _Admission:
         if not item.body and sha256 != EMPTY_SHA256:
             settle_item(item, Decision.IGNORED, BODY_GONE)
         elif (row.event_type == POISON_TYPE and item.body) or (key is None and is_foreign(row.provider)):
-            self.admitted.poison.append(item)
+            self.poison.append(item)
             return True
         elif key is None or row.event_type == POISON_TYPE:
             text = "it has no identity to be handled under: let the provider send it again"
@@ -171,7 +166,7 @@ class _Admission:
             if same is True:
                 return False
             dead_letter_item(item, make_conflict_failure(key, same), blocking=False)
-        self.admitted.settled.append(item)
+        self.settled.append(item)
         return True
 
     def admit_arrivals(self, items: Sequence[BatchItem]) -> None:
@@ -193,17 +188,16 @@ class _Admission:
                 self._seen[key] = item
             if item.refused is not None:
                 dead_letter_item(item, item.refused, blocking=False)
-                self.admitted.settled.append(item)
+                self.settled.append(item)
             else:
                 item.known_fact = None if row.fact_key is None else known_facts[row.fact_key]
                 self._get_line(row.entity_key or "").add_arrival(item, self.now)
 
     def _get_line(self, entity: str) -> Line:
-        lines = self.admitted.lines
-        line = lines.get(entity)
+        line = self.lines.get(entity)
         if line is None:
             index = self.known.index
-            line = lines[entity] = Line(
+            line = self.lines[entity] = Line(
                 self.rules, next(index.queue(entity), None), died=self._find_passed_dead(entity)
             )
         return line
@@ -228,7 +222,7 @@ class _Admission:
         else:
             self._conflicts.update(named)
             dead_letter_item(item, make_conflict_failure(key, same), blocking=False)
-        self.admitted.settled.append(item)
+        self.settled.append(item)
 
     def _find_content_hashes(self, item: BatchItem, version: int | None) -> list[bytes]:
         """Returns the event's content hashes by that version of its adapter's list of left-out fields."""

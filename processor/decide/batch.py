@@ -17,7 +17,7 @@ from journal.open_item import OpenItem
 from journal.schema import JournalRow
 from journal.state import Marks
 from processor.calls.budget import CallReport
-from processor.decide.admit import Admitted, BatchLookups, admit_events
+from processor.decide.admit import Admission, BatchLookups, admit_events
 from processor.decide.arrivals import Arrivals, number_records, take_undecided
 from processor.decide.blocked import AGAIN_S, LOOKED_AT_MAX, Blocked, Rank, choose_probe
 from processor.decide.commit import CLOSE_S_MAX, Derived, Journal, assign_item_seqs, number_rows
@@ -256,7 +256,7 @@ class Batches:
         ]
         self._derived.index.put_off(waits)
 
-    def _run_handlers(self, admitted: Admitted, probe: JournalRow | None) -> Results:
+    def _run_handlers(self, admitted: Admission, probe: JournalRow | None) -> Results:
         if admitted.poison:
             self._rereads.settle(admitted.poison, self._clock.now())
         lines = admitted.lines
@@ -265,7 +265,7 @@ class Batches:
         self.progress.hung_calls, self.progress.waited_s = sum(results.hung.values()), results.waited_s
         return results
 
-    def _settle_events(self, arrivals: Arrivals, admitted: Admitted, results: Results) -> list[BatchItem]:
+    def _settle_events(self, arrivals: Arrivals, admitted: Admission, results: Results) -> list[BatchItem]:
         lines, now = admitted.lines.values(), self._clock.now()
         answers = collect_answers(lines, results.by_item, results.handler_version, now, self._blocked.reason)
         booked = self._known.index.booked_of(sorted(list_named_pairs(answers)))

@@ -86,11 +86,10 @@ class BatchCommands:
     _seen: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        known, now = self.known, self.now
         self._meanwhile = _collect_meanwhile(self.batch)
-        self._one_person = OnePerson(known, self.rules.alone, now)
-        self._reversals = Reversals(known, now)
-        self._entries = Entries(known.index)
+        self._one_person = OnePerson(self.known, self.rules.alone, self.now)
+        self._reversals = Reversals(self.known)
+        self._entries = Entries(self.known.index)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
         """Gives the control offset its one row, and each accepted target a row that refers to it."""

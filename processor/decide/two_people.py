@@ -65,7 +65,6 @@ class Reversals:
     """
 
     known: BatchLookups
-    now: datetime
     _done: set[int] = field(default_factory=set)
 
     def decide(self, control: BatchItem, command: Command) -> list[BatchItem]:
