@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -91,13 +92,15 @@ class RetrySettings(BaseModel):
     def outage_policy(self) -> RetryPolicy:
         return parse_policy(self.outage or OUTAGE)
 
-    def policy_of(self, kind: ErrorKind) -> RetryPolicy:
-        return parse_policy(self.by_kind.get(kind, self.default))
+    @cached_property
+    def policies(self) -> dict[ErrorKind, RetryPolicy]:
+        """Returns the policy of each kind, read once: every event asks for two."""
+        return {kind: parse_policy(self.by_kind.get(kind, self.default)) for kind in ErrorKind}
 
     @property
     def tries_min(self) -> int | None:
         """Returns the fewest retries after which an event is dead; None: it never is."""
-        tries = [self.policy_of(kind).tries for kind in RETRIED_KINDS]
+        tries = [self.policies[kind].tries for kind in RETRIED_KINDS]
         return min((count for count in tries if count is not None), default=None)
 
 

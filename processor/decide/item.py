@@ -259,7 +259,7 @@ def choose_retry_policy(item: BatchItem, rules: StreamRules, kind: ErrorKind) ->
     before = item.last_error_kind
     kind = alone.get(kind, kind)
     is_same = before is None or alone.get(before, before) is kind
-    return choose_policy(item.row.retry_policy if is_same else None, rules.config.retry.policy_of(kind))
+    return choose_policy(item.row.retry_policy if is_same else None, rules.config.retry.policies[kind])
 
 
 def _record_failure(item: BatchItem, failure: Failure) -> None:

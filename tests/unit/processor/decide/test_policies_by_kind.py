@@ -163,5 +163,5 @@ def test_the_rules_of_a_stream_are_what_its_settings_say(tmp_path: Path) -> None
     text = f'[ledger]\ndelay = "30s"\nwhere = {{ tenant = "eu-*" }}\n[ledger.retry]\ntransient = "{TRANSIENT}"\n'
     sections = {type(settings.ledger): settings.ledger, type(settings.providers): settings.providers}
     rules = wire_stream(config(tmp_path, text)["ledger"], "live", settings.layout.stream, sections)
-    assert rules.config.retry.policy_of(ErrorKind.SLE) == parse_policy(TRANSIENT)
+    assert rules.config.retry.policies[ErrorKind.SLE] == parse_policy(TRANSIENT)
     assert (rules.delay, rules.where.text) == (timedelta(seconds=30), '{"tenant":["eu-*"]}')
