@@ -22,7 +22,7 @@ from journal.shards import ShardsChanged
 from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
 from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
-from processor.decide.records import OffsetHole
+from processor.decide.arrivals import OffsetHole
 from processor.history.check import PartitionsChanged
 from processor.rules import DUE_PER_BATCH_MAX
 from processor.settings import DownstreamSettings
