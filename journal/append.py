@@ -232,9 +232,14 @@ class Appender:
             raise RowsRefused(self.path, f"its columns have other types than {', '.join(other)}")
 
 
+ROWS_PER_GROUP = 20_000
+"""About as many as maintenance leaves in a row group: readers skip those out of their range of seq, and share the rest
+among processors."""
+
+
 def _write_parquet(rows: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False)
+    pq.write_table(rows, sink, compression=COMPRESSION, store_schema=False, row_group_size=ROWS_PER_GROUP)
     return sink.getvalue()
 
 

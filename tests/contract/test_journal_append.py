@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.location import location_of, make_folder
-from journal.append import Appender, RowsRefused, TableUnfit
+from journal.append import ROWS_PER_GROUP, Appender, RowsRefused, TableUnfit
 from journal.checkpoints import COMMITS, _read_errors
 from journal.log import (
     AppTransaction,
@@ -93,6 +94,16 @@ def test_columns_that_rows_lack_read_as_null(path: str) -> None:
     Appender.open(path).append(pa.table({"n": [1]}, schema=pa.schema([SCHEMA.field("n")])))
     [one] = DeltaTable(path).to_pyarrow_dataset().to_table().to_pylist()
     assert one == {"n": 1, "name": None, "at": None, "sure": None}
+
+
+def test_many_rows_are_written_in_groups_of_which_readers_skip_some(tmp_path: Path) -> None:
+    path = made(str(tmp_path / "table"))
+    Appender.open(path).append(rows(*range(2 * ROWS_PER_GROUP + 1)))
+    [file] = DeltaTable(path).file_uris()
+    metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    assert [group.num_rows for group in groups] == [ROWS_PER_GROUP, ROWS_PER_GROUP, 1]
+    assert [group.column(0).statistics.min for group in groups] == [0, ROWS_PER_GROUP, 2 * ROWS_PER_GROUP]
 
 
 TEXTS = st.none() | st.text(max_size=100) | st.text("\U0010ffff\ud7ffab", min_size=60, max_size=70)
