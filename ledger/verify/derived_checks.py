@@ -85,20 +85,13 @@ class IndexEqualsJournal(PromiseInvariant):
 NOT_LOOKED_AT = "keys of earlier rows, keys without a row, and counts of pairs"
 
 _HASH_BYTES = 16
-_KEYS = pa.schema(
-    [
-        ("kind", pa.string()),
-        *((name, pa.int64()) for name in ("key_1", "key_2", "content_1")),
-        ("version", pa.int32()),
-    ]
-)
-_PAIR_COUNTS = pa.schema([(name, pa.int64()) for name in ("key_1", "key_2", "booked")])
+_KEYS = pa.schema([*((name, pa.string()) for name in ("kind", "key", "content_1")), ("version", pa.int32())])
+_PAIR_COUNTS = pa.schema([("key", pa.string()), ("booked", pa.int64())])
 _VALUE_BYTES = layout.CONTENT_BYTES + 1
-_SIGN = np.uint64(1 << 63)
 
 
 def read_index_keys(index: Index) -> Iterator[pa.RecordBatch]:
-    """Reads the event keys and facts of the index: the hash of each key, and of its content, as numbers."""
+    """Reads the event keys and facts of the index: the hash of each key, and of its content, as hex."""
     for kind, prefix, entries in (
         ("event", layout.EVENT, index.event_entries()),
         ("fact", layout.FACT, index.fact_entries()),
@@ -109,31 +102,27 @@ def read_index_keys(index: Index) -> Iterator[pa.RecordBatch]:
 
 
 def _build_key_batch(kind: str, prefix: int, keys: list[bytes], values: list[bytes]) -> pa.RecordBatch:
-    key = _parse_key_numbers(keys, prefix)
     content = _pad_texts(values, _VALUE_BYTES)
     columns = [
         pa.repeat(kind, len(keys)),
-        pa.array(key[:, 0]),
-        pa.array(key[:, 1]),
-        pa.array(_to_signed_numbers(content[:, : layout.CONTENT_BYTES].tobytes())),
+        _format_hashes(keys, prefix),
+        _format_hex(content[:, : layout.CONTENT_BYTES]),
         pa.array(content[:, layout.CONTENT_BYTES].astype("i4")),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_KEYS)
 
 
 def read_pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
-    """Reads the pairs of the index: the hash of each, as numbers, and its movements less its undos."""
+    """Reads the pairs of the index: the hash of each as hex, and its movements less its undos."""
     for keys, values in index.pair_entries():
         if keys:
-            key = _parse_key_numbers(keys, len(layout.PAIR))
             counts = np.frombuffer(_pad_texts(values, layout.COUNT.size).tobytes(), ">i8").astype("i8")
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(key[:, 0]), pa.array(key[:, 1]), pa.array(counts)], schema=_PAIR_COUNTS
-            )
+            columns = [_format_hashes(keys, len(layout.PAIR)), pa.array(counts)]
+            yield pa.RecordBatch.from_arrays(columns, schema=_PAIR_COUNTS)
 
 
-def _parse_key_numbers(keys: list[bytes], prefix: int) -> np.ndarray:
-    return _to_signed_numbers(_pad_texts(keys, prefix + _HASH_BYTES)[:, prefix:].tobytes()).reshape(-1, 2)
+def _format_hashes(keys: list[bytes], prefix: int) -> pa.Array:
+    return _format_hex(_pad_texts(keys, prefix + _HASH_BYTES)[:, prefix:])
 
 
 def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
@@ -146,9 +135,11 @@ def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
     return padded
 
 
-def _to_signed_numbers(raw: bytes) -> np.ndarray:
-    """Reads each eight bytes as a number in their order, as ``hash_number`` of the engines' preludes reads hex."""
-    return (np.frombuffer(raw, ">u8").astype("u8") ^ _SIGN).view("i8")
+def _format_hex(rows: np.ndarray) -> pa.Array:
+    """Formats each row of bytes as hex."""
+    chars = 2 * rows.shape[1]
+    ends = np.arange(0, chars * (len(rows) + 1), chars, dtype="i4")
+    return pa.StringArray.from_buffers(len(rows), pa.py_buffer(ends), pa.py_buffer(rows.tobytes().hex().encode()))
 
 
 def _find_other_keys(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
@@ -194,27 +185,20 @@ def _find_other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, An
     """Compares the counts by which an undo is booked or unknown. A count of zero is as good as none."""
     evidence.engine.add_table("index_pairs", read_pair_counts(index), _PAIR_COUNTS)
     for row in evidence.ask_sample(_OTHER_PAIRS):
-        name = f"hash {_format_hex(row['key_1'])}{_format_hex(row['key_2'])}" if row["name"] is None else row["name"]
+        name = f"hash {row['key']}" if row["name"] is None else row["name"]
         problem = "the index has another count of a pair's movements less its undos"
         yield {"problem": problem, "pair": name, "index": row["in_index"], "journal": row["in_journal"]}
 
 
-def _format_hex(number: int) -> str:
-    """Formats half a hash as it was before ``hash_number`` or `_to_signed_numbers` read it."""
-    return f"{number + int(_SIGN):016x}"
-
-
 _OTHER_PAIRS = """
-    SELECT name, coalesce(counted.key_1, index_pairs.key_1) AS key_1,
-           coalesce(counted.key_2, index_pairs.key_2) AS key_2,
+    SELECT name, coalesce(counted.key, index_pairs.key) AS key,
            coalesce(index_pairs.booked, 0) AS in_index, coalesce(counted.booked, 0) AS in_journal
-    FROM (SELECT name, hash_number(substring(sha2(name, 256), 1, 16)) AS key_1,
-                 hash_number(substring(sha2(name, 256), 17, 16)) AS key_2, booked
+    FROM (SELECT name, substring(sha2(name, 256), 1, 32) AS key, booked
           FROM (SELECT substring(pair, 2) AS name,
                        CAST(sum(CASE WHEN substring(pair, 1, 1) = '-' THEN -1 ELSE 1 END) AS bigint) AS booked
                 FROM indexed WHERE pair IS NOT NULL AND decision IN ('applied', 'unknown')
                 GROUP BY substring(pair, 2)) AS sums) AS counted
-    FULL OUTER JOIN index_pairs ON index_pairs.key_1 = counted.key_1 AND index_pairs.key_2 = counted.key_2
+    FULL OUTER JOIN index_pairs ON index_pairs.key = counted.key
     WHERE coalesce(index_pairs.booked, 0) <> coalesce(counted.booked, 0)
 """
 

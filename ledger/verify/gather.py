@@ -101,7 +101,7 @@ def gather_evidence(
         every_end=every_end,
         sources=sources,
     )
-    _add_asked(evidence, copied, index_seq)
+    _add_asked(evidence, copied)
     _add_partitions(evidence)
     if options.division is not None:
         evidence.is_divided = True
@@ -120,20 +120,19 @@ _ASKED = pa.schema(
     [
         ("own_mode", pa.string()),
         *((name, pa.int64()) for name in ("before_seq", "last_seq", "own_after")),
-        *((name, pa.int64()) for name in ("index_seq", "postings_mark", "published_upto")),
+        *((name, pa.int64()) for name in ("postings_mark", "published_upto")),
         *((name, TIMESTAMP) for name in ("waits_since", "late_before")),
     ]
 )
 
 
-def _add_asked(evidence: Evidence, copied: int, index_seq: int) -> None:
+def _add_asked(evidence: Evidence, copied: int) -> None:
     now, limits = evidence.now, evidence.limits
     asked = {
         "own_mode": str(evidence.lake.mode),
         "before_seq": evidence.base.seq,
         "last_seq": evidence.seq,
         "own_after": copied,
-        "index_seq": index_seq,
         "postings_mark": evidence.postings_mark or 0,
         "published_upto": evidence.state.published_upto,
         "waits_since": now - timedelta(seconds=limits.in_flight_age_s_max),
