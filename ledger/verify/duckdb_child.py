@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 from duckdb.func import PythonUDFType
 
 from core.location import is_url
-from journal.lake import open_table
-from journal.reader import dataset_of
 from ledger.verify.engine import read_prelude
 
 TOLD_EVERY_S = 1.0
@@ -60,33 +58,37 @@ class Database:
         self.connection.create_function("sha256_of", _sha256_of, ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW)
         self._datasets: dict[str, Any] = {}
 
-    def add_delta(self, name: str, path: str, version: int) -> list[str]:
+    def add_delta(self, name: str, path: str, version: int, types: Mapping[str, str], files: Sequence[str]) -> None:
         """Files on a disk are read by DuckDB itself, at half of what Arrow's reader takes; small ones are opened once.
-        Where one can't be read, each question about the table fails."""
-        table = open_table(path, version)
-        types = {field.name: _TYPES[str(field.type.type)] for field in table.schema().fields}
-        files, missing = table.file_uris(), "NULL"
+        Where one can't be read, each question about the table fails.
+
+        :param types: Delta's type of each column
+        """
+        missing, rows, present = "NULL", "range(0)", []
         try:
-            if is_url(path) or not files:
-                self._datasets[name] = dataset_of(table)
-                self.connection.register(f"{name}_files", self._datasets[name])
-            else:
-                self.add_view(f"{name}_files", _select_rows(self._merge_small_files(name, files)))
-            present = [row[0] for row in self.connection.execute(f"DESCRIBE {name}_files").fetchall()]
-            rows = f"{name}_files"
+            if files:
+                rows = f"{name}_files"
+                self._add_files(rows, path, version, files)
+                present = [row[0] for row in self.connection.execute(f"DESCRIBE {rows}").fetchall()]
         except (duckdb.Error, OSError) as failed:
             # As each column too: what is known to be NULL would be left out before the error is met.
             missing = "error('{}')".format(str(failed).replace("'", "''"))
-            present, rows = [], f"range(1) WHERE CAST({missing} AS boolean)"
+            rows = f"range(1) WHERE CAST({missing} AS boolean)"
         columns = [
-            f'"{column}"' if column in present else f'CAST({missing} AS {kind}) AS "{column}"'
+            f'"{column}"' if column in present else f'CAST({missing} AS {_TYPES[kind]}) AS "{column}"'
             for column, kind in types.items()
         ]
         if "offset" in types:
             offset = '"offset"' if "offset" in present else f"CAST({missing} AS bigint)"
             columns.append(f"{offset} AS kafka_offset")
         self.add_view(name, f"SELECT {', '.join(columns)} FROM {rows}")  # noqa: S608
-        return list(types)
+
+    def _add_files(self, name: str, path: str, version: int, files: Sequence[str]) -> None:
+        if not is_url(path):
+            self.add_view(name, _select_rows(self._merge_small_files(name, files)))
+            return
+        self._datasets[name] = _open_dataset(path, version)
+        self.connection.register(name, self._datasets[name])
 
     def _merge_small_files(self, name: str, files: Sequence[str]) -> list[str]:
         """Copies the rows of all small files into one of this run, and returns it with the large ones."""
@@ -135,6 +137,14 @@ _TYPES = {
     "binary": "BLOB",
 }
 """Delta's types of the lake's tables."""
+
+
+def _open_dataset(path: str, version: int) -> Any:
+    # They take as long to load as all else.
+    from journal.lake import open_table
+    from journal.reader import dataset_of
+
+    return dataset_of(open_table(path, version))
 
 
 def _select_rows(files: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from core.errors import PayhookError
 from core.location import Location
+from journal.lake import open_table
 from ledger.verify.engine import Read
 
 FOLDER = "verify-"
@@ -57,9 +58,9 @@ class DuckDb:
     """Implements `SqlEngine` by a child process, which is started again, with all that was named, after it has died."""
 
     joined = "string_agg(row_hash, '' ORDER BY seq)"
-    portion_rows = 500_000
-    """Their postings are some 400 MB, which the memory of a verification holds (``ledger.verify.memory``); more of them
-    would go through the disk."""
+    portion_rows = 100_000
+    """Their postings are some 80 MB: of more of them most are no longer in a processor's cache when the other side
+    comes, and the memory of a verification (``ledger.verify.memory``) doesn't hold many more."""
 
     def __init__(self, folder: Path, memory: str, still_s_max: float = STILL_S_MAX) -> None:
         """
@@ -87,8 +88,10 @@ class DuckDb:
         self._connection = self._child = None
 
     def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
-        columns: list[str] = self._call_and_record(name, "add_delta", name, str(location), version)
-        return columns
+        table = open_table(str(location), version)
+        types = {field.name: str(field.type.type) for field in table.schema().fields}
+        self._call_and_record(name, "add_delta", name, str(location), version, types, table.file_uris())
+        return list(types)
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         path = self._new_file()
