@@ -11,7 +11,8 @@ CREATE OR REPLACE MACRO collect_set(item) AS list(DISTINCT item);
 CREATE OR REPLACE MACRO sort_array(items) AS list_sort(items);
 CREATE OR REPLACE MACRO place_of(stream, seq) AS {'stream': stream, 'seq': seq};
 CREATE OR REPLACE MACRO line_numbers(items) AS range(1, len(items) + 1);
-CREATE OR REPLACE MACRO decoded_name(name) AS coalesce(TRY(url_decode(name)), name);
+CREATE OR REPLACE MACRO decoded_name(name) AS
+    CASE WHEN contains(name, '%') THEN coalesce(TRY(url_decode(name)), name) ELSE name END;
 CREATE OR REPLACE MACRO lines_of(postings) AS TRY(from_json(postings,
     '[{"account":"VARCHAR","side":"VARCHAR","amount_minor":"BIGINT","currency":"VARCHAR"}]'));
 CREATE OR REPLACE MACRO first_merchant(items) AS

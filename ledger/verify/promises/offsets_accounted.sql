@@ -10,13 +10,17 @@ WITH decided AS (
 ends AS (SELECT life, partition, min(low) AS low, max(high) AS high FROM decided GROUP BY life, partition),
 before_each AS (
     SELECT *, max(high) OVER (PARTITION BY life, partition ORDER BY low, high
-                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
-           max(high) OVER (PARTITION BY life, partition, elsewhere ORDER BY low, high
-                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_alike
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM decided),
+overlapping AS (SELECT DISTINCT life AS in_life, partition AS in_partition FROM before_each WHERE low < before),
+before_alike AS (
+    SELECT life, partition, low,
+           max(high) OVER (PARTITION BY life, partition, elsewhere ORDER BY low, high
+                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM decided JOIN overlapping ON life = in_life AND partition = in_partition),
 breaks AS (
     SELECT DISTINCT life, partition, low, before FROM before_each WHERE low > before
-    UNION SELECT DISTINCT life, partition, low, before_alike FROM before_each WHERE low < before_alike),
+    UNION SELECT DISTINCT life, partition, low, before FROM before_alike WHERE low < before),
 decided_spans AS (
     SELECT spans.*, coalesce(low, until_offset) AS low, coalesce(high, until_offset) AS high
     FROM spans LEFT JOIN ends ON ends.life = spans.life AND ends.partition = spans.partition),
