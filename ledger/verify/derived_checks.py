@@ -127,12 +127,10 @@ def _format_hashes(keys: list[bytes], prefix: int) -> pa.Array:
 
 def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
     """Returns the first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
-    padded = np.zeros((len(texts), size), "u1")
     if len(sizes := set(map(len, texts))) > 1:
         texts = [text.ljust(max(sizes), b"\0") for text in texts]
     rows = np.frombuffer(b"".join(texts), "u1").reshape(len(texts), -1)[:, :size]
-    padded[:, : rows.shape[1]] = rows
-    return padded
+    return rows if rows.shape[1] == size else np.pad(rows, ((0, 0), (0, size - rows.shape[1])))
 
 
 def _format_hex(rows: np.ndarray) -> pa.Array:
