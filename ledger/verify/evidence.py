@@ -23,7 +23,7 @@ from journal.state import JournalState, Marks
 from ledger.verify.engine import SqlEngine
 from ledger.verify.kafka import Ends, Kafka
 from ledger.verify.promises import read_promise
-from ledger.verify.views import COMMITS, Base
+from ledger.verify.views import COMMITS, Base, build_row_hash_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,8 @@ class Evidence:
     def read_commits(self) -> Sequence[CommitDigest]:
         """Reads every commit in order; ``commits`` and ``chain_heads`` are named then."""
         if self._commits is None:
-            self.engine.add_result("commits", COMMITS.format(joined=self.engine.joined))
+            commits = COMMITS.format(joined=self.engine.joined, computed_hash=build_row_hash_sql())
+            self.engine.add_result("commits", commits)
             columns = "batch_seq, last_seq, decided_at, digest"
             rows = self.rows(f"SELECT {columns} FROM commits ORDER BY batch_seq")  # noqa: S608 - words of our own
             self._commits = [CommitDigest(**row) for row in rows]

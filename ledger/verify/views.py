@@ -20,7 +20,7 @@ from ledger.verify.engine import SqlEngine
 _SQL_TYPES = {"int32": "int", "int64": "bigint"}
 
 
-def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE, more: str = "") -> str:
+def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE) -> str:
     """Selects the rows of a journal's table with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
@@ -28,16 +28,13 @@ def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE,
     ``mine``: the item is the shard's (`journal.shards.is_item_of`); one that isn't is open in another shard's journal.
     ``releases``: nothing holds its event key after it. ``closes``: it is its item's last row.
     ``books``: its postings took effect. ``lines``: the postings, parsed.
-    ``computed_hash``: what ``row_hash`` must be.
 
     :param columns: those of the table: older code's lacks later ones
-    :param more: another column
     """
     names = [_select_column(name, columns) for name in JOURNAL_SCHEMA.names if name != "offset"]
     open_ones = _quote_decisions(OPEN_DECISIONS)
     return f"""
-        SELECT *, lines_of(postings) AS lines, {build_row_hash_sql()} AS computed_hash{", " if more else ""}{more},
-               {build_mine_sql(shard, "partition")} AS mine,
+        SELECT *, lines_of(postings) AS lines, {build_mine_sql(shard, "partition")} AS mine,
                coalesce(topic || '#' || CAST(history AS string), topic) AS life,
                first AND decision NOT IN ('{Decision.DUPLICATE.value}', '{Decision.LOST.value}')
                    AND NOT (decision = '{Decision.DEAD.value}' AND coalesce(error_class, '') = '{CONFLICT_CLASS}'
@@ -90,10 +87,10 @@ COMMITS = """
            max(seq) AS last_seq, min(epoch) AS epoch_first, max(epoch) AS epoch_last, max(decided_at) AS decided_at,
            sha2({joined}, 256) AS digest, count(*) FILTER (WHERE row_hash <> computed_hash) AS wrong_hashes,
            min(CASE WHEN row_hash <> computed_hash THEN seq END) AS wrong_seq
-    FROM journal GROUP BY batch_seq
+    FROM (SELECT *, {computed_hash} AS computed_hash FROM journal) AS hashed GROUP BY batch_seq
 """
 """Each commit by its rows (`journal.schema.commit_digest`). ``joined``: the engine's way to put texts one after the
-other."""
+other. ``computed_hash``: what ``row_hash`` must be."""
 
 OPEN_ITEMS = """
     SELECT item_seq, last_seq, decision, mine, since

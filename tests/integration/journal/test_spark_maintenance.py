@@ -17,7 +17,7 @@ from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.verify.spark_engine import SparkEngine
-from ledger.verify.views import build_journal_sql
+from ledger.verify.views import build_journal_sql, build_row_hash_sql
 from tests.unit.journal.rows import NOW, STARTS, marks, row, sha
 
 pytestmark = pytest.mark.more(reason="a Spark of its own; tests/contract rewrites the same tables without one")
@@ -135,5 +135,5 @@ def hashes(spark: SparkSession, path: str) -> list[tuple[int, str | None, bool]]
     """Each row's seq, its tenant, and whether its hash is right, as Spark sees them."""
     columns = SparkEngine(spark).add_delta("hashed_rows", path, JournalReader(path).version)
     rows = spark.sql(build_journal_sql("hashed_rows", columns))
-    right = rows.select("seq", "tenant", fn.col("row_hash") == fn.col("computed_hash"))
+    right = rows.select("seq", "tenant", fn.expr(f"row_hash = {build_row_hash_sql()}"))
     return [tuple(one) for one in right.orderBy("seq").collect()]
