@@ -23,10 +23,10 @@ from alerts.readings import WANTED, DeadSummary, Observation, Replicas, Series, 
 from core.addresses import each_address
 from core.clock import Clock, from_micros, to_micros
 from core.decision import Decision
-from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE, Shard
+from core.settings import IN_SYNC
 from core.status_file import STANDBY, fresh_status, past_moment_of, read_said
 from core.topics import read_topic_config
 from dead_letters.rates import WINDOWS, Rate

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from console.access.roles import Role
-from console.access.routes import require_role, signed_in
+from console.access.routes import STORY_READERS, check_reader, require_role, signed_in
 from console.api_routes import StrictRoute, problem_responses
 from console.as_json import event_story, hit_to_json, to_json_value
 from console.bookings import Bookings
@@ -33,7 +33,6 @@ from console.ledger_words import (
 from console.pages.ledger import open_reconciliations
 from console.pages.ledger_verification import read_results
 from console.pages.place import QuestionRunner
-from console.stories import STORY_READERS, check_reader
 from core.layout import Layout
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from core.durability import BODY_BYTES_MAX
 from core.event import Mode
+from core.settings import BODY_BYTES_MAX
 
 CARD_FIELDS = (
     *("number", "card_number", "card_no", "cc_number", "credit_card_number", "account_pan", "pan"),

@@ -10,11 +10,11 @@ from typing import TypeVar
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
+from console.access.routes import StoryReader, check_reader
 from console.details import journal_says, make_timeline, run_details
 from console.forms import UPLOAD_BYTES_MAX, Fields
 from console.pages.place import PagePlace
 from console.plots import PlotSeries, steps_plot
-from console.stories import StoryReader, check_reader
 from core import moments
 from core.decision import Decision
 from core.money import decimals_of

@@ -1,4 +1,7 @@
-"""``/ledger/overview``: where finance begins. What is held and owed, what waits for a person, and what came last."""
+"""``/ledger/overview``: where finance begins. What is held and owed, what waits for a person, and what came last.
+
+``/ledger/postings`` and ``/ledger/owed``: the movements of a balance, and what each merchant is owed.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from console.bookings import BookingService
-from console.pages.ledger import open_reconciliations
-from console.pages.ledger_postings import account_of
+from console.forms import Fields
+from console.pages.ledger import BalancesFilter, open_reconciliations, read_balances
 from console.pages.ledger_verification import StreamResult, read_results
 from console.pages.place import PagePlace
 from core.decision import Decision
 from core.event import Mode
+from core.keys import key_part
 from ledger.queries import (
     Balance,
+    CursorInvalid,
     DecisionFilter,
     Hit,
     OwedAmount,
+    PostingsPage,
     UnknownEvents,
     find_unknown_events,
     list_owed_parts,
+    read_postings_page,
     search_decisions,
     sum_balances,
     sum_owed,
@@ -120,3 +128,58 @@ def _read_booked(journals: LedgerJournals) -> list[Hit]:
         journals.list_journals(), journals.list_postings(), DecisionFilter(decision=Decision.APPLIED), BOOKED_SHOWN
     )
     return [hit for hit in applied if hit.amount_minor is not None]
+
+
+POSTINGS_PER_PAGE = 100
+OWED_MAX = 200
+"""Merchants and currencies on one page; another merchant is found by its name."""
+
+
+def add_postings(router: APIRouter, place: PagePlace) -> None:
+    @router.get("/ledger/postings")
+    async def of_account(request: Request) -> Response:
+        fields, journals = Fields(request.query_params), place.ledger(request)
+        asked = await place.asking.ask(read_balances, fields, journals)
+        account = fields.text("account")
+        context = {"fields": fields, "account": account, "found": None}
+        if fields.problems:
+            return place.show(request, "ledger/postings.html", 422, **context)
+        if account is None:
+            return place.show(request, "ledger/postings.html", **context)
+        try:
+            shown = await place.asking.ask(_read_page, journals, asked, account, fields.text("cursor"))
+        except CursorInvalid as wrong:
+            fields.add_problem("account", str(wrong))
+            return place.show(request, "ledger/postings.html", 422, **context)
+        return place.show(request, "ledger/postings.html", **{**context, "found": shown})
+
+
+def _read_page(journals: LedgerJournals, asked: BalancesFilter, account: str, cursor: str | None) -> PostingsPage:
+    tables = journals.list_postings()
+    return read_postings_page(tables, account, asked.currency, asked.merchant, asked.as_of, cursor, POSTINGS_PER_PAGE)
+
+
+def add_owed(router: APIRouter, place: PagePlace) -> None:
+    @router.get("/ledger/owed")
+    async def to_merchants(request: Request) -> Response:
+        fields, journals = Fields(request.query_params), place.ledger(request)
+        asked = await place.asking.ask(read_balances, fields, journals)
+        context: dict[str, Any] = {"fields": fields, "found": None, "parts": [], "more": 0, "account_of": account_of}
+        if fields.problems:
+            return place.show(request, "ledger/owed.html", 422, **context)
+        merchants = await place.asking.ask(_read_owed, journals, asked)
+        context |= {
+            "found": merchants[:OWED_MAX],
+            "parts": list_owed_parts(merchants),
+            "more": len(merchants) - OWED_MAX,
+        }
+        return place.show(request, "ledger/owed.html", **context)
+
+
+def _read_owed(journals: LedgerJournals, asked: BalancesFilter) -> list[OwedAmount]:
+    return sum_owed(sum_balances(journals.list_postings(), asked.merchant, asked.currency, asked.as_of))
+
+
+def account_of(merchant: str, part: str) -> str:
+    """Names the account whose balance is a part of what the merchant is owed."""
+    return f"merchant:{key_part(merchant)}:{part}"

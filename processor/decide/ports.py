@@ -31,7 +31,7 @@ there all the same."""
 
 
 PutBackRecord: TypeAlias = Callable[[JournalRow, tuple[str, bytes]], str | None]
-"""Publishes another program's record once more, with a header more (`processor.source.put_back`). Returns why it
+"""Publishes another program's record once more, with a header more (`processor.source.opening`). Returns why it
 couldn't; then the copy may be there all the same."""
 
 FreeClaims: TypeAlias = Callable[[Sequence[str]], str | None]

@@ -21,9 +21,9 @@ from core.status_file import STANDBY
 from core.tracing import Tracing, sampled_in, span_id_of
 from journal.lease import Holder
 from processor.backlog.catch_up import StreamCatchUp
+from processor.claims import GenerationWriter
 from processor.decide.batch import Batches
 from processor.decide.item import BatchItem
-from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 
 WRITE_EVERY_S = 1.0

@@ -18,7 +18,7 @@ from processor.decide.records import MARKERS, KafkaRecord, drop_answers, read_ta
 from processor.reporting.metrics import ProcessorMetrics
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import MapJob
-from processor.source.put_back import RecordGone
+from processor.source.opening import RecordGone
 from processor.workers.payload import make_decoder
 from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.source.test_map_stage import Impure, passed, reported
