@@ -13,7 +13,8 @@ from deltalake.exceptions import DeltaError
 from alerts.engine import AlertNotice, NoticeKind
 from core.errors import PayhookError
 from core.routing import of_stream
-from dead_letters import DeadLetterIndex, JoinedIndex
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.joined import JoinedIndex
 
 log = logging.getLogger(__name__)
 

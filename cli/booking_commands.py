@@ -22,7 +22,7 @@ from core.work import Posting, Side
 from journal.reader import lineage_of
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from ledger.queries import parse_minor_units
+from ledger.queries.amounts import parse_minor_units
 from ledger.reversals import build_entry, build_reversal, find_bookings, hash_evidence, read_all_proposals
 from operations.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
 

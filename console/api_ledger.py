@@ -36,21 +36,13 @@ from console.pages.place import QuestionRunner
 from core.layout import Layout
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown
-from ledger.queries import (
-    Balance,
-    CursorInvalid,
-    EntityStory,
-    LedgerJournals,
-    PostingsPage,
-    RowAmbiguous,
-    find_closed_unknown,
-    find_unknown_events,
-    read_postings_page,
-    search_decisions,
-    sum_balances,
-    sum_owed,
-    sum_totals,
-)
+from ledger.queries.balances import Balance, sum_balances, sum_owed, sum_totals
+from ledger.queries.cursor import CursorInvalid
+from ledger.queries.journals import LedgerJournals, RowAmbiguous
+from ledger.queries.postings import PostingsPage, read_postings_page
+from ledger.queries.search import search_decisions
+from ledger.queries.story import EntityStory
+from ledger.queries.unknown import find_closed_unknown, find_unknown_events
 from ledger.reconciliations import Reconciliation, UnknownRun, run_as_dict
 
 Answer = TypeVar("Answer")

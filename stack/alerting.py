@@ -29,7 +29,8 @@ from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
-from ledger.queries import LedgerJournals, find_unknown_events
+from ledger.queries.journals import LedgerJournals
+from ledger.queries.unknown import find_unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import secure_data_folder

@@ -27,7 +27,9 @@ from console.plots import PlotSeries, bars_plot, steps_plot
 from console.received import AskReceived
 from console.rendering import render_page
 from core.status_file import StatusWait, fresh_status, waits_of
-from dead_letters import Count, DeadLetterIndex, Group, JoinedIndex, Stats
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.joined import JoinedIndex
+from dead_letters.stats import Count, Group, Stats
 from operations.audit_log import AuditLog
 
 BARS_MAX = 8

@@ -22,7 +22,9 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.money import Money
 from core.work import Posting
-from ledger.queries import DecisionFilter, Hit, LedgerJournals, parse_minor_units, search_decisions
+from ledger.queries.amounts import parse_minor_units
+from ledger.queries.journals import LedgerJournals
+from ledger.queries.search import DecisionFilter, Hit, search_decisions
 from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
 from operations.command import CommandInvalid, new_command_id
 from operations.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree

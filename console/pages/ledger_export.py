@@ -19,7 +19,7 @@ from console.forms import Fields
 from console.pages.place import PagePlace, QuestionRunner
 from core import moments
 from core.errors import PayhookError
-from ledger.queries import Form, Source, export_table
+from ledger.queries.export import Form, Source, export_table
 from ledger.queries.journals import LedgerJournals
 from operations.recorder import EXPORT, Recorder
 

@@ -14,15 +14,20 @@ from core.layout import StreamLayout
 from core.money import Money
 from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
-from dead_letters import DeadLetterIndex, Payloads, kafka_origin
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads, kafka_origin
 from ledger.redactions import read_body_statuses
 from operations.audit_log import AuditLog
 from operations.commands import CommandProducer
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
+from operations.selection.dry_run import DryRuns
+from operations.selection.facts import FactFinder
 from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.journal import RunLog
 from operations.selection.rehearsal import Rehearsal
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
 from providers.port import Adapter
 from providers.reconciled import choose_reader
 from providers.registry import build_adapters

@@ -49,7 +49,7 @@ from core.routing import topics_of
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from notify.handler import DisabledSubscribers, disabled_folder
 from notify.missed import missed_items
 from notify.settings import NotifySettings

@@ -14,7 +14,7 @@ from alerts.readings import Observation, Readings
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
 from core.clock import ManualClock
-from ledger.reconcile import Repair, RepairEvent, SkippedDifference, plan_repair
+from ledger.reconcile.repair import Repair, RepairEvent, SkippedDifference, plan_repair
 from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream
 from processor.settings import DownstreamSettings

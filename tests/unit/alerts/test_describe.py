@@ -14,7 +14,7 @@ from alerts.engine import AlertNotice, NoticeKind
 from alerts.rules import Severity
 from core.decision import Decision
 from core.money import Money
-from dead_letters import DeadLetterIndex
+from dead_letters.dead_letter_index import DeadLetterIndex
 from tests.dead_items import DeadItems
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

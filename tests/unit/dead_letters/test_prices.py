@@ -8,7 +8,7 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money
-from dead_letters import Filter, Sort
+from dead_letters.listing import Filter, Sort
 from journal.bodies import BodyStore
 from load.samples.stripe import stripe_event
 from providers.settings import ProvidersSettings

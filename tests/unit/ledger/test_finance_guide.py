@@ -11,7 +11,7 @@ import pytest
 
 from core.money import Money, MoneyFact, Movement
 from ledger.accounts import BOOKINGS, book_fact
-from ledger.queries import format_decimal
+from ledger.queries.amounts import format_decimal
 
 GUIDE = Path(__file__).parents[3] / "docs" / "finance.md"
 SECTION = re.compile(r"^## Every rule by example$(.*?)^## ", re.MULTILINE | re.DOTALL)

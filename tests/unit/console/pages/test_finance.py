@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from console.pages.ledger_export import ExportTooLarge, write
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from tests.answers import answered, receipt
 from tests.damaged_lake import DAMAGES
 from tests.dead_letters import DeadLetters

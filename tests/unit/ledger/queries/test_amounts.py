@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.money import AMOUNT_MINOR_MAX, decimals_of
-from ledger.queries import AmountInvalid, format_decimal, parse_minor_units
-from ledger.queries.amounts import format_decimals
+from ledger.queries.amounts import AmountInvalid, format_decimal, format_decimals, parse_minor_units
 
 CURRENCIES = ("EUR", "JPY", "KWD", "CLF")
 amounts = st.integers(-AMOUNT_MINOR_MAX, AMOUNT_MINOR_MAX)
