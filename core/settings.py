@@ -41,14 +41,18 @@ def replicas_min(durability: Durability) -> int:
     return REPLICAS_MIN if durability == "replicated" else 1
 
 
+class Section(BaseModel):
+    """A part of the settings: it never changes, and a name that isn't one of its own is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _DATABASE = re.compile(r"[0-9]{0,5}")
 
 
-class KafkaSecurity(BaseModel):
+class KafkaSecurity(Section):
     """How each client proves who it is, and whom it trusts. The user differs by service: set it in its environment."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="Kafka's `security.protocol`"
@@ -78,10 +82,8 @@ class KafkaSecurity(BaseModel):
         return self
 
 
-class KafkaSettings(BaseModel):
+class KafkaSettings(Section):
     """The broker that every process talks to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str = Field(
         "127.0.0.1:9092",
@@ -123,13 +125,11 @@ class KafkaSettings(BaseModel):
         return self.durability if self.is_outside or "durability" in self.model_fields_set else "single"
 
 
-class RedisSettings(BaseModel):
+class RedisSettings(Section):
     """The Redis that receivers claim keys in, and processors announce their generation in.
 
     One server, the primary that Sentinel names, or a Cluster; clients are made from it by `core.redis`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(
         "redis://127.0.0.1:6379/0",
@@ -229,10 +229,8 @@ def _redis_url(text: str) -> ParseResult:
     return url
 
 
-class TopicsSettings(BaseModel):
+class TopicsSettings(Section):
     """Topics as they are made."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from core.decision import ErrorKind
+from core.settings import Section
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.errors.error_rules import Rules
 from processor.errors.retry import DelayText, PolicyText
@@ -22,10 +23,8 @@ class DeadHead(StrEnum):
     WAIT = "wait"
 
 
-class DownstreamSettings(BaseModel):
+class DownstreamSettings(Section):
     """When something that a stream's handler calls outside isn't called, and how often at a time it is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures_to_open: int = Field(
         5,
@@ -51,13 +50,11 @@ class DownstreamSettings(BaseModel):
     )
 
 
-class RetrySettings(BaseModel):
+class RetrySettings(Section):
     """A retry policy for each kind of error (`core.decision.ErrorKind`).
 
     A kind without one goes by ``default``; an outage without one is probed after 1, 2, 4 … 60 seconds.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     default: PolicyText = Field(
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
@@ -81,13 +78,11 @@ class RetrySettings(BaseModel):
         return {kind: text for kind, text in named.items() if text is not None}
 
 
-class StreamSettings(BaseModel):
+class StreamSettings(Section):
     """How one work stream decides: how it retries, what a dead event means for its followers, its bounds.
 
     Set in streams.toml, ``[ledger] concurrency = 4``, or as ``PAYHOOK_STREAMS__LEDGER__CONCURRENCY``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     retry: RetrySettings = Field(
         default_factory=lambda: RetrySettings(),
@@ -165,10 +160,8 @@ class StreamSettings(BaseModel):
     )
 
 
-class ProcessorSettings(BaseModel):
+class ProcessorSettings(Section):
     """Settings of the Spark application."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
