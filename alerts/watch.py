@@ -59,7 +59,7 @@ class AlertWatch:
     ) -> None:
         """
         :param silence: knows the rhythms of endpoints; None: they aren't looked at
-        :param describe: adds to a notice what only other files say, such as the amount (`alerts.describe`)
+        :param describe: adds to a notice what only other files say, such as the amount (`alerts.standing`)
         """
         self._look = look
         self._describe = describe

@@ -37,8 +37,7 @@ from core.layout import Layout
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown
 from ledger.queries.balances import Balance, sum_balances, sum_owed, sum_totals
-from ledger.queries.cursor import CursorInvalid
-from ledger.queries.journals import LedgerJournals, RowAmbiguous
+from ledger.queries.journals import CursorInvalid, LedgerJournals, RowAmbiguous
 from ledger.queries.postings import PostingsPage, read_postings_page
 from ledger.queries.search import search_decisions
 from ledger.queries.story import EntityStory

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from core.files import read_credentials
 from core.location import bucket_of, is_url
-from core.secret_lines import read_credentials
 from core.settings import Section
 
 CREDENTIALS = "object-store"

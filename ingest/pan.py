@@ -19,10 +19,9 @@ from urllib.parse import unquote
 from core.card_numbers import DIGITS_MIN, SEPARATORS, card_spans, without_card_numbers
 from core.errors import SettingError
 from core.event import WITHHELD_SHA256, Event, poison_event
-from core.files import create_once
+from core.files import create_once, secret_lines
 from core.keys import key_part
 from core.money import MoneyFact
-from core.secret_lines import secret_lines
 from ingest.pan_body import CARD_DIGITS_MIN, ENVELOPES, BodyMask, FieldKind, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter

@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx2
 from prometheus_client import start_http_server
 
-from alerts.describe import NoticeDescriber
 from alerts.looking import ReplicaWatch, RoundReport, StackObserver, WatchedPlaces
 from alerts.receivers import make_receivers
 from alerts.silence import Silence
+from alerts.standing import NoticeDescriber
 from alerts.watch import AlertMetrics, AlertWatch, read_state
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError

@@ -22,8 +22,7 @@ from core.decision import Decision
 from core.event import Mode
 from core.keys import key_part
 from ledger.queries.balances import Balance, OwedAmount, list_owed_parts, sum_balances, sum_owed
-from ledger.queries.cursor import CursorInvalid
-from ledger.queries.journals import LedgerJournals
+from ledger.queries.journals import CursorInvalid, LedgerJournals
 from ledger.queries.postings import PostingsPage, read_postings_page
 from ledger.queries.search import DecisionFilter, Hit, search_decisions
 from ledger.queries.unknown import UnknownEvents, find_unknown_events

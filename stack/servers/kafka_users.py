@@ -24,8 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from core.files import create_once
-from core.secret_lines import read_credentials
+from core.files import create_once, read_credentials
 from core.settings import KafkaSecurity, KafkaSettings
 from stack.kafka_rights import RIGHTS, Right
 

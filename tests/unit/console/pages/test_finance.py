@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.pages.ledger_export import ExportTooLarge, write
+from console.pages.ledger_files import ExportTooLarge, write
 from ledger.queries.journals import LedgerJournals
 from tests.answers import answered, receipt
 from tests.damaged_lake import DAMAGES

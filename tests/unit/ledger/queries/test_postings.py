@@ -10,7 +10,7 @@ import pytest
 
 from core.money import Movement
 from ledger.queries.balances import AsOf, OwedAmount, sum_balances, sum_owed
-from ledger.queries.cursor import CursorInvalid
+from ledger.queries.journals import CursorInvalid
 from ledger.queries.lake import TableRows
 from ledger.queries.postings import read_postings_page
 from tests.small_ledger import START, SmallLedger
