@@ -26,8 +26,7 @@ from alerts.receivers import NotDelivered, NoticeReceiver
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
 from alerts.silence import Silence
-from core.backoff import doubled_s
-from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
+from core.clock import EPOCH, Clock, doubled_s, from_rfc3339, to_rfc3339
 from core.files import write_whole
 from core.metrics import CATALOGUE, MetricType, Service, add_process, list_entries, make_gauge
 

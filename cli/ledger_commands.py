@@ -15,8 +15,8 @@ from cli.place import Place, read_as_of, read_since, read_until, with_place_of_m
 from console.as_json import event_stories, hit_to_json, to_json_text
 from core.decision import Decision
 from core.moments import describe_span
+from core.money import parse_minor_units
 from journal.journals import StreamUnknown
-from ledger.queries.amounts import parse_minor_units
 from ledger.queries.balances import AsOf, sum_totals
 from ledger.queries.balances import sum_balances as read_balances
 from ledger.queries.balances import sum_owed as read_owed

@@ -14,8 +14,8 @@ from cli.tables import PrintedTable, print_details, print_heading, print_text
 from console.details import Detail, TextsShownOnce, make_timeline
 from console.formats import format_money, format_second
 from core.clock import to_rfc3339
+from core.money import format_decimal
 from core.routing import row_name
-from ledger.queries.amounts import format_decimal
 from ledger.queries.balances import Balance, OwedAmount, list_owed_parts, sum_totals
 from ledger.queries.postings import PostingsPage
 from ledger.queries.search import Hit

@@ -31,7 +31,7 @@ from console.ledger_words import (
     invalid_field,
 )
 from console.pages.ledger import open_reconciliations
-from console.pages.ledger_verification import read_results
+from console.pages.ledger_home import read_results
 from console.pages.place import QuestionRunner
 from core.layout import Layout
 from ingest.idempotency.request import Problem

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from console.pages.ledger_verification import StreamResult
+from console.pages.ledger_home import StreamResult
 from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
+from core.money import AmountInvalid, parse_minor_units
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown
-from ledger.queries.amounts import AmountInvalid, parse_minor_units
 from ledger.queries.balances import AsOf, Balance, OwedAmount, Total
 from ledger.queries.journals import LedgerJournals, RowNameInvalid
 from ledger.queries.postings import POSTINGS_MAX

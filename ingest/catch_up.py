@@ -15,8 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from core.backoff import doubled_s
-from core.clock import Clock, Deadline
+from core.clock import Clock, Deadline, doubled_s
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event
 from ingest.endpoints import EndpointContext

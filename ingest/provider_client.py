@@ -16,8 +16,7 @@ from typing import NamedTuple
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
-from core.backoff import retry_after_s
-from core.clock import Clock
+from core.clock import Clock, retry_after_s
 from core.errors import PayhookError
 from providers.port import Fetched, Wanted
 

@@ -17,9 +17,8 @@ from console.pages.place import PagePlace
 from console.plots import PlotSeries, steps_plot
 from core import moments
 from core.decision import Decision
-from core.money import decimals_of
+from core.money import AmountInvalid, decimals_of, format_decimal, parse_minor_units
 from journal.journals import StreamUnknown
-from ledger.queries.amounts import AmountInvalid, format_decimal, parse_minor_units
 from ledger.queries.balances import (
     AsOf,
     Balance,

@@ -20,9 +20,8 @@ from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
-from core.money import Money
+from core.money import Money, parse_minor_units
 from core.work import Posting
-from ledger.queries.amounts import parse_minor_units
 from ledger.queries.journals import LedgerJournals
 from ledger.queries.search import DecisionFilter, Hit, search_decisions
 from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
