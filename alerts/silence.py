@@ -36,10 +36,8 @@ SHARE_LEFT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class QuietWindow:
-    """A window in which too little came. ``since_slot``: its first slot. ``came`` of at least ``expected`` events that
-    such a window has."""
+    """A window in which too little came: ``came`` of at least ``expected`` events that such a window has."""
 
-    since_slot: int
     came: int
     expected: float
 
@@ -83,7 +81,7 @@ class Rhythm:
                 continue
             came = self._count_events(since, window)
             if came <= expected * SHARE_LEFT and _poisson_cdf(came, expected) < QUANTILE:
-                return QuietWindow(since, came, expected)
+                return QuietWindow(came, expected)
         return None
 
     def _find_expected(self, since: int, window: int) -> float | None:

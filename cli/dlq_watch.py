@@ -62,8 +62,6 @@ class SelectionName(click.ParamType[ItemOrSelection]):
 
 
 class ItemName(click.ParamType[ItemOrSelection]):
-    """Reads ``42``, or ``ledger.1:42``."""
-
     name = "item"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:

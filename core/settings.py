@@ -230,8 +230,6 @@ def _redis_url(text: str) -> ParseResult:
 
 
 class TopicsSettings(Section):
-    """Topics as they are made."""
-
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
     replication: int | None = Field(

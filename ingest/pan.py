@@ -116,7 +116,6 @@ class CardMasker:
         return _CARD_DIGITS in squeezed and next(card_spans(plain), None) is not None
 
     def _mask_bytes(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
-        """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
         envelopes = ENVELOPES | {name.encode() for name in adapter.envelopes}
         mask = BodyMask(self._kinds, ids, frozenset(spared), envelopes)

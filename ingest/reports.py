@@ -108,7 +108,6 @@ class RequestReports:
         self._refusals = RefusalLog()
 
     def report_answer(self, provider: str, status: int, seconds: float) -> None:
-        """Reports a request, whatever became of it."""
         self._metrics.count_answer(provider, status, seconds)
 
     def report_refusal(self, provider: str, refused: RequestRefused) -> None:
@@ -147,7 +146,6 @@ class RequestReports:
             self._add_receipt(mode, _build_receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
 
     def report_events(self, provider: str, result: ClaimResult, status: int) -> None:
-        """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
         for claim in result.claims:
             event, outcome = claim.event, claim.outcome

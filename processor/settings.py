@@ -161,8 +161,6 @@ class StreamSettings(Section):
 
 
 class ProcessorSettings(Section):
-    """Settings of the Spark application."""
-
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
     executors_max: int = Field(

@@ -118,7 +118,6 @@ def await_turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
-    """Watches until ``stop`` is set."""
     clock, alerts = SystemClock(), settings.alerts
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:

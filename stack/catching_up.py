@@ -95,8 +95,6 @@ def why_nothing(settings: Settings, provider: str | None) -> str:
 
 
 class CatchUpStore(Protocol):
-    """Reads and writes for the catch-up of a source."""
-
     @property
     def catch_ups(self) -> CatchUps: ...
 

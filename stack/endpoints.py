@@ -41,7 +41,6 @@ def identity_of(pid: int) -> ProcessIdentity:
 
 
 def find_process(identity: ProcessIdentity) -> psutil.Process | None:
-    """The process, if it still lives."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(identity.pid)
         if identity.started and _start_of(identity.pid) == identity.started:
@@ -116,7 +115,6 @@ class ProcessRecord:
 
 
 def record_processes(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Writes which processes run."""
     content = ProcessRecord(up, states, tuple(map(identity_of, pids)))
     write_whole(layout.supervisor_file, json.dumps(asdict(content), indent=1) + "\n")
 

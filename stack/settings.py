@@ -46,8 +46,6 @@ NOT_SETTINGS = (
 
 
 class BackupSettings(Section):
-    """`payhook backup`, and its schedule."""
-
     folder: str = Field(
         "",
         description="where backups go: a folder on another disk, or `s3://bucket/folder`, `az://…`, in "

@@ -94,8 +94,6 @@ class ErrorRule(Section):
 
 
 class Rules(Section):
-    """The meaning of errors to a stream."""
-
     kinds: dict[ClassName, Kind] = Field(
         default_factory=dict, max_length=RULES_MAX, description="kind by the error's class; the nearest base counts"
     )

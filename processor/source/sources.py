@@ -68,8 +68,6 @@ _NOTHING = tuple(
 
 
 class StreamSource(Protocol):
-    """The port from which a work stream reads."""
-
     @property
     def every_s(self) -> float:
         """Returns the seconds from one look for records to the next at least; 0: one right after the other."""

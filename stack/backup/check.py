@@ -66,7 +66,6 @@ def find_problems(backup: Location, manifest: BackupManifest, tables: list[Sourc
 def find_table_problems(
     lake: Location, manifest: BackupManifest, tables: list[SourceTable], scratch: Path
 ) -> Iterator[str]:
-    """Finds what is wrong with the tables of a copied lake."""
     for path, table in manifest.tables.items():
         try:
             yield from _broken_table(lake, path, table, manifest)
@@ -89,7 +88,6 @@ def find_table_problems(
 
 
 def describe_journal(state: JournalState, stream: str) -> CopiedJournal:
-    """Describes a journal as a manifest does."""
     seq = state.next_seq - 1
     return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
 

@@ -191,13 +191,11 @@ class _Restore:
 
     @property
     def lake(self) -> Location:
-        """The lake that is put together."""
         present = self.layout.lake
         return self.layout.restoring_folder / LAKE if isinstance(present, Path) else present / RESTORING
 
     @property
     def staged_tree(self) -> FileTree:
-        """The tree of its files."""
         return tree_at(self.lake, private=False)
 
     @property

@@ -101,7 +101,6 @@ def make_services(admin: AdminClient, folder: Path, services: Mapping[str, Seque
 
 
 def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
-    """Makes each user, or gives it another password."""
     how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
     wanted: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(user, how, password.encode()) for user, password in passwords.items()

@@ -255,7 +255,7 @@ def test_the_index_says_what_the_rows_say(
         if action == "restart":
             index = opened(folder, clock)
         elif action == "delete":
-            shutil.rmtree(Layout(folder).dead_letters_of("ledger"), ignore_errors=True)
+            shutil.rmtree(Layout(folder).stream("ledger").dead_letter_index, ignore_errors=True)
         elif action == "compact":
             DeltaTable(history.ledger.journal).optimize.compact()
         elif action == "crash":
