@@ -81,7 +81,6 @@ pictures: setup  ## make docs/images again, from a demo that runs; needs Chromiu
 
 docs: setup  ## write the generated pages again
 	@$(PY) -m stack.settings_page > docs/settings.md
-	@$(PY) -m ingest.openapi > docs/openapi-receiver.json
 	@$(PY) -m stack.kafka_rights > docs/kafka-rights.md
 	@$(PY) -m core.metrics > docs/metrics.md
 	@$(PY) -m providers.event_types_page > docs/event-types.md

@@ -20,21 +20,20 @@ from confluent_kafka.admin import AdminClient
 from deltalake.exceptions import DeltaError
 
 from alerts.readings import WANTED, DeadSummary, Observation, Replicas, Series, samples_of
-from core.addresses import each_address
 from core.clock import Clock, from_micros, to_micros
 from core.decision import Decision
-from core.durability import IN_SYNC
 from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE, Shard
-from core.status_file import STANDBY, fresh_status, past_moment_of, read_said
+from core.settings import IN_SYNC
+from core.status_file import STANDBY, each_address, fresh_status, past_moment_of, read_said
 from core.topics import read_topic_config
 from dead_letters.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
 from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.lake import has_table
-from journal.life import Life, life_after
+from journal.open_item import Life, life_after
 from journal.reader import JournalReader
 from journal.shards import is_of, shard_in
 from operations.command import BOOK_ENTRY

@@ -26,8 +26,7 @@ from alerts.receivers import NotDelivered, NoticeReceiver
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
 from alerts.silence import Silence
-from core.backoff import doubled_s
-from core.clock import EPOCH, Clock, from_rfc3339, to_rfc3339
+from core.clock import EPOCH, Clock, doubled_s, from_rfc3339, to_rfc3339
 from core.files import write_whole
 from core.metrics import CATALOGUE, MetricType, Service, add_process, list_entries, make_gauge
 
@@ -59,7 +58,7 @@ class AlertWatch:
     ) -> None:
         """
         :param silence: knows the rhythms of endpoints; None: they aren't looked at
-        :param describe: adds to a notice what only other files say, such as the amount (`alerts.describe`)
+        :param describe: adds to a notice what only other files say, such as the amount (`alerts.standing`)
         """
         self._look = look
         self._describe = describe

@@ -22,19 +22,10 @@ from core.clock import SystemClock
 from core.decision import ErrorKind
 from core.errors import PayhookError
 from core.settings import KafkaSettings
-from dead_letters import (
-    OPEN_STATES,
-    PAGE_MAX,
-    PAGE_SIZE,
-    DeadLetterIndex,
-    Filter,
-    FilterInvalid,
-    ItemState,
-    JoinedIndex,
-    Mark,
-    Sort,
-    name_in,
-)
+from dead_letters.dead_letter_index import PAGE_SIZE, DeadLetterIndex
+from dead_letters.item import OPEN_STATES, ItemState, Mark
+from dead_letters.joined import JoinedIndex, name_in
+from dead_letters.listing import PAGE_MAX, Filter, FilterInvalid, Sort
 from operations.audit_log import AuditLog, RecordedEntry
 from operations.recorder import READ_PAYLOAD
 from stack.services.dead_letters import open_dead_letter_index

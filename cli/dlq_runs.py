@@ -28,10 +28,11 @@ from console.dead_letters import StreamDeadLetters
 from console.selection_words import DryRunView, ProgressView, RunView
 from core.clock import SystemClock
 from core.routing import topics_of
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
-from operations.selection import RunRequest, RunState
+from operations.run import RunState
+from operations.selection.model import RunRequest
 
 REASON = "replay from the command line"
 FORECASTS_SHOWN = 50

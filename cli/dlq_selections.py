@@ -15,8 +15,10 @@ from cli.tables import PrintedTable
 from console.dead_letters import StreamDeadLetters
 from console.formats import format_money
 from console.selection_words import ProgressView, SelectedItem, SelectionsView, SelectionView
-from dead_letters import Filter, ItemState
-from operations.selection import KeptSelection, RunItemState, Selection, SelectionEmpty
+from dead_letters.item import ItemState
+from dead_letters.listing import Filter
+from operations.frozen import Selection
+from operations.selection.model import KeptSelection, RunItemState, SelectionEmpty
 
 SHOWN_MAX = 100
 ITEMS_JSON_MAX = 1_000

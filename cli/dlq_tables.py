@@ -12,7 +12,11 @@ from cli.tables import PrintedTable, print_details, print_heading, print_text
 from console.details import TextsShownOnce, died_of, error_text, figures_of, item_details, item_error, tries_of
 from console.formats import format_money, format_second, format_span
 from console.waits import EventWait
-from dead_letters import Group, Item, ItemStory, JoinedPage, Neighbour, Page, Stats
+from dead_letters.item import Item
+from dead_letters.joined import JoinedPage
+from dead_letters.listing import Page
+from dead_letters.stats import Group, Stats
+from dead_letters.story import ItemStory, Neighbour
 
 HOURS_SHOWN = 12
 COUNTS_SHOWN = 10

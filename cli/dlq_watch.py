@@ -22,11 +22,14 @@ from core.clock import SystemClock
 from core.errors import PayhookError
 from core.layout import LEDGER
 from core.routing import topics_of
-from dead_letters import ItemUnknown, name_in
+from dead_letters.joined import name_in
+from dead_letters.story import ItemUnknown
 from operations.command_fields import SEQ_MAX
 from operations.orders import DeltaView
-from operations.selection import ProgressReport as RunProgress
-from operations.selection import RunItemState, RunState, Selections
+from operations.run import RunState
+from operations.selection.model import ProgressReport as RunProgress
+from operations.selection.model import RunItemState
+from operations.selection.selections import Selections
 from stack.services.dead_letters import open_dead_letters
 
 _NAME = re.compile(r"(?:([^\s:]{1,60}):)?([sS]?)([1-9][0-9]{0,17})")
@@ -59,8 +62,6 @@ class SelectionName(click.ParamType[ItemOrSelection]):
 
 
 class ItemName(click.ParamType[ItemOrSelection]):
-    """Reads ``42``, or ``ledger.1:42``."""
-
     name = "item"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:

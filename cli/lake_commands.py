@@ -22,7 +22,7 @@ from stack.jars import spark_jars
 from stack.settings import prepare_store
 
 if TYPE_CHECKING:
-    from ledger.maintain import MaintenanceReport, TableReport
+    from ledger.maintain.job import MaintenanceReport, TableReport
     from ledger.redactions import Redaction
     from stack.backup.make import BackupReport
     from stack.backup.restore import RestoreReport

@@ -15,24 +15,19 @@ from cli.place import Place, read_as_of, read_since, read_until, with_place_of_m
 from console.as_json import event_stories, hit_to_json, to_json_text
 from core.decision import Decision
 from core.moments import describe_span
+from core.money import parse_minor_units
 from journal.journals import StreamUnknown
-from ledger.queries import (
-    POSTINGS_MAX,
-    AsOf,
-    DecisionFilter,
-    Form,
-    RowNameInvalid,
-    Source,
-    find_closed_unknown,
-    find_unknown_events,
-    parse_minor_units,
-    sum_totals,
-)
-from ledger.queries import export_table as write
-from ledger.queries import read_postings_page as read_postings
-from ledger.queries import search_decisions as find
-from ledger.queries import sum_balances as read_balances
-from ledger.queries import sum_owed as read_owed
+from ledger.queries.balances import AsOf, sum_totals
+from ledger.queries.balances import sum_balances as read_balances
+from ledger.queries.balances import sum_owed as read_owed
+from ledger.queries.export import Form, Source
+from ledger.queries.export import export_table as write
+from ledger.queries.journals import RowNameInvalid
+from ledger.queries.postings import POSTINGS_MAX
+from ledger.queries.postings import read_postings_page as read_postings
+from ledger.queries.search import DecisionFilter
+from ledger.queries.search import search_decisions as find
+from ledger.queries.unknown import find_closed_unknown, find_unknown_events
 from operations.recorder import EXPORT
 
 

@@ -14,23 +14,13 @@ from cli.tables import PrintedTable, print_details, print_heading, print_text
 from console.details import Detail, TextsShownOnce, make_timeline
 from console.formats import format_money, format_second
 from core.clock import to_rfc3339
+from core.money import format_decimal
 from core.routing import row_name
-from ledger.queries import (
-    RECEIPTS_MAX,
-    Balance,
-    ClosedUnknown,
-    EntityEvent,
-    EntityStory,
-    EventStory,
-    Hit,
-    OwedAmount,
-    PostingsPage,
-    UnknownEvents,
-    format_decimal,
-    list_owed_parts,
-    sum_totals,
-)
-from ledger.queries.story import ROWS_MAX
+from ledger.queries.balances import Balance, OwedAmount, list_owed_parts, sum_totals
+from ledger.queries.postings import PostingsPage
+from ledger.queries.search import Hit
+from ledger.queries.story import RECEIPTS_MAX, ROWS_MAX, EntityEvent, EntityStory, EventStory
+from ledger.queries.unknown import ClosedUnknown, UnknownEvents
 from ledger.redactions import StoredBodyStatus
 
 SUMS = ("debit", "credit", "balance")

@@ -32,7 +32,7 @@ from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, downstream_of, se
 from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
 from operations.command import REPLAY
-from operations.selection import RunRequest
+from operations.selection.model import RunRequest
 
 STREAM = "notify"
 SEND_REASON = "it missed them"

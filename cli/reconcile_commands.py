@@ -23,11 +23,12 @@ from core.kafka import open_producer
 from ingest.publisher import producer_settings
 from ledger.reconciliations import KINDS, Difference, Reconciliation, Reconciliations, run_as_dict
 from providers.reconciled import ReconciledReader
-from providers.settlement import REPORTS, SettlementReport, build_report
+from providers.settlement import REPORTS, build_report
+from providers.settlement.report import SettlementReport
 from stack.jars import spark_jars
 
 if TYPE_CHECKING:
-    from ledger.reconcile import Repair, RepairEvent, SkippedDifference
+    from ledger.reconcile.repair import Repair, RepairEvent, SkippedDifference
 
 
 DAY = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
@@ -78,7 +79,8 @@ def reconcile(
     if since is not None and until is not None and since >= until:
         raise click.BadParameter("it must be after --from", param_hint="--to")
     # Spark's modules take a second to load; no other command of the group needs them.
-    from ledger.reconcile import Books, Period, Repair, ReportRequest, run
+    from ledger.reconcile.job import Books, Period, ReportRequest, run
+    from ledger.reconcile.repair import Repair
 
     reader = build_report(provider, place.settings.providers, account)
     period = Period(_as_utc(since), _as_utc(until))
@@ -134,7 +136,7 @@ def _open_reconciliations(place: Place) -> Reconciliations:
 def _plan_repair(
     repair: Repair, reports: Reconciliations, reader: SettlementReport, left_out: UnsentMovements
 ) -> Iterator[RepairEvent]:
-    from ledger.reconcile import SkippedDifference, plan_repair
+    from ledger.reconcile.repair import SkippedDifference, plan_repair
 
     for movement in plan_repair(
         repair, reports.read_differences(repair.run.run_id, "missing_here"), reader.wanted_to_repair
@@ -154,7 +156,7 @@ def _show_repair(repair: Repair, reports: Reconciliations, reader: SettlementRep
 
 def _send_repair(place: Place, repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
     """Sends what is missing. How much Kafka has is on record, also where it didn't take all of it."""
-    from ledger.reconcile import NotAcknowledged, send_events
+    from ledger.reconcile.repair import NotAcknowledged, send_events
 
     left_out = UnsentMovements()
     with open_recorder(place).record_act(

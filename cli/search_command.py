@@ -12,8 +12,7 @@ from cli.tables import PrintedTable
 from console.as_json import to_json_text
 from console.formats import format_money, format_second
 from core.clock import Deadline, SystemClock, to_rfc3339
-from ledger.queries import Payments, find_payments
-from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX
+from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX, Payments, find_payments
 
 CUT = (
     "Only what was decided since {since} was looked at in {seconds:g} s. For what is older, name the days: "

@@ -61,7 +61,7 @@ def up(place: Place, detach: bool) -> None:
 
 def _exit_if_stopped(place: Place) -> None:
     """Exit 3 where a stream that should run doesn't; the stack runs, and webhooks are taken."""
-    from stack.stopped import await_streams
+    from stack.watching import await_streams
 
     stopped = await_streams(place.settings)
     for stream, why in stopped.items():

@@ -196,7 +196,7 @@ def _list_addresses(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def list_refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """Lists what the receivers refused within the last hour, a line a code: how often, and what to do."""
-    from ingest.remedies import REMEDIES
+    from ingest.errors import REMEDIES
 
     return [
         (f"refused {code}", f"{count:,} in the last hour. {REMEDIES.get(code, '')}".rstrip())

@@ -1,18 +1,19 @@
-"""The JSON API: orders on dead items, each behind an Idempotency-Key, and what became of them."""
+"""The JSON API: orders on dead items, each behind an Idempotency-Key; what became of them, what waits for people."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Depends, FastAPI, Path, Request, Response
-from starlette.responses import JSONResponse
+from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.types import Scope
 
+from alerts.standing import AlertsStanding
 from console.access.roles import Role, User
 from console.access.routes import Everybody, require_role, signed_in
-from console.api_attention import attention_routes
 from console.api_dead import dead_item_routes as dead_routes
 from console.api_description import describe, sections_of
 from console.api_ledger import ledger_routes
@@ -27,7 +28,7 @@ from console.api_routes import (
 )
 from console.api_selections import reading_routes, running_routes
 from console.as_json import to_json_value
-from console.attention import Attention
+from console.attention import Attention, WaitingApproval
 from console.bookings import Bookings, booking_routes
 from console.catch_ups import AskCatchUps, CatchUpReport, nothing_listed
 from console.dead_letters import Streams
@@ -187,3 +188,39 @@ def _not_as_seen(refused: OrderRefused) -> Problem:
         return Problem(404, "item-unknown", "No such item", detail, items=items)
     detail = "nothing was sent; look again, and order what you then see"
     return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=items)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingApprovals:
+    """The oldest first."""
+
+    approvals: list[WaitingApproval]
+
+
+def attention_routes(attention: Attention) -> APIRouter:
+    router = APIRouter(route_class=StrictRoute)
+
+    @router.get(
+        "/alerts",
+        responses=problem_responses(401, 403),
+        response_model=AlertsStanding,
+        dependencies=[Depends(require_role(Role.VIEWER))],
+    )
+    async def alerts() -> Response:
+        """The alerts that fire, critical ones first, and whether anybody looks."""
+        return JSONResponse(to_json_value((await asyncio.to_thread(attention.now)).alerts))
+
+    @router.get(
+        "/approvals",
+        responses=problem_responses(401),
+        response_model=WaitingApprovals,
+        dependencies=[Depends(require_role(None))],
+    )
+    async def approvals(request: Request) -> Response:
+        """Lists what waits for another person: runs of selections (viewer), bookings (finance). Others see an empty
+        list.
+        """
+        waiting = await asyncio.to_thread(attention.now)
+        return JSONResponse(to_json_value(WaitingApprovals(waiting.approvals_for(signed_in(request)))))
+
+    return router

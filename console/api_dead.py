@@ -17,7 +17,10 @@ from console.api_routes import StrictRoute, problem_responses
 from console.as_json import item_story, to_json_value
 from console.dead_letters import StreamDeadLetters, Streams, StreamWanted
 from core.decision import ErrorKind
-from dead_letters import PAGE_MAX, Filter, Group, ItemState, ItemStory, Mark, Page, Sort, Stats
+from dead_letters.item import ItemState, Mark
+from dead_letters.listing import PAGE_MAX, Filter, Page, Sort
+from dead_letters.stats import Group, Stats
+from dead_letters.story import ItemStory
 from operations.command_fields import SEQ_MAX
 
 LISTED_MAX = 100

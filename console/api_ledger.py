@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from console.access.roles import Role
-from console.access.routes import require_role, signed_in
+from console.access.routes import STORY_READERS, check_reader, require_role, signed_in
 from console.api_routes import StrictRoute, problem_responses
 from console.as_json import event_story, hit_to_json, to_json_value
 from console.bookings import Bookings
@@ -31,27 +31,17 @@ from console.ledger_words import (
     invalid_field,
 )
 from console.pages.ledger import open_reconciliations
-from console.pages.ledger_verification import read_results
+from console.pages.ledger_home import read_results
 from console.pages.place import QuestionRunner
-from console.stories import STORY_READERS, check_reader
 from core.layout import Layout
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown
-from ledger.queries import (
-    Balance,
-    CursorInvalid,
-    EntityStory,
-    LedgerJournals,
-    PostingsPage,
-    RowAmbiguous,
-    find_closed_unknown,
-    find_unknown_events,
-    read_postings_page,
-    search_decisions,
-    sum_balances,
-    sum_owed,
-    sum_totals,
-)
+from ledger.queries.balances import Balance, sum_balances, sum_owed, sum_totals
+from ledger.queries.journals import CursorInvalid, LedgerJournals, RowAmbiguous
+from ledger.queries.postings import PostingsPage, read_postings_page
+from ledger.queries.search import search_decisions
+from ledger.queries.story import EntityStory
+from ledger.queries.unknown import find_closed_unknown, find_unknown_events
 from ledger.reconciliations import Reconciliation, UnknownRun, run_as_dict
 
 Answer = TypeVar("Answer")

@@ -31,7 +31,9 @@ from console.selection_words import (
 from operations.command import ReplayMode
 from operations.command_fields import SEQ_MAX
 from operations.frozen import NEWEST
-from operations.selection import KeptSelection, RunItemState, RunKept, RunOrders, RunRequest, Verdict
+from operations.selection.dry_run import Verdict
+from operations.selection.model import KeptSelection, RunItemState, RunKept, RunRequest
+from operations.selection.runs import RunOrders
 
 PAGE_MAX = 1_000
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX, description="the selection's number: 3 for s3")]

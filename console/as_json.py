@@ -17,10 +17,11 @@ from typing import Any, Self
 from core.clock import to_rfc3339
 from core.money import decimals_of
 from core.work import Posting
-from dead_letters import ItemStory
+from dead_letters.story import ItemStory
 from journal.histories import FIRST
 from journal.schema import JournalRow
-from ledger.queries import Delivery, EventStory, Hit
+from ledger.queries.search import Hit
+from ledger.queries.story import Delivery, EventStory
 from ledger.redactions import StoredBodyStatus
 from ledger.reversals import ReadProposal
 

@@ -18,7 +18,8 @@ from console.bookings import Bookings
 from core.clock import Clock
 from core.errors import PayhookError
 from ledger.reversals import ReadProposal
-from operations.selection import KeptSelection, Selections
+from operations.selection.model import KeptSelection
+from operations.selection.selections import Selections
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from core.clock import Clock, from_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
 from core.layout import StreamLayout
-from core.money import AMOUNT_MINOR_MAX, Money
+from core.money import AMOUNT_MINOR_MAX, AmountInvalid, Money, parse_minor_units
 from core.work import Posting
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import IdempotentRun
 from journal.reader import lineage_of
-from ledger.queries import AmountInvalid, LedgerJournals, parse_minor_units
+from ledger.queries.journals import LedgerJournals
 from ledger.reversals import ReadProposal, build_entry, find_proposed_journal, find_waiting_proposal, read_all_proposals
 from operations.command import PROPOSE_ENTRY, Command, approve, propose_entry
 from operations.entry import ENTRY_LINES_MAX, ManualEntry

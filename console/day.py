@@ -13,7 +13,7 @@ from markupsafe import Markup
 from console.plots import PlotSeries, steps_plot
 from core.clock import EPOCH
 from core.layout import StreamLayout
-from dead_letters import Stats
+from dead_letters.stats import Stats
 from journal.shards import own_rows_after
 from ledger.queries.activity import ATTEMPT_MAX, Activity, read_activity
 from ledger.queries.lake import TableRows

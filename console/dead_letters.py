@@ -8,10 +8,14 @@ from typing import Annotated, TypeAlias
 
 from pydantic import StringConstraints
 
-from dead_letters import DeadLetterIndex, ItemStory
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.story import ItemStory
 from ingest.idempotency.request import Problem
 from operations.recorder import READ_PAYLOAD, Recorder
-from operations.selection import DryRuns, ForecastRequest, RunOrders, RunRequest, Selections
+from operations.selection.dry_run import DryRuns, ForecastRequest
+from operations.selection.model import RunRequest
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from core.decision import Decision, ErrorKind
 from core.event import WITHHELD_SHA256
 from core.log import TRACEPARENT, trace_id_of
 from core.routing import row_name
-from dead_letters import Item, ItemStory, Mark, Stats
+from dead_letters.item import Item, Mark
 from dead_letters.rates import HOUR_S, Rate
+from dead_letters.stats import Stats
+from dead_letters.story import ItemStory
 from journal.schema import JournalRow
-from ledger.queries import Delivery, EventStory
+from ledger.queries.story import Delivery, EventStory
 from ledger.reconciliations import Difference, ReconciledJournal, Reconciliation
 
 CLEAR_WITHIN_H = 4

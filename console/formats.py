@@ -9,8 +9,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from core.clock import to_rfc3339
+from core.money import format_decimal
 from core.visible import CHARS_MAX, make_visible, visible_lines
-from ledger.queries import format_decimal
 
 LINES_CHARS_MAX = 20_000
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

@@ -24,7 +24,6 @@ from prometheus_client.registry import Collector
 
 from console.access.routes import Everybody
 from console.received import AskReceived, not_read, refusal_counts
-from core.addresses import each_address
 from core.clock import Clock
 from core.event import Mode
 from core.kafka import open_consumer
@@ -32,7 +31,7 @@ from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.routing import mode_of, of_stream, stream_of
 from core.settings import KafkaSettings
-from core.status_file import STANDBY, fresh_status, moment_of, read_said
+from core.status_file import STANDBY, each_address, fresh_status, moment_of, read_said
 
 ASK_TIMEOUT_S = 2.0
 

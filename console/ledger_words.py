@@ -10,28 +10,20 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from console.pages.ledger_verification import StreamResult
+from console.pages.ledger_home import StreamResult
 from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
+from core.money import AmountInvalid, parse_minor_units
 from ingest.idempotency.request import Problem
 from journal.journals import StreamUnknown
-from ledger.queries import (
-    POSTINGS_MAX,
-    AmountInvalid,
-    AsOf,
-    Balance,
-    ClosedUnknown,
-    DecisionFilter,
-    LedgerJournals,
-    OwedAmount,
-    RowNameInvalid,
-    Total,
-    UnknownEvents,
-    parse_minor_units,
-)
+from ledger.queries.balances import AsOf, Balance, OwedAmount, Total
+from ledger.queries.journals import LedgerJournals, RowNameInvalid
+from ledger.queries.postings import POSTINGS_MAX
+from ledger.queries.search import DecisionFilter
 from ledger.queries.story import EVENTS_MAX
+from ledger.queries.unknown import ClosedUnknown, UnknownEvents
 from ledger.reconciliations import Difference
 
 LISTED_MAX = 1_000

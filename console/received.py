@@ -21,8 +21,7 @@ from core.clock import Clock, from_rfc3339
 from core.event import Mode
 from core.kafka import open_consumer
 from core.settings import KafkaSettings
-from ingest.errors import REFUSALS
-from ingest.remedies import REMEDIES, runbook_of
+from ingest.errors import REFUSALS, REMEDIES, runbook_of
 
 HOUR = timedelta(hours=1)
 MINUTE_S = 60

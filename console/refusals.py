@@ -22,24 +22,20 @@ from console.forms import FormRefused
 from console.pages.place import TooMuchAsked
 from console.rendering import HOME, path_of, render_page
 from core.errors import PayhookError
-from dead_letters import DeadLetterIndexUnreadable, FilterInvalid, ItemUnknown, OriginUnreadable
+from dead_letters.file import DeadLetterIndexUnreadable
+from dead_letters.listing import FilterInvalid
+from dead_letters.payload import OriginUnreadable
+from dead_letters.story import ItemUnknown
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import IdempotentRun
 from journal.errors import JournalBroken
-from ledger.queries import NothingBooked
+from ledger.queries.export import NothingBooked
 from ledger.reversals import EntryUnfit, ProposalUnknown
 from operations.audit_log import AuditLogBroken, AuditLogUnwritable
 from operations.command import CommandInvalid
 from operations.commands import CommandNotSent
-from operations.selection import (
-    RunRefused,
-    SecondPersonWanted,
-    SelectionBroken,
-    SelectionEmpty,
-    SelectionsFull,
-    SelectionTooLarge,
-    SelectionUnknown,
-)
+from operations.frozen import SelectionBroken, SelectionUnknown
+from operations.selection.model import RunRefused, SecondPersonWanted, SelectionEmpty, SelectionsFull, SelectionTooLarge
 
 log = logging.getLogger(__name__)
 

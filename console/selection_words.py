@@ -11,18 +11,12 @@ from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, mo
 
 from console.api_dead import FilterAsked
 from console.api_routes import ItemAsked, Text, View
-from dead_letters import ITEMS_MAX, Filter
+from dead_letters.listing import ITEMS_MAX, Filter
 from journal.target import ItemTarget
 from operations.command import PER_S_MAX, PER_S_MIN, ReplayMode
-from operations.selection import (
-    DryRun,
-    ItemForecast,
-    RunItemState,
-    RunKept,
-    RunRequest,
-    RunState,
-    Verdict,
-)
+from operations.run import RunState
+from operations.selection.dry_run import DryRun, ItemForecast, Verdict
+from operations.selection.model import RunItemState, RunKept, RunRequest
 
 
 class SelectionAsked(BaseModel):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from core.settings import Section
 
 
-class TracingSettings(BaseModel):
+class TracingSettings(Section):
     """Says where traces are looked at. OpenTelemetry's own variables say what they are sent to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     link: str = Field(
         "",
@@ -22,10 +22,8 @@ class TracingSettings(BaseModel):
         return self.link.replace("{trace_id}", trace_id) or None
 
 
-class ConsoleSettings(BaseModel):
+class ConsoleSettings(Section):
     """The management listener. Never put it on a public address."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the management listener binds")
     port: int = Field(8081, ge=0, le=65535, description="port of the management listener; as ingest.port")

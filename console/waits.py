@@ -12,7 +12,7 @@ from core.clock import to_rfc3339
 from core.decision import NO_RETRIES, Decision, ErrorKind
 from core.layout import StreamLayout
 from core.status_file import STANDBY, fresh_status, read_said
-from dead_letters import Item, ItemState
+from dead_letters.item import Item, ItemState
 from journal.entity_queue import EntityQueue, read_item
 from journal.errors import IndexUnreadable
 from journal.open_item import OpenItem, has_failed, is_delayed

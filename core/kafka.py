@@ -19,9 +19,9 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from core.errors import SettingError
+from core.files import Credentials, read_credentials
 from core.record_keys import RecordKeys
 from core.routing import partition_of
-from core.secret_lines import Credentials, read_credentials
 from core.settings import KafkaSecurity, KafkaSettings
 
 log = logging.getLogger(__name__)

@@ -126,9 +126,6 @@ class Layout:
         """Lists the places of all the ledger's journals in their order: together they are the mode's ledger."""
         return [self.ledger(mode, number) for number in range(self.shards)]
 
-    def dead_letters_of(self, stream: str) -> Path:
-        return self.stream(stream).dead_letter_index
-
     @property
     def kafka(self) -> Path:
         return self.root / "kafka"

@@ -37,8 +37,6 @@ PROCESS_LABEL = "process"
 
 
 class MetricType(StrEnum):
-    """A metric's type, as Prometheus calls it."""
-
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"

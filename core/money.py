@@ -1,10 +1,11 @@
-"""Money: integer minor units plus currency, and the movements that providers report."""
+"""Money: integer minor units plus currency, as people write it, and the movements that providers report."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 from core.card_numbers import quote_masked
@@ -176,3 +177,40 @@ class MoneyFact:
             *outside,
         )
         return hashlib.sha256("\x1f".join(parts).encode("utf-8")).hexdigest()
+
+
+_NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,8})?", re.ASCII)
+
+
+class AmountInvalid(PayhookError):
+    def __init__(self, text: str, currency: str, problem: str) -> None:
+        self.text = text
+        self.currency = currency
+        self.problem = problem
+        super().__init__(f"{text!r} isn't an amount in {currency}: {problem}")
+
+
+def format_decimal(amount_minor: int, currency: str) -> str:
+    """Formats an amount: ``1,234.50`` of 123450 EUR, ``1,234`` of 1234 JPY."""
+    decimals = decimals_of(currency)
+    units, rest = divmod(abs(amount_minor), 10**decimals)
+    sign = "-" if amount_minor < 0 else ""
+    fraction = f".{rest:0{decimals}}" if decimals else ""
+    return f"{sign}{units:,}{fraction}"
+
+
+def parse_minor_units(text: str, currency: str) -> int:
+    """Parses an amount: 1250 of ``12.50`` EUR.
+
+    :raises AmountInvalid: no number, or finer or greater than what is booked
+    """
+    if not _NUMBER.fullmatch(text):
+        raise AmountInvalid(text, currency, "write a number such as 1234.50, with a point and nothing else in it")
+    decimals = decimals_of(currency)
+    amount = Decimal(text).scaleb(decimals)
+    if abs(amount) > AMOUNT_MINOR_MAX:
+        raise AmountInvalid(text, currency, f"it is beyond {AMOUNT_MINOR_MAX} minor units")
+    if amount != amount.to_integral_value():
+        has = f"{decimals} decimals" if decimals else "no decimals"
+        raise AmountInvalid(text, currency, f"{currency} has {has}")
+    return int(amount)

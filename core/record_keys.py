@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from core.errors import PayhookError, SettingError
-from core.secret_lines import secret_lines
+from core.files import secret_lines
 
 log = logging.getLogger(__name__)
 

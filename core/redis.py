@@ -25,7 +25,7 @@ from redis.exceptions import AuthenticationError, NoScriptError, RedisClusterExc
 from redis.sentinel import Sentinel as SyncSentinel
 
 from core.errors import SettingError
-from core.secret_lines import read_credentials
+from core.files import read_credentials
 from core.settings import RedisSettings
 
 Client: TypeAlias = redis.Redis

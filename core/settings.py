@@ -5,21 +5,54 @@ beside its code.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import ParseResult, parse_qs, urlparse
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from core.durability import Durability, replicas_min
+Durability: TypeAlias = Literal["replicated", "single"]
+"""``single``: one broker may be all there is, and what it loses is lost."""
+
+REPLICAS_MIN = 3
+IN_SYNC_MIN = 2
+"""A record is acknowledged when two brokers have it; with three, one may be down and records are still taken."""
+
+RECORD_BYTES_MAX = 2 << 20
+"""A record with its key and headers, as payhook's producers send it and its topics take it."""
+
+BODY_BYTES_MAX = RECORD_BYTES_MAX - (256 << 10)
+"""Its value; the rest is for headers and for the batch around it."""
+
+CLEANUP, RECORD_BYTES = "cleanup.policy", "max.message.bytes"
+UNCLEAN, IN_SYNC = "unclean.leader.election.enable", "min.insync.replicas"
+
+
+def topic_config(replication: int) -> dict[str, str]:
+    """Returns the configuration with which a topic is made that has so many replicas."""
+    return {
+        CLEANUP: "delete",
+        RECORD_BYTES: str(RECORD_BYTES_MAX),
+        UNCLEAN: "false",
+        IN_SYNC: str(IN_SYNC_MIN if replication >= REPLICAS_MIN else 1),
+    }
+
+
+def replicas_min(durability: Durability) -> int:
+    return REPLICAS_MIN if durability == "replicated" else 1
+
+
+class Section(BaseModel):
+    """A part of the settings: it never changes, and a name that isn't one of its own is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
 
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _DATABASE = re.compile(r"[0-9]{0,5}")
 
 
-class KafkaSecurity(BaseModel):
+class KafkaSecurity(Section):
     """How each client proves who it is, and whom it trusts. The user differs by service: set it in its environment."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="Kafka's `security.protocol`"
@@ -49,10 +82,8 @@ class KafkaSecurity(BaseModel):
         return self
 
 
-class KafkaSettings(BaseModel):
+class KafkaSettings(Section):
     """The broker that every process talks to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str = Field(
         "127.0.0.1:9092",
@@ -94,13 +125,11 @@ class KafkaSettings(BaseModel):
         return self.durability if self.is_outside or "durability" in self.model_fields_set else "single"
 
 
-class RedisSettings(BaseModel):
+class RedisSettings(Section):
     """The Redis that receivers claim keys in, and processors announce their generation in.
 
     One server, the primary that Sentinel names, or a Cluster; clients are made from it by `core.redis`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(
         "redis://127.0.0.1:6379/0",
@@ -200,11 +229,7 @@ def _redis_url(text: str) -> ParseResult:
     return url
 
 
-class TopicsSettings(BaseModel):
-    """Topics as they are made."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class TopicsSettings(Section):
     events_retention_days: int = Field(7, ge=1, description="days that payments.events and payments.receipts keep")
     dlq_retention_days: int = Field(30, ge=1, description="days that dlq.ledger keeps")
     replication: int | None = Field(

@@ -1,13 +1,18 @@
-"""Reads what processes say of themselves in files: small JSON objects, replaced whole, that any process may read."""
+"""Reads what processes say of themselves in files: small JSON objects, replaced whole, that any process may read.
+
+Where several processes are behind one name, each of their addresses is asked for itself.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
@@ -90,3 +95,31 @@ def fresh_status(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str
     """
     at = moment_of(status, "at")
     return status if at is not None and abs(now - at) <= STATUS_AGE_MAX else None
+
+
+def each_address(urls: Mapping[str, str]) -> dict[str, str]:
+    """URLs by the names of processes; where a URL's host has several addresses, one URL for each of them.
+
+    ``{"ingest": "http://receivers:9101/metrics"}`` with two receivers is ``ingest-10.0.0.4`` and ``ingest-10.0.0.5``. A
+    name that can't be looked up stays as it is: asking it will say so. It blocks as long as the look-up takes.
+    """
+    by_name: dict[str, str] = {}
+    for name, url in urls.items():
+        addresses = _find_addresses(urlsplit(url).hostname or "")
+        if len(addresses) < 2:
+            by_name[name] = url
+            continue
+        for address in addresses:
+            parts = urlsplit(url)
+            port = "" if parts.port is None else f":{parts.port}"
+            by_name[f"{name}-{address}"] = parts._replace(netloc=f"{address}{port}").geturl()
+    return by_name
+
+
+def _find_addresses(host: str) -> list[str]:
+    """Finds the IPv4 addresses of a host, since a name of one process may have one address of each kind."""
+    try:
+        answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return sorted({str(address[0]) for *_, address in answers})

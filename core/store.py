@@ -13,10 +13,11 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from core.files import read_credentials
 from core.location import bucket_of, is_url
-from core.secret_lines import read_credentials
+from core.settings import Section
 
 CREDENTIALS = "object-store"
 """The file's name in the folder of secrets."""
@@ -47,13 +48,11 @@ _KINDS = {
 }
 
 
-class StoreSettings(BaseModel):
+class StoreSettings(Section):
     """How an object store is reached.
 
     Keys have no place here: they are in a file of the secrets folder, in the environment, or the machine's own role.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     endpoint: str = Field("", description="another address than the provider's own, as of an S3-compatible store")
     region: str = Field("us-east-1", min_length=1, description="S3's region; stores without any take each")

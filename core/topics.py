@@ -1,4 +1,4 @@
-"""Looks at Kafka's topics: whether they keep what they acknowledge (`core.durability`)."""
+"""Looks at Kafka's topics: whether they keep what they acknowledge (`core.settings`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from core.durability import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability
 from core.errors import PayhookError
 from core.routing import is_events
-from core.settings import KafkaSettings
+from core.settings import CLEANUP, IN_SYNC, IN_SYNC_MIN, RECORD_BYTES, REPLICAS_MIN, UNCLEAN, Durability, KafkaSettings
 
 T = TypeVar("T")
 

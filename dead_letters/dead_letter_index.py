@@ -103,8 +103,8 @@ class DeadLetterIndex:
         :param folder: the index's own (`core.layout.StreamLayout.dead_letter_index`)
         :param journal: the stream's journal; its folder's name is the stream's
         :param closed: for how long closed items are kept
-        :param amounts: reads amounts from bodies (`ledger.body_amounts.BodyAmounts`); without it only what was booked
-            has one
+        :param amounts: reads amounts from bodies (`stack.services.dead_letters.BodyAmounts`); without it only what was
+            booked has one
         :param ages: how old an open item may be (``age_h_max``, ``escalate_h``); None: as without a setting
         """
         self._file = IndexFile(folder)

@@ -11,8 +11,7 @@ from core.event import POISON_TYPE
 from core.work import postings_from_json
 from dead_letters.fingerprint import ErrorCause, cause_of
 from dead_letters.item import COLUMNS, OPEN_STATES, ItemEntry, ItemState, Mark, values
-from journal.life import Life, life_after
-from journal.open_item import CONFLICT_CLASSES
+from journal.open_item import CONFLICT_CLASSES, Life, life_after
 from journal.shards import OfEntity
 from journal.target import hash_head
 

@@ -48,7 +48,7 @@ class JoinedGroup(Group):
 
 @dataclass(frozen=True, slots=True)
 class JoinedPage:
-    """A page of all lists, as `dead_letters.Page`. ``seqs``: by stream, the journal's row up to which its list goes."""
+    """A page of all lists, as `dead_letters.listing.Page`. ``seqs``: by stream, the row up to which its list goes."""
 
     items: tuple[JoinedItem, ...]
     next: str | None

@@ -22,7 +22,6 @@ BROUGHT_BACK = "payhook.brought_back_from"
 """Header of a record that was brought back: which dead letter it is of, such as ``dlq.orders/0/17``."""
 
 PUBLISH_S_MAX = 30.0
-LETTERS_MAX = 1_000
 
 
 class LetterUnusable(PayhookError):

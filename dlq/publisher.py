@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from core.backoff import doubled_s
-from core.clock import Clock
+from core.clock import Clock, doubled_s
 from core.decision import Decision
 from core.log import event_fields
 from dlq.record import DeadLetterTopic

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from core.settings import Section
 
 DLQ_PREFIX = "dlq."
 """A topic is a dead-letter queue only if its name begins so, unless ``dlq.prefix`` says otherwise."""
 
 
-class AgeLimits(BaseModel):
+class AgeLimits(Section):
     """How long a dead event may stay open, in hours."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
     escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")
@@ -25,10 +25,8 @@ class AgeLimits(BaseModel):
         return self
 
 
-class DeadLetterTopicSettings(BaseModel):
+class DeadLetterTopicSettings(Section):
     """The place of a stream's dead letters, and what is copied into it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prefix: str = Field(
         DLQ_PREFIX,

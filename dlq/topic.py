@@ -19,9 +19,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from core.durability import topic_config
 from core.errors import PayhookError
-from core.settings import KafkaSettings
+from core.settings import KafkaSettings, topic_config
 from core.topics import ASK_S_MAX, KNOWN_TRIES_MAX, KNOWN_WAIT_S, answer_of, kafka_tool_command, read_topic_config
 from dlq.settings import DLQ_PREFIX
 

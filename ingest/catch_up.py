@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from core.backoff import doubled_s
-from core.clock import Clock, Deadline
+from core.clock import Clock, Deadline, doubled_s
 from core.errors import PayhookError, Unparseable
 from core.event import POISON_TYPE, Event
 from ingest.endpoints import EndpointContext
@@ -23,9 +23,9 @@ from ingest.errors import RequestRefused
 from ingest.event_reader import EventReader
 from ingest.fetch import ProviderFetch
 from ingest.protocol import TakeEvents
-from ingest.provider_client import FetchFailed
+from ingest.provider_client import CredentialsRefused, FetchFailed
 from ingest.reports import RequestReports
-from providers.port import ListingAdapter, ModeMismatch, Span, Wanted
+from providers.port import EndpointsAdapter, ListingAdapter, ModeMismatch, Span, Wanted
 
 log = logging.getLogger(__name__)
 
@@ -259,3 +259,34 @@ def _in_order(missing: list[_MissingEvents]) -> Iterator[Event]:
     """The events by their time, those without one last; those of one time stay in their order."""
     for listed in sorted(missing, key=lambda listed: (listed.occurred_at is None, listed.occurred_at or _NO_TIME)):
         yield from listed.events
+
+
+async def is_switched_off(fetch: ProviderFetch, source: ListingSource) -> bool | None:
+    """Whether all endpoints of this source's path are switched off; None: not known.
+
+    An endpoint is payhook's by its path, ``…/webhooks/PROVIDER`` and the endpoint's name. A key that may read events
+    need not be allowed to read endpoints: then it isn't known.
+
+    :raises SettingError: a credential isn't of the provider's form
+    """
+    if not isinstance(source.adapter, EndpointsAdapter):
+        return None
+    wanted = source.adapter.endpoints_wanted(source.context.mode, source.credentials)
+    if wanted is None:
+        return None
+    try:
+        fetched = await fetch.fetch(wanted)
+        endpoints = source.adapter.read_endpoints(fetched.body) if fetched.is_there else []
+    except (FetchFailed, CredentialsRefused, Unparseable):
+        return None
+    ours = [
+        endpoint.is_enabled for endpoint in endpoints if _path_of(endpoint.url).endswith(f"/webhooks/{source.name}")
+    ]
+    return not any(ours) if ours else None
+
+
+def _path_of(url: str) -> str:
+    try:
+        return urlsplit(url).path.rstrip("/")
+    except ValueError:
+        return ""

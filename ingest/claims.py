@@ -76,8 +76,6 @@ class ClaimKey:
 
 
 class Generations(Protocol):
-    """The generation that claims are made in, by mode."""
-
     def find_generation(self, mode: Mode, entity_key: str) -> int | None:
         """Returns None where the generation isn't known, or the entity's processor is silent or refuses.
 

@@ -11,9 +11,8 @@ from typing import TypeAlias
 from core.clock import Clock
 from core.errors import PayhookError, SettingError
 from core.event import Event, Mode
-from core.files import TextFiles
+from core.files import TextFiles, secret_lines
 from core.routing import scope_event
-from core.secret_lines import secret_lines
 from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import Adapter, ListingAdapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
 

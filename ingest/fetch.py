@@ -2,7 +2,7 @@
 
 A provider waits for its answer meanwhile, and anyone can make us ask: so there are limits on time, size, how much
 happens at once and how many wait, one circuit breaker a host, and one request for all that want the same. What the
-provider doesn't know yet is asked for again (`ingest.absences`).
+provider doesn't know yet is asked for again (`ingest.provider_client`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ import httpx2
 import pybreaker
 
 from core.clock import Clock, Deadline
-from ingest.absences import AGAIN_AFTER_S, Absences
 from ingest.claims import BreakerLog
 from ingest.provider_client import (
+    AGAIN_AFTER_S,
     GONE,
+    Absences,
     CredentialsRefused,
     FetchFailed,
     HostFails,

@@ -19,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from core.http_fields import BLANKS
-from ingest.connections import Connections
 from ingest.errors import RequestRefused
 from ingest.http_messages import (
     EXTENSIONS,
@@ -35,7 +34,7 @@ from ingest.http_messages import (
     refusal_of,
     split_target,
 )
-from ingest.limits import LIMITS, ReceiverLimits, source_of
+from ingest.limits import LIMITS, Connections, ReceiverLimits, source_of
 
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 1 << 20

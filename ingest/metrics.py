@@ -18,8 +18,6 @@ from core.metrics import CATALOGUE, MetricEntry, add_process, make_gauge
 
 
 class Counts(Collector):
-    """A counter by labels."""
-
     def __init__(self, entry: MetricEntry, registry: CollectorRegistry) -> None:
         self._entry = entry
         self._counts: dict[tuple[str, ...], int] = {}
@@ -97,7 +95,6 @@ class IngestMetrics:
         self._verified.add(provider if endpoint is None else f"{provider}/{endpoint}")
 
     def count_event(self, provider: str, outcome: str) -> None:
-        """Counts an event of a verified request."""
         self._events.add(provider, outcome)
 
     def set_gauges(self, gauges: Mapping[str, Callable[[], float]]) -> None:

@@ -19,10 +19,9 @@ from urllib.parse import unquote
 from core.card_numbers import DIGITS_MIN, SEPARATORS, card_spans, without_card_numbers
 from core.errors import SettingError
 from core.event import WITHHELD_SHA256, Event, poison_event
-from core.files import create_once
+from core.files import create_once, secret_lines
 from core.keys import key_part
 from core.money import MoneyFact
-from core.secret_lines import secret_lines
 from ingest.pan_body import CARD_DIGITS_MIN, ENVELOPES, BodyMask, FieldKind, read_json_escapes
 from ingest.settings import PanSettings, field_name
 from providers.port import Adapter
@@ -117,7 +116,6 @@ class CardMasker:
         return _CARD_DIGITS in squeezed and next(card_spans(plain), None) is not None
 
     def _mask_bytes(self, event: Event, adapter: Adapter, spared: Iterable[bytes]) -> tuple[bytes, BodyMask]:
-        """The masked body, and what was masked."""
         ids = frozenset(name.encode() for name in adapter.identity_fields)
         envelopes = ENVELOPES | {name.encode() for name in adapter.envelopes}
         mask = BodyMask(self._kinds, ids, frozenset(spared), envelopes)

@@ -75,8 +75,6 @@ _POINT = ord(".")
 
 
 class FieldKind(Enum):
-    """The kind of a value, by its field's name."""
-
     ID = "id"
     CARD = "card"
     SECRET = "secret"  # noqa: S105 - the name of a kind
@@ -260,7 +258,6 @@ def _read_but_quotes(escape: re.Match[bytes]) -> bytes:
 
 
 def _read_character(unit: bytes) -> int:
-    """Returns the byte that a character reads as."""
     if len(unit) == 1:
         return unit[0]
     if unit[:1] == b"%":

@@ -1,12 +1,14 @@
 """Asks a provider one question over HTTP: with credentials, tokens for them, and a limit on the answer's size.
 
-When it may be asked, and how often, is `ingest.fetch`'s.
+When it may be asked, and how often, is `ingest.fetch`'s. What it answered with 404 is remembered here, and when to ask
+again.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import NamedTuple
@@ -14,8 +16,7 @@ from typing import NamedTuple
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
-from core.backoff import retry_after_s
-from core.clock import Clock
+from core.clock import Clock, retry_after_s
 from core.errors import PayhookError
 from providers.port import Fetched, Wanted
 
@@ -211,3 +212,43 @@ def _make_status_error(url: httpx2.URL, answer: _Answer) -> Exception:
 def strip_url(url: httpx2.URL) -> str:
     """Scheme, host and path."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
+
+
+AGAIN_AFTER_S = (1.0, 5.0, 30.0)
+"""After each 404 but the last: a webhook may be some seconds ahead of the API."""
+
+
+class Absences:
+    """The 404s of each question, over all deliveries that ask it; of more than ``most`` questions the oldest go."""
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock = clock
+        self._most = most
+        self._known: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
+        """How often there was a 404, and when last."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def wait_s(self, question: Hashable) -> float:
+        """Returns for how long it isn't to be asked."""
+        times, asked_at = self._known.get(question, (0, 0.0))
+        if not 1 <= times <= len(AGAIN_AFTER_S):
+            return 0.0
+        return max(0.0, asked_at + AGAIN_AFTER_S[times - 1] - self._clock.monotonic_s())
+
+    def is_given_up(self, question: Hashable) -> bool:
+        return self._known.get(question, (0, 0.0))[0] > len(AGAIN_AFTER_S)
+
+    def record_absence(self, question: Hashable) -> None:
+        """Counts a 404. One that comes before the question is due again is the same try, asked by two."""
+        if self.wait_s(question) > 0:
+            return
+        times, _ = self._known.get(question, (0, 0.0))
+        self._known[question] = min(times, len(AGAIN_AFTER_S)) + 1, self._clock.monotonic_s()
+        self._known.move_to_end(question)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def forget_question(self, question: Hashable) -> None:
+        self._known.pop(question, None)

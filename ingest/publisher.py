@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from core.clock import Clock
-from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.event import Headers
 from core.log import about_record
+from core.settings import RECORD_BYTES_MAX
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,11 @@
-"""Reports each request: counts, and receipts for the audit."""
+"""Reports each request: counts, receipts for the audit, and a line a minute and code of those that are answered 503."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +14,68 @@ import orjson
 from core.clock import Clock, to_rfc3339
 from core.event import Event, Mode
 from core.routing import TEST_TRAFFIC_OFF, topics_of
-from ingest.errors import RequestRefused
+from ingest.errors import REMEDIES, UNAVAILABLE, RequestRefused, runbook_of
 from ingest.metrics import IngestMetrics
 from ingest.protocol import ClaimResult
 from ingest.publisher import Publisher
-from ingest.refusal_log import RefusalLog
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class _Minute:
+    """The requests of one code since its last line."""
+
+    count: int = 0
+    cause: str = ""
+    providers: set[str] = field(default_factory=set)
+
+
+class RefusalLog:
+    """Writes of each code the first refusal at once, then a line a minute, and one when a minute passed without any."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[str, _Minute] = {}
+
+    def count_refusal(self, provider: str, refused: RequestRefused) -> None:
+        """Counts a refusal; the line has the cause of the newest one."""
+        if refused.code not in UNAVAILABLE:
+            return
+        minute = self._minutes.get(refused.code)
+        is_first = minute is None
+        if minute is None:
+            minute = self._minutes[refused.code] = _Minute()
+            asyncio.get_running_loop().call_later(EVERY_S, self._end_minute, refused.code)
+        minute.count += 1
+        minute.providers.add(provider)
+        minute.cause = refused.cause or refused.problem
+        if is_first:
+            self._write(refused.code, minute)
+
+    def _end_minute(self, code: str) -> None:
+        minute = self._minutes[code]
+        if not minute.count:
+            del self._minutes[code]
+            log.info("no request was answered 503 %s for %g s: it is over", code, EVERY_S)
+            return
+        self._write(code, minute)
+        asyncio.get_running_loop().call_later(EVERY_S, self._end_minute, code)
+
+    def _write(self, code: str, minute: _Minute) -> None:
+        log.warning(
+            "answered 503 %s to %d requests of %s: %s. To do: %s See %s",
+            code,
+            minute.count,
+            ", ".join(sorted(minute.providers)),
+            minute.cause,
+            REMEDIES[code],
+            runbook_of(code),
+        )
+        minute.count = 0
+        minute.providers.clear()
+
 
 GATHER_S = 0.05
 """So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
@@ -49,7 +108,6 @@ class RequestReports:
         self._refusals = RefusalLog()
 
     def report_answer(self, provider: str, status: int, seconds: float) -> None:
-        """Reports a request, whatever became of it."""
         self._metrics.count_answer(provider, status, seconds)
 
     def report_refusal(self, provider: str, refused: RequestRefused) -> None:
@@ -88,7 +146,6 @@ class RequestReports:
             self._add_receipt(mode, _build_receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
 
     def report_events(self, provider: str, result: ClaimResult, status: int) -> None:
-        """Reports the events of a request that was verified."""
         at = to_rfc3339(self._clock.now())
         for claim in result.claims:
             event, outcome = claim.event, claim.outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from core.durability import BODY_BYTES_MAX
 from core.event import Mode
+from core.settings import BODY_BYTES_MAX, Section
 
 CARD_FIELDS = (
     *("number", "card_number", "card_no", "cc_number", "credit_card_number", "account_pan", "pan"),
@@ -37,10 +37,8 @@ def _check_field_name(name: str) -> str:
 FieldName = Annotated[str, AfterValidator(_check_field_name)]
 
 
-class PanSettings(BaseModel):
+class PanSettings(Section):
     """Settings of what counts as card data. Names are compared without case, ``_`` and ``-``; ids are never masked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(True, description="mask card numbers and the fields below before anything is stored")
     card_fields: tuple[FieldName, ...] = Field(
@@ -60,20 +58,16 @@ ENDPOINT = re.compile(r"[a-z0-9]{1,32}(?:/(?!default$)[A-Za-z0-9_-]{1,64})?")
 """A provider's name, alone for its endpoint without a name."""
 
 
-class EndpointSettings(BaseModel):
+class EndpointSettings(Section):
     """Settings of a webhook's path, which hold before anything in a request is believed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Mode | None = Field(None, description="live or test; none: the receiver's mode")
     tenant: str = Field("", pattern=NAME_PATTERN, description="whose traffic it is; keys of two tenants never meet")
     zone: str = Field("", pattern=NAME_PATTERN, description="zone that is noted with each event; decides nothing")
 
 
-class IngestSettings(BaseModel):
+class IngestSettings(Section):
     """Settings of the public listener and the claim protocol. `ingest.limits.ReceiverLimits` has what isn't set."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field("127.0.0.1", min_length=1, description="address that the receiver binds")
     port: int = Field(

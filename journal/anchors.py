@@ -23,7 +23,7 @@ from confluent_kafka import KafkaException
 
 from core.clock import Clock, from_rfc3339, to_rfc3339
 from core.errors import PayhookError, SettingError
-from core.secret_lines import secret_lines
+from core.files import secret_lines
 
 SETTING = "processor.anchor_key_file"
 KEY_CHARS_MIN = 32

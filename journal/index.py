@@ -84,12 +84,12 @@ class Index(JournalFollower):
         self._read_mark()
 
     def _read_mark(self) -> None:
-        self._seq, self._open, self._dead = 0, 0, 0
+        self.seq, self._open, self._dead = 0, 0, 0
         self._last_hash = b""
         self._any_line = next(self._store.read_keys(layout.LINE), None) is not None
         mark = self._store.get(layout.MARK)
         if mark is not None:
-            self._seq, self._open, self._dead = layout.COUNTS.unpack_from(mark)
+            self.seq, self._open, self._dead = layout.COUNTS.unpack_from(mark)
             self._last_hash = mark[layout.COUNTS.size :]
 
     @classmethod
@@ -122,12 +122,8 @@ class Index(JournalFollower):
         return self._store.folder
 
     @property
-    def seq(self) -> int:
-        return self._seq
-
-    @property
     def position(self) -> ReflectedPosition:
-        return ReflectedPosition((self._store.get(layout.LINEAGE) or b"").decode(), self._seq, self._last_hash.hex())
+        return ReflectedPosition((self._store.get(layout.LINEAGE) or b"").decode(), self.seq, self._last_hash.hex())
 
     def open_count(self) -> int:
         return self._open
@@ -249,11 +245,11 @@ class Index(JournalFollower):
 
         :raises RowsOutOfOrder: a row between `seq` and the first one is missing
         """
-        fresh = [row for row in rows if row.seq > self._seq]
+        fresh = [row for row in rows if row.seq > self.seq]
         if not fresh:
             return
-        if fresh[0].seq != self._seq + 1:
-            raise RowsOutOfOrder(self._seq, fresh[0].seq)
+        if fresh[0].seq != self.seq + 1:
+            raise RowsOutOfOrder(self.seq, fresh[0].seq)
         changes = IndexChanges(self._store, bodies, self._open, self._dead, self._any_line)
         for row in fresh:
             changes.reflect_row(row)
@@ -268,7 +264,7 @@ class Index(JournalFollower):
             changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
             for item, due_at, reason in waits:
                 changes.put_off(item, due_at, reason)
-            self._write_changes(changes, self._seq, self._last_hash)
+            self._write_changes(changes, self.seq, self._last_hash)
 
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
@@ -310,21 +306,21 @@ class Index(JournalFollower):
             changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
             for item in others:
                 changes.forget_item(item)
-            self._write_changes(changes, self._seq, self._last_hash)
+            self._write_changes(changes, self.seq, self._last_hash)
 
     def can_follow(self, reader: JournalReader) -> bool:
         """Tells whether `catch_up` goes on from what is here, or starts over.
 
         :raises JournalOlder: as `catch_up`
         """
-        return self._seq > 0 and self.is_of(reader)
+        return self.seq > 0 and self.is_of(reader)
 
     def close(self) -> None:
         self._store.close()
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         self._name_lineage(journal.lineage)
-        for table in journal.tables_after(self._seq, SETTLED_COLUMNS):
+        for table in journal.tables_after(self.seq, SETTLED_COLUMNS):
             self._follow(table, journal)
             yield
 
@@ -337,7 +333,7 @@ class Index(JournalFollower):
 
     def _write_changes(self, changes: IndexChanges, seq: int, last_hash: bytes) -> None:
         self._store.write(changes.finish_batch(layout.COUNTS.pack(seq, changes.open, changes.dead) + last_hash))
-        self._seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
+        self.seq, self._open, self._dead, self._last_hash = seq, changes.open, changes.dead, last_hash
         self._any_line = changes.any_line
         if self._queues is not None:
             self._queues.change(changes.queued)
@@ -380,7 +376,7 @@ class Index(JournalFollower):
             self._store.write(batch)
 
     def begin_again(self, journal: JournalReader) -> None:
-        if self._seq:
+        if self.seq:
             log.warning("the index doesn't reflect this journal: it is made again")
             self._store.begin_again()
         self._read_mark()

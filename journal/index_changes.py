@@ -18,14 +18,15 @@ from core.clock import to_micros
 from core.decision import TAKES_FACT, WITHOUT_EFFECT, Decision
 from core.keys import hash_key
 from journal import index_layout as layout
-from journal.life import Life, life_after
 from journal.open_item import (
+    Life,
     OpenItem,
     frees_key,
     holds_key,
     is_conflict,
     is_other_content,
     leaves_open,
+    life_after,
     pack_item,
     releases_key,
     takes_key,

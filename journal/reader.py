@@ -75,13 +75,9 @@ class JournalReader:
     """
 
     def __init__(self, path: str, version: int | None = None) -> None:
-        self._path = path
+        self.path = path
         self._table = open_table(path, version)
         check_complete(path, self._table)
-
-    @property
-    def path(self) -> str:
-        return self._path
 
     @property
     def version(self) -> int:
@@ -106,7 +102,7 @@ class JournalReader:
 
         For those who only read: a writer gets its state from `JournalWriter.begin_epoch`, and from nowhere else.
         """
-        return read_state(self._path, self.version)
+        return read_state(self.path, self.version)
 
     def rows_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[list[JournalRow]]:
         """Yields rows with a greater seq, in seq order, in chunks.
@@ -188,7 +184,7 @@ class JournalReader:
         within = f"seq >= {seqs[0]} AND seq <= {seqs[-1]}"
         rows = self._search(named, pc.field("seq").isin(wanted), within).sort_by("seq")
         if rows["seq"].combine_chunks() != wanted:
-            raise JournalBroken(self._path, f"of the rows {seqs[0]} to {seqs[-1]} not each is there once")
+            raise JournalBroken(self.path, f"of the rows {seqs[0]} to {seqs[-1]} not each is there once")
         return rows
 
     def _search(self, columns: list[str] | None, wanted: pc.Expression, within: str | None = None) -> pa.Table:

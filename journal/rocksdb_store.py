@@ -65,7 +65,7 @@ class RocksDbStore:
     """
 
     def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:
-        self._folder = folder
+        self.folder = folder
         self._owner = owner
         self._with_keys: list[str] = []
         self._use_database(db)
@@ -75,10 +75,6 @@ class RocksDbStore:
         self._apart = db.get_column_family(APART)
         self.apart: ColumnFamily = db.get_column_family_handle(APART)
         """The family into which a batch puts keys apart."""
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
 
     @classmethod
     def take_over(cls, root: Path, epoch: int) -> RocksDbStore:
@@ -184,17 +180,17 @@ class RocksDbStore:
         """
         self._close()
         try:
-            (self._folder / _BROKEN).touch()
-            _wipe_folder(self._folder)
-            fill(self._folder)
-            self._use_database(_open_database(self._folder))
+            (self.folder / _BROKEN).touch()
+            _wipe_folder(self.folder)
+            fill(self.folder)
+            self._use_database(_open_database(self.folder))
             complete()
             self._flush()  # on the disk before the mark goes: the machine may fail too
-            (self._folder / _BROKEN).unlink()
+            (self.folder / _BROKEN).unlink()
         except Exception:
             with suppress(Exception):  # it wasn't opened, or its last flush fails: it goes all the same
                 self._close()
-            self._use_database(_begin_empty(self._folder))
+            self._use_database(_begin_empty(self.folder))
             raise
 
     def copy(self, folder: Path) -> RocksDbStore:
@@ -213,8 +209,8 @@ class RocksDbStore:
 
     def files(self) -> list[Path]:
         """Lists the files of a copy that is closed; those whose names end in ``.sst`` never change."""
-        manifest = (self._folder / CURRENT).read_text("utf-8").strip()
-        return [self._folder / name for name in (*self._with_keys, manifest, CURRENT, "rocksdict-config.json")]
+        manifest = (self.folder / CURRENT).read_text("utf-8").strip()
+        return [self.folder / name for name in (*self._with_keys, manifest, CURRENT, "rocksdict-config.json")]
 
     def _forget_apart(self) -> None:
         del self._apart, self.apart
@@ -226,7 +222,7 @@ class RocksDbStore:
         try:
             self._close()
         except Exception:
-            log.warning("the index in %s was closed without its last flush", self._folder, exc_info=True)
+            log.warning("the index in %s was closed without its last flush", self.folder, exc_info=True)
         del self._db
         if self._owner is not None:
             os.close(self._owner)
@@ -246,8 +242,8 @@ class RocksDbStore:
 
     def _make_broken_error(self, failed: Exception) -> IndexBroken:
         if self._owner is not None and any(sign in str(failed) for sign in _LOST):
-            (self._folder / _BROKEN).touch()
-        return IndexBroken(str(self._folder), str(failed))
+            (self.folder / _BROKEN).touch()
+        return IndexBroken(str(self.folder), str(failed))
 
 
 def is_held(root: Path) -> bool:

@@ -20,8 +20,7 @@ from typing import Protocol
 import httpx2
 import orjson
 
-from core.backoff import retry_after_s
-from core.clock import Clock, Deadline
+from core.clock import Clock, Deadline, retry_after_s
 from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.files import TextFiles, TooLarge, problem_of

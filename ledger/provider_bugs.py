@@ -24,7 +24,7 @@ from journal.bodies import BodyStore
 from journal.lake import has_table
 from journal.reader import rows_where
 from journal.schema import JournalRow
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from ledger.repeated_events import find_repeated_events
 from providers.reconciled import choose_reader
 from providers.reread import MoneyReader

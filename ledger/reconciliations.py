@@ -245,7 +245,6 @@ class Reconciliations:
         return {kind: counts.get(kind, 0) for kind in KINDS}
 
     def list_runs(self) -> list[Reconciliation]:
-        """Lists all runs, the newest first."""
         if not has_table(self._runs):
             return []
         table = read_rows(open_table(self._runs))

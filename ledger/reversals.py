@@ -19,7 +19,7 @@ from journal.bodies import BodyStore
 from journal.reader import lineage_of, rows_where
 from journal.schema import JournalRow
 from ledger.accounts import is_account
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from operations.command import APPROVES, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, CommandInvalid
 from operations.commands import decode
 from operations.entry import ManualEntry, check_booking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from providers.settings import Section
+from core.settings import Section
 
 
 class VerifySettings(Section):

@@ -22,9 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from core.durability import Durability
 from core.kafka import open_admin
-from core.settings import KafkaSecurity, KafkaSettings
+from core.settings import Durability, KafkaSecurity, KafkaSettings
 from load.certificates import Issuer
 from stack.servers.kafka import SMALL_NODE, format_storage, java_command, new_cluster_id, write_logging_file
 from stack.servers.kafka_users import ADMIN, ITERATIONS, make_services, new_password, set_passwords

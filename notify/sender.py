@@ -9,13 +9,11 @@ from pathlib import Path
 
 import httpx2
 
-from core.backoff import retry_after_s
 from core.card_numbers import quote_masked
-from core.clock import Clock
+from core.clock import Clock, retry_after_s
 from core.errors import SettingError
-from core.files import TextFiles, problem_of
+from core.files import SecretsWrong, TextFiles, problem_of, secret_lines
 from core.log import TRACEPARENT
-from core.secret_lines import SecretsWrong, secret_lines
 from core.work import calling
 from notify.addresses import (
     Resolver,

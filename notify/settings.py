@@ -5,7 +5,9 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from core.settings import Section
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -13,13 +15,11 @@ TIMEOUT_S_MAX = 30.0
 """The upper end of what Standard Webhooks recommends. The notify stream's handler_deadline_s is longer."""
 
 
-class Allowance(BaseModel):
+class Allowance(Section):
     """Permissions of one receiver of HTTP requests (a subscriber, a receiver of alerts), beyond the default.
 
     In payhook's settings, not in the subscribers file, which other people may edit.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     networks: tuple[str, ...] = Field(
         (), description="networks (CIDR) that aren't public and may be reached all the same, such as 10.1.0.0/16"
@@ -46,10 +46,8 @@ class Allowance(BaseModel):
         return tuple(ip_network(text) for text in self.networks)
 
 
-class NotifySettings(BaseModel):
+class NotifySettings(Section):
     """Settings of the notify handler. Times of a request are constants of `notify.sender`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     subscribers_file: str = Field("", description="subscribers (TOML); empty: subscribers.toml in the data folder")
     secrets_dir: str = Field(

@@ -25,11 +25,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from core.errors import SettingError
 from core.event import Mode
 from core.files import TextFiles, problem_of
+from core.settings import Section
 from notify.addresses import holds_credentials, shown_url
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
 from notify.settings import TIMEOUT_S_MAX, NotifySettings
@@ -53,16 +54,12 @@ _OURS = frozenset(
 _SECRET_HEADERS = frozenset({"authorization", "x-api-key"})
 
 
-class HeaderFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class HeaderFile(Section):
     file: str = Field(min_length=1)
 
 
-class Subscriber(BaseModel):
+class Subscriber(Section):
     """A section of the file; ``folder`` is the file's own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     folder: Path

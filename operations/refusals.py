@@ -96,7 +96,6 @@ class ItemRefusal:
 
 
 def refusal_of_json(reported: list[Any]) -> ItemRefusal:
-    """Reads what `ItemRefusal.to_json` wrote."""
     item_seq, ground, about = reported
     return ItemRefusal(RefusalReason(ground), item_seq, about)
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from core.backoff import doubled_s
-from core.clock import Clock
+from core.clock import Clock, doubled_s
 from core.decision import ErrorKind
 from core.log import log_context
 from journal.errors import Fenced, StreamRefused

@@ -89,7 +89,7 @@ class OpenableStream:
         self._shared = shared
         self._status = status
         self._tenure = Tenure(uuid.uuid4().hex)
-        self._lease = Lease(str(wired.places.lease), self._tenure.owner, shared.clock, wired.places.lease_lock)
+        self.lease = Lease(str(wired.places.lease), self._tenure.owner, shared.clock, wired.places.lease_lock)
         self._catch_up = _make_catch_up(wired, shared)
         self._is_warm = False
         self._index: Index | None = None
@@ -102,10 +102,6 @@ class OpenableStream:
     def idle_because(self) -> str | None:
         reads = self._wired.reads
         return None if reads is None else reads.idle_because(self._wired.mode)
-
-    @property
-    def lease(self) -> Lease:
-        return self._lease
 
     def follow(self) -> None:
         """Lets the next run take the journal over from whichever process began its last epoch.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cached_property
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from core.decision import ErrorKind
+from core.settings import Section
 from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.errors.error_rules import Rules
 from processor.errors.retry import DelayText, PolicyText, RetryPolicy, parse_policy
@@ -23,10 +24,8 @@ class DeadHead(StrEnum):
     WAIT = "wait"
 
 
-class DownstreamSettings(BaseModel):
+class DownstreamSettings(Section):
     """When something that a stream's handler calls outside isn't called, and how often at a time it is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures_to_open: int = Field(
         5,
@@ -59,13 +58,11 @@ OUTAGE = "forever(1s, x2, max 60s)"
 """Policy of outages that have none of their own."""
 
 
-class RetrySettings(BaseModel):
+class RetrySettings(Section):
     """A retry policy for each kind of error (`core.decision.ErrorKind`).
 
     A kind without one goes by ``default``; an outage without one is probed after 1, 2, 4 … 60 seconds.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     default: PolicyText = Field(
         "exponential(1s, x2, max 16s, 5 tries, jitter 50%)",
@@ -104,13 +101,11 @@ class RetrySettings(BaseModel):
         return min((count for count in tries if count is not None), default=None)
 
 
-class StreamSettings(BaseModel):
+class StreamSettings(Section):
     """How one work stream decides: how it retries, what a dead event means for its followers, its bounds.
 
     Set in streams.toml, ``[ledger] concurrency = 4``, or as ``PAYHOOK_STREAMS__LEDGER__CONCURRENCY``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     retry: RetrySettings = Field(
         default_factory=lambda: RetrySettings(),
@@ -188,11 +183,7 @@ class StreamSettings(BaseModel):
     )
 
 
-class ProcessorSettings(BaseModel):
-    """Settings of the Spark application."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class ProcessorSettings(Section):
     master: str = Field("local[2]", description="Spark master")
     driver_memory: str = Field("1g", description="memory of the driver's JVM")
     executors_max: int = Field(

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from core.durability import RECORD_BYTES_MAX
 from core.kafka import open_admin, open_producer
 from core.routing import topics_of
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings
 from core.topics import check_topics
 from dlq.topic import DlqTopics
 from journal.kafka_log import Held, translate_kafka_errors

@@ -159,7 +159,6 @@ class BaseAdapter(ABC, Generic[D]):
         return Signed(sent(request, self.header), request.body)
 
     def signature(self, key: Any, message: bytes) -> bytes:
-        """Signs the message with a key."""
         return hex_mac(key, message)
 
     def proven(self, signed: Signed, keys: Sequence[Any]) -> int:

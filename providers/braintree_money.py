@@ -13,8 +13,7 @@ from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.braintree_xml import find_child, find_children, list_elements, name_of, text_of
 from providers.event_types import EventTypes
 from providers.fields import names
-from providers.methods import Methods
-from providers.money import decimal_money_of, moved
+from providers.money import Methods, decimal_money_of, moved
 
 NAME = "braintree"
 

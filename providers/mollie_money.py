@@ -24,8 +24,7 @@ from typing import Any
 
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.fields import an_object, names, object_at, optional_text, text
-from providers.methods import Methods
-from providers.money import decimal_money_of, moved
+from providers.money import Methods, decimal_money_of, moved
 
 LEDGER = "mollie"
 ACCOUNT = ""

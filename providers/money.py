@@ -1,10 +1,13 @@
-"""Providers' amounts as `Money`, and movements under the names that they are stored by."""
+"""Providers' amounts as `Money`, movements under the names that they are stored by, and payment methods.
+
+A payment is settled by the provider, or by whoever runs the method.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeVar
 
@@ -12,6 +15,35 @@ from core.card_numbers import quote_masked
 from core.errors import Unparseable
 from core.keys import join_key
 from core.money import TEXT_CHARS_MAX, Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside, decimals_of
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The payment methods of one provider, each in one table. What is in neither is unknown.
+
+    :ivar here: the provider settles them, by the page that lists them
+    :ivar outside: the method's owner settles them, and the provider only tells of them; by method, the page with that
+    :ivar field: what the provider calls the method, for the text of an unknown one
+    """
+
+    here: Mapping[str, frozenset[str]]
+    outside: Mapping[str, str]
+    field: str = "method"
+
+    def __post_init__(self) -> None:
+        for page, methods in self.here.items():
+            assert not methods & self.outside.keys(), f"settled here by {page}, and outside"
+
+    def is_outside(self, method: str) -> bool:
+        """
+        :raises MovementUnknown: the method is in no table
+        """
+        if method in self.outside:
+            return True
+        if not any(method in methods for methods in self.here.values()):
+            raise MovementUnknown(self.field, method)
+        return False
+
 
 PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
 """They belong to no payment."""

@@ -25,7 +25,6 @@ def join_bodies(event: bytes, fetched: bytes) -> bytes:
 
 
 def find_event(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the event as its provider sent it."""
     return an_object(document[EVENT], "the event") if _is_joined(document) else document
 
 

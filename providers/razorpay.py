@@ -58,8 +58,7 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
-from providers.methods import Methods
-from providers.money import money_of, moved
+from providers.money import Methods, money_of, moved
 from providers.port import Request
 from providers.signature import text_key
 

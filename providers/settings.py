@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from core.errors import SettingError
 from core.money import Movement
+from core.settings import Section
 from providers.fields import parse_pointer
 
 
@@ -18,10 +19,6 @@ def _check_pointer(text: str) -> str:
 
 Pointer = Annotated[str, AfterValidator(_check_pointer)]
 NotificationUrl = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]+$")]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class MoneyRule(Section):

@@ -50,8 +50,7 @@ from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.fields import an_object, names, optional_text, text, text_at, time_of
 from providers.listed import build_page_address, format_rfc3339_s, read_documents, read_items
-from providers.methods import Methods
-from providers.money import PAYOUTS, moved
+from providers.money import PAYOUTS, Methods, moved
 from providers.port import ListedPage, ModeMismatch, ProviderEndpoint, Request, Span, Wanted
 from providers.signature import base64_mac, secret_error, sent, text_key
 from providers.square_fees import SOURCE, read_fees, read_money, read_payout_fees

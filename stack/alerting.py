@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx2
 from prometheus_client import start_http_server
 
-from alerts.describe import NoticeDescriber
 from alerts.looking import ReplicaWatch, RoundReport, StackObserver, WatchedPlaces
 from alerts.receivers import make_receivers
 from alerts.silence import Silence
+from alerts.standing import NoticeDescriber
 from alerts.watch import AlertMetrics, AlertWatch, read_state
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError
@@ -29,7 +29,8 @@ from core.kafka import open_admin
 from core.location import is_url
 from core.log import configure_logging
 from core.routing import topics_of
-from ledger.queries import LedgerJournals, find_unknown_events
+from ledger.queries.journals import LedgerJournals
+from ledger.queries.unknown import find_unknown_events
 from notify.handler import disabled_since
 from stack.children import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import secure_data_folder
@@ -117,7 +118,6 @@ def await_turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
 
 
 def watch(settings: Settings, stop: threading.Event) -> None:
-    """Watches until ``stop`` is set."""
     clock, alerts = SystemClock(), settings.alerts
     metrics = AlertMetrics(clock)
     if alerts.metrics_port:

@@ -22,11 +22,18 @@ from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
 from core.status_file import read_said
-from ingest.catch_up import OVERLAP, CaughtUpSpan, ListingSource, ListUnavailable, ProviderCatchUp, split_into_spans
+from ingest.catch_up import (
+    OVERLAP,
+    CaughtUpSpan,
+    ListingSource,
+    ListUnavailable,
+    ProviderCatchUp,
+    is_switched_off,
+    split_into_spans,
+)
 from ingest.endpoints import API, EndpointContexts, SecretFiles
 from ingest.fetch import FetchLimits
 from ingest.limits import LIMITS
-from ingest.listed_endpoints import is_switched_off
 from ingest.metrics import IngestMetrics
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
@@ -88,8 +95,6 @@ def why_nothing(settings: Settings, provider: str | None) -> str:
 
 
 class CatchUpStore(Protocol):
-    """Reads and writes for the catch-up of a source."""
-
     @property
     def catch_ups(self) -> CatchUps: ...
 

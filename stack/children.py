@@ -234,7 +234,6 @@ def _make_python_server(layout: Layout, env: Mapping[str, str], name: str, *modu
 def _make_processor_server(
     layout: Layout, env: Mapping[str, str], mode: Mode, name: str, streams: Sequence[str]
 ) -> Server:
-    """Makes one of a mode's processors, with its streams."""
     statuses = [layout.stream(stream).status for stream in streams]
 
     def forget() -> None:

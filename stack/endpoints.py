@@ -2,7 +2,7 @@
 
 ``endpoints.json``: where a running stack answers, for people, tests and tools. ``run/supervisor.json``: which processes
 there are, so that what a killed supervisor left is ended, and only that. ``supervisor.lock``: which one holds the
-folder, also where ``run`` was removed.
+folder, also where ``run`` was removed. A process is identified by more than its pid, which may be another's by now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,48 @@ from core.files import write_whole
 from core.layout import Layout
 from core.status_file import read_shaped
 from stack.errors import RestoreUnfinished, ServerLeft
-from stack.identity import ProcessIdentity, find_process, identity_of
+
+_START_FIELD = 19
+"""``starttime`` in ``/proc/PID/stat``, counted after the command's closing bracket: field 22 in proc_pid_stat(5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process by its pid and its start, as the kernel tells it: that doesn't move when a clock is set."""
+
+    pid: int
+    started: str
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """Identifies the process that has this pid now; without a start if none has."""
+    return ProcessIdentity(pid, _start_of(pid))
+
+
+def find_process(identity: ProcessIdentity) -> psutil.Process | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(identity.pid)
+        if identity.started and _start_of(identity.pid) == identity.started:
+            return None if process.status() == psutil.STATUS_ZOMBIE else process
+    return None
+
+
+def _start_of(pid: int) -> str:
+    """Returns the boot and the ticks since; without ``/proc`` as psutil has it. Empty where no such process is."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return _start_without_proc(pid)
+    return f"{boot} {stat.rpartition(')')[2].split()[_START_FIELD]}"
+
+
+def _start_without_proc(pid: int) -> str:
+    try:
+        return str(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return ""
+
 
 FILE = "endpoints.json"
 END_WAIT_S = 10.0
@@ -74,7 +115,6 @@ class ProcessRecord:
 
 
 def record_processes(layout: Layout, up: bool, states: Mapping[str, str], pids: Sequence[int]) -> None:
-    """Writes which processes run."""
     content = ProcessRecord(up, states, tuple(map(identity_of, pids)))
     write_whole(layout.supervisor_file, json.dumps(asdict(content), indent=1) + "\n")
 

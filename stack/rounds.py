@@ -76,7 +76,6 @@ class ScheduledRound:
 
 
 def schedule_rounds(settings: Settings) -> list[ScheduledRound]:
-    """Lists the rounds that these settings schedule."""
     rounds, layout, every_s = [], settings.layout, settings.ledger.maintain.every_s
     if every_s:
         rounds.append(ScheduledRound("maintenance", layout.maintained_file, every_s, every_s, every_s))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from alerts.settings import AlertsSettings
@@ -21,7 +21,7 @@ from core.errors import SettingError
 from core.layout import Layout
 from core.location import is_url
 from core.log import FORMAT_VARIABLE
-from core.settings import KafkaSettings, RedisSettings, TopicsSettings
+from core.settings import KafkaSettings, RedisSettings, Section, TopicsSettings
 from core.store import URL, WANTED, StorageSettings, StoreSettings, equip_bucket, set_store_env
 from ingest.settings import IngestSettings
 from ledger.settings import LedgerSettings
@@ -45,11 +45,7 @@ NOT_SETTINGS = (
 """What the log, tests and load tests read beside the settings; names or beginnings of names."""
 
 
-class BackupSettings(BaseModel):
-    """`payhook backup`, and its schedule."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class BackupSettings(Section):
     folder: str = Field(
         "",
         description="where backups go: a folder on another disk, or `s3://bucket/folder`, `az://…`, in "

@@ -84,7 +84,6 @@ Row: TypeAlias = tuple[str, str, str]
 
 
 def settings_page() -> str:
-    """The whole page as Markdown."""
     rows = list(_list_rows(Settings, ""))
     first = "".join(f"| [`{name}`](#{_anchor_of(_topic_of(name))}) | {what} |\n" for name, what in FIRST.items())
     return HEAD + first + "".join(_build_section(title, about, rows) for title, about, _ in TOPICS)

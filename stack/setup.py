@@ -152,7 +152,6 @@ def _will_do(environment: Path, stamp: Path) -> bool:
 
 
 def _lines_of(lock: Path, package: str) -> str:
-    """Returns a package's entry of the lock, with its hashes."""
     entries = re.split(r"(?m)^(?=[A-Za-z0-9])", lock.read_text("utf-8"))
     return "".join(entry for entry in entries if entry.startswith(f"{package}=="))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.backoff import doubled_s
+from core.clock import doubled_s
 from core.event import Mode
 from core.files import try_lock
 from core.layout import Layout

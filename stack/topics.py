@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from core.durability import RECORD_BYTES_MAX, topic_config
 from core.errors import PayhookError
 from core.kafka import open_admin
 from core.routing import topics_of
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings, topic_config
 from core.topics import ONE_BROKER, answer_of, check_topics
 from dlq.topic import DlqTopics
 from processor.streams import list_enabled

@@ -16,9 +16,9 @@ from core.decision import Decision, ErrorKind
 from core.layout import Layout, StreamLayout
 from core.money import Movement
 from core.routing import Shard
-from dead_letters import DeadLetterIndex, Filter, Payloads
-from dead_letters.dead_letter_index import Amounts
-from dead_letters.payload import BodyStatuses, Origin
+from dead_letters.dead_letter_index import Amounts, DeadLetterIndex
+from dead_letters.listing import Filter
+from dead_letters.payload import BodyStatuses, Origin, Payloads
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from tests.small_ledger import START, SmallLedger

@@ -22,7 +22,7 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from operations.command import PROPOSE_REVERSAL, Command
 from operations.commands import encode
 from operations.orders import command_entity

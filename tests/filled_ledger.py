@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from console.pages.ledger import open_reconciliations
 from core.money import Money, Movement
 from core.work import Posting
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, KindTotal, Reconciliation
 from operations.command import propose_entry
 from operations.commands import encode

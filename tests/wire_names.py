@@ -27,7 +27,6 @@ from core.metrics import CATALOGUE
 from core.money import Movement
 from core.record_keys import MAC_HEADER
 from dlq.record import build_record
-from ingest.openapi import describe
 from journal.bodies import BODIES_SCHEMA
 from journal.schema import JOURNAL_SCHEMA, JournalRow
 from ledger.catch_ups import CATCH_UPS_SCHEMA
@@ -40,6 +39,7 @@ from operations.command import ACTIONS
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from stack.settings_page import setting_names
+from tests.receiver_openapi import describe
 from tests.unit.console.api_bench import ApiBench
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

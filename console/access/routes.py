@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from fastapi import Depends
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Scope
 
 from console.access.roles import NotAllowed, NotSignedIn, Role, User
+from core.decision import Decision
 from core.errors import PayhookError
+from journal.schema import JournalRow
 
 
 class RouteUndeclared(PayhookError):
@@ -141,3 +144,22 @@ def find_demand(routes: Iterable[BaseRoute], scope: Scope) -> Demand | None:
             return demand_of(route)
         other_method = other_method or demand_of(route)
     return other_method
+
+
+REPLAYABLE = frozenset({Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN})
+"""Decisions after which an event may be replayed by order."""
+
+STORY_READERS = Depends(require_role(Role.FINANCE, Role.REPLAYER))
+"""Whom a route of stories is for; `check_reader` then looks at the rows."""
+
+
+StoryReader = Annotated[User, STORY_READERS]
+"""The user that a route of stories gets."""
+
+
+def check_reader(user: User, rows: Iterable[JournalRow]) -> None:
+    """
+    :raises NotAllowed: the user isn't finance, and none of the rows is of what may be replayed
+    """
+    if not user.may(Role.FINANCE) and not any(row.decision in REPLAYABLE for row in rows):
+        raise NotAllowed(user, Role.FINANCE)

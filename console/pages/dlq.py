@@ -18,8 +18,10 @@ from core import moments
 from core.clock import to_rfc3339
 from core.decision import ErrorKind
 from core.log import TRACEPARENT
-from dead_letters import Filter, FilterInvalid, ItemState, ItemStory, Mark, Payload, Sort
-from dead_letters.listing import TEXT_CHARS_MAX
+from dead_letters.item import ItemState, Mark
+from dead_letters.listing import TEXT_CHARS_MAX, Filter, FilterInvalid, Sort
+from dead_letters.payload import Payload
+from dead_letters.story import ItemStory
 from journal.target import ItemTarget
 from operations.command import CommandInvalid
 from operations.command_fields import target_of_text

@@ -1,4 +1,4 @@
-"""``/`` and ``/dlq/audit``: how things stand, and what people did."""
+"""``/``, ``/alerts``, ``/catch-up``, ``/received`` and ``/dlq/audit``: how things stand, and what people did."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from markupsafe import Markup
 
 from console.access.roles import Role, User
 from console.access.routes import require_role
+from console.attention import PAGE
+from console.catch_ups import read_catch_ups
 from console.day import LastDayPlot as DayPlot
 from console.day import day_plots
 from console.details import Figure, figures_of
 from console.formats import format_span
 from console.forms import Fields
 from console.health import read_status_file
-from console.pages.place import DlqPlace, PageStream, TooMuchAsked, Viewer
+from console.pages.place import DlqPlace, PagePlace, PageStream, TooMuchAsked, Viewer
 from console.plots import PlotSeries, bars_plot, steps_plot
+from console.received import AskReceived
 from console.rendering import render_page
 from core.status_file import STANDBY, StatusWait, fresh_status, waits_of
-from dead_letters import Count, DeadLetterIndex, Group, JoinedIndex, Stats
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.joined import JoinedIndex
+from dead_letters.stats import Count, Group, Stats
 from operations.audit_log import AuditLog
 
 BARS_MAX = 8
@@ -199,3 +204,45 @@ def add_audit(router: APIRouter, place: DlqPlace, audit_log: AuditLog) -> None:
         entries = await place.asking.ask(audit_log.read, PER_PAGE, before)
         older = entries[-1].number if len(entries) == PER_PAGE and entries[-1].number > 1 else None
         return place.show(request, "dlq/audit.html", entries=entries, before=before, older=older)
+
+
+def add_alerts(router: APIRouter, place: DlqPlace) -> None:
+    @router.get(PAGE)
+    async def alerts(request: Request, user: Viewer) -> Response:
+        waiting = await place.asking.ask(place.attention.now)
+        approvals = waiting.approvals_for(user)
+        return place.show(request, "alerts.html", alerts=waiting.alerts, approvals=approvals)
+
+
+def catch_up_routes(place: PagePlace) -> APIRouter:
+    router = APIRouter(dependencies=[Depends(require_role(Role.VIEWER))])
+
+    @router.get("/catch-up")
+    async def page(request: Request) -> Response:
+        report = await place.asking.ask(read_catch_ups, place.layout, place.modes)
+        return place.show(request, "catch-up.html", report=report)
+
+    return router
+
+
+KINDS_SHOWN_MAX, NEWEST_SHOWN_MAX = 100, 20
+"""Rows of one page; the API has all."""
+
+
+def received_routes(place: PagePlace, received: AskReceived) -> APIRouter:
+    router = APIRouter(prefix="/received", dependencies=[Depends(require_role(Role.VIEWER))])
+
+    def show(request: Request, template: str) -> Response:
+        hour = received(place.mode(request))
+        shown = {"arrived": hour.arrived[:KINDS_SHOWN_MAX], "newest": hour.newest[:NEWEST_SHOWN_MAX]}
+        return place.show(request, template, hour=hour, **shown)
+
+    @router.get("")
+    async def page(request: Request) -> Response:
+        return show(request, "received/page.html")
+
+    @router.get("/live")
+    async def live(request: Request) -> Response:
+        return show(request, "received/_live.html")
+
+    return router

@@ -15,10 +15,13 @@ from console.pages.dlq import marked_items, read_filter
 from console.pages.place import Admin, DlqPlace, PageStream, Replayer, Viewer
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from dead_letters import Filter, Item, ItemState
+from dead_letters.item import Item, ItemState
+from dead_letters.listing import Filter
 from operations.command import PER_S_MAX, PER_S_MIN, PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode
 from operations.frozen import NEWEST
-from operations.selection import KeptSelection, ProgressReport, RunOrders, RunRefused, RunRequest, Verdict
+from operations.selection.dry_run import Verdict
+from operations.selection.model import KeptSelection, ProgressReport, RunRefused, RunRequest
+from operations.selection.runs import RunOrders
 
 KEPT_PER_PAGE = 50
 ITEMS_PER_PAGE = 100

@@ -10,35 +10,27 @@ from typing import TypeVar
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
+from console.access.routes import StoryReader, check_reader
 from console.details import journal_says, make_timeline, run_details
 from console.forms import UPLOAD_BYTES_MAX, Fields
 from console.pages.place import PagePlace
 from console.plots import PlotSeries, steps_plot
-from console.stories import StoryReader, check_reader
 from core import moments
 from core.decision import Decision
-from core.money import decimals_of
+from core.money import AmountInvalid, decimals_of, format_decimal, parse_minor_units
 from journal.journals import StreamUnknown
-from ledger.queries import (
-    AmountInvalid,
+from ledger.queries.balances import (
     AsOf,
     Balance,
     BalancesOverTime,
-    ClosedUnknown,
-    DecisionFilter,
-    Hit,
     Total,
-    UnknownEvents,
-    find_closed_unknown,
-    find_unknown_events,
-    format_decimal,
-    parse_minor_units,
     read_balances_over_time,
-    search_decisions,
     sum_balances,
     sum_totals,
 )
 from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowNameInvalid
+from ledger.queries.search import DecisionFilter, Hit, search_decisions
+from ledger.queries.unknown import ClosedUnknown, UnknownEvents, find_closed_unknown, find_unknown_events
 from ledger.reconciliations import KINDS, Difference, Kind, Reconciliation, Reconciliations, UnknownRun
 
 ROWS_PER_PAGE = 100

@@ -20,9 +20,10 @@ from core import moments
 from core.decision import Decision
 from core.errors import PayhookError
 from core.event import Mode
-from core.money import Money
+from core.money import Money, parse_minor_units
 from core.work import Posting
-from ledger.queries import DecisionFilter, Hit, LedgerJournals, parse_minor_units, search_decisions
+from ledger.queries.journals import LedgerJournals
+from ledger.queries.search import DecisionFilter, Hit, search_decisions
 from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
 from operations.command import CommandInvalid, new_command_id
 from operations.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree

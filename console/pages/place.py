@@ -27,9 +27,9 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
 from core.routing import mode_of, of_stream
-from dead_letters import DeadLetterIndex
+from dead_letters.dead_letter_index import DeadLetterIndex
 from ledger.queries.journals import LedgerJournals
-from operations.selection import Selections
+from operations.selection.selections import Selections
 
 Viewer = Annotated[User, Depends(require_role(Role.VIEWER))]
 Replayer = Annotated[User, Depends(require_role(Role.REPLAYER))]

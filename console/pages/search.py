@@ -17,9 +17,18 @@ from core.clock import Deadline
 from core.decision import Decision
 from core.layout import LEDGER
 from core.routing import of_stream, stream_of
-from dead_letters import Filter, Item
-from ledger.queries import LedgerJournals, Payment, Payments, find_payments
-from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX, TEXT_CHARS_MAX, read_amount
+from dead_letters.item import Item
+from dead_letters.listing import Filter
+from ledger.queries.journals import LedgerJournals
+from ledger.queries.payments import (
+    FOUND_MAX,
+    SEARCH_S_MAX,
+    TEXT_CHARS_MAX,
+    Payment,
+    Payments,
+    find_payments,
+    read_amount,
+)
 
 REPLAYABLE = (Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN)
 """What was decided so may be replayed by order."""

@@ -27,7 +27,7 @@ from journal.shards import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
 from ledger.queries.lake import TableRows
 from operations.command import REPLAY
-from operations.selection import RunRequest
+from operations.selection.model import RunRequest
 
 MODES: Sequence[Mode] = ("live", "test")
 

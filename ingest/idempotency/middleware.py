@@ -46,13 +46,9 @@ class AnswerRecorder:
         self._parts: list[bytes] = []
         self._size = 0
         self._streams = asyncio.Event()
-        self._whole = False
-        self._gone = False
-
-    @property
-    def is_settled(self) -> bool:
+        self.is_settled = False
         """The answer came to its end; nothing is left to do but to release what it held."""
-        return self._whole
+        self._gone = False
 
     def mark_client_gone(self) -> None:
         """The client has left: the answer is recorded, not sent."""
@@ -64,18 +60,18 @@ class AnswerRecorder:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
         await self._streams.wait()
-        return {"type": "http.disconnect"} if self._whole or self._gone else await self._receive()
+        return {"type": "http.disconnect"} if self.is_settled or self._gone else await self._receive()
 
     async def send(self, message: Message) -> None:
         """Never fails because of the client."""
         if message["type"] == "http.response.start":
             self._start = message
-        elif message["type"] == "http.response.body" and self._start is not None and not self._whole:
+        elif message["type"] == "http.response.body" and self._start is not None and not self.is_settled:
             await self._record(self._start, message.get("body", b""), bool(message.get("more_body", False)))
 
     async def end(self) -> None:
         """The application has returned. An answer that streamed and then stopped was given; any other wasn't."""
-        if self._whole or self._start is None:
+        if self.is_settled or self._start is None:
             return
         if self._streams.is_set():
             await self._settle_as(self._start, None)
@@ -94,7 +90,7 @@ class AnswerRecorder:
 
     async def _settle_as(self, start: Message, body: bytes | None) -> None:
         await self._settle(KeptAnswer(start["status"], self._select_headers(start), body, self._size))
-        self._whole = True
+        self.is_settled = True
 
     async def _pass_on(self, start: Message, more: bool) -> None:
         body = b"".join(self._parts)

@@ -62,7 +62,6 @@ class Problem(PayhookError):
         return orjson.dumps(document)
 
     async def send(self, send: Send, docs_url: str) -> None:
-        """Answers an ASGI request with it."""
         body = self.body(docs_url)
         headers = [(name.encode(), value.encode()) for name, value in self.headers(docs_url).items()]
         headers.append((b"content-length", str(len(body)).encode()))

@@ -79,7 +79,6 @@ class KeptAnswer:
 
     @classmethod
     def decode(cls, raw: bytes) -> KeptAnswer:
-        """The inverse of `encode`."""
         (length,) = _HEAD.unpack_from(raw)
         at = _HEAD.size + length
         status, headers, kept, body_bytes = orjson.loads(raw[_HEAD.size : at])

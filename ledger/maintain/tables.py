@@ -83,7 +83,6 @@ class StreamTables:
     redactions: Location | None = None
 
     def list_tables(self) -> Iterator[LakeTable]:
-        """Lists the tables that exist."""
         named: tuple[tuple[Kind, Location | None], ...] = (
             ("journal", self.journal),
             ("bodies", self.bodies),

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -20,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from core.errors import PayhookError
-from ledger.queries.amounts import format_decimals
+from core.money import decimals_of
 from ledger.queries.lake import PinnedTables, TableRows, Tables, join_conditions, list_tables, match_decided_within
 
 _MARK = "'"
@@ -222,3 +223,14 @@ def _publish_file(staged: Path, out: Path, *, overwrite: bool) -> None:
         os.link(staged, out)
     except FileExistsError as taken:
         raise OutExists(out) from taken
+
+
+def format_decimals(amounts_minor: pa.ChunkedArray, currencies: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Formats a column of amounts for machines: ``1234.50`` of 123450 EUR."""
+    by_code = {code: decimals_of(code) for code in pc.unique(currencies).to_pylist() if code is not None}
+    texts = amounts_minor.cast(pa.string())
+    for decimals in sorted(set(by_code.values()) - {0}):
+        codes = pa.array([code for code, has in by_code.items() if has == decimals], pa.string())
+        moved = pc.multiply(amounts_minor.cast(pa.decimal128(19, 0)), pa.scalar(Decimal(1).scaleb(-decimals)))
+        texts = pc.if_else(pc.is_in(currencies, codes), moved.cast(pa.string()), texts)
+    return texts

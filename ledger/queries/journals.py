@@ -1,7 +1,8 @@
 """A mode's ledger, which may have several journals: what is summed over all of them, and which of them to ask.
 
 What is summed takes of each journal the rows after `journal.shards.own_after`; what is asked of an entity, an event or
-a row takes the whole journal that decides the entity. With one journal nothing is looked up.
+a row takes the whole journal that decides the entity. With one journal nothing is looked up. A page of what several
+journals hold ends at a `Cursor`: the next page begins there, whatever was decided meanwhile.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Self
 
 from deltalake.exceptions import DeltaError
 
+from core.clock import from_micros, to_micros
 from core.decision import Decision
 from core.errors import PayhookError
 from core.layout import StreamLayout
@@ -26,6 +30,40 @@ from ledger.queries.lake import LedgerUnreadable, PinnedTables, TableRows, quote
 from ledger.queries.story import EVENTS_MAX, EntityStory, EventStory, read_entity_story, read_event_story
 from ledger.redactions import StoredBodyStatus, read_body_statuses
 from operations.orders import is_command_entity
+
+_TEXT = re.compile(r"\d{1,18}(?:~\d{1,18}){1,2}~[a-z0-9.-]{0,64}", re.ASCII)
+_MICROS_MAX = 253_402_300_800_000_000
+"""The end of the year 9999."""
+
+
+class CursorInvalid(PayhookError):
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        super().__init__("the cursor isn't one that a page gave as `next`: begin without one")
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last row of a page: when it was decided, its ``seq`` (and line), and whose journal has it."""
+
+    at: datetime
+    numbers: tuple[int, ...]
+    stream: str
+
+    @classmethod
+    def read(cls, given: str, numbers: int) -> Self:
+        """
+        :raises CursorInvalid: no page gave it
+        """
+        parts = given.split("~")
+        if not _TEXT.fullmatch(given) or len(parts) != numbers + 2 or int(parts[0]) >= _MICROS_MAX:
+            raise CursorInvalid(given)
+        return cls(from_micros(int(parts[0])), tuple(map(int, parts[1:-1])), parts[-1])
+
+    @property
+    def text(self) -> str:
+        return "~".join([str(to_micros(self.at)), *map(str, self.numbers), self.stream])
+
 
 _ROW = re.compile(r"(?:([a-z0-9.-]+):)?(\d{1,18})", re.ASCII)
 _BY_SEQ = "seq:"

@@ -10,7 +10,7 @@ from typing import Any
 from core.money import decimals_of
 from core.routing import row_name
 from ledger.queries.balances import SIGNED, AsOf, build_conditions
-from ledger.queries.cursor import Cursor
+from ledger.queries.journals import Cursor
 from ledger.queries.lake import PinnedTables, Tables, format_time, join_conditions, list_tables, quote_literal
 
 POSTINGS_MAX = 1_000

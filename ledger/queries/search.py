@@ -12,7 +12,7 @@ from core.keys import key_part, spellings_of
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flatten_postings
-from ledger.queries.cursor import Cursor, CursorInvalid
+from ledger.queries.journals import Cursor, CursorInvalid
 from ledger.queries.lake import (
     PinnedTables,
     TableRows,

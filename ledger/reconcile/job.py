@@ -44,8 +44,7 @@ from ledger.reconciliations import (
 )
 from ledger.settings import LedgerSettings
 from ledger.spark import read_session, read_table
-from providers.settlement import NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
-from providers.settlement.report import ALWAYS
+from providers.settlement.report import ALWAYS, NotCompared, ReportLine, SettlementLine, SettlementReport, read_report
 
 LINES_PER_GROUP = 20_000
 """About 20 MB as Python objects: all of a report that is in memory at a time."""

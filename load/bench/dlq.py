@@ -21,7 +21,9 @@ import pyarrow.compute as pc
 from core.clock import ManualClock, to_micros
 from core.decision import ErrorKind
 from core.layout import Layout
-from dead_letters import DeadLetterIndex, Filter, Payloads, Sort
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.listing import Filter, Sort
+from dead_letters.payload import Payloads
 from journal.append import Appender
 from journal.log import AppTransaction
 from journal.schema import JOURNAL_SCHEMA, TIMESTAMP

@@ -26,10 +26,12 @@ from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book_fact
-from ledger.maintain import LazySparkSession, MaintenanceJob, StreamTables, maintain
-from ledger.maintain.compact import CompactionLimits
+from ledger.maintain.compact import CompactionLimits, LazySparkSession
+from ledger.maintain.job import MaintenanceJob, maintain
+from ledger.maintain.tables import StreamTables
 from ledger.postings import POSTINGS_SCHEMA, PostingsWriter
-from ledger.queries import read_event_story, sum_balances
+from ledger.queries.balances import sum_balances
+from ledger.queries.story import read_event_story
 from ledger.settings import LedgerSettings
 from ledger.spark import maintenance_master, open_read_session
 from load.bench.figures import Done, Run, median_s, nothing_shown

@@ -14,7 +14,7 @@ import numpy as np
 
 from core.clock import Clock
 from core.decision import WITHOUT_EFFECT
-from dead_letters import DeadLetterIndex
+from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.item import ItemEntry, Mark
 from journal.open_item import OpenItem, is_conflict, is_other_content
 from journal.target import ItemTarget

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from core.keys import spellings_of
 from core.location import Location
 from core.routing import JOURNAL_TOPIC
-from dead_letters import Filter, FilterInvalid
 from dead_letters.dead_letter_index import Amounts
 from dead_letters.item import FrozenItem
+from dead_letters.listing import Filter, FilterInvalid
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
 from journal.shards import is_item_of, shard_at

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from core.clock import Clock, to_rfc3339
 from core.layout import StreamLayout
-from dead_letters import DeadLetterIndex, Filter, FrozenItem, ItemState
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.item import FrozenItem, ItemState
 from dead_letters.listing import ITEMS_MAX as NAMED_MAX
+from dead_letters.listing import Filter
 from journal.reader import JournalReader
 from journal.target import ItemTarget
 from operations.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line

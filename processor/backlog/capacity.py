@@ -110,24 +110,16 @@ class Rates:
         self._last: LoadReading | None = None
         self._arrival_per_s: float | None = None
         self._recent: deque[LoadReading] = deque()
-        self._drain_per_s = known_drain_per_s
+        self.drain_per_s = known_drain_per_s
+        """None until the stream was behind for a while once."""
         self._measured_per_s: float | None = None
         self._measured_s = 0.0
-        self._behind = self._drains = self._speeds_up = False
+        self.is_behind = self._drains = self._speeds_up = False
         self.forecast: BacklogForecast | None = None
 
     @property
     def arrival_per_s(self) -> float:
         return min(self._arrival_per_s or 0.0, self._recent_per_s())
-
-    @property
-    def drain_per_s(self) -> float | None:
-        """None until the stream was behind for a while once."""
-        return self._drain_per_s
-
-    @property
-    def is_behind(self) -> bool:
-        return self._behind
 
     @property
     def lag(self) -> int:
@@ -143,7 +135,7 @@ class Rates:
     @property
     def draining_per_s(self) -> float | None:
         settles_s = SETTLE_S if self._speeds_up else MEASURED_S
-        return self._measured_per_s if self._measured_s >= settles_s else self._drain_per_s
+        return self._measured_per_s if self._measured_s >= settles_s else self.drain_per_s
 
     def _recent_per_s(self) -> float:
         """Returns the arrivals a second in the last `RECENT_S`; infinity before there are readings of so long."""
@@ -172,18 +164,18 @@ class Rates:
         count = max(0, reading.decided - last.decided)
         decided = count / seconds
         self._drains = reading.lag > LEFT_MIN * count > 0
-        if (self._drains or self._behind) and reading.lag > 0 and decided > 0:
+        if (self._drains or self.is_behind) and reading.lag > 0 and decided > 0:
             self._measured_per_s = _update_average(self._measured_per_s, decided, seconds)
             self._measured_s += seconds
             self._speeds_up = decided > SPEEDS_UP * self._measured_per_s
             if self._measured_s >= SETTLE_S:
-                self._drain_per_s = self._measured_per_s
+                self.drain_per_s = self._measured_per_s
 
     def _judge(self, reading: LoadReading) -> None:
         """A backlog begins when the lag takes longer than `BEHIND_S`, and ends when it takes a fifth of that."""
-        per_s = max(self._measured_per_s or max(self._drain_per_s or 0.0, self.arrival_per_s), 1.0)
-        self._behind = reading.lag / per_s > (BEHIND_S / 5 if self._behind else BEHIND_S)
-        if not self._behind:
+        per_s = max(self._measured_per_s or max(self.drain_per_s or 0.0, self.arrival_per_s), 1.0)
+        self.is_behind = reading.lag / per_s > (BEHIND_S / 5 if self.is_behind else BEHIND_S)
+        if not self.is_behind:
             self.forecast = None
             if not self._drains:
                 self._measured_per_s, self._measured_s = None, 0.0

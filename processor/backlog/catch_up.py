@@ -60,7 +60,7 @@ class StreamCatchUp:
         self._clock = clock
         self._rates = Rates()
         self._batches = 0
-        self._meets_limit = False
+        self.meets_limit = False
         self._advisor = Advisor(executors.running, executors.hold_s)
         self._advice = Advice(executors.running, 0)
         self._forecast: BacklogForecast | None = None
@@ -78,10 +78,6 @@ class StreamCatchUp:
     def backlog_s(self) -> float:
         """Returns the seconds until a backlog is gone: before that, nothing that comes now is decided."""
         return (self._rates.estimate_recovery_s() or 0.0) if self._rates.is_behind else 0.0
-
-    @property
-    def meets_limit(self) -> bool:
-        return self._meets_limit
 
     def restore_notes(self, notes: Mapping[str, str]) -> None:
         """Takes over the notes that the process before this one wrote into the journal (`make_notes`)."""
@@ -102,7 +98,7 @@ class StreamCatchUp:
             seconds = max(fetch.seconds, decided_s) if fetch.ahead else fetch.seconds + decided_s
             # Its own limit: while a stream reads ahead, the limit may have moved since.
             limit = fetch.limit or self._pace.limit
-            self._meets_limit = progress.taken >= FULL_SHARE * limit
+            self.meets_limit = progress.taken >= FULL_SHARE * limit
             self._pace.learn_batch(progress.taken, seconds, fetch.size_bytes, limit)
         self._ends.watch_marks(marks)
         ends = self._ends.latest_ends
@@ -216,14 +212,10 @@ class EndsWatch:
     def __init__(self, read: ReadEnds) -> None:
         self._read = read
         self._marks: Marks | None = None
-        self._latest: Ends = {}
+        self.latest_ends: Ends = {}
+        """The last answer; nothing until there is one."""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-
-    @property
-    def latest_ends(self) -> Ends:
-        """Returns the last answer; nothing until there is one."""
-        return self._latest
 
     def watch_marks(self, marks: Marks) -> None:
         self._marks = marks
@@ -238,7 +230,7 @@ class EndsWatch:
         failed = False
         while not self._stop.is_set():
             try:
-                self._latest = self._read(self._marks or {}) or self._latest
+                self.latest_ends = self._read(self._marks or {}) or self.latest_ends
                 failed = False
             except Exception:
                 log.log(logging.DEBUG if failed else logging.WARNING, "lag isn't known now", exc_info=True)

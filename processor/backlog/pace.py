@@ -68,18 +68,14 @@ class Pace:
 
     def __init__(self, limits: PaceLimits) -> None:
         self._limits = limits
-        self._limit = limits.first
+        self.limit = limits.first
         self._fixed = _FixedCost()
         self._is_warm = False
         self._each_bytes = 0.0
 
-    @property
-    def limit(self) -> int:
-        return self._limit
-
     def begin(self) -> None:
         """Begins a run: nothing is known of what waits for it, and the last one may have ended on a batch too large."""
-        self._limit = min(self._limit, self._limits.first)
+        self.limit = min(self.limit, self._limits.first)
 
     def learn_batch(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
         """Learns that a batch with ``records`` of ``size_bytes`` together took ``seconds``.
@@ -91,22 +87,22 @@ class Pace:
             return
         self._each_bytes = max(size_bytes / records, BYTES_FADE * self._each_bytes)
         by_bytes = max(1, int(self._limits.bytes_max / max(1.0, self._each_bytes)))
-        self._limit = min(self._by_time(records, seconds, limit or self._limit), by_bytes)
+        self.limit = min(self._by_time(records, seconds, limit or self.limit), by_bytes)
 
     def _by_time(self, records: int, seconds: float, batch_limit: int) -> int:
         """Returns the next limit, if batches were bounded by their time alone; ``batch_limit`` was this batch's."""
         if not self._is_warm:
             self._is_warm = True
-            return self._limit
+            return self.limit
         self._fixed.learn_batch(records, seconds, batch_limit)
         share = self._choose_share(seconds)
         if records < batch_limit * (1 - CHANGE_MIN) and share > 1 / TOO_LONG:
-            return self._limit
+            return self.limit
         target = batch_limit * max(1 / SHRINK_MAX, min(share, GROW_MAX))
         limit = round(max(self._limits.records_min, min(target, self._limits.records_max)))
         is_bound = limit in (self._limits.records_min, self._limits.records_max)
-        if abs(limit - self._limit) < CHANGE_MIN * self._limit and not is_bound:
-            return self._limit
+        if abs(limit - self.limit) < CHANGE_MIN * self.limit and not is_bound:
+            return self.limit
         return limit
 
     def _choose_share(self, seconds: float) -> float:

@@ -82,17 +82,13 @@ class AdaptiveExecutors:
         self._most = most
         self._wanted: dict[str, int] = {}
         self._asked = 0
-        self._running = max(1, len(cluster.list_running()))
+        self.running = max(1, len(cluster.list_running()))
         self._thread: threading.Thread | None = None
         self._failed = False
 
     @property
-    def running(self) -> int:
-        return self._running
-
-    @property
     def tasks(self) -> int:
-        return self._running * self.cores
+        return self.running * self.cores
 
     def request_executors(self, stream: str, executors: int) -> None:
         self._wanted[stream] = executors
@@ -102,7 +98,7 @@ class AdaptiveExecutors:
 
     def settle(self) -> None:
         running = self._cluster.list_running()
-        self._running = max(1, len(running))
+        self.running = max(1, len(running))
         target = min(self._most, max(self._least, *self._wanted.values(), 1))
         if target != self._asked:
             log.info("executors: %d run, %d are wanted", len(running), target)

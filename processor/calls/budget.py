@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from core.backoff import asked_s
+from core.clock import asked_s
 
 ANY = "*"
 """At the end of a name in the settings: every downstream whose name begins so. Alone: every one that isn't named."""

@@ -10,8 +10,8 @@ from enum import Enum
 from functools import partial
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from core.backoff import asked_s
 from core.card_numbers import without_card_numbers
+from core.clock import asked_s
 from core.decision import ErrorKind
 from core.errors import OfKind
 from core.work import MissingPredecessor, PreviousEventDead, WorkItem

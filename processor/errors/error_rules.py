@@ -23,9 +23,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from core.decision import ErrorKind
+from core.settings import Section
 
 NAME_CHARS_MAX = 200
 PATTERN_CHARS_MAX = 500
@@ -73,10 +74,8 @@ Code = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Kind = Annotated[ErrorKind, BeforeValidator(_check_kind_name)]
 
 
-class ErrorRule(BaseModel):
+class ErrorRule(Section):
     """A rule: what it names must all fit the same error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind = Field(description="NRE, SLE, SNBE or SBE")
     error: ClassName | None = Field(None, description="class of the error or a base of it, with its module or without")
@@ -94,11 +93,7 @@ class ErrorRule(BaseModel):
         return self
 
 
-class Rules(BaseModel):
-    """The meaning of errors to a stream."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Rules(Section):
     kinds: dict[ClassName, Kind] = Field(
         default_factory=dict, max_length=RULES_MAX, description="kind by the error's class; the nearest base counts"
     )

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from core.status_file import STANDBY
 from core.tracing import Tracing, sampled_in, span_id_of
 from journal.lease import Holder
 from processor.backlog.catch_up import StreamCatchUp
+from processor.claims import GenerationWriter
 from processor.decide.batch import Batches
 from processor.decide.item import BatchItem
-from processor.reporting.generation import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 
 WRITE_EVERY_S = 1.0
@@ -44,13 +44,9 @@ class StatusFile:
         self._path = path
         self._clock = clock
         self._written_at = -WRITE_EVERY_S
-        self._written: dict[str, Any] = {}
+        self.last_written: dict[str, Any] = {}
+        """What was last written, also where the file couldn't be; nothing before that."""
         path.parent.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def last_written(self) -> Mapping[str, Any]:
-        """Returns what was last written, also where the file couldn't be; nothing before that."""
-        return self._written
 
     def is_due(self) -> bool:
         return self._clock.monotonic_s() - self._written_at >= WRITE_EVERY_S
@@ -61,11 +57,11 @@ class StatusFile:
         ``in_memory``: only `last_written` changes; the file is another process's.
         """
         of_now = {"pid": os.getpid(), "at": to_rfc3339(self._clock.now())}
-        self._written = {**of_now, **status, **of_now}
+        self.last_written = {**of_now, **status, **of_now}
         self._written_at = self._clock.monotonic_s()
         if in_memory:
             return
-        text = json.dumps(self._written, indent=1)
+        text = json.dumps(self.last_written, indent=1)
         fresh = self._path.with_suffix(".new")
         try:
             # Somebody may have removed the folder since.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
+
+from core.settings import Section
 
 FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 TOPIC = r"^[A-Za-z0-9._-]{1,200}$"
 CLOUDEVENTS = "cloudevents"
 
 
-class TopicSource(BaseModel):
+class TopicSource(Section):
     """A topic that another program writes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     topic: str = Field(pattern=TOPIC, description="a topic of Kafka that another program writes")
     identity: str = Field(

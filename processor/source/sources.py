@@ -19,10 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from core.durability import RECORD_BYTES_MAX
 from core.kafka import spark_options
 from core.routing import PARTITIONER, WHOLE, Shard
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings
 from journal.anchors import AnchorProducer
 from journal.kafka_log import Held, KafkaLog, TopicLog
 from journal.state import JournalState, Marks, marks_to_json
@@ -69,8 +68,6 @@ _NOTHING = tuple(
 
 
 class StreamSource(Protocol):
-    """The port from which a work stream reads."""
-
     @property
     def every_s(self) -> float:
         """Returns the seconds from one look for records to the next at least; 0: one right after the other."""

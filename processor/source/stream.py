@@ -314,23 +314,19 @@ class ReadLimit:
     def __init__(self, session: SparkSession, query: StreamingQuery, records: int) -> None:
         self._jvm: Any = session._jvm  # noqa: SLF001 - there is no other way to what Spark keeps
         self._query = query
-        self._records = records
+        self.records = records
         self._works = True
-
-    @property
-    def records(self) -> int:
-        return self._records
 
     def set(self, records: int) -> None:
         """Sets the limit from the next batch on. To be called between two batches, by the thread that runs them."""
-        if records == self._records or not self._works:
+        if records == self.records or not self._works:
             return
         try:
             self._set(records)
-            self._records = records
+            self.records = records
         except (Py4JError, TypeError, AttributeError) as failed:
             self._works = False
-            log.warning("batches stay at %d records at most: Spark's limit can't be set (%s)", self._records, failed)
+            log.warning("batches stay at %d records at most: Spark's limit can't be set (%s)", self.records, failed)
 
     def _set(self, records: int) -> None:
         wrapper: Any = self._query._jsq  # noqa: SLF001

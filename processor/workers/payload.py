@@ -24,8 +24,7 @@ from core.decision import ErrorKind
 from core.errors import PayhookError, SettingError
 from core.strict_json import DEPTH_MAX
 from core.work import Handler, Outcome, WorkItem
-from processor.workers.avro import SCHEMAS_MAX, decode_avro, decode_resolved, parse_avro
-from processor.workers.avro_schema import check_bounds
+from processor.workers.avro import SCHEMAS_MAX, check_bounds, decode_avro, decode_resolved, parse_avro
 from processor.workers.framing import Unwrap, WriterSchemas, unframe_message
 
 BYTES_MAX = 1 << 20

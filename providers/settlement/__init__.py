@@ -6,28 +6,8 @@ from collections.abc import Mapping
 
 from providers.settings import ProvidersSettings
 from providers.settlement.adyen import AdyenSettlement
-from providers.settlement.report import (
-    NotCompared,
-    ReportLine,
-    ReportUnreadable,
-    RowUnreadable,
-    SettlementLine,
-    SettlementReport,
-    read_report,
-)
+from providers.settlement.report import SettlementReport
 from providers.settlement.stripe import StripeBalance
-
-__all__ = [
-    "REPORTS",
-    "NotCompared",
-    "ReportLine",
-    "ReportUnreadable",
-    "RowUnreadable",
-    "SettlementLine",
-    "SettlementReport",
-    "build_report",
-    "read_report",
-]
 
 REPORTS: Mapping[str, type[StripeBalance] | type[AdyenSettlement]] = {
     report.provider: report for report in (StripeBalance, AdyenSettlement)

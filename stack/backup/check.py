@@ -1,14 +1,15 @@
 """Looks at a copy as a restore would need it: every byte by its hash, every row by its own, and the chains over them.
 
 An earlier backup may have been good when it was made, and the lake, or the copy, was changed since: what is stored as a
-row's hash proves nothing until it is computed again.
+row's hash proves nothing until it is computed again. And says what the present journals hold beyond a copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -18,16 +19,30 @@ from deltalake.exceptions import DeltaError
 from core.errors import PayhookError
 from core.location import Location
 from journal.bodies import BodyStore
+from journal.histories import JournalOlder, ReflectedPosition, common_rows, may_follow
 from journal.index import Index
-from journal.lake import open_table
+from journal.lake import has_table, open_table
 from journal.reader import JournalReader, dataset_of, read_rows
 from journal.schema import ChainHead, row_hashes
 from journal.state import JournalState
 from ledger.redactions import Redactions
 from operations.audit_log import AuditLog, ChainWalk
-from stack.backup.copying import data_files
-from stack.backup.manifest import ACTS, BODIES, REDACTIONS, BackupManifest, CopiedJournal, CopiedTable, SourceTable
+from stack.backup.copying import UNREADABLE, data_files
+from stack.backup.manifest import (
+    ACTS,
+    BODIES,
+    JOURNAL,
+    REDACTIONS,
+    BackupManifest,
+    CopiedJournal,
+    CopiedTable,
+    RestoreRefused,
+    SourceTable,
+    list_tables,
+    table_location,
+)
 from stack.backup.trees import copy_hashed, tree_at
+from stack.settings import Settings
 
 PROBLEMS_MAX = 10
 BODIES_PER_READ = 256
@@ -51,7 +66,6 @@ def find_problems(backup: Location, manifest: BackupManifest, tables: list[Sourc
 def find_table_problems(
     lake: Location, manifest: BackupManifest, tables: list[SourceTable], scratch: Path
 ) -> Iterator[str]:
-    """Finds what is wrong with the tables of a copied lake."""
     for path, table in manifest.tables.items():
         try:
             yield from _broken_table(lake, path, table, manifest)
@@ -74,7 +88,6 @@ def find_table_problems(
 
 
 def describe_journal(state: JournalState, stream: str) -> CopiedJournal:
-    """Describes a journal as a manifest does."""
     seq = state.next_seq - 1
     return CopiedJournal(stream, state.epoch, seq, state.chain, state.row_hash, state.lineage)
 
@@ -153,3 +166,59 @@ def _broken_journal(
             index.catch_up(reader, BodyStore(str(bodies), may_create=False))
         finally:
             index.close()
+
+
+Present = Mapping[str, JournalState | None]
+"""What each journal that is there says of itself, by its path in the lake; None of one that can't be read."""
+
+
+def present_journals(settings: Settings) -> Present:
+    lake = settings.layout.lake
+    journals = {
+        table.path: table_location(lake, table.path) for table in list_tables(settings) if table.kind == JOURNAL
+    }
+    return {path: _read_state(journal) for path, journal in journals.items() if has_table(str(journal))}
+
+
+def rows_beyond(
+    settings: Settings, present: Present, backup: Location, manifest: BackupManifest
+) -> dict[str, int | None]:
+    """How many rows each present journal has, by its stream, that aren't the backup's: those after the last row that
+    both have. None where it can't be read.
+
+    :raises RestoreRefused: the backup's journal can't be read
+    """
+    streams = {table.path: table.stream for table in list_tables(settings) if table.kind == JOURNAL}
+    return {
+        streams[path]: None
+        if state is None
+        else _count_rows_beyond(settings.layout.lake, path, state, backup, manifest)
+        for path, state in present.items()
+    }
+
+
+def _read_state(journal: Location) -> JournalState | None:
+    try:
+        return JournalReader(str(journal)).state()
+    except UNREADABLE:
+        return None
+
+
+def _count_rows_beyond(
+    lake: Location, path: str, state: JournalState, backup: Location, manifest: BackupManifest
+) -> int:
+    last_seq = state.next_seq - 1
+    if path not in manifest.journals:
+        return last_seq
+    try:
+        copied = JournalReader(str(table_location(backup / LAKE, path)), manifest.tables[path].version)
+        with contextlib.suppress(JournalOlder):
+            if may_follow("the present journal", ReflectedPosition(state.lineage, last_seq, state.row_hash), copied):
+                return 0
+    except UNREADABLE as broken:
+        raise RestoreRefused(f"backup {backup.name}: {broken}") from broken
+    try:
+        return last_seq - common_rows(JournalReader(str(table_location(lake, path))), copied)
+    except UNREADABLE:
+        # Where they part can't be seen; that they do is known.
+        return max(1, last_seq - manifest.journals[path].seq)

@@ -260,7 +260,6 @@ def _describe_copy(copy: Location, table: SourceTable, pinned: PinnedTable) -> C
 
 
 def _find_newest(backups: FileTree) -> tuple[str, BackupManifest] | None:
-    """Finds the newest complete backup, and its name."""
     for name in reversed(list_complete_backups(backups)):
         with contextlib.suppress(NoBackup):
             return name, read_manifest(backups.place / name)

@@ -152,7 +152,6 @@ def list_files(settings: Settings) -> dict[str, Path]:
 
 
 def table_location(lake: Location, table: str) -> Location:
-    """Returns the location of a table by its path in the lake."""
     for part in table.split("/"):
         lake = lake / part
     return lake

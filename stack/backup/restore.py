@@ -39,7 +39,7 @@ from ledger.maintain.redact import EventOpen, check_closed, purge_bodies
 from ledger.maintain.tables import hold_maintenance_lock
 from ledger.redactions import Redaction, Redactions
 from operations.audit_log import AuditEntry, AuditLog, AuditOutcome, ChainWalk
-from stack.backup.check import LAKE, find_table_problems
+from stack.backup.check import LAKE, Present, find_table_problems, present_journals, rows_beyond
 from stack.backup.copying import UNREADABLE, CopyTarget, copy_data, pin_table
 from stack.backup.manifest import (
     ACTS,
@@ -57,7 +57,6 @@ from stack.backup.manifest import (
     read_manifest,
     table_location,
 )
-from stack.backup.present import Present, present_journals, rows_beyond
 from stack.backup.trees import FileTree, at_once, tree_at
 from stack.journals import check_all_journals
 from stack.settings import Settings
@@ -192,13 +191,11 @@ class _Restore:
 
     @property
     def lake(self) -> Location:
-        """The lake that is put together."""
         present = self.layout.lake
         return self.layout.restoring_folder / LAKE if isinstance(present, Path) else present / RESTORING
 
     @property
     def staged_tree(self) -> FileTree:
-        """The tree of its files."""
         return tree_at(self.lake, private=False)
 
     @property

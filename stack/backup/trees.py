@@ -198,7 +198,6 @@ class DiskTree:
             yield is_ours
 
     def _make(self, folder: Path) -> None:
-        """Makes a folder, and those between it and the tree's own."""
         if folder != self.place and not folder.is_dir():
             self._make(folder.parent)
         folder.mkdir(mode=0o700 if self._private else 0o777, exist_ok=True)

@@ -14,19 +14,17 @@ from core.layout import LEDGER, StreamLayout
 from core.routing import MODES, base_of, mode_of, stream_of, topics_of
 from journal.kafka_log import KafkaLog, KafkaSilent
 from journal.log import TableError
-from ledger.maintain import (
+from ledger.maintain.compact import LazySparkSession
+from ledger.maintain.job import MaintenanceJob, MaintenanceReport, maintain
+from ledger.maintain.redact import EventUnknown, RedactionOrder, RedactionResult, redact_bodies
+from ledger.maintain.tables import (
+    Kind,
     LakeTable,
-    LazySparkSession,
-    MaintenanceJob,
-    MaintenanceReport,
     MaintenanceRunning,
     StreamTables,
     hold_maintenance_lock,
     list_other_tables,
-    maintain,
 )
-from ledger.maintain.redact import EventUnknown, RedactionOrder, RedactionResult, redact_bodies
-from ledger.maintain.tables import Kind
 from ledger.receipts import ReceiptsTable, collect_new_receipts
 from ledger.redactions import Redactions
 from ledger.spark import maintenance_master, open_read_session

@@ -139,7 +139,6 @@ def compare_streams(settings: Settings, servers: Servers) -> list[StreamComparis
 
 
 def _reads_partition(journals: Journals, layout: StreamLayout, events: str, topic: str, partition: int) -> bool:
-    """Whether a stream reads a partition for one of its journals."""
     return topic != events or journals.is_read_for(layout, partition)
 
 

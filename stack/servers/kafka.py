@@ -16,10 +16,9 @@ from types import MappingProxyType
 
 from confluent_kafka import KafkaException
 
-from core.durability import RECORD_BYTES_MAX
 from core.files import create_once, write_whole
 from core.kafka import open_admin
-from core.settings import KafkaSecurity, KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSecurity, KafkaSettings
 from stack.errors import ServerNotUp
 from stack.jars import kafka_jars
 from stack.machine import find_java

@@ -24,8 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from core.files import create_once
-from core.secret_lines import read_credentials
+from core.files import create_once, read_credentials
 from core.settings import KafkaSecurity, KafkaSettings
 from stack.kafka_rights import RIGHTS, Right
 
@@ -102,7 +101,6 @@ def make_services(admin: AdminClient, folder: Path, services: Mapping[str, Seque
 
 
 def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
-    """Makes each user, or gives it another password."""
     how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
     wanted: list[UserScramCredentialAlteration] = [
         UserScramCredentialUpsertion(user, how, password.encode()) for user, password in passwords.items()

@@ -1,27 +1,66 @@
-"""Opens a work stream's dead letters from the settings: its index and its selections."""
+"""Opens a work stream's dead letters from the settings: its index, its selections, and the amounts in bodies."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 from console.access.users import Users
 from console.dead_letters import StreamDeadLetters
 from core.clock import Clock
+from core.errors import PayhookError
 from core.layout import StreamLayout
+from core.money import Money
 from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
-from dead_letters import DeadLetterIndex, Payloads, kafka_origin
-from ledger.body_amounts import BodyAmounts
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads, kafka_origin
 from ledger.redactions import read_body_statuses
 from operations.audit_log import AuditLog
 from operations.commands import CommandProducer
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
+from operations.selection.dry_run import DryRuns
+from operations.selection.facts import FactFinder
 from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.journal import RunLog
 from operations.selection.rehearsal import Rehearsal
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
+from providers.port import Adapter
+from providers.reconciled import choose_reader
+from providers.registry import build_adapters
+from providers.settings import ProvidersSettings
 from stack.settings import Settings, streams_of
+
+log = logging.getLogger(__name__)
+
+
+class BodyAmounts:
+    """Reads amounts by provider and type; adapters are made when the first one is asked for."""
+
+    def __init__(self, settings: ProvidersSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _provider_adapters(self) -> dict[str, Adapter]:
+        return build_adapters(self._settings)
+
+    def __call__(self, provider: str, event_type: str, body: bytes) -> Money | None:
+        """Returns the amount; None where no money moves, the provider is unknown, or the body can't be read."""
+        adapter = self._provider_adapters.get(provider)
+        if adapter is None:
+            return None
+        try:
+            fact = choose_reader(adapter, event_type).money(body, event_type)
+        except PayhookError:
+            return None
+        except Exception as bug:
+            # An event may be dead because its adapter fails on it just so.
+            log.warning("the adapter of %s fails on a %s: %s", provider, event_type, type(bug).__name__)
+            return None
+        return fact.money if fact is not None else None
 
 
 def open_dead_letter_index(

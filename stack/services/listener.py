@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,13 @@ from console.pages import DlqPlace, PagePlace, PageStream, make_routers
 from console.pages.place import QuestionRunner
 from console.pulse import Pulse
 from console.received import AskReceived
+from console.subscribers import SubscriberSettings
 from console.uploads import ReportUploads
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.kafka import check_kafka_files, open_producer
+from core.location import Location
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import async_redis, check_redis
@@ -47,7 +49,11 @@ from core.routing import topics_of
 from ingest.claims import RedisGate
 from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
+from notify.handler import DisabledSubscribers, disabled_folder
+from notify.missed import missed_items
+from notify.settings import NotifySettings
+from notify.subscribers import Subscriber, shown_fields, subscribers_file
 from operations.audit_log import STREAM, AuditAnchors, AuditLog
 from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
@@ -57,8 +63,38 @@ from stack.comparing import compare_by_command
 from stack.data_folder import secure_data_folder
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
-from stack.subscribers import find_missed, read_subscribers
 from stack.watching import build_watched, open_receipt_tail
+
+
+def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
+    """Reads them in the file's order; none where there is no file. Secrets aren't read: another service may hold them.
+
+    :raises SubscribersUnreadable: the file is wrong
+    """
+    file = subscribers_file(settings)
+    if not file.path.exists():
+        return []
+    disabled = DisabledSubscribers(disabled_folder(settings))
+    return [_describe_subscriber(subscriber, disabled) for subscriber in file.read_all().values()]
+
+
+def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
+    """Finds what a subscriber wasn't sent since then, of one journal.
+
+    :raises SubscribersUnreadable, SubscriberUnknown: the file is wrong, or names it no more
+    """
+    return missed_items(journal, subscribers_file(settings).find_named(name), since)
+
+
+def _describe_subscriber(subscriber: Subscriber, disabled: DisabledSubscribers) -> SubscriberSettings:
+    fields = shown_fields(subscriber)
+    if not subscriber.enabled:
+        return SubscriberSettings(**fields, state="off", why="enabled = false in the subscribers file")
+    disabling = disabled.find(subscriber.name)
+    if disabling is not None:
+        return SubscriberSettings(**fields, state="disabled", why=disabling.reason, since=disabling.at)
+    return SubscriberSettings(**fields, state="active")
+
 
 SESSION_IDLE, SESSION_WHOLE = timedelta(minutes=30), timedelta(hours=12)
 """A session ends after so much rest, and in any case after so long."""

@@ -33,10 +33,9 @@ from core.tracing import open_tracing
 from journal.anchors import AnchorKeys
 from processor.application import Application
 from processor.backlog.sizing import open_executors
-from processor.claims import ReceiverClaims
+from processor.claims import ReceiverClaims, open_generation_writer
 from processor.opening import OpenableStream
 from processor.reporting.exposition import PartFigures, join_registries, serve
-from processor.reporting.generation import open_generation_writer
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import DecisionSpans, StatusFile, StreamStatus
 from processor.shared import SharedResources

@@ -20,13 +20,13 @@ from confluent_kafka import KafkaException
 from prometheus_client import start_http_server
 
 from core.clock import Clock, SystemClock
-from core.durability import RECORD_BYTES_MAX
 from core.errors import PayhookError
 from core.kafka import check_kafka_files, open_admin, open_producer
 from core.log import configure_logging
 from core.record_keys import RecordKeys
 from core.redis import async_redis, check_redis
 from core.routing import topics_of
+from core.settings import RECORD_BYTES_MAX
 from core.topics import check_topics
 from core.tracing import open_tracing
 from ingest.app import LOOK_FOR_PARENT_S, SERVING, Workers, create_app, open_listening_socket

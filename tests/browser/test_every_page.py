@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from console.access.routes import declared_routes
 from console.rendering import quote_segment
 from core.layout import Layout
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from ledger.verify.report import remember_report
 from tests.browser.conftest import Stage, staged
 from tests.caught_up import lose, remember_catch_ups

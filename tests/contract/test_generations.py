@@ -18,8 +18,7 @@ from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.generations import RedisGenerations
 from ingest.redis_claims import RedisClaims
 from load.client import wait_for
-from processor.claims import NAMES_AT_ONCE, ReceiverClaims
-from processor.reporting.generation import open_generation_writer
+from processor.claims import NAMES_AT_ONCE, ReceiverClaims, open_generation_writer
 from stack.servers.redis import redis_server, redis_url
 from stack.servers.server import run_server
 from tests.redis_sites import FORMS, MORE_FORMS, Site

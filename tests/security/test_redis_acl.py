@@ -15,7 +15,7 @@ from core.generation import Announcement
 from core.redis import sync_redis
 from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims, confirmed_hashes
-from processor.reporting.generation import WRITE
+from processor.claims import WRITE
 from stack.servers.redis import CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS
 from tests.redis_sites import Node, Site
 

@@ -26,7 +26,7 @@ from core.decision import Decision
 from core.work import postings_from_json
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from ledger.queries import read_entity_story
+from ledger.queries.story import read_entity_story
 from operations.audit_log import AuditEntry, AuditLog, AuditLogUnwritable
 from operations.command import PROPOSE_REVERSAL, Command
 from operations.commands import send as send_command

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from core.location import LakeUrl
 from journal.reader import JournalReader
-from ledger.maintain import maintain
+from ledger.maintain.job import maintain
 from ledger.spark import open_read_session
 from stack.jars import spark_jars
 from tests.integration.ledger.lakes import Lake, job, verified

@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import Shard
-from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads
 from dead_letters.story import ItemStory
 from journal.index import Index
 from journal.reader import JournalReader
 from journal.shards import is_item_of, shard_note
 from journal.writer import JournalWriter
-from ledger.maintain import maintain
-from ledger.maintain.job import TableReport
+from ledger.maintain.job import TableReport, maintain
 from ledger.provider_bugs import find_provider_bugs
 from ledger.redactions import RetentionState, read_body_statuses
 from tests.integration.ledger.lakes import Lake, job, verified

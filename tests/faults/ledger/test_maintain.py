@@ -24,11 +24,12 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.rewrite import take_snapshot
 from journal.writer import JournalWriter
-from ledger.maintain import StreamTables, maintain
 from ledger.maintain.compact import RowsDiffer, rewrite_files
-from ledger.maintain.job import count_log_entries
+from ledger.maintain.job import count_log_entries, maintain
 from ledger.maintain.retention import list_data_files
-from ledger.queries import read_event_story, sum_balances
+from ledger.maintain.tables import StreamTables
+from ledger.queries.balances import sum_balances
+from ledger.queries.story import read_event_story
 from ledger.spark import MAINTAIN, open_staging
 from operations.orders import DeltaView
 from tests.integration.ledger.lakes import Lake, job, verified

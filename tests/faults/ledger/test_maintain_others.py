@@ -20,9 +20,8 @@ from core.clock import ManualClock, SystemClock
 from core.layout import StreamLayout
 from journal.reader import dataset_of
 from journal.rewrite import take_snapshot
-from ledger.maintain import LakeTable, MaintenanceReport, list_other_tables, maintain
-from ledger.maintain.job import count_log_entries
-from ledger.maintain.tables import Kind
+from ledger.maintain.job import MaintenanceReport, count_log_entries, maintain
+from ledger.maintain.tables import Kind, LakeTable, list_other_tables
 from ledger.receipts import RECEIPTS_SCHEMA, ReceiptsTable
 from ledger.reconciliations import DIFFERENCES_SCHEMA, KINDS, Reconciliation, Reconciliations
 from ledger.redactions import ORDERED, Redaction, Redactions

@@ -9,14 +9,20 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
-from dead_letters import DeadLetterIndex, Filter, Payloads
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.listing import Filter
+from dead_letters.payload import Payloads
 from operations.audit_log import AuditLog
 from operations.commands import decode
 from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.selection import RunLog, RunOrders, RunRequest, RunState, Selections
+from operations.run import RunState
 from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.journal import RunLog
+from operations.selection.model import RunRequest
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import TopicPartition
 
 from core.settings import KafkaSettings
-from dead_letters import OriginUnreadable, kafka_origin
+from dead_letters.payload import OriginUnreadable, kafka_origin
 from stack.servers.ports import LOOPBACK, free_ports
 from tests.dead_items import DeadItems
 from tests.integration.conftest import Topics

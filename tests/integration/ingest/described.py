@@ -19,11 +19,11 @@ from schemathesis.specs.openapi.checks import (
 
 from core.clock import SystemClock
 from core.errors import Unparseable
-from ingest.openapi import describe
 from load.samples import CannotSign, sign
 from providers.port import FetchingAdapter
 from providers.registry import build_adapters
 from tests.integration.ingest.conftest import PROVIDERS, ReceiverUnderTest
+from tests.receiver_openapi import describe
 
 CHECKS: list[CheckFunction] = [
     status_code_conformance,

@@ -12,7 +12,7 @@ import httpx2
 import psutil
 import pytest
 
-from ingest.remedies import REMEDIES
+from ingest.errors import REMEDIES
 from load.client import wait_for
 from tests.integration.ingest.conftest import (
     PATIENT,

@@ -22,7 +22,7 @@ from journal.schema import JournalRow
 from journal.writer import JournalWriter
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
-from ledger.reconcile import Books, ReportRequest, reconcile
+from ledger.reconcile.job import Books, ReportRequest, reconcile
 from ledger.reconciliations import Difference, Kind, Reconciliation, Reconciliations
 from providers.settings import ProvidersSettings
 from providers.settlement import build_report

@@ -25,8 +25,10 @@ from journal.bodies import BodyStore
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from journal.writer import JournalWriter
-from ledger.maintain import LazySparkSession, MaintenanceJob, StreamTables
 from ledger.maintain.compact import CompactionLimits as Sizes
+from ledger.maintain.compact import LazySparkSession
+from ledger.maintain.job import MaintenanceJob
+from ledger.maintain.tables import StreamTables
 from ledger.postings import PostingsWriter
 from ledger.settings import MaintainSettings
 from ledger.verify import Lake as Verified

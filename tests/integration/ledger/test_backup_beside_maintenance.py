@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from core.clock import ManualClock
 from journal.reader import JournalReader
-from ledger.maintain import hold_maintenance_lock, maintain
+from ledger.maintain.job import maintain
+from ledger.maintain.tables import hold_maintenance_lock
 from stack.backup.make import back_up, check_backup
 from stack.backup.manifest import read_manifest
 from stack.backup.restore import restore

@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from core.money import Money, MoneyFact, Movement
-from ledger.reconcile import Books, Period, ReconcileImpossible
+from ledger.reconcile.job import Books, Period, ReconcileImpossible
 from ledger.reconciliations import Reconciliations
-from providers.settlement import ReportUnreadable, RowUnreadable
+from providers.settlement.report import ReportUnreadable, RowUnreadable
 from tests.integration.ledger.compared import (
     EVERY,
     Compare,

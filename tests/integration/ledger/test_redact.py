@@ -24,8 +24,9 @@ from journal.bodies import BodyStore
 from journal.log import NotCommitted
 from journal.reader import JournalReader
 from journal.storage import DiskStorage
-from ledger.maintain import StreamTables, maintain
+from ledger.maintain.job import maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, RedactionOrder, finish_redactions, redact_bodies
+from ledger.maintain.tables import StreamTables
 from ledger.redactions import DONE, ORDERED, Redactions, read_body_statuses
 from tests.divided_ledger import MOVES, STAYS, Divided
 from tests.integration.ledger.lakes import Lake, job, verified

@@ -22,8 +22,8 @@ from ingest.metrics import IngestMetrics
 from ingest.protocol import ClaimProtocol
 from ingest.redis_claims import RedisClaims
 from journal.reader import JournalReader
+from processor.claims import open_generation_writer
 from processor.history.losses import Acceptance, Findings, accept_losses
-from processor.reporting.generation import open_generation_writer
 from stack.servers.redis import ADMIN, redis_server, redis_url
 from stack.servers.server import run_server
 from tests.integration.processor.stored import Stored, event_of

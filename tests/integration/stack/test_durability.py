@@ -21,8 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from core.clock import SystemClock
-from core.durability import RECORD_BYTES_MAX, Durability
-from core.settings import KafkaSettings, TopicsSettings
+from core.settings import RECORD_BYTES_MAX, Durability, KafkaSettings, TopicsSettings
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors

@@ -24,11 +24,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 import core.kafka as kafka_clients
-from core.durability import RECORD_BYTES_MAX
 from core.errors import SettingError
 from core.kafka import open_admin, open_consumer, open_producer
 from core.layout import Layout
-from core.settings import KafkaSecurity, KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSecurity, KafkaSettings
 from core.topics import check_topics
 from ingest.publisher import producer_settings
 from journal.kafka_log import KafkaLog

@@ -11,8 +11,7 @@ import redis
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from core.durability import RECORD_BYTES_MAX
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings
 from stack.errors import ServerNotUp
 from stack.servers.ports import LOOPBACK, free_ports, is_listening
 from stack.servers.redis import redis_server, redis_url

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from alerts.describe import NoticeDescriber
 from alerts.engine import AlertNotice, NoticeKind
 from alerts.rules import Severity
+from alerts.standing import NoticeDescriber
 from core.decision import Decision
 from core.money import Money
-from dead_letters import DeadLetterIndex
+from dead_letters.dead_letter_index import DeadLetterIndex
 from tests.dead_items import DeadItems
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -17,8 +17,8 @@ from alerts.looking import DeadItems, ReplicaWatch
 from alerts.readings import Replicas
 from core.clock import ManualClock
 from core.decision import Decision
-from core.durability import IN_SYNC
 from core.routing import Shard
+from core.settings import IN_SYNC
 from journal.writer import JournalWriter, Tenure
 from tests.unit.journal.rows import TOPIC, bare_row
 

@@ -12,10 +12,9 @@ import pytest
 
 from alerts.engine import Alert, AlertEngine, NoticeKind
 from alerts.readings import BY_DOWNSTREAM, RECEIVER, DeadSummary, Observation, Readings, Series, Window
-from alerts.rhythm import SLOT_S, WEEK
 from alerts.rules import DOWN_S_MAX, FAILING_S_MAX, SLOW_S, SLOW_SHARE_MAX, WINDOW_S, make_rules
 from alerts.settings import AlertsSettings
-from alerts.silence import Silence
+from alerts.silence import SLOT_S, WEEK, Silence
 from core.clock import to_rfc3339
 from core.metrics import REQUEST_BUCKETS_S
 from dead_letters.rates import WINDOWS, Rate

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from alerts.rhythm import SLOT_S, SLOTS_AN_HOUR, WEEK, Rhythm
+from alerts.silence import SLOT_S, SLOTS_AN_HOUR, WEEK, Rhythm
 
 DAY = 24 * SLOTS_AN_HOUR
 WATCHED_WEEKS = 4

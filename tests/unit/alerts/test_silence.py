@@ -6,8 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from alerts.rhythm import SLOT_S, WEEK
-from alerts.silence import Silence
+from alerts.silence import SLOT_S, WEEK, Silence
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 SLOT = timedelta(seconds=SLOT_S)

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from cli.main import main
 from cli.place import Place, with_place
 from core.clock import SystemClock
-from ledger.queries import Balance
+from ledger.queries.balances import Balance
 from ledger.queries.lake import TableRows
 from load.samples import sample_names
 from load.samples.adyen import AdyenItem, adyen_notification

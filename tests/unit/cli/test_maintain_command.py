@@ -16,7 +16,7 @@ from core.decision import Decision
 from core.layout import Layout
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
-from ledger.maintain import hold_maintenance_lock
+from ledger.maintain.tables import hold_maintenance_lock
 from ledger.rebuild import BookingUnreadable, RebuildResult
 from operations.audit_log import AuditLog
 from tests.unit.journal.rows import STARTS, marks, row, sha

@@ -81,7 +81,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
     """Three facts are missing here; whoever repairs sends them to this producer, which doesn't take the second."""
     producer = FakeProducer(refuses=1)
     missing = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in (1, 2, 3)]
-    monkeypatch.setattr("ledger.reconcile.run", lambda *_: RUN)
+    monkeypatch.setattr("ledger.reconcile.job.run", lambda *_: RUN)
     monkeypatch.setattr("cli.reconcile_commands.spark_jars", lambda _: [])
     monkeypatch.setattr("cli.reconcile_commands.open_producer", lambda *_: producer)
     monkeypatch.setattr(Place, "kafka", lambda _: None)

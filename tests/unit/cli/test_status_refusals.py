@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from ingest.remedies import REMEDIES
+from ingest.errors import REMEDIES
 from stack.endpoints import Endpoints, write_endpoints
 
 SAID = {"ready": True, "ingest": {"ready": True}, "processor": {}, "refused": {"not_published": 1_433, "too_large": 2}}

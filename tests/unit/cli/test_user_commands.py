@@ -161,7 +161,7 @@ def test_a_stack_without_users_says_how_one_is_made(monkeypatch: pytest.MonkeyPa
     address = "http://127.0.0.1:1"
     endpoints = Endpoints(address, address, "127.0.0.1:1", "redis://127.0.0.1:1", "journal", {})
     monkeypatch.setattr("stack.up.go_up", lambda *_: endpoints)
-    monkeypatch.setattr("stack.stopped.await_streams", lambda _: {})
+    monkeypatch.setattr("stack.watching.await_streams", lambda _: {})
     assert "payhook users add NAME --role admin" in payhook("up", "--detach").stderr
     add()
     assert "payhook users add" not in payhook("up", "--detach").stderr

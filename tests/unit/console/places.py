@@ -28,16 +28,20 @@ from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
 from core.layout import Layout
-from dead_letters import DeadLetterIndex, Payloads
-from dead_letters.dead_letter_index import Amounts
-from ledger.queries import LedgerJournals
+from dead_letters.dead_letter_index import Amounts, DeadLetterIndex
+from dead_letters.payload import Payloads
+from ledger.queries.journals import LedgerJournals
 from operations.audit_log import AuditLog
 from operations.commands import CommandProducer
 from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, Selections
+from operations.selection.dry_run import DryRuns
+from operations.selection.facts import FactFinder
 from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.journal import RunLog
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
 

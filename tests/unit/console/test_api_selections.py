@@ -12,7 +12,7 @@ import pytest
 
 from console.as_json import to_json_value
 from console.dead_letters import StreamDeadLetters
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.recorder import Recorder
 from tests.unit.console.api_bench import ApiBench, problem
 from tests.unit.console.listening import ADA, BOB

@@ -14,7 +14,7 @@ from console.api import mount_api
 from console.dead_letters import Streams
 from core.decision import Decision
 from core.keys import join_key
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from operations.commands import decode

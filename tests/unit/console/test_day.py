@@ -8,7 +8,7 @@ from pathlib import Path
 
 from console.day import KEPT_S, SPAN, STEP, DayReader, day_plots
 from core.layout import Layout
-from dead_letters import JoinedIndex
+from dead_letters.joined import JoinedIndex
 from tests.dead_letters import DeadLetters, Rejected, UnknownMerchant
 from tests.unit.console.places import dead_letters
 

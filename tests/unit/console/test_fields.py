@@ -11,7 +11,8 @@ from console.forms import Fields
 from console.pages.dlq import marked_items, query_of, read_filter
 from core import moments
 from core.decision import ErrorKind
-from dead_letters import Filter, ItemState, Mark, Sort
+from dead_letters.item import ItemState, Mark
+from dead_letters.listing import Filter, Sort
 from journal.target import ItemTarget
 
 

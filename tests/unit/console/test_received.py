@@ -10,7 +10,7 @@ import pytest
 
 from console.received import HOUR, KINDS_MAX, MORE, REFUSED_KEPT, ReceivedHour
 from core.clock import to_rfc3339
-from ingest.remedies import REMEDIES
+from ingest.errors import REMEDIES
 
 NOW = datetime(2026, 1, 31, 12, 0, 30, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.addresses import each_address
+from core.status_file import each_address
 
 NAMES = {"receivers": ["10.0.0.5", "10.0.0.4"], "processor": ["10.0.0.9"]}
 

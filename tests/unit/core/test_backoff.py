@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.backoff import doubled_s, retry_after_s
+from core.clock import doubled_s, retry_after_s
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.secret_lines import SecretsWrong, secret_lines
+from core.files import SecretsWrong, secret_lines
 
 ONE, OTHER = "whsec_0123456789abcdef", "fedcba9876543210_cesw"
 PEM = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZI\nzj0CAQYIKoZI\n-----END PUBLIC KEY-----"

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from core.durability import RECORD_BYTES_MAX, Durability, topic_config
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, Durability, KafkaSettings, topic_config
 from core.topics import TopicFault, TopicsUnfit, check_topics
 
 

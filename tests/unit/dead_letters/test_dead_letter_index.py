@@ -10,7 +10,8 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.money import Money
 from core.work import Posting, postings_to_json
-from dead_letters import Filter, FilterInvalid, ItemState, Mark, Sort
+from dead_letters.item import ItemState, Mark
+from dead_letters.listing import Filter, FilterInvalid, Sort
 from dead_letters.rates import WINDOWS, Rate
 from journal.target import ItemTarget
 from tests.dead_items import DeadItems, seqs

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 
 from core.decision import Decision
-from dead_letters import DeadLetterIndexUnreadable, Filter
-from dead_letters.file import LAYOUT, TABLES
+from dead_letters.file import LAYOUT, TABLES, DeadLetterIndexUnreadable
+from dead_letters.listing import Filter
 from journal.histories import JournalOlder
 from journal.reader import JournalReader
 from tests.dead_items import DeadItems, follow_until, seqs

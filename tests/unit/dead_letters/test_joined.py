@@ -9,7 +9,8 @@ import pytest
 
 from core.decision import Decision
 from core.routing import Shard
-from dead_letters import DeadLetterIndex, Filter
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.listing import Filter
 from tests.dead_items import DeadItems, seqs
 
 ALL = Filter(states=())

@@ -20,7 +20,10 @@ from core.clock import ManualClock
 from core.decision import OPEN_DECISIONS, Decision, ErrorKind
 from core.layout import Layout
 from core.money import Movement
-from dead_letters import DeadLetterIndex, Filter, ItemState, Payloads, Sort
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.item import ItemState
+from dead_letters.listing import Filter, Sort
+from dead_letters.payload import Payloads
 from journal.schema import JournalRow
 from tests.examples import examples
 from tests.small_ledger import START, SmallLedger
@@ -252,7 +255,7 @@ def test_the_index_says_what_the_rows_say(
         if action == "restart":
             index = opened(folder, clock)
         elif action == "delete":
-            shutil.rmtree(Layout(folder).dead_letters_of("ledger"), ignore_errors=True)
+            shutil.rmtree(Layout(folder).stream("ledger").dead_letter_index, ignore_errors=True)
         elif action == "compact":
             DeltaTable(history.ledger.journal).optimize.compact()
         elif action == "crash":

@@ -8,11 +8,11 @@ import pytest
 
 from core.decision import Decision
 from core.money import Money
-from dead_letters import Filter, Sort
+from dead_letters.listing import Filter, Sort
 from journal.bodies import BodyStore
-from ledger.body_amounts import BodyAmounts
 from load.samples.stripe import stripe_event
 from providers.settings import ProvidersSettings
+from stack.services.dead_letters import BodyAmounts
 from tests.dead_items import DeadItems, seqs
 from tests.small_ledger import body_of
 

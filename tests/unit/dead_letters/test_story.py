@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.decision import Decision
-from dead_letters import ItemUnknown
 from dead_letters.payload import PRETTY_BYTES_MAX, indent_json
+from dead_letters.story import ItemUnknown
 from journal.bodies import BodyStore
 from journal.schema import JournalRow
 from tests.dead_items import STACK, DeadItems, seqs

@@ -9,9 +9,8 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.connections import Connections
 from ingest.http import WebhookHttpProtocol
-from ingest.limits import ReceiverLimits
+from ingest.limits import Connections, ReceiverLimits
 from tests import virtual_time
 from tests.unit.ingest.test_http import GET, Client, connected
 

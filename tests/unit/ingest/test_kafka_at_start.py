@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import stack.services.receiver as receiver
-from core.durability import RECORD_BYTES_MAX
-from core.settings import KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings
 from core.topics import TopicFault, TopicsUnfit
 from ingest.settings import IngestSettings
 from stack.settings import Settings

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.catch_up import ListingSource
+from ingest.catch_up import ListingSource, is_switched_off
 from ingest.endpoints import EndpointContexts
 from ingest.fetch import HttpFetch
-from ingest.listed_endpoints import is_switched_off
 from ingest.provider_client import open_client
 from ingest.settings import IngestSettings
 from providers.port import ListingAdapter

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.errors import REFUSALS, RequestRefused
-from ingest.refusal_log import EVERY_S, RefusalLog
-from ingest.remedies import REMEDIES, RUNBOOK, UNAVAILABLE, runbook_of
+from ingest.errors import REFUSALS, REMEDIES, RUNBOOK, UNAVAILABLE, RequestRefused, runbook_of
+from ingest.reports import EVERY_S, RefusalLog
 from tests import virtual_time
 from tests.unit.ingest.app_under_test import Bench
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.decision import OPEN_DECISIONS, Decision
-from journal.life import Life, life_after
+from journal.open_item import Life, life_after
 from tests.examples import examples
 
 

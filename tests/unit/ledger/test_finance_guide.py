@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.money import Money, MoneyFact, Movement
+from core.money import Money, MoneyFact, Movement, format_decimal
 from ledger.accounts import BOOKINGS, book_fact
-from ledger.queries import format_decimal
 
 GUIDE = Path(__file__).parents[3] / "docs" / "finance.md"
 SECTION = re.compile(r"^## Every rule by example$(.*?)^## ", re.MULTILINE | re.DOTALL)

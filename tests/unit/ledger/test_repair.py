@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from core.money import Money
-from ledger.reconcile import (
+from ledger.reconcile.repair import (
+    OUTSTANDING_MAX,
     AccountInDoubt,
     NotAcknowledged,
     Repair,
@@ -17,7 +18,6 @@ from ledger.reconcile import (
     plan_repair,
     send_events,
 )
-from ledger.reconcile.repair import OUTSTANDING_MAX
 from ledger.reconciliations import KINDS, Difference, Reconciliation
 from providers.reconciled import ReconciledReader
 from tests.settlement_reports import AT

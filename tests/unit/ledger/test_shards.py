@@ -15,19 +15,10 @@ from core.money import Movement
 from journal.journals import StreamUnknown
 from journal.reader import JournalReader
 from ledger.postings import PostingsWriter, mark_of
-from ledger.queries import (
-    AsOf,
-    Balance,
-    DecisionFilter,
-    LedgerJournals,
-    RowAmbiguous,
-    RowNameInvalid,
-    Source,
-    export_table,
-    read_balances_over_time,
-    search_decisions,
-    sum_balances,
-)
+from ledger.queries.balances import AsOf, Balance, read_balances_over_time, sum_balances
+from ledger.queries.export import Source, export_table
+from ledger.queries.journals import LedgerJournals, RowAmbiguous, RowNameInvalid
+from ledger.queries.search import DecisionFilter, search_decisions
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
 from tests.small_ledger import START

@@ -16,10 +16,11 @@ from console.pages.place import PagePlace, QuestionRunner
 from core.clock import ManualClock
 from core.decision import Decision
 from core.money import Movement
-from dead_letters import Filter, ItemState
+from dead_letters.item import ItemState
+from dead_letters.listing import Filter
 from journal.schema import JournalRow
 from ledger.provider_bugs import find_all_provider_bugs
-from ledger.queries import LedgerJournals
+from ledger.queries.journals import LedgerJournals
 from ledger.receipts import find_undecided, read_answered_since
 from operations.selection.ignored import IgnoredEventFinder
 from tests.answers import answered, receipt

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from journal.reader import JournalReader
 from ledger.postings import flatten_postings
-from ledger.queries import sum_balances, sum_totals
+from ledger.queries.balances import sum_balances, sum_totals
 from load.bench.figures import GOALS, Run
 from load.bench.ledger import CURRENCIES, MERCHANTS, PROVIDERS, made, make_postings, measure_queries
 

@@ -9,7 +9,8 @@ from typing import Any
 from core.decision import Decision
 from core.event import REVERSED_TYPE
 from core.routing import journal_topic
-from dead_letters import Filter, ItemState
+from dead_letters.item import ItemState
+from dead_letters.listing import Filter
 from journal.writer import JournalWriter
 from notify.missed import missed_items
 from notify.subscribers import parse_subscribers

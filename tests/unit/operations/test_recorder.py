@@ -9,7 +9,7 @@ import pytest
 from core.clock import ManualClock
 from core.errors import PayhookError
 from journal.log import OutcomeUnknown
-from ledger.reconcile import NotAcknowledged
+from ledger.reconcile.repair import NotAcknowledged
 from operations.audit_log import AuditEntry, AuditLogUnwritable, AuditOutcome
 from operations.commands import CommandNotSent
 from operations.recorder import Recorder

@@ -14,7 +14,8 @@ from load.samples.adyen import AdyenItem, adyen_notification
 from providers.adyen import AdyenAdapter
 from providers.port import Request
 from providers.settings import ProvidersSettings
-from providers.settlement import NotCompared, ReportLine, RowUnreadable, SettlementLine, build_report, read_report
+from providers.settlement import build_report
+from providers.settlement.report import NotCompared, ReportLine, RowUnreadable, SettlementLine, read_report
 from tests.settlement_reports import ADYEN_COLUMNS, AT, adyen_csv, adyen_line, as_csv
 
 PAIR = "adyen:MOD1:capture"

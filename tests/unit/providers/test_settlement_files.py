@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from core.errors import PayhookError
 from core.money import Money, MoneyFact, Movement
 from providers.settings import ProvidersSettings
-from providers.settlement import ReportLine, ReportUnreadable, RowUnreadable, SettlementLine, build_report, read_report
-from providers.settlement.report import LINE_BYTES_MAX
+from providers.settlement import build_report
+from providers.settlement.report import (
+    LINE_BYTES_MAX,
+    ReportLine,
+    ReportUnreadable,
+    RowUnreadable,
+    SettlementLine,
+    read_report,
+)
 from tests.settlement_reports import adyen_csv, stripe_csv, stripe_line
 
 CHARGE = MoneyFact("stripe:ch_1:capture", Movement.CAPTURE, "", "pi_1", Money(1_234, "EUR"))

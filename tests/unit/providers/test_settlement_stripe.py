@@ -13,7 +13,8 @@ from core.money import Money, MoneyFact, Movement
 from load.samples.stripe import stripe_event
 from providers.port import Request
 from providers.settings import ProvidersSettings
-from providers.settlement import NotCompared, ReportLine, RowUnreadable, SettlementLine, build_report, read_report
+from providers.settlement import build_report
+from providers.settlement.report import NotCompared, ReportLine, RowUnreadable, SettlementLine, read_report
 from providers.stripe import StripeAdapter
 from tests.settlement_reports import AT, STRIPE_COLUMNS, as_csv, stripe_csv, stripe_line
 

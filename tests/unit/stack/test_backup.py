@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from core.decision import Decision
 from journal.reader import JournalReader
 from journal.schema import JOURNAL_SCHEMA, row_hashes
-from ledger.maintain import MaintenanceRunning, hold_maintenance_lock
+from ledger.maintain.tables import MaintenanceRunning, hold_maintenance_lock
 from stack.backup.copying import PinnedTable, pin_table
 from stack.backup.make import back_up, check_backup, last_good
 from stack.backup.manifest import (

@@ -18,8 +18,7 @@ from alerts.settings import AlertsSettings
 from core.clock import to_rfc3339
 from core.layout import Layout
 from ingest.settings import IngestSettings
-from ledger.maintain import MaintenanceRunning, hold_maintenance_lock
-from ledger.maintain.tables import LOCK
+from ledger.maintain.tables import LOCK, MaintenanceRunning, hold_maintenance_lock
 from ledger.settings import LedgerSettings, MaintainSettings, VerifySettings
 from stack.backup import make as making
 from stack.backup.make import check_backup, record_failure, run_round
@@ -104,7 +103,7 @@ HOLDS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from ledger.maintain import hold_maintenance_lock
+from ledger.maintain.tables import hold_maintenance_lock
 with hold_maintenance_lock(Path(sys.argv[1]), datetime.now(UTC)):
     print("held", flush=True)
     time.sleep(600)

@@ -11,12 +11,13 @@ import pytest
 from console.dead_letters import StreamDeadLetters as DeadLettersOfStream
 from core.clock import ManualClock
 from core.event import Dedupe, to_headers
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from ledger.directory import FileDirectory
 from ledger.handler import LedgerHandler
 from ledger.settings import LedgerSettings
 from load.samples.stripe import stripe_event
-from operations.selection import ForecastRequest, Verdict, dry_run
+from operations.selection import dry_run
+from operations.selection.dry_run import ForecastRequest, Verdict
 from operations.selection.rehearsal import ask_events
 from providers.port import Request
 from providers.registry import build_adapters

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from core.layout import Layout
-from stack import stopped
+from stack import watching
 from stack.children import choose_ports, list_servers
 from stack.servers.server import Server
 from stack.settings import Settings
-from stack.stopped import await_streams
+from stack.watching import await_streams
 
 RUNS = {"ready": True, "state": "running", "pid": 1, "restarts": 0}
 OFF = {"ready": True, "state": "off", "why": "there are no subscribers", "pid": 1, "restarts": 0}
@@ -102,7 +102,7 @@ def test_a_stream_that_runs_after_its_first_failure_is_not_stopped(
 def test_a_stream_whose_process_ends_without_a_word_is_named(
     settings: Settings, says: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopped, "AWAIT_S_MAX", 0.3)
+    monkeypatch.setattr(watching, "AWAIT_S_MAX", 0.3)
     says("notify", OFF)
     assert await_streams(settings) == {"ledger": "its processor says nothing; see run/logs/processor.log"}
 

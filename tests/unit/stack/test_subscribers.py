@@ -9,7 +9,7 @@ import pytest
 from notify.errors import SubscribersUnreadable, SubscriberUnknown
 from notify.handler import DisabledSubscribers, disabled_folder
 from notify.settings import NotifySettings
-from stack.subscribers import find_missed, read_subscribers
+from stack.services.listener import find_missed, read_subscribers
 from tests.unit.notify.test_missed import NOW, SUBSCRIBERS, journal
 
 FILE = """

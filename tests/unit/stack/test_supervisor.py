@@ -19,9 +19,8 @@ import pytest
 from core.layout import Layout
 from load.client import wait_for
 from stack.children import Ports
-from stack.endpoints import end_leftovers, read_endpoints, record_processes, recorded_states
+from stack.endpoints import end_leftovers, identity_of, read_endpoints, record_processes, recorded_states
 from stack.errors import AlreadyUp, HeldUnseen, ServerLeft, ServerNotUp
-from stack.identity import identity_of
 from stack.servers.server import Server
 from stack.supervisor import (
     BACKOFF_S_MAX,

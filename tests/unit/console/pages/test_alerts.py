@@ -18,8 +18,8 @@ from console.access.roles import User
 from console.api import mount_api
 from console.dead_letters import Streams
 from core.layout import Layout
-from dead_letters import Filter
-from operations.selection import RunRequest
+from dead_letters.listing import Filter
+from operations.selection.model import RunRequest
 from tests.dead_letters import HOSTILE
 from tests.unit.console.listening import PEOPLE, Listener
 from tests.unit.console.pages.conftest import Pages

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from console.pages.ledger_export import ExportTooLarge, write
-from ledger.queries import LedgerJournals
+from console.pages.ledger_files import ExportTooLarge, write
+from ledger.queries.journals import LedgerJournals
 from tests.answers import answered, receipt
 from tests.damaged_lake import DAMAGES
 from tests.dead_letters import DeadLetters
@@ -174,7 +174,7 @@ def test_every_balance_leads_to_the_postings_that_it_is_the_sum_of(pages: Pages,
 
 
 def test_postings_are_listed_page_by_page(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.pages.ledger_postings.POSTINGS_PER_PAGE", 1)
+    monkeypatch.setattr("console.pages.ledger_home.POSTINGS_PER_PAGE", 1)
     browser = pages.browser("fay")
     first = browser.get("/ledger/postings?account=provider:stripe:clearing&currency=EUR")
     assert "2 postings on" in text(first.text) and "1,230.00 EUR" in first.text

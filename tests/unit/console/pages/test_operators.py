@@ -14,7 +14,8 @@ import pytest
 from core.clock import to_rfc3339
 from core.money import Money
 from core.work import Outcome, WorkItem
-from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads
 from tests.damaged_lake import DAMAGES
 from tests.unit.console.listening import Browser, csrf_of
 from tests.unit.console.pages.conftest import Pages

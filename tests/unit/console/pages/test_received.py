@@ -11,7 +11,7 @@ import pytest
 from console.health import WatchedServices, create_app
 from console.received import AskReceived, not_read
 from core.clock import ManualClock
-from ingest.remedies import REMEDIES
+from ingest.errors import REMEDIES
 from tests.received_hour import NOW, busy_hour
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import EVE, FAY, Browser, Listener

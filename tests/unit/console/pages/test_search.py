@@ -8,7 +8,8 @@ import pytest
 
 from console.rendering import quote_segment
 from core.money import Money
-from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads
 from tests.dead_letters import HOSTILE
 from tests.unit.console.pages.conftest import Pages
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.money import AMOUNT_MINOR_MAX, decimals_of
-from ledger.queries import AmountInvalid, format_decimal, parse_minor_units
-from ledger.queries.amounts import format_decimals
+from core.money import AMOUNT_MINOR_MAX, AmountInvalid, decimals_of, format_decimal, parse_minor_units
+from ledger.queries.export import format_decimals
 
 CURRENCIES = ("EUR", "JPY", "KWD", "CLF")
 amounts = st.integers(-AMOUNT_MINOR_MAX, AMOUNT_MINOR_MAX)

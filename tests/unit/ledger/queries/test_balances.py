@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.money import AMOUNT_MINOR_MAX, Movement
-from ledger.queries import AsOf, Balance, LedgerUnreadable, read_balances_over_time, sum_balances, sum_totals
-from ledger.queries.balances import STRETCHES_MAX
+from ledger.queries.balances import STRETCHES_MAX, AsOf, Balance, read_balances_over_time, sum_balances, sum_totals
+from ledger.queries.lake import LedgerUnreadable
 from tests.small_ledger import START, SmallLedger
 
 LEAST = timedelta(microseconds=1)

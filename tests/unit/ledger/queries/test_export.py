@@ -19,9 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.money import Movement
-from ledger.queries import Form, LedgerUnreadable, NothingBooked, OutExists, OutUnwritable, export_table
-from ledger.queries import export_table as export_function
-from ledger.queries.export import format_cells
+from ledger.queries.export import Form, NothingBooked, OutExists, OutUnwritable, export_table, format_cells
+from ledger.queries.export import export_table as export_function
+from ledger.queries.lake import LedgerUnreadable
 from tests.small_ledger import START, SmallLedger, lines_of
 
 module = __import__("sys").modules[export_function.__module__]

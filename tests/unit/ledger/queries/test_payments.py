@@ -16,9 +16,10 @@ from core.decision import Decision
 from core.layout import Layout
 from core.money import Movement
 from journal.bodies import BodyStore
-from ledger.queries import LedgerJournals, Payments, find_payments, payments
+from ledger.queries import payments
+from ledger.queries.journals import LedgerJournals
 from ledger.queries.lake import PinnedTables
-from ledger.queries.payments import SEARCH_S_MAX, AmountQuery, read_amount
+from ledger.queries.payments import SEARCH_S_MAX, AmountQuery, Payments, find_payments, read_amount
 from tests.small_ledger import SmallLedger
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

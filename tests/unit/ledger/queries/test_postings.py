@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from core.money import Movement
-from ledger.queries import AsOf, CursorInvalid, OwedAmount, read_postings_page, sum_balances, sum_owed
+from ledger.queries.balances import AsOf, OwedAmount, sum_balances, sum_owed
+from ledger.queries.journals import CursorInvalid
 from ledger.queries.lake import TableRows
+from ledger.queries.postings import read_postings_page
 from tests.small_ledger import START, SmallLedger
 
 CLEARING = "provider:stripe:clearing"

@@ -10,8 +10,9 @@ import pytest
 
 from core.decision import Decision
 from core.money import Movement
-from ledger.queries import CursorInvalid, DecisionFilter, search_decisions
+from ledger.queries.journals import CursorInvalid
 from ledger.queries.lake import TableRows
+from ledger.queries.search import DecisionFilter, search_decisions
 from tests.small_ledger import START, SmallLedger
 
 

@@ -12,8 +12,10 @@ from core.decision import Decision, ErrorKind
 from core.money import Movement
 from journal.errors import JournalBroken
 from journal.schema import JournalRow
-from ledger.queries import EventStory, LedgerUnreadable, read_entity_story, read_event_story, sum_balances
 from ledger.queries import story as story_module
+from ledger.queries.balances import sum_balances
+from ledger.queries.lake import LedgerUnreadable
+from ledger.queries.story import EventStory, read_entity_story, read_event_story
 from tests.answers import answered, receipt
 from tests.small_ledger import SmallLedger
 

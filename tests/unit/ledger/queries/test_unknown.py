@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from core.decision import Decision
-from ledger.queries import UnknownEvents, find_closed_unknown, find_unknown_events
 from ledger.queries.lake import TableRows
+from ledger.queries.unknown import UnknownEvents, find_closed_unknown, find_unknown_events
 from tests.backed_up import SmallLake
 from tests.unit.journal.rows import TOPIC, bare_row, marks
 

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
-from dead_letters import DeadLetterIndex, Payloads
+from dead_letters.dead_letter_index import DeadLetterIndex
+from dead_letters.payload import Payloads
 from journal.bodies import BodyStore
 from journal.writer import JournalWriter
 from operations.audit_log import AuditEntry
@@ -24,8 +25,13 @@ from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
 from operations.run import PortionResult
-from operations.selection import DryRuns, FactFinder, RunLog, RunOrders, RunRequest, Selections
+from operations.selection.dry_run import DryRuns
+from operations.selection.facts import FactFinder
 from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.journal import RunLog
+from operations.selection.model import RunRequest
+from operations.selection.runs import RunOrders
+from operations.selection.selections import Selections
 from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.command import ReplayMode
-from operations.selection import DryRuns, ForecastRequest, Verdict, dry_run
+from operations.selection import dry_run
+from operations.selection.dry_run import DryRuns, ForecastRequest, Verdict
 from processor.settings import DeadHead
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.ordering import order

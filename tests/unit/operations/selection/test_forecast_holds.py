@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from core.decision import Decision
 from core.work import MissingPredecessor
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from journal.open_item import is_other_content
 from journal.schema import JournalRow
 from journal.target import ItemTarget
 from operations.command import Command, ReplayMode
 from operations.commands import encode
-from operations.selection import ForecastRequest, ItemForecast, Verdict
+from operations.selection.dry_run import ForecastRequest, ItemForecast, Verdict
 from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples

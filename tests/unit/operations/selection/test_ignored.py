@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dead_letters import Filter, FilterInvalid, ItemState
+from dead_letters.item import ItemState
+from dead_letters.listing import Filter, FilterInvalid
 from operations.frozen import SPAN_SEQS_MAX, ItemOrder
-from operations.selection import RunRefused, RunRequest, SelectionEmpty, Verdict
-from operations.selection.dry_run import ForecastRequest
+from operations.selection.dry_run import ForecastRequest, Verdict
+from operations.selection.model import RunRefused, RunRequest, SelectionEmpty
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.harness import ignored, unknown
 

@@ -10,11 +10,21 @@ import pyarrow as pa
 import pytest
 
 from core.layout import Layout
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.acceptance import ENTITY_ITEMS_MAX
 from operations.command import ReplayMode
-from operations.frozen import SCHEMA, FrozenSelection, ItemOrder, Selection, SelectionBroken, SelectionFiles, each_line
-from operations.selection import SelectionEmpty, SelectionsFull, SelectionTooLarge, SelectionUnknown, selections
+from operations.frozen import (
+    SCHEMA,
+    FrozenSelection,
+    ItemOrder,
+    Selection,
+    SelectionBroken,
+    SelectionFiles,
+    SelectionUnknown,
+    each_line,
+)
+from operations.selection import selections
+from operations.selection.model import SelectionEmpty, SelectionsFull, SelectionTooLarge
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.harness import LINEAGE, NOW
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from core.decision import Decision
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from journal.target import ItemTarget
-from operations.selection import ForecastRequest, RunRefused, RunRequest, RunState, Verdict
+from operations.run import RunState
+from operations.selection.dry_run import ForecastRequest, Verdict
+from operations.selection.model import RunRefused, RunRequest
 from tests.unit.operations.selection.bench import SelectionBench
 
 PURGE = RunRequest("purge", "test payments of our own")

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from core.clock import to_rfc3339
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.command import ReplayMode
 from operations.commands import CommandNotSent
-from operations.selection import RunRefused, RunRequest, RunState
+from operations.run import RunState
+from operations.selection.model import RunRefused, RunRequest
 from processor.settings import DeadHead
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.harness import Stuck

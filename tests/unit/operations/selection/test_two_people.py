@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dead_letters import Filter
+from dead_letters.listing import Filter
 from operations.command import ReplayMode
 from operations.frozen import Selection
 from operations.limits import AloneLimits, Volume
-from operations.selection import RunRefused, RunRequest, RunState, SecondPersonWanted
+from operations.run import RunState
+from operations.selection.model import RunRefused, RunRequest, SecondPersonWanted
 from operations.selection.runs import why_two_people
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW

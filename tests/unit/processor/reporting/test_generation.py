@@ -15,7 +15,7 @@ from core.clock import SystemClock
 from core.generation import ANNOUNCED_S, Announcement, generation_key
 from core.redis import Client
 from core.routing import Shard
-from processor.reporting.generation import GenerationWriter
+from processor.claims import GenerationWriter
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
 

@@ -18,7 +18,7 @@ from processor.decide.arrivals import take_undecided
 from processor.reporting.metrics import ProcessorMetrics
 from processor.source.foreign import IDENTITY_S_MAX, ForeignTopic
 from processor.source.map_stage import MapJob
-from processor.source.put_back import RecordGone
+from processor.source.opening import RecordGone
 from processor.source.records import MARKERS, KafkaRecord, drop_answers, read_table
 from processor.source.source_settings import TopicSource
 from processor.workers.payload import make_decoder

@@ -1,4 +1,4 @@
-"""The public listener in OpenAPI 3.1: ``python -m ingest.openapi > docs/openapi-receiver.json``.
+"""Describes the public listener in OpenAPI 3.1, so that schemathesis and the wire names can hold the receiver to it.
 
 The listener itself serves no description: providers don't read one, and strangers need none.
 """
@@ -6,7 +6,6 @@ The listener itself serves no description: providers don't read one, and strange
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -14,8 +13,6 @@ from typing import Any, TypeAlias
 from ingest.endpoints import ENDPOINT
 from ingest.errors import HTTP, REFUSALS, SIGNATURE, WEBHOOKS
 from providers.port import Adapter
-from providers.registry import build_adapters
-from providers.settings import ProvidersSettings
 
 Described: TypeAlias = dict[str, Any]
 
@@ -169,8 +166,3 @@ def _describe_probe(name: str, summary: str, answers: Mapping[int, str]) -> Desc
         "summary": summary,
         "responses": responses | _refer_to_refusals(refused - answers.keys()),
     }
-
-
-if __name__ == "__main__":
-    described = describe(build_adapters(ProvidersSettings()))
-    sys.stdout.write(json.dumps(described, indent=1, ensure_ascii=False) + "\n")
