@@ -369,7 +369,7 @@ def _make_catch_up(wired: Wired, shared: SharedResources) -> StreamCatchUp:
     first = min(RECORDS_FIRST, max(1, BYTES_PER_BATCH_MAX // wired.config.payload_bytes_max))
     limits = PaceLimits(BATCH_S, min(RECORDS_MIN, first), records_max, first, BYTES_PER_BATCH_MAX)
     ends = EndsWatch(KafkaEnds(shared.kafka) if wired.reads is None else JournalEnds(wired.reads.journals))
-    return StreamCatchUp(wired.name, Pace(limits), ends, shared.executors, shared.clock)
+    return StreamCatchUp(wired.name, Pace(limits), ends, shared.executors, shared.clock, wired.config.tasks_max)
 
 
 def _read_rows(journal: Location, seqs: Sequence[int]) -> dict[int, JournalRow]:

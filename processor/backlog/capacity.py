@@ -218,11 +218,13 @@ class Advisor:
     """Recommends executors and partitions: more at once, fewer only after ``hold_s``, one at a time.
 
     A stream that was never behind gets by with one fewer until it falls behind, and its drain rate is measured.
-    Partitions are never taken away: Kafka can't, and keys would move.
+    Never more than ``most`` are recommended: others would do nothing, or may not be started. Partitions are never
+    taken away: Kafka can't, and keys would move.
     """
 
-    def __init__(self, executors: int, hold_s: float = HOLD_S) -> None:
-        self._executors = executors
+    def __init__(self, executors: int, hold_s: float = HOLD_S, most: int = EXECUTORS_MAX) -> None:
+        self._executors = min(executors, most)
+        self._most = most
         self._hold_s = hold_s
         self._drain_per_s: float | None = None
         self._drained_by = executors
@@ -249,7 +251,7 @@ class Advisor:
             executors = _count_executors(self._drained_by, lag, arrival_per_s, drain_per_s, driver_share)
         else:
             executors = deployment.executors if is_behind else 1
-        self._settle(at_s, executors)
+        self._settle(at_s, min(executors, self._most))
         partitions = max(deployment.partitions, self._executors * deployment.cores)
         return Advice(self._executors, partitions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -49,10 +50,12 @@ class StreamCatchUp:
     """Learns of every batch of a stream.
 
     It decides what the next batch may take and what is published of lag and capacity, and asks for as many
-    ``executors`` as the load wants.
+    ``executors`` as the load wants. ``tasks_max``: how many tasks of it may run at a time; 0: any number.
     """
 
-    def __init__(self, stream: str, pace: Pace, ends: EndsWatch, executors: Executors, clock: Clock) -> None:
+    def __init__(
+        self, stream: str, pace: Pace, ends: EndsWatch, executors: Executors, clock: Clock, tasks_max: int = 0
+    ) -> None:
         self._stream = stream
         self._pace = pace
         self._ends = ends
@@ -61,8 +64,9 @@ class StreamCatchUp:
         self._rates = Rates()
         self._batches = 0
         self.meets_limit = False
-        self._advisor = Advisor(executors.running, executors.hold_s)
-        self._advice = Advice(executors.running, 0)
+        most = min(executors.most, math.ceil(tasks_max / executors.cores)) if tasks_max else executors.most
+        self._advisor = Advisor(executors.running, executors.hold_s, most)
+        self._advice = Advice(min(executors.running, most), 0)
         self._forecast: BacklogForecast | None = None
         self._said: dict[str, Any] | None = None
 

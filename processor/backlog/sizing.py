@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from core.errors import PayhookError
 from core.spark import is_local
-from processor.backlog.capacity import HOLD_S
+from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.settings import ProcessorSettings
 
 LOOK_EVERY_S = 2.0
@@ -29,6 +29,10 @@ class Executors(Protocol):
     def hold_s(self) -> float: ...
     @property
     def running(self) -> int: ...
+
+    @property
+    def most(self) -> int:
+        """Returns how many may run."""
 
     @property
     def cores(self) -> int: ...
@@ -47,6 +51,7 @@ class FixedExecutors:
     running: int
     tasks: int
     hold_s: float = HOLD_S
+    most: int = EXECUTORS_MAX
 
     @property
     def cores(self) -> int:
@@ -78,8 +83,8 @@ class AdaptiveExecutors:
         self.cores = cores
         self.hold_s = hold_s
         self._cluster = cluster
+        self.most = most
         self._least = least
-        self._most = most
         self._wanted: dict[str, int] = {}
         self._asked = 0
         self.running = max(1, len(cluster.list_running()))
@@ -99,7 +104,7 @@ class AdaptiveExecutors:
     def settle(self) -> None:
         running = self._cluster.list_running()
         self.running = max(1, len(running))
-        target = min(self._most, max(self._least, *self._wanted.values(), 1))
+        target = min(self.most, max(self._least, *self._wanted.values(), 1))
         if target != self._asked:
             log.info("executors: %d run, %d are wanted", len(running), target)
             self._cluster.ask_for(target)

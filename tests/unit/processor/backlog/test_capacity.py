@@ -238,6 +238,13 @@ def test_a_drain_rate_is_that_of_the_executors_that_it_was_measured_with(running
         assert advisor.make_advice(Deployment(running, 1, 6), at_s, 0, 9.0, 15.0).executors == 3
 
 
+def test_more_than_may_run_are_never_recommended_so_that_none_is_held_longer():
+    advisor = Advisor(1, most=3)
+    assert advisor.make_advice(ONE, 0.0, 5_000, 30_000, 900.0).executors == 3
+    for at_s, left in ((1.0, 3), (HOLD_S + 1.0, 2), (HOLD_S + 2.0, 2), (2 * HOLD_S + 2.0, 1)):
+        assert advisor.make_advice(ONE, at_s, 0, 0, 900.0).executors == left
+
+
 def test_where_the_driver_is_what_is_slow_only_so_many_are_recommended_as_help():
     advice = Advisor(ONE.executors).make_advice(ONE, 0.0, 0, 20_000, 9_000.0, driver_share=0.6)
     assert advice.executors == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,12 @@ class Known:
 class World:
     """One stream on one topic of two partitions, and the batches it decides."""
 
-    def __init__(self, written: int, notes: dict[str, str] | None = None) -> None:
+    def __init__(self, written: int, notes: dict[str, str] | None = None, tasks_max: int = 0) -> None:
         self.clock = ManualClock(NOW)
         self.ends = Known({"t": {0: written, 1: 0}})
         self.executors = FixedExecutors(1, 2)
-        self.catch_up = StreamCatchUp("ledger", Pace(LIMITS), self.ends, self.executors, self.clock)  # type: ignore[arg-type]
+        ends: Any = self.ends
+        self.catch_up = StreamCatchUp("ledger", Pace(LIMITS), ends, self.executors, self.clock, tasks_max)
         self.catch_up.restore_notes(notes or {})
         self.progress = BatchProgress()
         self.decided = 0
@@ -87,6 +89,14 @@ def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
     for _ in range(16):
         world.batch(9_000)
     assert float(world.catch_up.make_notes()[DRAIN_NOTE]) == pytest.approx(9_000)
+
+
+@pytest.mark.parametrize(("tasks_max", "wanted"), [(1, 1), (2, 1), (3, 2), (0, 7)])
+def test_no_more_executors_are_wanted_than_the_stream_has_tasks_for(tasks_max: int, wanted: int):
+    """An executor has two cores."""
+    world = World(10_000_000, {DRAIN_NOTE: "10000.0"}, tasks_max)
+    world.batch(1_000)
+    assert world.catch_up.status()["recommended_executors"] == wanted
 
 
 def test_batches_grow_while_the_stream_is_behind():
