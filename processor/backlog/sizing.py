@@ -69,7 +69,7 @@ class Cluster(Protocol):
         """Lets no more than so many be started; those that run go on."""
 
     def end_idle(self, executor: str) -> bool:
-        """Ends an executor unless it has a task; returns whether it did."""
+        """Ends an executor unless it has a task; returns whether it does. It is listed until it has ended."""
 
 
 class AdaptiveExecutors:
@@ -87,6 +87,7 @@ class AdaptiveExecutors:
         self._least = least
         self._wanted: dict[str, int] = {}
         self._asked = 0
+        self._ending: set[str] = set()
         self.running = max(1, len(cluster.list_running()))
         self._thread: threading.Thread | None = None
         self._failed = False
@@ -102,7 +103,10 @@ class AdaptiveExecutors:
             self._thread.start()
 
     def settle(self) -> None:
-        running = self._cluster.list_running()
+        """Asks for what is wanted, and ends what is too many, the newest first: it has least of its code."""
+        listed = self._cluster.list_running()
+        self._ending &= set(listed)
+        running = sorted(set(listed) - self._ending, key=int)
         self.running = max(1, len(running))
         target = min(self.most, max(self._least, *self._wanted.values(), 1))
         if target != self._asked:
@@ -110,8 +114,9 @@ class AdaptiveExecutors:
             self._cluster.ask_for(target)
             self._asked = target
         spare = len(running) - target
-        for executor in running:
+        for executor in reversed(running):
             if spare > 0 and self._cluster.end_idle(executor):
+                self._ending.add(executor)
                 spare -= 1
 
     def _look_on(self) -> None:

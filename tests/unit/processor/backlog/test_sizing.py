@@ -11,15 +11,28 @@ CLUSTER = ProcessorSettings(master="spark://m:7077", executors_min=1, executors_
 
 
 class Workers:
-    """A cluster with ``room``; executors whose ids are in ``busy`` have a task."""
+    """A cluster with ``room``; executors whose ids are in ``busy`` have a task.
+
+    One that is ended is still listed at the next ``looks_to_end``, and the master starts another one where fewer run
+    than it was asked for.
+    """
 
     def __init__(self, room: int) -> None:
         self.room = room
+        self.looks_to_end = 0
+        self.ended: list[str] = []
+        self._looks = 0
+        self._gone_at: dict[str, int] = {}
         self.ids: list[str] = ["0"]
         self.busy: set[str] = set()
         self.asked: list[int] = []
 
     def list_running(self) -> list[str]:
+        self._looks += 1
+        self.ids = [one for one in self.ids if self._gone_at.get(one, self._looks) >= self._looks]
+        ending = self._gone_at.keys() & set(self.ids)
+        if self.asked and len(self.ids) - len(ending) < min(self.asked[-1], self.room):
+            self.ids.append(str(int(self.ids[-1]) + 1))
         return list(self.ids)
 
     def ask_for(self, total: int) -> None:
@@ -28,9 +41,13 @@ class Workers:
         self.ids += [str(first + n) for n in range(min(total, self.room) - len(self.ids))]
 
     def end_idle(self, executor: str) -> bool:
-        if executor in self.busy:
+        if executor in self.busy or executor in self._gone_at:
             return False
-        self.ids.remove(executor)
+        self.ended.append(executor)
+        if self.looks_to_end:
+            self._gone_at[executor] = self._looks + self.looks_to_end
+        else:
+            self.ids.remove(executor)
         return True
 
 
@@ -81,6 +98,21 @@ def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExe
     assert workers.ids == ["0", "2"]
     executors.settle()
     assert workers.ids == ["0", "2"], "it doesn't end more than are too many"
+
+
+@pytest.mark.row("D5")
+@pytest.mark.parametrize("looks", [1, 3])
+def test_no_other_one_is_ended_while_one_takes_its_time(
+    workers: Workers, executors: AdaptiveExecutors, looks: int
+) -> None:
+    """The master would start another one for it, with all the code to fetch, and so on for ever."""
+    executors.request_executors("ledger", 3)
+    executors.settle()
+    workers.looks_to_end = looks
+    executors.request_executors("ledger", 2)
+    for _ in range(8):
+        executors.settle()
+    assert (workers.ended, workers.ids, executors.running) == (["2"], ["0", "1"], 2)
 
 
 @pytest.mark.parametrize(
