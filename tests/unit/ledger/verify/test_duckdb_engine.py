@@ -84,7 +84,7 @@ def test_small_files_of_a_table_are_opened_once(engine: DuckDb, tmp_path: Path) 
 
 def test_large_files_are_read_where_they_are(engine: DuckDb, tmp_path: Path) -> None:
     path = tmp_path / "texts"
-    texts = pa.table({"text": [os.urandom(SMALL_BYTES // 2).hex()]})
+    texts = pa.table({"text": [os.urandom(2 * SMALL_BYTES).hex()]})
     for table in (texts, NUMBERS, NUMBERS):
         write_deltalake(path, table, mode="append", schema_mode="merge")
     engine.add_delta("stored", path, 2)
