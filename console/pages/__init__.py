@@ -11,12 +11,12 @@ from console.access.roles import Role
 from console.access.routes import require_role
 from console.bookings import BookingService
 from console.pages.dlq import add_item, add_list
-from console.pages.dlq_reports import add_alerts, add_audit, add_overview, catch_up_routes, received_routes
 from console.pages.dlq_selections import add_selections
 from console.pages.ledger import add_balances, add_reports, add_search, add_stories, add_unknown
 from console.pages.ledger_bookings import booking_routes
 from console.pages.ledger_files import add_export, add_uploads
 from console.pages.ledger_home import add_home, add_owed, add_postings, add_verification
+from console.pages.overview import add_alerts, add_audit, add_overview, catch_up_routes, received_routes
 from console.pages.place import DlqPlace, PagePlace, PageStream
 from console.pages.search import search_routes
 from console.pages.subscribers import add_subscribers
