@@ -28,6 +28,9 @@ ENVIRONMENT = "environment"
 """Where an executor unpacks the archive of code, below its own working folder (`stack.package`)."""
 
 
+DIRECT_RESULT = "100m"
+"""Below Spark's bound of a message, 128 MB."""
+
 SOCKET_NAME_BYTES = len(".01234567-89ab-cdef-0123-456789abcdef.sock")
 """Spark's own names for the sockets of Python's workers and accumulators."""
 
@@ -120,7 +123,10 @@ def _read_umask() -> int:
 
 
 def _on_loopback(scratch: Path) -> dict[str, str]:
-    """Spark makes the secret itself, within the JVM, and Python's workers are reached by sockets of the owner's."""
+    """Spark makes the secret itself, within the JVM, and Python's workers are reached by sockets of the owner's.
+
+    A task's result of more than `DIRECT_RESULT` would be fetched over an encrypted connection of the JVM to itself.
+    """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     sockets = socket_folder(scratch, SOCKET_NAME_BYTES)
     make_socket_folder(sockets, scratch)
@@ -130,6 +136,7 @@ def _on_loopback(scratch: Path) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.network.crypto.saslFallback": "false",
+        "spark.task.maxDirectResultSize": DIRECT_RESULT,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
     }
