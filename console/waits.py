@@ -36,7 +36,7 @@ class WaitKind(StrEnum):
 
 
 BY_ITSELF = (WaitKind.TURN, WaitKind.BACKOFF, WaitKind.DELAY)
-"""What ends by itself, now or at its time, if the stream decides."""
+"""These end by themselves, now or at their time, if the stream decides."""
 
 
 @dataclass(frozen=True, slots=True)

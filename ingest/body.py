@@ -23,7 +23,7 @@ UNENCODED = frozenset({b"identity", b"none", b"utf-8", b"utf8"})
 """Content codings of a body that is sent as it is. Only the first is legal; senders who mean the charset, or nothing,
 say the others."""
 CHARSETS = frozenset({b"utf-8", b"utf8", b"us-ascii"})
-"""What is UTF-8; US-ASCII is a part of it (RFC 3629, section 1)."""
+"""These are read as UTF-8; US-ASCII is a part of it (RFC 3629, section 1)."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 

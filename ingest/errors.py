@@ -163,7 +163,7 @@ _SIGNATURES: Mapping[str, str] = {
     "reused": f"{_STRANGER}then ask the provider why one delivery has two bodies.",
     "unconfirmed": "Compare the credentials in secrets/PROVIDER-api: they must be of the webhook's app.",
 }
-"""By the signature's reason; any other is a wrong secret."""
+"""Remedies are named by the signature's reason; any other is a wrong secret."""
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -204,7 +204,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""By the refusal's code."""
+"""Remedies are named by the refusal's code."""
 
 UNAVAILABLE = frozenset(code for code, refusal in REFUSALS.items() if refusal.status == 503)
 """Codes that ask the provider to come again; each has an entry in the runbook."""

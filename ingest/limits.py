@@ -225,7 +225,7 @@ class Connection(Protocol):
 class _Source:
     count: int = 0
     waiting: dict[Connection, float] = field(default_factory=dict)
-    """Those that wait for their client, the longest first; since when."""
+    """It holds those that wait for their client, the longest first, and since when."""
 
 
 class Connections:

@@ -30,7 +30,7 @@ SMALL_BYTES = 256 << 10
 at most."""
 
 ROWS_PER_GROUP = 20_000
-"""Of those that were copied: one thread reads a group."""
+"""A copied file has so many rows a group: one thread reads a group."""
 
 
 class Database:
