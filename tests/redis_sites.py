@@ -19,7 +19,7 @@ from core.settings import RedisSettings
 from load.certificates import Issuer
 from load.client import wait_for
 from stack.machine import find_redis
-from stack.servers.ports import LOOPBACK, free_ports
+from stack.servers.ports import FREE, LOOPBACK, free_ports, is_free
 from stack.servers.redis import ADMIN, CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS, build_acl
 from stack.servers.server import RunningServer, Server
 
@@ -27,7 +27,7 @@ SERVICE = "claims"
 DOWN_MS = 1_000
 """Until a primary or master that is silent is taken for dead."""
 SLOTS = 16_384
-BUS, PORT_MAX = 10_000, 65_535
+BUS = 10_000
 """A cluster's nodes talk to each other on the port that is so much higher."""
 ADMIN_S, WAIT_S = 5.0, 60.0
 
@@ -207,7 +207,7 @@ class Site:
     @contextlib.contextmanager
     def cluster(self, *, replicas: int = 0, full_coverage: bool = False) -> Iterator[Site]:
         """Three masters with a third of the slots each, in ``nodes``, and then each one's replicas."""
-        ports = [port for port in free_ports(60) if port + BUS <= PORT_MAX][: 3 * (1 + replicas)]
+        ports = [port for port in free_ports(60) if port + BUS in FREE and is_free(port + BUS)][: 3 * (1 + replicas)]
         self._where = {"url": self.url(ports[0]), "cluster": True}
         options = (
             "cluster-enabled yes",

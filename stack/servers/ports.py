@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
+FREE = range(15_000, 32_768)
+"""Where free ports are looked for: below those that Linux and macOS give to connections, which come and go."""
 ROWS_TRIED = 32
-ROW_TIMEOUT_S = 0.1
 NEXT_TRIED_MAX = 200
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that are free now.
+    """``count`` different ports that are free now, of `FREE` in a random order.
 
-    All are held while they are looked for, so that they differ. Another process may still take one before it
-    is used: a server that is started on one may not come up.
+    A connection that is opened before a server listens there gets none of them. Another process that looks for a free
+    port gets the same one by a rare chance: a server that is started on one may not come up.
+
+    :raises OSError: so many aren't free
     """
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind((LOOPBACK, 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    found: list[int] = []
+    for port in secrets.SystemRandom().sample(FREE, len(FREE)):
+        if len(found) == count:
+            return found
+        if is_free(port):
+            found.append(port)
+    raise OSError(f"no {count} free ports from {FREE[0]} to {FREE[-1]}")
 
 
 def next_free(first: int, taken: Collection[int] = ()) -> int:
@@ -33,12 +36,13 @@ def next_free(first: int, taken: Collection[int] = ()) -> int:
     :raises OSError: `NEXT_TRIED_MAX` aren't free
     """
     for port in range(first, first + NEXT_TRIED_MAX):
-        if port not in taken and _is_free(port):
+        if port not in taken and is_free(port):
             return port
     raise OSError(f"no free port from {first} to {first + NEXT_TRIED_MAX - 1}")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether a server can listen there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         # As servers do: connections that a stopped one had don't count.
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +62,7 @@ def free_row(count: int) -> int:
     if count == 1:
         return free_ports(1)[0]
     for first in free_ports(ROWS_TRIED):
-        if not any(is_listening(port, ROW_TIMEOUT_S) for port in range(first, first + count)):
+        if all(is_free(port) for port in range(first, first + count)):
             return first
     raise OSError(f"no {count} free ports in a row")
 

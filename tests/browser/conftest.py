@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response, sync_playwright
 
+from stack.servers.ports import free_ports
 from tests.console_site import PASSWORD, Site, add_people, serving
 from tests.dead_letters import DeadLetters, UnknownMerchant
 
@@ -113,7 +113,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @contextmanager
 def staged(letters: DeadLetters, data: Path, **settings: Any) -> Iterator[Stage]:
     """A site over what the letters' engine decided, and browsers before it."""
-    port = free_port()
+    (port,) = free_ports(1)
     site = Site(letters, data, letters.clock, port, **settings)
     with serving(site, port) as url, deciding(site), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
@@ -139,10 +139,3 @@ class deciding:  # noqa: N801 - a context manager
     def _go_on(self) -> None:
         while not self._stop.wait(0.1):
             self._site.decide()
-
-
-def free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        port: int = asked.getsockname()[1]
-        return port

@@ -26,13 +26,26 @@ from stack.endpoints import (
     remove_endpoints,
     write_endpoints,
 )
-from stack.servers.ports import LOOPBACK, free_ports, is_listening
+from stack.servers import ports
+from stack.servers.ports import FREE, LOOPBACK, free_ports, is_listening
 
 
 def test_free_ports_differ_and_nobody_listens_on_them() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert not any(is_listening(port) for port in ports)
+    found = free_ports(20)
+    assert len(set(found)) == 20
+    assert not any(is_listening(port) for port in found)
+    assert set(found) <= set(FREE), "connections get others"
+
+
+def test_the_port_of_a_connection_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        socket.create_server((LOOPBACK, 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        port = connection.getsockname()[1]
+        monkeypatch.setattr(ports, "FREE", range(port, port + 1))
+        with pytest.raises(OSError, match="no 1 free ports"):
+            free_ports(1)
 
 
 def test_a_listener_is_seen() -> None:
