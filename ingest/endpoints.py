@@ -79,6 +79,8 @@ class SecretFiles:
         self._looks: dict[str, _SecretsSnapshot] = {}
         self._read: dict[str, tuple[float, tuple[str, ...]]] = {}
         """When a file was looked at, and its secrets."""
+        self._absent: dict[str, float] = {}
+        """When a file of credentials was looked for, and wasn't there."""
 
     def find_secrets(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """The secrets that a request may be signed with.
@@ -106,10 +108,19 @@ class SecretFiles:
     def find_credentials(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
         """Reads the credentials of the provider's API from ``folder/PROVIDER-api[.ENDPOINT]``; none without the file.
 
+        One that was missing is looked for again after `LOOK_AGAIN_S`: each request asks for it.
+
         :raises SecretsMissing: it can't be read, or was there before
         """
-        name = api_file(provider, endpoint)
-        return self._read_secrets(name) if name in self._read or (self._folder / name).exists() else ()
+        name, now = api_file(provider, endpoint), self._clock.monotonic_s()
+        if name in self._read:
+            return self._read_secrets(name)
+        if now - self._absent.get(name, -LOOK_AGAIN_S) < LOOK_AGAIN_S:
+            return ()
+        if (self._folder / name).exists():
+            return self._read_secrets(name)
+        self._absent[name] = now
+        return ()
 
     def takes_from(self, provider: str) -> bool:
         """Whether any endpoint of the provider has a file of secrets."""

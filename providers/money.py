@@ -151,13 +151,20 @@ def moved(
 
     done = _UNDOES.get(movement, movement if movement in _UNDOES.values() else None)
     done_id = pair or (reference if paired else None)
+    fact_key = key(movement, reference)
+    if done is None or done_id is None:
+        pair_key = None
+    elif (done, done_id) == (movement, reference):
+        pair_key = fact_key
+    else:
+        pair_key = key(done, done_id)
     return MoneyFact(
-        fact_key=key(movement, reference),
+        fact_key=fact_key,
         movement=movement,
         account=account,
         payment=None if movement in PAYOUTS else payment,
         money=money,
-        pair=None if done is None or done_id is None else key(done, done_id),
+        pair=pair_key,
         outside=outside,
     )
 

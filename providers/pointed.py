@@ -49,4 +49,4 @@ def check_reference(wanted: Wanted, resource: Mapping[str, Any]) -> None:
 
 
 def _is_joined(document: Mapping[str, Any]) -> bool:
-    return document.keys() == {EVENT, FETCHED}
+    return len(document) == 2 and EVENT in document and FETCHED in document

@@ -92,7 +92,7 @@ def find_payment(reported: Mapping[str, Any]) -> str | None:
 
 def read_id(value: object) -> str | None:
     """Reads an id, or that of the object which stands in its place when it was asked to be expanded."""
-    value_id = value.get("id") if isinstance(value, Mapping) else value
+    value_id = value.get("id") if isinstance(value, dict) else value
     return value_id if isinstance(value_id, str) and value_id else None
 
 
@@ -105,7 +105,9 @@ def describe_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fac
             _read_previous(document["data"].get("previous_attributes"), "amount_refunded"),
             reported.get("amount_refunded"),
         ]
-    return replace(fact, outside=None).sha256 if fact else None
+    if fact is None:
+        return None
+    return fact.sha256 if fact.outside is None else replace(fact, outside=None).sha256
 
 
 class RefundUnlisted(MoneyInvalid):
@@ -281,9 +283,11 @@ def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list
 
 def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
     """Whether the event tells of a fee that was taken of the charge's own balance."""
+    if read_id(charge.get("application_fee")) is None:
+        return False
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
     is_of_platform = bool(object_at(charge, "transfer_data") or read_id(charge.get("destination")))
-    if not is_told or is_of_platform or read_id(charge.get("application_fee")) is None:
+    if not is_told or is_of_platform:
         return False
     if charge.get("captured") is not True:
         return False

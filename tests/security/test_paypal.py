@@ -15,7 +15,7 @@ import pytest
 
 from core.clock import ManualClock, to_rfc3339
 from core.errors import SettingError
-from ingest.endpoints import EndpointContexts, SecretFiles, SecretsMissing
+from ingest.endpoints import LOOK_AGAIN_S, EndpointContexts, SecretFiles, SecretsMissing
 from ingest.fetch import FetchLimits, HttpFetch
 from ingest.pan import FILE
 from ingest.provider_client import FetchFailed
@@ -274,6 +274,16 @@ def test_credentials_that_are_taken_away_while_it_runs_close_the_door(asking: As
     asking.clock.advance(2)
     with pytest.raises(SecretsMissing):
         secrets.find_credentials("paypal", None)
+
+
+def test_credentials_that_appear_while_it_runs_count_within_a_second(asking: Asking, tmp_path: Path) -> None:
+    (tmp_path / "paypal-api").unlink()
+    secrets = SecretFiles(tmp_path, asking.clock, EndpointContexts(asking.settings))
+    assert secrets.find_credentials("paypal", None) == ()
+    (tmp_path / "paypal-api").write_text(CLIENT + "\n", "utf-8")
+    assert secrets.find_credentials("paypal", None) == (), "it isn't looked for with every request"
+    asking.clock.advance(LOOK_AGAIN_S)
+    assert secrets.find_credentials("paypal", None) == (CLIENT,)
 
 
 def test_an_endpoint_has_credentials_of_its_own_or_none(tmp_path: Path) -> None:
