@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -139,7 +139,7 @@ def run(
     data_dir: Path,
     kafka: KafkaSettings,
     anchor_key_file: Path,
-    jars: Sequence[Path],
+    find_jars: Callable[[], Sequence[Path]],
     settings: LedgerSettings,
     *,
     stream: str,
@@ -151,6 +151,7 @@ def run(
     """Verifies one stream, while everything may go on running. DuckDB does it in a process of its own, or Spark where
     the ledger's master is a cluster.
 
+    :param find_jars: Spark's; DuckDB needs none
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
     :param watch: shows how far it is
     :param lake: where the tables are
@@ -163,14 +164,18 @@ def run(
     places = Lake.from_data_dir(data_dir, stream, lake, dead_letters)
     rows, anchor_keys = read_last_seq(places), AnchorKeys.read(anchor_key_file)
     limits = VerifyLimits(refund_awaits_days_max=settings.verify.refund_awaits_days_max)
-    with open_engine(settings, data_dir, jars, rows, watch) as engine:
+    with open_engine(settings, data_dir, find_jars, rows, watch) as engine:
         report = verify(engine, places, RealKafka(kafka), anchor_keys, limits, clock, options=options, watch=watch)
         return replace(report, seconds=clock.monotonic_s() - started)
 
 
 @contextmanager
 def open_engine(
-    settings: LedgerSettings, data_dir: Path, jars: Sequence[Path], rows: int, watch: VerifyProgress
+    settings: LedgerSettings,
+    data_dir: Path,
+    find_jars: Callable[[], Sequence[Path]],
+    rows: int,
+    watch: VerifyProgress,
 ) -> Iterator[SqlEngine]:
     if settings.is_local:
         with duckdb_engine(data_dir, settings.verify.memory) as engine:
@@ -182,7 +187,7 @@ def open_engine(
     from ledger.verify.spark_engine import SparkEngine
 
     name = "payhook verify"
-    with read_session(name, settings.master, settings.driver_memory, jars, data_dir, rows) as session:
+    with read_session(name, settings.master, settings.driver_memory, find_jars(), data_dir, rows) as session:
         yield SparkEngine(session)
 
 

@@ -75,7 +75,7 @@ def _verified_s(lake: Lake, rows: int) -> float:
     settings, limits = LedgerSettings(), VerifyLimits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
     clock, keys = ManualClock(FIRST_AT + timedelta(minutes=1)), AnchorKeys([new_key()])
     began_s = time.perf_counter()
-    with open_engine(settings, lake.places.root, (), rows, VerifyProgress()) as engine:
+    with open_engine(settings, lake.places.root, tuple, rows, VerifyProgress()) as engine:
         report = verify(engine, lake, QuietKafka(rows), keys, limits, clock)
     if not report.ok:
         raise RuntimeError(report.as_json())

@@ -21,7 +21,7 @@ from journal.index import Index
 from journal.index_layout import CONTENT_BYTES
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, PROPOSE_RUN, Command, Portion
+from operations.command import APPROVED_ALWAYS, PROPOSE_ENTRY, PROPOSE_REVERSAL, Command, Portion
 from operations.commands import encode
 from operations.limits import AloneLimits, Volume, account_of, kind_of
 from operations.refusals import refuse_restored
@@ -32,6 +32,9 @@ from processor.source.records import get_raw_name
 from providers.reconciled import choose_reader
 
 REFUSALS_SHOWN_MAX = 10
+
+HAVE_IT_APPROVED = "another person must approve it: order it by `payhook dlq` with --propose, or as a selection's run"
+"""What to do with an order beyond what one person may do alone."""
 
 Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 """What an order would act on: row and body of each event."""
@@ -181,7 +184,7 @@ class OnePerson:
             return None
         why = self.limits.why_beyond(kind, volume, self.known.done_alone.sum_volume(command.actor, kind, self.now))
         if why is not None:
-            return f"{why}: have it proposed (propose_{command.action})"
+            return f"{why}: {HAVE_IT_APPROVED}"
         control.row.headers = volume.to_json(kind)
         self.known.done_alone.add(control.row)
         return None
@@ -192,10 +195,10 @@ class OnePerson:
         if command.proposal is not None:
             return explain_missing_approval(self.known.index, command)
         if command.act in APPROVED_ALWAYS:
-            return f"a {command.act} always takes a second person: have it proposed ({PROPOSE_RUN})"
+            return f"a {command.act} always takes a second person: {HAVE_IT_APPROVED}"
         kind = kind_of(command.act)
         why = self.limits.why_beyond(kind, wanted, self.known.done_alone.sum_volume(command.actor, kind, self.now))
-        return None if why is None else f"{why}: have it proposed ({PROPOSE_RUN})"
+        return None if why is None else f"{why}: {HAVE_IT_APPROVED}"
 
     def _measure_volume(self, events: Events) -> Volume:
         """Counts the events, and sums what they moved by currency. Those that no adapter can read count as no money."""

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from core.clock import Clock, SystemClock, to_rfc3339
@@ -49,7 +50,7 @@ def verify_stream(
         settings.data_dir,
         kafka,
         Path(settings.processor.anchor_key_file),
-        spark_jars(settings.layout.lake),
+        partial(spark_jars, settings.layout.lake),
         settings.ledger,
         stream=stream,
         dead_letters=config.dlq_topics(mode)[journals.streams.index(stream)],

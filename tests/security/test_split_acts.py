@@ -35,6 +35,7 @@ from operations.commands import send
 from operations.limits import AloneLimits
 from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
+from processor.decide.two_people import HAVE_IT_APPROVED
 from tests.dead_letters import DeadLetters, Rejected, ToTheEngine
 from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 from tests.unit.console.places import bookings_at, dead_letters
@@ -135,7 +136,7 @@ def test_a_replay_in_small_orders_ends_at_the_days_limit(night: Night, split: st
     assert night.applied() == 3
     refused = [one for one in night.letters.journal.rows if one.event_type == "replay"][3:]
     assert [one.decision for one in refused] == [Decision.IGNORED] * 2
-    assert all("have it proposed (propose_replay)" in str(one.reason) for one in refused)
+    assert all(HAVE_IT_APPROVED in str(one.reason) for one in refused)
 
 
 def test_a_selection_is_proposed_where_the_processor_would_refuse_it(night: Night) -> None:

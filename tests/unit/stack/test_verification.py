@@ -15,7 +15,10 @@ from core.clock import from_rfc3339
 from core.status_file import read_said
 from ledger.settings import LedgerSettings, VerifySettings
 from ledger.verify import Finding, Report, VerifyImpossible
+from ledger.verify.duckdb_engine import DuckDb
+from ledger.verify.job import VerifyProgress, open_engine
 from ledger.verify.report import remember_report
+from stack.errors import JarsMissing
 from stack.maintenance.verification import run_round
 from stack.rounds import ScheduledRound, run_rounds_beside, schedule_rounds
 from stack.settings import Settings
@@ -44,6 +47,18 @@ def lake(tmp_path: Path) -> SmallLake:
     made = SmallLake(tmp_path)
     made.commit()
     return made
+
+
+def no_jars() -> list[Path]:
+    raise JarsMissing(Path("jars"))
+
+
+def test_only_a_cluster_needs_jars(tmp_path: Path) -> None:
+    with open_engine(LedgerSettings(), tmp_path, no_jars, 0, VerifyProgress()) as engine:
+        assert isinstance(engine, DuckDb)
+    on_a_cluster = LedgerSettings(master="spark://127.0.0.1:7077")
+    with pytest.raises(JarsMissing), open_engine(on_a_cluster, tmp_path, no_jars, 0, VerifyProgress()):
+        pass
 
 
 def left(lake: SmallLake) -> dict[str, Any]:

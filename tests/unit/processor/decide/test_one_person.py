@@ -14,6 +14,7 @@ from journal.schema import JournalRow
 from operations.command import Command, ReplayMode, approve
 from operations.commands import encode
 from operations.limits import AloneLimits
+from processor.decide.two_people import HAVE_IT_APPROVED
 from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
 from tests.unit.processor.ordering import command, decided, given, last, order, target
 
@@ -90,7 +91,7 @@ def test_replays_count_over_a_day_however_they_are_split(
     rows = rows or [row for row in engine.batch() if row.topic == CONTROL]
     assert [row.decision for row in rows] == [Decision.REPLAYED, Decision.REPLAYED, Decision.IGNORED]
     assert "with the 2 of the last 24 hours" in str(rows[-1].reason)
-    assert "have it proposed (propose_replay)" in str(rows[-1].reason)
+    assert HAVE_IT_APPROVED in str(rows[-1].reason)
     assert last(engine, keys[2]).decision is Decision.DEAD
     assert order(engine, "replay", keys[2], actor=" ADA ").decision is Decision.IGNORED
     assert order(engine, "replay", keys[2], actor="bob").decision is Decision.REPLAYED
@@ -209,7 +210,7 @@ def test_ignored_events_count_with_dead_ones(engine: Engine) -> None:
     assert order(engine, "replay", *keys).decision is Decision.REPLAYED
     refused = order(engine, "replay", ignored_one)
     assert (refused.decision, last(engine, ignored_one).decision) == (Decision.IGNORED, Decision.IGNORED)
-    assert "have it proposed (propose_replay)" in str(refused.reason)
+    assert HAVE_IT_APPROVED in str(refused.reason)
     assert by_two(engine, "replay", [ignored_one]).decision is Decision.REPLAYED
     engine.advance(0)
     assert last(engine, ignored_one).decision is Decision.APPLIED
