@@ -204,9 +204,10 @@ class Project:
         if name not in self.containers or self.containers[name].outer.poll() is not None:
             self.start(name)
 
-    def start(self, name: str) -> Container:
+    def start(self, name: str, command: Sequence[str] = ()) -> Container:
+        """Starts a service, with another command where one is given."""
         service = self.services[name]
-        spec = self._spec(name, service)
+        spec = self._spec(name, {**service, "command": list(command)} if command else service)
         file = self.work / f"{name}.json"
         file.write_text(json.dumps(spec), "utf-8")
         log = self.work / f"{name}.log"
@@ -222,6 +223,17 @@ class Project:
         env = {**spec["env"], "PWD": spec["folder"]}
         self.containers[name] = Container(name, outer, log, env, (spec["uid"], spec["gid"]))
         return self.containers[name]
+
+    def run_once(self, name: str, *command: str, limit_s: float = 180.0) -> str:
+        """As ``docker compose run --rm``, of a service that is stopped: what the command said.
+
+        :raises AssertionError: it failed
+        """
+        said = len((self.work / f"{name}.log").read_bytes())
+        code = self.start(name, command).outer.wait(limit_s)
+        words = (self.work / f"{name}.log").read_bytes()[said:].decode("utf-8", "replace")
+        assert code == 0, f"{command} ended with {code}\n{words[-3000:]}"
+        return words
 
     def await_health(self, name: str) -> float:
         """Waits until the service's check passes as it is written; the seconds that it took.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ stand for them, with the same users and variables); Prometheus, Alertmanager, Gr
 engine; limits (what the services use is measured and compared with them)"""
 
 SECRET = "whsec_containers0123456789abcdef0123"
+BACKUPS = "/mnt/backup/payhook"
 RUNNING = ("kafka", "redis", "ingest", "processor", "maintenance", "catch-up", "alerts", "console")
 
 
@@ -82,10 +84,20 @@ def prepare(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Prepare:
         subprocess.run(["sh", "-euc", documented_steps()], cwd=checkout, check=True)
         settings = checkout / "deploy" / "config" / "payhook.toml"
         settings.write_text(settings.read_text("utf-8") + "\n[ledger.maintain]\nevery_s = 20\n", "utf-8")
-        file = load(checkout / "docker-compose.yml", env={"RECEIVERS": "2"})
+        file = load(checkout / "docker-compose.yml", write_override(checkout), env={"RECEIVERS": "2"})
         return Project(checkout, here / name / "work", file, image, made)
 
     return prepared
+
+
+def write_override(checkout: Path) -> Path:
+    """The override file that docs/deployment.md names, for backups: a folder of another disk, whose owner is 10001."""
+    folder, file = checkout / "backups", checkout / "compose.backups.yml"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 10001, 10001)
+    volumes = {"volumes": [f"./backups:{BACKUPS}"]}
+    file.write_text(json.dumps({"services": {"maintenance": volumes, "console": volumes}}), "utf-8")
+    return file
 
 
 def documented_steps() -> str:
@@ -258,6 +270,33 @@ def test_every_service_ends_in_time_and_goes_on_when_it_is_started_again(running
     assert post(running, 1) == 200, "the redelivery of an event from before"
     assert post(running, 2) == 200
     until(lambda: booked(running) == 2, 60.0, "the second event is booked, the first one once")
+
+
+def test_a_backup_is_restored_as_the_page_says(running: Project, tell: Tell) -> None:
+    """The receiver goes on: what it takes is decided afterwards, once."""
+    page = (CHECKOUT / "docs" / "runbook.md").read_text("utf-8")
+    steps = re.search(r"docker compose stop (.*)\ndocker compose run --rm console payhook restore (.*)\n", page)
+    assert steps is not None
+    before = booked(running)
+    backed_up = running.containers["console"].execute("payhook", "backup", "--to", BACKUPS, timeout=400.0)
+    assert backed_up.returncode == 0, backed_up.stdout + backed_up.stderr
+    assert post(running, 71) == 200
+    until(lambda: booked(running) == before + 1, 60.0, "an event after the backup is booked")
+    stopped = steps[1].split()
+    for name in stopped:
+        running.stop(name)
+    assert post(running, 72) == 200
+    folder, *options = shlex.split(steps[2])
+    assert folder == BACKUPS
+    refused = running.run_once("console", "sh", "-c", f"payhook restore {folder} --reason trial; echo ended with $?")
+    assert "ended with 2" in refused and "--replace-newer" in refused
+    tell(running.run_once("console", "payhook", "restore", folder, *options, "--replace-newer"))
+    running.up(*stopped)
+    for name in stopped:
+        running.await_health(name)
+    until(lambda: booked(running) == before + 2, 60.0, "both events after the backup are booked")
+    verified = running.containers["console"].execute("payhook", "verify", timeout=400.0)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_without_kafka_nothing_ends_and_everything_can_be_stopped(prepare: Prepare, tell: Tell) -> None:
