@@ -336,7 +336,8 @@ def _print_restored(done: RestoreReport) -> None:
     if done.redacted_again:
         click.echo(f"{done.redacted_again:,} bodies that were redacted after the backup were removed again")
     click.echo(f"what was there is in {done.replaced}")
-    click.echo(f"restored in {done.seconds:,.1f} s; next: `payhook up --detach`, then `payhook verify`")
+    click.echo(f"restored in {done.seconds:,.1f} s")
+    click.echo("next: start what was stopped (`payhook up --detach`), then run `payhook verify`")
     for event_key in done.redact:
         click.echo(f"once it is decided and closed: payhook ledger redact {event_key}", err=True)
 
