@@ -68,6 +68,11 @@ class WorkStream(Protocol):
     def prepare(self) -> None:
         """Makes ready what a run needs and no other process notices; done once, it costs nothing."""
 
+    def release_executors(self) -> None:
+        """Asks the cluster for no executor in the stream's name: it waits for a person or a setting, or another process
+        decides it.
+        """
+
     def stand_by(self) -> None:
         """Follows the stream while another process decides it, to be quick when it is this one's turn. It doesn't
         raise."""
@@ -212,6 +217,7 @@ class StreamLoop:
             elif lease.holder is not None:
                 self.runs = False
                 self._status.report_standby(lease.holder)
+                self._stream.release_executors()
                 self._stream.stand_by()
             self._stop.wait(STANDBY_LOOK_S)
         return False
@@ -255,12 +261,14 @@ class StreamLoop:
         while not self._stop.is_set() and (why := self._stream.idle_because()) is not None:
             self.runs = False
             self._status.report_off(why)
+            self._stream.release_executors()
             self._stop.wait(LOOK_S)
 
     def _wait_for_a_person(self, refused: StreamRefused) -> None:
         if str(refused) != self._refused:
             log.error("%s", refused)
         self._refused = str(refused)
+        self._stream.release_executors()
         self._wait(REFUSED_S, lambda: self._status.report_refused(f"{type(refused).__name__}: {refused}"))
 
     def _wait_for_storage(self, failure: Exception) -> None:

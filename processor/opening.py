@@ -120,6 +120,9 @@ class OpenableStream:
         if not self._is_warm:
             self._warm_workers(open_source(wired, shared))
 
+    def release_executors(self) -> None:
+        self._catch_up.release_executors()
+
     def stand_by(self) -> None:
         """Lets an index on a disk of its own follow the journal."""
         now = self._shared.clock.monotonic_s()

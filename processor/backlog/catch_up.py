@@ -124,6 +124,10 @@ class StreamCatchUp:
         )
         self._executors.request_executors(self._stream, self._advice.executors)
 
+    def release_executors(self) -> None:
+        """Asks for none in this stream's name: it doesn't decide."""
+        self._executors.request_executors(self._stream, 0)
+
     def status(self) -> dict[str, Any]:
         """Returns figures for the status file; rates are records a second, times seconds. ``forecast`` stays while it
         holds."""

@@ -41,7 +41,8 @@ class Executors(Protocol):
     def tasks(self) -> int:
         """Returns how many tasks a stream without a bound may have at a time."""
 
-    def request_executors(self, stream: str, executors: int) -> None: ...
+    def request_executors(self, stream: str, executors: int) -> None:
+        """Takes how many a stream needs; 0: it needs none, because it doesn't decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class AdaptiveExecutors:
         return self.running * self.cores
 
     def request_executors(self, stream: str, executors: int) -> None:
+        if executors == 0 and stream not in self._wanted:
+            return
         self._wanted[stream] = executors
         if self._thread is None:
             self._thread = threading.Thread(target=self._look_on, name="executors", daemon=True)

@@ -196,6 +196,9 @@ class StoredStream:
     def prepare(self) -> None:
         """Nothing is made ready."""
 
+    def release_executors(self) -> None:
+        """There are none."""
+
     def stand_by(self) -> None:
         """Nothing is made ready."""
 

@@ -99,7 +99,7 @@ class Scripted:
         self.tries: list[int] = []
         self.running = threading.Event()
         self.begun = 0
-        self.followed = self.stood_by = 0
+        self.followed = self.stood_by = self.released = 0
         self.lease = FakeLease()
         self._script = list(script)
         self._idle = idle
@@ -124,7 +124,11 @@ class Scripted:
     def prepare(self) -> None:
         assert not self.lease.is_held
 
+    def release_executors(self) -> None:
+        self.released += 1
+
     def stand_by(self) -> None:
+        assert self.released, "another process decides it"
         self.stood_by += 1
 
     def report_standby(self, holder: Holder) -> None:
@@ -371,6 +375,7 @@ def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_h
         whole.stop()
     assert answers == [True]
     assert (stream.begun, stream.reported) == (21, [f"refused: StreamRefused: {refused}"])
+    assert stream.released == 20, "no executor is asked for meanwhile"
 
 
 @pytest.mark.row("B5")

@@ -86,6 +86,17 @@ def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, 
     assert (workers.asked, executors.running) == ([4], 2)
 
 
+def test_a_stream_that_does_not_decide_is_asked_for_none(workers: Workers, executors: AdaptiveExecutors) -> None:
+    executors.request_executors("refused", 0)
+    assert executors._thread is None, "it never asked for any"
+    executors.request_executors("refused", 3)
+    executors.request_executors("ledger", 2)
+    executors.settle()
+    executors.request_executors("refused", 0)
+    executors.settle()
+    assert workers.asked == [3, 2]
+
+
 def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExecutors) -> None:
     executors.request_executors("ledger", 3)
     executors.settle()
