@@ -30,6 +30,7 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   and sent to the master merchant instead"
   (https://developer.paypal.com/braintree/docs/guides/marketplace/create): it is a movement of its own. That the master
   merchant gets it, no notification says. Of a refund, or of a sale that was declined, it is unknown who has it.
+- The money of local payments and SEPA debits goes to the merchant's PayPal account, as that of payments by PayPal.
 - Where PayPal settles a sale, "the fee charged by PayPal for the transaction"
   (https://developer.paypal.com/braintree/graphql/reference/types/pay-pal-transaction-details) is taken there, too: a
   movement of its own, outside. Of a refund it is unknown.

@@ -34,20 +34,27 @@ _INSTRUMENTS = Methods(
     here={
         "https://developer.paypal.com/braintree/docs/reference/response/transaction": names(
             "amex_express_checkout_card android_pay_card apple_pay_card coinbase_account credit_card google_pay_card "
-            "local_payment masterpass_card meta_checkout_card meta_checkout_token network_token samsung_pay_card "
-            "sepa_debit_account us_bank_account venmo_account visa_checkout_card"
+            "masterpass_card meta_checkout_card meta_checkout_token network_token samsung_pay_card us_bank_account "
+            "venmo_account visa_checkout_card"
         )
     },
     outside={
         # "Braintree sends funds from those transactions to the PayPal account linked in your Control Panel."
         "paypal_account": "https://developer.paypal.com/braintree/docs/reference/general/paypal-advanced-options/payee",
         "paypal_here": "https://developer.paypal.com/braintree/docs/reference/general/paypal-advanced-options/payee",
+        # Of both: "settled into your PayPal account once your customer confirms a payment".
+        "local_payment": "https://developer.paypal.com/braintree/articles/guides/payment-methods/local-payment-methods",
+        "sepa_debit_account": "https://developer.paypal.com/braintree/articles/guides/payment-methods/sepa-direct-debit",
     },
     field="payment-instrument-type",
 )
 """By what a transaction was paid. Where it isn't said, Braintree settles it."""
+_INSTRUMENT_OF: Mapping[str, str] = dict.fromkeys(("local_payment_completed", "local_payment_funded"), "local_payment")
+"""By kind whose transaction may not say by what it was paid: by what it was."""
 _PAYPAL = "paypal"
 _BY_PAYPAL = "paypal_"
+_DETAILS_OF_PAYPAL = ("paypal", "local-payment", "sepa-debit-account-detail")
+"""Where a transaction that PayPal settles says what PayPal took (the SDKs' ``Transaction``)."""
 
 
 class _TransactionMovement(NamedTuple):
@@ -163,7 +170,7 @@ def read_fact(root: Element, kind: str) -> MoneyFact | None:
     if reference is None:
         raise MoneyInvalid("what moved has no id")
     money = decimal_money_of(moved_now.amount, moved_now.currency)
-    is_outside = money.amount_minor > 0 and _is_outside(moved_now.source)
+    is_outside = money.amount_minor > 0 and _is_outside(moved_now.source, kind)
     return moved(
         NAME,
         moved_now.movement,
@@ -209,7 +216,9 @@ def read_fees(root: Element, kind: str) -> list[MoneyFact]:
 
 
 def _list_fees(transaction: Element) -> list[_Fee]:
-    of_paypal, currency = find_child(transaction, _PAYPAL), text_of(transaction, "currency-iso-code")
+    details = (find_child(transaction, name) for name in _DETAILS_OF_PAYPAL)
+    of_paypal = next((found for found in details if found is not None), None)
+    currency = text_of(transaction, "currency-iso-code")
     its_currency = text_of(of_paypal, "transaction-fee-currency-iso-code") or currency
     told = [
         ("service-fee-amount", "service_", text_of(transaction, "service-fee-amount"), currency),
@@ -223,13 +232,13 @@ def _list_fees(transaction: Element) -> list[_Fee]:
     return [fee for fee in fees if fee.money.amount_minor]
 
 
-def _is_outside(source: Element) -> bool:
-    """Whether PayPal settles it, by the transaction that moved or that is disputed."""
+def _is_outside(source: Element, kind: str) -> bool:
+    """Whether PayPal settles it, by the transaction that moved or that is disputed, or by the notification's kind."""
     if name_of(source) == "dispute":
         return (
             (text_of(find_child(source, "transaction"), "payment-instrument-subtype") or "").lower().startswith(_PAYPAL)
         )
-    instrument = text_of(source, "payment-instrument-type")
+    instrument = text_of(source, "payment-instrument-type") or _INSTRUMENT_OF.get(kind)
     return instrument is not None and _INSTRUMENTS.is_outside(instrument)
 
 

@@ -86,6 +86,9 @@ def by(instrument: str) -> tuple[str, str]:
 
 
 BY_PAYPAL = by("paypal_account")
+IN_THE_PAYPAL_ACCOUNT = {"local_payment": "local-payment", "sepa_debit_account": "sepa-debit-account-detail"}
+"""By payment instrument besides PayPal's own: the element of its details."""
+NO_INSTRUMENT = ("<payment-instrument-type>credit_card</payment-instrument-type>", "")
 CHECK = samples_of.check_event(triggered=NOW)
 OF_SOURCE = ("<subject>", "<source-merchant-id>s1</source-merchant-id><subject>")
 NO_TIMESTAMP = ('<timestamp type="datetime">2026-01-31T12:00:00Z</timestamp>', "")
@@ -245,6 +248,23 @@ WEBHOOKS = [
             posted(transaction("transaction_settled", BY_PAYPAL, refund_of="tx0")),
             "tx1:refund 1250 EUR of tx0, 1250 outside:paypal",
         ),
+        *(
+            (
+                f"a payment by {instrument}, whose money PayPal has",
+                posted(transaction("transaction_settled", by(instrument))),
+                "tx1:capture 1250 EUR of tx1, 1250 outside:paypal",
+            )
+            for instrument in IN_THE_PAYPAL_ACCOUNT
+        ),
+        *(
+            (
+                f"{kind}, which doesn't say by what",
+                posted(transaction(kind, NO_INSTRUMENT)),
+                "tx1:capture 1250 EUR of tx1, 1250 outside:paypal",
+            )
+            for kind in ("local_payment_completed", "local_payment_funded")
+        ),
+        ("a sale that doesn't say by what", posted(transaction("transaction_settled", NO_INSTRUMENT)), CAPTURE),
         (
             "a payment by Venmo",
             posted(transaction("transaction_settled", by("venmo_account"))),
@@ -370,10 +390,12 @@ def with_service_fee(xml: bytes, fee: str = "1.00") -> Request:
     )
 
 
-def with_paypals_fee(xml: bytes, fee: str = "0.70", name: str = "transaction-fee-amount") -> Request:
-    """Of a transaction by PayPal, which says what that took."""
-    said = f"<paypal><{name}>{fee}</{name}><transaction-fee-currency-iso-code>EUR</transaction-fee-currency-iso-code>"
-    return posted(changed(xml, ("</currency-iso-code>", f"</currency-iso-code>{said}</paypal>")))
+def with_paypals_fee(
+    xml: bytes, fee: str = "0.70", name: str = "transaction-fee-amount", details: str = "paypal"
+) -> Request:
+    """Of a transaction that PayPal settles, which says what that took."""
+    said = f"<{name}>{fee}</{name}><transaction-fee-currency-iso-code>EUR</transaction-fee-currency-iso-code>"
+    return posted(changed(xml, ("</currency-iso-code>", f"</currency-iso-code><{details}>{said}</{details}>")))
 
 
 PAYPALS_FEE = ["tx1:paypal_fee 70 EUR of tx1, 70 outside:paypal"]
@@ -391,6 +413,14 @@ WEBHOOKS += [
         ("a sale, of zero", with_service_fee(transaction(), "0.00"), []),
         ("a sale without them", posted(transaction()), []),
         ("a sale by PayPal", with_paypals_fee(transaction("transaction_settled", BY_PAYPAL)), PAYPALS_FEE),
+        *(
+            (
+                f"a sale by {instrument}",
+                with_paypals_fee(transaction("transaction_settled", by(instrument)), details=details),
+                PAYPALS_FEE,
+            )
+            for instrument, details in IN_THE_PAYPAL_ACCOUNT.items()
+        ),
         ("a sale by PayPal, of zero", with_paypals_fee(transaction("transaction_settled", BY_PAYPAL), "0.00"), []),
         ("a sale that isn't by PayPal", with_paypals_fee(transaction()), []),
         ("a sale by PayPal that is declined", with_paypals_fee(declined(BY_PAYPAL), "0.00"), []),
@@ -414,6 +444,25 @@ SEQUENCES = [
         "a sale by PayPal, told twice, less what PayPal takes",
         [with_paypals_fee(transaction(kind, BY_PAYPAL)) for kind in ("transaction_settled", "transaction_disbursed")],
         {"outside:paypal:clearing": 1_180, "fees": 70},
+    ),
+    MoneySequence(
+        "a local payment that is told three times, and a refund of it that fails",
+        [
+            posted(transaction("local_payment_completed", NO_INSTRUMENT, transaction="tx0")),
+            posted(transaction("local_payment_funded", NO_INSTRUMENT, transaction="tx0")),
+            posted(transaction("transaction_settled", by("local_payment"), transaction="tx0")),
+            posted(transaction("transaction_settled", by("local_payment"), refund_of="tx0")),
+            posted(refund_failed(by("local_payment"))),
+        ],
+        {"outside:paypal:clearing": 1_250},
+    ),
+    MoneySequence(
+        "a SEPA debit that comes back after it was settled",
+        [
+            posted(transaction("transaction_settled", by("sepa_debit_account"))),
+            posted(declined(by("sepa_debit_account"))),
+        ],
+        {},
     ),
     MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
     *(
