@@ -119,7 +119,11 @@ EVENT_TYPES = EventTypes(
             "PREARBITRATION_DECLINED PREARBITRATION_ISSUER_WITHDRAWN PREARBITRATION_OPEN PREARBITRATION_WON "
             "PROCESS_RETRY RECURRING_CONTRACT REPORT_AVAILABLE REQUEST_FOR_INFORMATION SCHEME_ARBITRATION_LOST "
             "SCHEME_ARBITRATION_WON"
-        )
+        ),
+        # Of the bank account behind a direct debit, and of a case whose ruling is told by itself.
+        "https://github.com/Adyen/adyen-openapi": names(
+            "ACH_NOTIFICATION_OF_CHANGE DIRECT_DEBIT_NOTICE_OF_CHANGE_NOTIFICATION SCHEME_ARBITRATION"
+        ),
     },
 )
 """Event codes. The cancellations are read because an account's capture mode decides what they mean."""

@@ -77,6 +77,35 @@ EVENT_TYPES = EventTypes(
             balancePlatform.transaction: created
             """
         ),
+        # What a payout schedule, a grant or a dispute of an issued card's payment moves is a transfer.
+        "https://github.com/Adyen/adyen-openapi": types_of_objects(
+            """
+            balancePlatform.authentication: created relayed
+            balancePlatform.authorisation: relayed
+            balancePlatform.balanceAccount.balance.block: released
+            balancePlatform.balanceAccountHolder.capitalOffer: created
+            balancePlatform.balanceAccountPayoutSchedule: created deleted updated
+            balancePlatform.balanceAccountPayoutScheduleAutoApplication: failed
+            balancePlatform.balanceAccountPayoutScheduleExecution: failed skipped succeeded
+            balancePlatform.balancePlatformPayoutSchedule: created deleted updated
+            balancePlatform.capital.dynamicOffer: created
+            balancePlatform.cardorder: created updated
+            balancePlatform.dispute: created updated
+            balancePlatform.grants: created updated
+            balancePlatform.mandate: created updated
+            balancePlatform.networkToken: created updated
+            balancePlatform.payment: updated
+            balancePlatform.report: created
+            balancePlatform.score: triggered
+            merchant: created updated
+            paymentMethod: created
+            paymentMethodRequest: removed scheduledForRemoval
+            recurring.token: alreadyExisting created disabled updated
+            terminalAssignment: completed
+            terminalBoarding: triggered
+            terminalSettings: modified
+            """
+        ),
         "https://docs.adyen.com/api-explorer/Webhooks/1/overview": names(
             "ach.notificationOfChange eft.notificationOfChange"
         ),
