@@ -42,8 +42,10 @@ book, and how it is found, is in docs/security.md (tests/security/test_adyen.py 
 
 **Who holds the money.** A payment by PayPal is credited to the merchant's own PayPal account, to which Adyen is given
 rights (https://docs.adyen.com/paypal-hpp/paypal-account-setup). So it is outside of Adyen, with its refunds and
-disputes, by ``paymentMethod``, which every notification of them has. Whether Adyen or its owner settles another method
-is in the contract: the notifications don't say.
+disputes, by ``paymentMethod``, which every notification of them has. So is a payment by gift card: of one that is the
+merchant's own "no funds are exchanged", for another the card's provider pays
+(https://docs.adyen.com/payment-methods/gift-cards). Whether Adyen or its owner settles another method is in the
+contract: the notifications don't say.
 
 **Left to a person**: Adyen's documents don't say whether the refund that VOID_PENDING_REFUND
 cancels was reported before, nor who has the money of a refund that isn't cleared (REFUND_NOT_CLEARED,
@@ -128,8 +130,14 @@ EVENT_TYPES = EventTypes(
 )
 """Event codes. The cancellations are read because an account's capture mode decides what they mean."""
 
-_OUTSIDE = frozenset({"paypal"})
-"""Payment methods whose owner settles."""
+_PAYPAL = "paypal"
+_GIFT_CARD = "giftcard"
+"""What clears outside by it, and how the names of most gift cards end."""
+_GIFT_CARDS = names(
+    "bijcadeaucard fijncadeau givex nationaleverwencadeaubon primeracadeaucard svs valuelink vdcadeaucard vvvcadeaubon"
+)
+"""The other ones (https://docs.adyen.com/payment-methods/gift-cards, and the examples of
+https://github.com/Adyen/adyen-openapi, CheckoutService)."""
 _OF_PAYMENTS = PAIRS.keys() - PAYOUTS
 """Movements that a payment method settles; when a dispute is lost, its money went before."""
 _LOST_AT_ONCE: Mapping[str, tuple[frozenset[str] | None, str]] = {
@@ -181,7 +189,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
         fact_name = f"{optional_text(item, 'eventDate') or ''}.{fact_name}".removeprefix(".")
     amount = an_object(item.get("amount"), "'amount'")
     pair, money = PAIRS.get(movement), money_of(amount.get("value"), amount.get("currency"), MORE_DECIMALS)
-    method = _read_method(item) if movement in _OF_PAYMENTS and money.amount_minor > 0 else None
+    outside = _find_outside_method(item) if movement in _OF_PAYMENTS and money.amount_minor > 0 else None
     return MoneyFact(
         fact_key=join_key(NAME, reference, fact_name),
         movement=movement,
@@ -189,7 +197,7 @@ def fact_of(item: Mapping[str, Any], event_type: str, settings: AdyenSettings) -
         payment=None if movement in PAYOUTS else payment,
         money=money,
         pair=None if pair is None else join_key(NAME, reference, pair),
-        outside=Outside(method, money.amount_minor) if method in _OUTSIDE else None,
+        outside=None if outside is None else Outside(outside, money.amount_minor),
     )
 
 
@@ -239,6 +247,14 @@ def _find_capture(
 
 def _read_method(item: Mapping[str, Any]) -> str | None:
     return optional_text(item, "paymentMethod")
+
+
+def _find_outside_method(item: Mapping[str, Any]) -> str | None:
+    """Finds the payment method whose owner settles; None where Adyen may."""
+    method = _read_method(item) or ""
+    if method in _GIFT_CARDS or method.endswith(_GIFT_CARD):
+        return _GIFT_CARD
+    return _PAYPAL if method == _PAYPAL else None
 
 
 def _read_status(item: Mapping[str, Any]) -> str | None:

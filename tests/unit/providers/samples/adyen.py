@@ -531,8 +531,42 @@ WEBHOOKS += [
         ),
     ),
 ]
+GIFT_CARDS = ("givex", "svs", "valuelink", "vvvgiftcard", "genericgiftcard", "vvvcadeaubon", "giftcard")
+WEBHOOKS += [
+    *books(
+        *(
+            (
+                f"a part that was paid by {card}",
+                told("AUTHORISATION", originalReference=..., paymentMethod=card),
+                "PSP1:capture 1000 EUR of PSP1, 1000 outside:giftcard",
+            )
+            for card in GIFT_CARDS
+        ),
+        settings=AT_ONCE,
+    ),
+]
+BY_GIFT_CARD = {"paymentMethod": "givex", "originalReference": "PAY1"}
 SEQUENCES = [
     *OF_CAPTURES,
+    MoneySequence(
+        "an order of 100, of which a gift card paid 30; 10 of those are given back, and 5 of these come back",
+        [
+            told("ORDER_OPENED", pspReference="ORDER1", originalReference=..., amount={"value": 0, "currency": "EUR"}),
+            told("CAPTURE", pspReference="CAP1", amount={"value": 3_000, "currency": "EUR"}, **BY_GIFT_CARD),
+            told("CAPTURE", pspReference="CAP2", amount={"value": 7_000, "currency": "EUR"}, paymentMethod="visa"),
+            told(
+                "ORDER_CLOSED",
+                pspReference="ORDER1",
+                originalReference=...,
+                amount={"value": 10_000, "currency": "EUR"},
+            ),
+            *(
+                told(code, pspReference=reference, amount={"value": 500, "currency": "EUR"}, **BY_GIFT_CARD)
+                for code, reference in (("REFUND", "R1"), ("REFUND", "R2"), ("REFUND_FAILED", "R2"))
+            ),
+        ],
+        {"clearing": 7_000, "outside:giftcard:clearing": 2_500, "refunds": 500},
+    ),
     *OF_DISPUTES,
     MoneySequence(
         "a payment by PayPal, and two refunds of which one fails",
