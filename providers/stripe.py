@@ -22,13 +22,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from core.errors import Unparseable
 from core.event import Event, Mode
-from core.money import MoneyFact, Outside
+from core.money import MoneyFact
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed, as_kept
 from providers.fields import an_object, content_hash, names, object_at, optional_text, path_segment, text, time_of
 from providers.listed import build_page_address, read_documents, read_items
@@ -39,7 +38,9 @@ from providers.settings import ProvidersSettings
 from providers.signature import parse_timed_signatures, secret_error, sent, text_key, timestamp
 from providers.stripe_money import (
     APPLICATION_FEE,
+    LOOKED_UP,
     NAME,
+    OUTSIDE,
     RefundUnlisted,
     describe_moved,
     find_account,
@@ -84,10 +85,11 @@ class StripeAdapter(JsonAdapter):
     content_version = 2
     key_prefix = "whsec_"
     event_types = EVENT_TYPES
-    looked_up = "in Stripe's Dashboard"
+    looked_up = LOOKED_UP
     moves_nothing: ClassVar[Mapping[str, str]] = {
         "charge.succeeded": "the charge is not captured: its capture is reported by itself, and books",
         APPLICATION_FEE: "what came to the platform is an event of its own, and books",
+        "customer_cash_balance_transaction.created": "the customer's cash balance moved, and the account's didn't",
     }
     listed_for = timedelta(days=30)
     newest_first = True
@@ -184,20 +186,15 @@ class StripeAdapter(JsonAdapter):
         if event_type == THIN + "charge.refunded" and self._settings.stripe.refund_events:
             return None
         try:
-            return self._mark_outside(read_fact(document, event_type), document)
+            return read_fact(document, event_type, self._outside)
         except RefundUnlisted:
             if self._settings.stripe.refund_events:
                 return None
             raise
 
-    def _mark_outside(self, fact: MoneyFact | None, document: JsonObject) -> MoneyFact | None:
-        """Adds who holds the money: an event doesn't say where PayPal's settles, the account's settings do
-        (https://docs.stripe.com/payments/paypal/choose-settlement-preference).
-        """
-        is_outside = self._settings.stripe.paypal_settles_outside and _is_paypal(find_object(document))
-        if fact is None or not is_outside or fact.money.amount_minor <= 0:
-            return fact
-        return replace(fact, outside=Outside(PAYPAL, fact.money.amount_minor))
+    @property
+    def _outside(self) -> Mapping[str, str]:
+        return {**OUTSIDE, PAYPAL: PAYPAL} if self._settings.stripe.paypal_settles_outside else OUTSIDE
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         return read_fees(document, event_type.removeprefix(THIN))
@@ -205,7 +202,8 @@ class StripeAdapter(JsonAdapter):
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
             return content_hash(find_event(document), LEFT_OUT)
-        return self.content_now(document, read_if_certain(lambda: as_kept(read_fact(document, text(document, "type")))))
+        fact = read_if_certain(lambda: read_fact(document, text(document, "type"), self._outside))
+        return self.content_now(document, as_kept(fact))
 
     def content_now(self, document: Mapping[str, Any], fact: MoneyFact | None) -> str:
         """Makes version 2 of what every API version says. Of a thin event it is all that was sent, as what is fetched
@@ -234,8 +232,3 @@ def _find_entity(document: Mapping[str, Any], event_id: str) -> str:
     """Finds the payment; of a thin event that wasn't fetched what it is related to, which may be nothing."""
     related = find_event(document).get("related_object")
     return find_payment(find_object(document)) or read_id(related) or event_id
-
-
-def _is_paypal(reported: Mapping[str, Any]) -> bool:
-    ways = (object_at(reported, name).get("type") for name in ("payment_method_details", "destination_details"))
-    return PAYPAL in ways

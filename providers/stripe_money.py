@@ -37,6 +37,13 @@ What books, and why:
   (``application_fee_amount``, https://docs.stripe.com/api/payouts/object) is unknown: whether it comes on top of the
   payout's amount isn't said there. Stripe also reports as failed what it never
   reported as paid (https://docs.stripe.com/payouts#payout-failures): that gives nothing back.
+- A customer's cash balance isn't the account's. What goes between the two without a payment or a refund (``type``
+  ``transferred_to_balance``, ``adjusted_for_overdraft``) is left to a person
+  (https://docs.stripe.com/api/cash_balance_transactions/object).
+- A payment by gift card settles off Stripe: "no fund movement occurs on Stripe"
+  (https://docs.stripe.com/payments/gift-cards). Where PayPal settles its payments is a setting of the account
+  (https://docs.stripe.com/payments/paypal/choose-settlement-preference). What settles elsewhere is outside. A refund of
+  it need not have a balance transaction: its status says whether it stands.
 """
 
 from __future__ import annotations
@@ -46,13 +53,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.fields import an_object, names, object_at, optional_text, text, time_of
-from providers.money import WITHHELD, money_of, moved
+from providers.money import WITHHELD, make_person_error, money_of, moved
 from providers.pointed import NOT_FETCHED, find_event, find_fetched
 from providers.stripe_types import THIN
 
 NAME = "stripe"
+LOOKED_UP = "in Stripe's Dashboard"
+OUTSIDE: Mapping[str, str] = {"gift_card": "giftcard"}
+"""By type of a payment method that settles elsewhere: what the method is called."""
 MORE_DECIMALS: Mapping[str, int] = {"ISK": 2, "UGX": 2, "MGA": -2}
 """Where Stripe's minor unit isn't ISO 4217's (https://docs.stripe.com/currencies#special-cases)."""
 APPLICATION_FEE = "application_fee.created"
@@ -67,6 +77,14 @@ _UNDECIDED = names(
 )
 """Statuses of a dispute, but for ``lost`` (https://docs.stripe.com/api/disputes/object#dispute_object-status);
 ``charge_refunded`` is of older API versions."""
+_OF_CASH_BALANCES = names(
+    "applied_to_payment funded funding_reversed refunded_from_payment return_canceled return_initiated "
+    "unapplied_from_payment"
+)
+"""Movements of a customer's cash balance that aren't of the account's, or that a charge or a refund tells
+(https://docs.stripe.com/api/cash_balance_transactions/object)."""
+_WITH_THE_BALANCE = names("adjusted_for_overdraft transferred_to_balance")
+"""Those that are of the account's balance too."""
 _UNTOLD = "changes", "not told"
 """Which of several movements of one object a thin event is about."""
 _ONE_SECOND = "balance_transactions", "of one second"
@@ -121,13 +139,18 @@ class _ObjectMovement(NamedTuple):
     amount: object
 
 
-def read_fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
+def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str, str] = OUTSIDE) -> MoneyFact | None:
+    """
+    :param outside: by type of a payment method that settles elsewhere: what the method is called
+    """
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
     reported, previous = _read_thin_object(document) if event_type.startswith(THIN) else _read_object(document)
     if event_type.startswith(THIN):
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
+    method = _find_outside_method(reported, outside)
+    reported = reported if method is None else _forget_no_transaction(reported)
     moved_now = read(reported, previous)
     if moved_now is None:
         return None
@@ -135,15 +158,32 @@ def read_fact(document: Mapping[str, Any], event_type: str) -> MoneyFact | None:
     if event_type.startswith(THIN) and moved_now.movement in _ROUNDS:
         _check_round(reported, moved_now.movement, time_of(event.get("created")))
     dispute_round = None if moved_now.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
+    money = money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS)
     return moved(
         NAME,
         moved_now.movement,
         dispute_round or text(moved_now.source, "id"),
-        money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS),
+        money,
         account=find_account(event),
         payment=find_payment(reported),
         pair=_find_pair(moved_now, reported),
+        outside=None if method is None or money.amount_minor <= 0 else Outside(method, money.amount_minor),
     )
+
+
+def _find_outside_method(reported: Mapping[str, Any], outside: Mapping[str, str]) -> str | None:
+    kinds = (str(object_at(reported, name).get("type")) for name in ("payment_method_details", "destination_details"))
+    return next((outside[kind] for kind in kinds if kind in outside), None)
+
+
+def _forget_no_transaction(reported: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leaves out that an object, or one of its refunds, has no balance transaction at Stripe."""
+    listed = object_at(reported, "refunds").get("data")
+    known = {name: value for name, value in reported.items() if name != "balance_transaction" or value is not None}
+    if not isinstance(listed, list):
+        return known
+    refunds = [_forget_no_transaction(an_object(refund, "a refund")) for refund in listed]
+    return {**known, "refunds": {**known["refunds"], "data": refunds}}
 
 
 def _find_pair(moved_now: _ObjectMovement, reported: Mapping[str, Any]) -> str | None:
@@ -510,6 +550,18 @@ def _convert_amount(
     return disputed if amount > 0 else -disputed
 
 
+def _read_cash(transaction: Mapping[str, Any], _: object) -> None:
+    """
+    :raises MoneyInvalid: the account's own balance moved as well
+    :raises MovementUnknown: it moved in a way that is in no table
+    """
+    kind = optional_text(transaction, "type")
+    if kind in _WITH_THE_BALANCE:
+        raise make_person_error(f"a customer's cash balance that is {kind}", LOOKED_UP)
+    if kind not in _OF_CASH_BALANCES:
+        raise MovementUnknown("customer_cash_balance_transaction.type", kind)
+
+
 def _make_payout_reader(movement: Movement) -> Callable[[Mapping[str, Any], object], _ObjectMovement]:
     return lambda payout, _: _ObjectMovement(movement, payout, payout.get("amount"))
 
@@ -528,6 +580,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | N
     "charge.dispute.funds_reinstated": lambda dispute, _: _find_newest(dispute, Movement.DISPUTE_WON, 1),
     "charge.dispute.closed": _read_dispute_closed,
     f"charge.dispute.closed{WITHHELD}": _read_withheld,
+    "customer_cash_balance_transaction.created": _read_cash,
     "payout.paid": _make_payout_reader(Movement.PAYOUT_PAID),
     "payout.failed": _make_payout_reader(Movement.PAYOUT_FAILED),
 }

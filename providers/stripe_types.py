@@ -22,6 +22,7 @@ BOOKS = types_of_objects(
     charge: captured refunded succeeded updated
     charge.dispute: closed created funds_reinstated funds_withdrawn
     charge.refund: updated
+    customer_cash_balance_transaction: created
     payout: failed paid
     refund: created failed updated
     """
@@ -81,7 +82,6 @@ NOTHING = types_of_objects(
     customer.subscription: created deleted paused pending_update_applied pending_update_expired resumed
       trial_will_end updated
     customer.tax_id: created deleted updated
-    customer_cash_balance_transaction: created
     entitlements.active_entitlement_summary: updated
     file: created
     financial_connections.account: account_numbers_updated created deactivated disconnected

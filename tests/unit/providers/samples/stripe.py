@@ -11,7 +11,17 @@ from typing import Any
 from core.errors import Unparseable
 from core.money import MoneyInvalid, MovementUnknown
 from providers import Request
-from tests.unit.providers.samples.table import Body, Comparison, MoneySequence, Refusal, Webhook, books, each, fails
+from tests.unit.providers.samples.table import (
+    Body,
+    Comparison,
+    MoneySequence,
+    Refusal,
+    Webhook,
+    books,
+    each,
+    fails,
+    moves_nothing,
+)
 from tests.unit.providers.shapes import NOW_S
 
 CHARGE = {
@@ -756,6 +766,57 @@ FEES: tuple[tuple[str, Body, list[str]], ...] = (
     ),
 )
 WEBHOOKS += [Webhook(f"fees of {case}", body, fees=fees) for case, body, fees in FEES]
+
+CASH = "customer_cash_balance_transaction.created"
+
+
+def cash(kind: str) -> bytes:
+    """A movement of a customer's cash balance."""
+    return event(CASH, {"id": "ccsbtxn_1", "currency": "usd", "customer": "cus_1", "net_amount": -500, "type": kind})
+
+
+WEBHOOKS += [
+    *moves_nothing(
+        *(
+            (f"a customer's cash balance: {kind}", cash(kind))
+            for kind in (
+                *("applied_to_payment", "funded", "funding_reversed", "refunded_from_payment", "return_canceled"),
+                *("return_initiated", "unapplied_from_payment"),
+            )
+        )
+    ),
+    *fails(
+        MoneyInvalid,
+        *(
+            (f"a customer's cash balance, and the account's: {kind}", cash(kind), f"{kind} moves money")
+            for kind in ("adjusted_for_overdraft", "transferred_to_balance")
+        ),
+    ),
+    *fails(
+        MovementUnknown,
+        ("a customer's cash balance in a new way", cash("burned"), "type 'burned'"),
+        ("a customer's cash balance, told thinly", thin(CASH, None), "not fetched"),
+    ),
+]
+
+BY_GIFT_CARD = {"type": "gift_card", "gift_card": {}}
+WEBHOOKS += books(
+    (
+        "a payment by gift card",
+        event("charge.succeeded", charge(balance_transaction=None, payment_method_details=BY_GIFT_CARD)),
+        "ch_1:capture 1000 USD of pi_1, 1000 outside:giftcard",
+    ),
+    (
+        "its refund, which moves nothing at Stripe",
+        event("refund.created", refund(balance_transaction=None, destination_details=BY_GIFT_CARD)),
+        "re_1:refund 400 USD of pi_1, 400 outside:giftcard",
+    ),
+    (
+        "its refund, told by its charge",
+        refunded(listed(refund(balance_transaction=None)), payment_method_details=BY_GIFT_CARD),
+        "re_1:refund 400 USD of pi_1, 400 outside:giftcard",
+    ),
+)
 
 BY_PAYPAL = event("charge.succeeded", charge(payment_method_details={"type": "paypal", "paypal": {}}))
 BACK_BY_PAYPAL = event("refund.created", refund(destination_details={"type": "paypal", "paypal": {}}))
