@@ -97,7 +97,8 @@ _SUBJECT = re.compile(r"messageverificationcerts\.(?:[a-z0-9-]+\.){0,3}paypal\.c
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{16,200}:[A-Za-z0-9_-]{16,200}")
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
-COUNTS = fields_of(
+ADDED = {3: fields_of("resource.status_details: reason")}
+_COUNTED_BEFORE = fields_of(
     """
     : id event_type resource_type
     resource: id status state sale_id capture_id parent_payment order_id invoice_id dispute_id dispute_state
@@ -122,6 +123,7 @@ COUNTS = fields_of(
     resource.invoice: id status
     """
 )
+COUNTS = [*_COUNTED_BEFORE, *ADDED[3]]
 """Its names and money, since content version 2; what its links name as well (`_list_related`)."""
 _RELATIONS = frozenset({"self", "up"})
 """Links by which a resource says what it is, and what it is of."""
@@ -137,7 +139,9 @@ class PayPalAdapter(JsonAdapter):
     )
     left_out = names("links")
     """The links to the event itself name whichever host sent it."""
-    content_version = 2
+    content_version = 3
+    counts = COUNTS
+    added = ADDED
     accounts_in_entities = False
     listed_for = timedelta(days=30)
     newest_first = True
@@ -243,7 +247,7 @@ class PayPalAdapter(JsonAdapter):
     def content(self, document: Mapping[str, Any], version: int) -> str:
         if version == 1:
             return super().content(document, version)
-        return hash_fields(document, COUNTS, {"related": _list_related(document)})
+        return hash_fields(document, self._list_counts(version), {"related": _list_related(document)})
 
     def key(self, secret: str) -> bytes:
         if not 1 <= len(secret) <= _SECRET_CHARS_MAX or not _WEBHOOK_ID_CHARS.issuperset(secret):

@@ -5,6 +5,9 @@ What books, and why:
 
 - A capture (v1: a sale) books when completed, under its own id. An authorisation or an order moves nothing.
 - A refund books under its own id once it is completed; one that is pending or failed has moved nothing.
+- A refund that failed gives back what its completion booked. One of a payment by an eCheck that hasn't cleared
+  (``status_details.reason``, https://developer.paypal.com/api/payments/v2/definitions/refund_status) was never
+  completed, and moves nothing.
 - A reversal is money that PayPal took back for the payer (a chargeback, a claim that was lost): it books as a refund,
   under the id of the refund that PayPal made of it. v1 writes amounts that go back below zero; the sign is dropped.
 - What a dispute takes comes as a refund or a reversal, so disputes (``CUSTOMER.DISPUTE.*``) don't book it. What
@@ -55,6 +58,7 @@ _CAPTURED = frozenset({"PAYMENT.CAPTURE.COMPLETED", "PAYMENT.SALE.COMPLETED"})
 _GIVEN_BACK = frozenset(
     {"PAYMENT.CAPTURE.REFUNDED", "PAYMENT.CAPTURE.REVERSED", "PAYMENT.SALE.REFUNDED", "PAYMENT.SALE.REVERSED"}
 )
+_REFUND_FAILED = "PAYMENT.REFUND.FAILED"
 _RESOLVED = "CUSTOMER.DISPUTE.RESOLVED"
 _PARTIES = names("SELLER BUYER PAYMENT_PROCESSOR")
 _SETTLEMENT = frozenset({None, "DISPUTE_SETTLEMENT"})
@@ -62,7 +66,7 @@ _FEES = names("DISPUTE_SETTLEMENT_FEE DISPUTE_FEE CHARGEBACK_FEE")
 """Of a dispute's movement, the party and the reason
 (https://developer.paypal.com/api/customer-disputes/v1/definitions/money_movement_list)."""
 EVENT_TYPES = EventTypes(
-    books=_CAPTURED | _GIVEN_BACK | {_RESOLVED},
+    books=_CAPTURED | _GIVEN_BACK | {_REFUND_FAILED, _RESOLVED},
     person=names(
         "CUSTOMER.MANAGED-ACCOUNT.NEGATIVE-BALANCE-DEBIT-INITIATED INVOICING.INVOICE.PAID "
         "INVOICING.INVOICE.REFUNDED PAYMENT.PAYOUTS-ITEM.CANCELED PAYMENT.PAYOUTS-ITEM.HELD "
@@ -98,7 +102,7 @@ EVENT_TYPES = EventTypes(
             "PAYMENT.CAPTURE.DENIED PAYMENT.CAPTURE.PENDING PAYMENT.ORDER.CANCELLED PAYMENT.ORDER.CREATED "
             "PAYMENT.PAYOUTS-ITEM.BLOCKED PAYMENT.PAYOUTS-ITEM.FAILED PAYMENT.PAYOUTSBATCH.DENIED "
             "PAYMENT.PAYOUTSBATCH.PROCESSING PAYMENT.PAYOUTSBATCH.SUCCESS PAYMENT.REFERENCED-PAYOUT-ITEM.FAILED "
-            "PAYMENT.REFUND.FAILED PAYMENT.REFUND.PENDING PAYMENT.SALE.DENIED PAYMENT.SALE.PENDING "
+            "PAYMENT.REFUND.PENDING PAYMENT.SALE.DENIED PAYMENT.SALE.PENDING "
             "PAYMENTS.PAYMENT.CREATED RISK.DISPUTE.CREATED VAULT.CREDIT-CARD.CREATED "
             "VAULT.CREDIT-CARD.UPDATED VAULT.PAYMENT-TOKEN.CREATED VAULT.PAYMENT-TOKEN.DELETED "
             "VAULT.PAYMENT-TOKEN.DELETION-INITIATED"
@@ -113,6 +117,8 @@ _NOT_TAKEN = frozenset({"pending", "declined", "denied", "failed"})
 """Other statuses of a capture (https://developer.paypal.com/docs/api/payments/v2/) or a sale (…/payments/v1/)."""
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
 """Statuses of a refund (the same pages), besides ``completed``."""
+_NEVER_COMPLETED = "ECHECK"
+"""Why a refund is pending or failed: its payment hasn't cleared."""
 _OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
 _BY_HAND = "book it by a manual entry"
 
@@ -191,9 +197,41 @@ def read_fact(document: Mapping[str, Any], event_type: str, of_v1: str) -> Money
     """
     if event_type == _RESOLVED:
         return _read_resolved(document)
-    if event_type not in _CAPTURED | _GIVEN_BACK:
+    movement = _find_movement(document, event_type)
+    if movement is None:
         return None
     resource = an_object(document.get("resource"), "'resource'")
+    if movement is not Movement.CAPTURE and not _is_refund(document):
+        raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
+    reference = text(resource, "id")
+    amount = an_object(resource.get("amount"), "'amount'")
+    value, currency = _read_value_and_currency(amount)
+    if movement is not Movement.CAPTURE and isinstance(value, str):
+        value = value.removeprefix("-")
+    money = decimal_money_of(value, currency)
+    if money.currency in WHOLE and money.amount_minor % 100:
+        raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
+    account = find_account(document, of_v1)
+    if not account and not _is_v1(amount):
+        names = "payee" if movement is Movement.CAPTURE else "payer"
+        raise MoneyInvalid(
+            f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
+        )
+    payment, paired = find_payment(document), movement is not Movement.CAPTURE
+    fact = moved(NAME, movement, reference, money, account=account, payment=payment, paired=paired)
+    return _pair_with_reversal(fact) if event_type.endswith(".REVERSED") else fact
+
+
+def _find_movement(document: Mapping[str, Any], event_type: str) -> Movement | None:
+    """Finds which way an event moved money, if it did. What a refund's failure undoes tells no status: it may be told
+    of a later one.
+    """
+    if event_type not in _CAPTURED | _GIVEN_BACK | {_REFUND_FAILED}:
+        return None
+    resource = an_object(document.get("resource"), "'resource'")
+    if event_type == _REFUND_FAILED:
+        is_never_completed = object_at(resource, "status_details").get("reason") == _NEVER_COMPLETED
+        return None if is_never_completed else Movement.REFUND_FAILED
     status = (optional_text(resource, "status") or optional_text(resource, "state") or "").lower()
     movement = Movement.CAPTURE if event_type in _CAPTURED else Movement.REFUND
     if movement is Movement.REFUND and status in _NOT_GIVEN_BACK:
@@ -202,24 +240,7 @@ def read_fact(document: Mapping[str, Any], event_type: str, of_v1: str) -> Money
         raise MoneyInvalid("the resource's status isn't one in which money has moved")
     if status not in (_TAKEN if movement is Movement.CAPTURE else {"completed"}):
         raise MovementUnknown("status", status)
-    if movement is Movement.REFUND and not _is_refund(document):
-        raise MoneyInvalid("the resource doesn't say that it is a refund: its id and amount may be the payment's")
-    reference = text(resource, "id")
-    amount = an_object(resource.get("amount"), "'amount'")
-    value, currency = _read_value_and_currency(amount)
-    if movement is Movement.REFUND and isinstance(value, str):
-        value = value.removeprefix("-")
-    money = decimal_money_of(value, currency)
-    if money.currency in WHOLE and money.amount_minor % 100:
-        raise MoneyInvalid(f"PayPal has no decimals of {money.currency}")
-    account = find_account(document, of_v1)
-    if not account and not _is_v1(amount):
-        names = "payer" if movement is Movement.REFUND else "payee"
-        raise MoneyInvalid(
-            f"{event_type} has no {names}.merchant_id: it can't be known whose payment it is; {_BY_HAND}"
-        )
-    fact = moved(NAME, movement, reference, money, account=account, payment=find_payment(document))
-    return _pair_with_reversal(fact) if event_type.endswith(".REVERSED") else fact
+    return movement
 
 
 def _pair_with_reversal(fact: MoneyFact) -> MoneyFact:
@@ -242,6 +263,8 @@ def read_fees(document: Mapping[str, Any], event_type: str, of_v1: str) -> list[
         if moved_now is None:
             return []
         amounts = _read_payment_fees(resource, 1 if moved_now.movement is Movement.CAPTURE else -1)
+        if moved_now.movement is Movement.REFUND_FAILED and any(money.amount_minor for _, money in amounts):
+            raise MovementUnknown("paypal_fee", "of a refund that failed")
     account, payment = find_account(document, of_v1), find_payment(document)
     reference = _find_first_text(resource, "dispute_id" if event_type == _RESOLVED else "id") or ""
     return [

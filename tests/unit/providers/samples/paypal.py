@@ -98,6 +98,8 @@ def resolved(*movements: dict[str, object]) -> bytes:
     return changed(dispute("RESOLVED", "RESOLVED_SELLER_FAVOUR"), "resource", "money_movements", to=movements)
 
 
+REFUND_FAILED = refund("PAYMENT.REFUND.FAILED")
+FAILED_BY_ECHECK = of_refund("status_details", to={"reason": "ECHECK"}, body=REFUND_FAILED)
 CREDIT, DEBIT = movement("SELLER", "CREDIT", "12.50"), movement("SELLER", "DEBIT", "12.50")
 FEE = movement("SELLER", "DEBIT", "20.00", "DISPUTE_FEE")
 CAPTURE, REFUND = "C1:capture 1250 EUR of C1", "R1:refund 1250 EUR of C1"
@@ -226,7 +228,8 @@ WEBHOOKS = [
     *moves_nothing(
         *((kind, capture(f"PAYMENT.CAPTURE.{kind}")) for kind in ("PENDING", "DECLINED", "DENIED")),
         *((f"a {status} refund", of_refund("status", to=status)) for status in ("PENDING", "FAILED", "CANCELLED")),
-        *((kind, refund(kind)) for kind in ("PAYMENT.REFUND.PENDING", "PAYMENT.REFUND.FAILED")),
+        ("a refund that is pending", refund("PAYMENT.REFUND.PENDING")),
+        ("a refund that failed as its payment's eCheck didn't clear", FAILED_BY_ECHECK),
         *((f"a dispute that is {what}", dispute(what)) for what in ("CREATED", "UPDATED")),
         *(
             (f"a dispute that is {outcome}", dispute("RESOLVED", outcome))
@@ -266,6 +269,7 @@ WEBHOOKS = [
             for what, moves in (("both ways", [CREDIT, DEBIT]), ("back twice", [CREDIT, CREDIT]))
         ),
     ),
+    *books(("a refund that failed", REFUND_FAILED, "R1:refund_failed 1250 EUR of C1"), pair="R1:refund"),
     *fails(
         MovementUnknown,
         ("an unknown status", of_capture("status", to="VOIDED"), "the status 'voided'"),
@@ -319,6 +323,7 @@ WEBHOOKS += [
                 "R1:platform2_fee -5 EUR of C1",
             ],
         ),
+        ("a refund that failed, of none", REFUND_FAILED, []),
         ("a sale", v1_sale(transaction_fee={"value": "0.67", "currency": "EUR"}), ["S1:fee 67 EUR of S1"]),
         (
             "a sale's refund",
@@ -345,10 +350,24 @@ COMPARISONS = [
     Comparison("links to the event itself", refund(), changed(refund(), "links", to=[]), content=True),
     Comparison("another host", refund(), refund().replace(b"api.paypal.com", b"api-m.paypal.com"), content=True),
     Comparison("no link to what is refunded", refund(), of_refund("links", to=[]), content=False),
+    Comparison("another reason for its failure", REFUND_FAILED, FAILED_BY_ECHECK, key=True, content=False),
     Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=True),
 ]
 ALONE = "a dispute that gives back what was never taken here"
 SEQUENCES = [
+    *(
+        MoneySequence(
+            f"a refund of a part that fails, {what}",
+            [capture(), *told, of_refund("status", to=status, body=refund("PAYMENT.REFUND.FAILED", value="5.00"))],
+            {"clearing": 1_250},
+        )
+        for status in ("FAILED", "COMPLETED")
+        for what, told in (
+            ("told before", [refund(value="5.00")]),
+            ("told before as pending, too", [refund("PAYMENT.REFUND.PENDING", value="5.00"), refund(value="5.00")]),
+            ("untold", []),
+        )
+    ),
     MoneySequence(ALONE, [capture(), resolved(CREDIT)], {"clearing": 1_250}),
     *(
         MoneySequence(
