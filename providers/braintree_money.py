@@ -53,6 +53,9 @@ _INSTRUMENT_OF: Mapping[str, str] = dict.fromkeys(("local_payment_completed", "l
 """By kind whose transaction may not say by what it was paid: by what it was."""
 _PAYPAL = "paypal"
 _BY_PAYPAL = "paypal_"
+_FEE_GIVEN_BACK = "refund-from-transaction-fee-amount"
+"""No page says which transaction has it, or whether the refund's amount is less by it."""
+_FEES_OF_PAYPAL = ("transaction-fee-amount", _FEE_GIVEN_BACK)
 _DETAILS_OF_PAYPAL = ("paypal", "local-payment", "sepa-debit-account-detail")
 """Where a transaction that PayPal settles says what PayPal took (the SDKs' ``Transaction``)."""
 
@@ -196,8 +199,9 @@ def read_fees(root: Element, kind: str) -> list[MoneyFact]:
     fact = read_fact(root, kind) if fees else None
     if fact is None:
         return []
-    if fact.movement is not Movement.CAPTURE:
-        raise MovementUnknown(fees[0].field, f"of a {fact.movement}")
+    unsure = fees if fact.movement is not Movement.CAPTURE else [fee for fee in fees if fee.field == _FEE_GIVEN_BACK]
+    if unsure:
+        raise MovementUnknown(unsure[0].field, f"of a {fact.movement}")
     reference = text_of(transaction, "id") or ""
     return [
         moved(
@@ -222,7 +226,7 @@ def _list_fees(transaction: Element) -> list[_Fee]:
     its_currency = text_of(of_paypal, "transaction-fee-currency-iso-code") or currency
     told = [
         ("service-fee-amount", "service_", text_of(transaction, "service-fee-amount"), currency),
-        ("transaction-fee-amount", _BY_PAYPAL, text_of(of_paypal, "transaction-fee-amount"), its_currency),
+        *((field, _BY_PAYPAL, text_of(of_paypal, field), its_currency) for field in _FEES_OF_PAYPAL),
     ]
     fees = [
         _Fee(field, prefix, decimal_money_of(amount, code))

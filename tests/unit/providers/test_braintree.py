@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.money import MovementUnknown
 from load.samples import sign
 from providers import Request
 from tests.unit.providers.samples.braintree import (
     ADAPTER,
+    BY_PAYPAL,
     CHECK,
     NO_TIMESTAMP,
     PAYLOAD,
@@ -28,6 +30,7 @@ from tests.unit.providers.samples.braintree import (
     posted,
     signed_form,
     transaction,
+    with_paypals_fee,
 )
 from tests.unit.providers.shapes import NOW
 from tests.unit.providers.shapes import refusal as refusal_of
@@ -144,3 +147,12 @@ def test_an_events_bytes_are_its_xml() -> None:
 def test_a_payment_methods_event_is_named_by_its_content(kind: str) -> None:
     (event,) = ADAPTER.events(posted(of_method(kind)), "live")
     assert event.event_id == ADAPTER.content_sha256(event.body, 1)
+
+
+@pytest.mark.parametrize("field", ["transaction-fee-amount", "refund-from-transaction-fee-amount"])
+def test_what_paypal_took_or_gave_back_of_its_fee_for_a_refund_is_unknown_and_the_refund_books(field: str) -> None:
+    settled = transaction("transaction_settled", BY_PAYPAL, refund_of="tx0")
+    events = ADAPTER.events(with_paypals_fee(settled, name=field), "live")
+    assert [event.fact_key for event in events] == ["braintree:tx1:refund", None]
+    with pytest.raises(MovementUnknown, match=field):
+        ADAPTER.money(events[1].body, events[1].event_type)
