@@ -83,7 +83,8 @@ EVENT_TYPES = EventTypes(
         "https://www.checkout.com/docs/developer-resources/event-notifications/event-types": names(
             "3ds_card_enrolled authentication_approved authentication_attempted authentication_failed "
             "authentication_started authorization_approved authorization_declined card_verification_declined "
-            "card_verified dispute_arbitration_sent_to_scheme dispute_evidence_acknowledged_by_scheme "
+            "card_verified dispute_arbitration_evidence_submitted dispute_arbitration_sent_to_scheme "
+            "dispute_evidence_acknowledged_by_scheme "
             "dispute_evidence_submitted dispute_received fraud_reported full_dd_failed full_dd_passed "
             "match_failed match_passed payment_approved payment_authentication_failed "
             "payment_authorization_increment_declined payment_authorization_incremented payment_authorized "
