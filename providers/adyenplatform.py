@@ -12,8 +12,9 @@ https://docs.adyen.com/api-explorer/Tokenization-webhooks/latest/overview). It i
 What moves money is a transfer (``TRANSFERS``, https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview).
 What books, and why:
 
-- A transfer from a balance account to a bank account is a payout: paid when it is booked, failed when the bank
-  returns or rejects it afterwards, under the transfer's id. Until it is booked the money is only reserved.
+- A transfer from a balance account to a bank account is a payout: paid when it is booked, which one that is credited
+  was, failed when the bank returns or rejects it afterwards, under the transfer's id. Until it is booked the money is
+  only reserved.
 - A platform payment (capture, refund, chargeback of a balance account) is one account's share of a payment that the
   standard webhooks tell whole and `providers.adyen` books: with its shares booked too, money would count twice.
 - Transfers within Adyen (between balance accounts, fees, a cash-out that is funded and repaid) don't change what Adyen
@@ -116,12 +117,12 @@ CATEGORIES = names("bank card grants internal issuedCard migration platformPayme
 
 _PAYOUTS: Mapping[str, Movement] = {
     "booked": Movement.PAYOUT_PAID,
+    "credited": Movement.PAYOUT_PAID,
     "returned": Movement.PAYOUT_FAILED,
     "failed": Movement.PAYOUT_FAILED,
 }
-"""Of a transfer to a bank account, by its status."""
-_TOLD_BEFORE = frozenset({"credited"})
-"""Statuses of such a transfer that come after it was booked."""
+"""Of a transfer to a bank account, by its status. One that is credited was booked before
+(https://docs.adyen.com/payouts/payout-service/payout-lifecycle): both tell the same payout."""
 _NOT_MOVED = names(
     "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "
     "authAdjustmentRefused pending pendingApproval pendingExecution refused rejected error cancelled expired "
@@ -193,7 +194,7 @@ class AdyenPlatformAdapter(JsonAdapter):
         if status == "failed" and not _is_payout(data):
             return None
         _check_kind(data, event_type)
-        if data.get("category") != "bank" or status in _TOLD_BEFORE:
+        if data.get("category") != "bank":
             return None
         if status not in _PAYOUTS:
             raise MovementUnknown("status", status)

@@ -246,6 +246,14 @@ SEQUENCES = [
         ("a payout that the bank returned", [TRANSFERRED, RETURNED], {}),
         ("a payout that failed after it was booked", [TRANSFERRED, FAILED], {}),
         ("a payout that was returned, and whose booking was never told", [RETURNED], {}),
+        *(
+            (f"a payout that was credited, {what}", [*told, payout(sequence=4, status="credited")], holds)
+            for what, told, holds in (
+                ("and whose booking was never told", [], {"clearing": -22_700, "payouts": 22_700}),
+                ("and whose booking was told", [TRANSFERRED], {"clearing": -22_700, "payouts": 22_700}),
+                ("and came back", [TRANSFERRED, RETURNED], {}),
+            )
+        ),
     )
 ]
 COMPARISONS = [
