@@ -548,6 +548,29 @@ WEBHOOKS += [
 BY_GIFT_CARD = {"paymentMethod": "givex", "originalReference": "PAY1"}
 SEQUENCES = [
     *OF_CAPTURES,
+    sequence(
+        "two captures of parts, one of which fails and is made again",
+        {**CAPTURED, "amount": PART},
+        {**CAPTURED, "pspReference": "CAP2", "amount": REST},
+        {**CAPTURED, "pspReference": "CAP2", "amount": REST, "eventCode": "CAPTURE_FAILED"},
+        {**CAPTURED, "pspReference": "CAP3", "amount": REST},
+        clearing=1_000,
+    ),
+    sequence(
+        "captured at once, refunded, the refund failed, and the payment never came",
+        AUTHORISED,
+        *({**CAPTURED, "pspReference": "R1", "eventCode": code} for code in ("REFUND", "REFUND_FAILED")),
+        {**CAPTURED, "pspReference": "S1", "eventCode": "SETTLED_REVERSED"},
+        clearing=0,
+        Main="immediate",
+    ),
+    sequence(
+        "an undo that didn't succeed",
+        CAPTURED,
+        {**CAPTURED, "eventCode": "CAPTURE_FAILED", **FAILED},
+        {**CANCELLED, "eventCode": "CANCEL_OR_REFUND", "additionalData": {"modification.action": "refund"}, **FAILED},
+        clearing=1_000,
+    ),
     MoneySequence(
         "an order of 100, of which a gift card paid 30; 10 of those are given back, and 5 of these come back",
         [

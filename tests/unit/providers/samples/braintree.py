@@ -464,6 +464,21 @@ SEQUENCES = [
         ],
         {},
     ),
+    MoneySequence(
+        "a chargeback that is won, and a pre-arbitration after it that is lost",
+        [
+            posted(transaction()),
+            posted(dispute()),
+            posted(dispute("won", amount_won="12.50")),
+            *(posted(changed(dispute(kind, about="pre_arbitration"), (">d1<", ">d2<"))) for kind in ("opened", "lost")),
+        ],
+        {"dispute_losses": 1_250},
+    ),
+    MoneySequence(
+        "a retrieval that becomes a chargeback",
+        [posted(transaction()), posted(dispute(about="retrieval")), posted(changed(dispute(), (">d1<", ">d2<")))],
+        {"disputes": 1_250},
+    ),
     MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
     *(
         MoneySequence(

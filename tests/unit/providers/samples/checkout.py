@@ -184,7 +184,37 @@ COMPARISONS = [
 ]
 DEBIT = dispute()
 LOSS = {"clearing": -1_250, "dispute_losses": 1_250}
+ALREADY_REFUNDED = of_data("resolved_reason", to="already_refunded", body=dispute("dispute_resolved"))
 SEQUENCES = [
+    MoneySequence(
+        "two captures of parts, a refund that was pending, and one that was declined",
+        [
+            payment(action="act_1", amount_minor=500),
+            payment(action="act_2", amount_minor=750),
+            payment("payment_refund_pending", action="act_3", amount_minor=250),
+            payment("payment_refunded", action="act_3", amount_minor=250),
+            payment("payment_refund_declined", action="act_4", amount_minor=250),
+        ],
+        {"clearing": 1_000, "refunds": 250},
+    ),
+    MoneySequence(
+        "two disputes of parts of one payment, one won and one accepted at once",
+        [
+            payment(),
+            dispute(amount_minor=500),
+            dispute("dispute_won", amount_minor=500),
+            dispute("dispute_accepted", dispute="dsp_2", amount_minor=300),
+        ],
+        {"clearing": 950, "dispute_losses": 300},
+    ),
+    *(
+        MoneySequence(
+            f"a dispute of a payment that was refunded before, {told}",
+            [payment(), payment("payment_refunded", action="act_2"), *debits, ALREADY_REFUNDED],
+            {"refunds": 1_250},
+        )
+        for told, debits in (("its debit untold", []), ("its debit told", [DEBIT]))
+    ),
     *(
         MoneySequence(f"{first} and {second}, {told}", [dispute(first), dispute(second), *debits], LOSS)
         for first, second in itertools.combinations(LOSSES, 2)

@@ -357,7 +357,7 @@ ALONE = "a dispute that gives back what was never taken here"
 SEQUENCES = [
     *(
         MoneySequence(
-            f"a refund of a part that fails, {what}",
+            f"a refund of a part that fails, {what}, {status} by then",
             [capture(), *told, of_refund("status", to=status, body=refund("PAYMENT.REFUND.FAILED", value="5.00"))],
             {"clearing": 1_250},
         )
@@ -367,6 +367,26 @@ SEQUENCES = [
             ("told before as pending, too", [refund("PAYMENT.REFUND.PENDING", value="5.00"), refund(value="5.00")]),
             ("untold", []),
         )
+    ),
+    MoneySequence(
+        "a capture that is pending first, and a refund that is",
+        [capture("PAYMENT.CAPTURE.PENDING"), capture(), of_refund("status", to="PENDING"), refund()],
+        {"refunds": 1_250},
+    ),
+    MoneySequence(
+        "a sale by v1 and two refunds of parts of it, with what they give back of its fee",
+        [
+            v1_sale(transaction_fee={"value": "0.67", "currency": "EUR"}),
+            *(
+                v1_refund(
+                    id=name,
+                    amount={"total": total, "currency": "EUR"},
+                    refund_from_transaction_fee={"value": "0.10", "currency": "EUR"},
+                )
+                for name, total in (("R1", "-5.00"), ("R2", "2.50"))
+            ),
+        ],
+        {"clearing": 1_250 - 750 - 47, "refunds": 750, "fees": 47},
     ),
     MoneySequence(ALONE, [capture(), resolved(CREDIT)], {"clearing": 1_250}),
     *(

@@ -954,6 +954,56 @@ SEQUENCES = [
         {"clearing": 900},
     ),
     MoneySequence(
+        "a charge that is captured twice, with a refund in between that fails later",
+        [
+            AUTHORISED,
+            captured("charge.updated", 0, 300, is_last=False),
+            event("refund.created", refund(amount=100)),
+            captured("charge.updated", 300, 900),
+            event("refund.failed", refund(amount=100, status="failed", failure_balance_transaction="txn_2")),
+        ],
+        {"clearing": 900},
+        REFUND_EVENTS,
+    ),
+    MoneySequence(
+        "a payout that is taken back by another one, which the bank refuses later",
+        [
+            event("payout.paid", PAYOUT),
+            event("payout.paid", {**PAYOUT, "id": "po_2", "amount": -5000, "original_payout": "po_1"}),
+            event("payout.failed", {**PAYOUT, "id": "po_2", "amount": -5000, "status": "failed"}),
+        ],
+        {"clearing": -5000, "payouts": 5000},
+    ),
+    MoneySequence(
+        "a payment by gift card and two refunds, of which one fails",
+        [
+            event("charge.succeeded", charge(balance_transaction=None, payment_method_details=BY_GIFT_CARD)),
+            *(
+                event(f"refund.{kind}", refund(id=name, balance_transaction=None, **how))
+                for name in ("re_1", "re_2")
+                for kind, how in (
+                    ("created", {"destination_details": BY_GIFT_CARD}),
+                    ("failed", {"destination_details": BY_GIFT_CARD, "status": "failed"}),
+                )
+                if (name, kind) != ("re_1", "failed")
+            ),
+        ],
+        {"outside:giftcard:clearing": 600, "refunds": 400},
+    ),
+    MoneySequence(
+        "a dispute of a part of a charge, of which another part was refunded",
+        [
+            CAPTURED,
+            event("refund.created", refund()),
+            *(
+                dispute(kind, amount=600, balance_transactions=[transaction("txn_1", -600, 1)], status=status)
+                for kind, status in (("created", "needs_response"), ("closed", "lost"))
+            ),
+        ],
+        {"clearing": -1500, "fees": 1500, "refunds": 400, "dispute_losses": 600},
+        REFUND_EVENTS,
+    ),
+    MoneySequence(
         "a dispute that was prevented",
         [CAPTURED, dispute("created", **PREVENTED), dispute("updated", **PREVENTED), dispute("closed", **PREVENTED)],
         {"clearing": 1000},
