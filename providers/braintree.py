@@ -19,8 +19,8 @@ is about, the hash of its content is its id, so that two of one second aren't ta
 - A settlement that is declined, and a refund that failed, came to nothing. Either may come after the notification that
   it was settled, and alone (https://developer.paypal.com/braintree/docs/reference/general/webhooks/transaction). It
   gives back what was booked of the transaction, whatever its status says (`MoneyFact.pair`).
-- The notification of a subscription's charge lists its earlier charges too. Each is an event of its own, of the same
-  bytes: one that was voided since gives back what was booked of it.
+- The notification of a subscription's charge, or of one that failed, lists its earlier charges too. Each is an event of
+  its own, of the same bytes: one that was voided since gives back what was booked of it.
 - A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken. Less
   may come back: "the amount of money awarded back to the merchant" is ``amount-won``
   (https://developer.paypal.com/braintree/graphql/reference/types/dispute). Lost, accepted or expired, the loss is

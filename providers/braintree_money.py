@@ -307,6 +307,10 @@ def _read_captured(subject: Element, kind: str) -> _TransactionMovement | None:
     return _build_movement(Movement.REFUND if credit else Movement.CAPTURE, transaction)
 
 
+def _read_uncharged(_: Element, __: str) -> None:
+    """The newest charge came to nothing; what became of the earlier ones is told by events of their own."""
+
+
 def _read_declined(subject: Element, kind: str) -> _TransactionMovement | None:
     """Reads a sale or a refund that was declined or failed. Its status doesn't tell whether it was booked before."""
     transaction = _require_transaction(subject, kind)
@@ -402,6 +406,7 @@ _READERS: Mapping[str, Callable[[Element, str], _TransactionMovement | None]] = 
     "transaction_settlement_declined": _read_declined,
     "refund_failed": _read_declined,
     "subscription_charged_successfully": _read_captured,
+    "subscription_charged_unsuccessfully": _read_uncharged,
     "local_payment_completed": _read_captured,
     "local_payment_funded": _read_captured,
     "disbursement": _read_disbursed,
@@ -420,7 +425,7 @@ EVENT_TYPES = EventTypes(
             "oauth_access_revoked partner_merchant_connected partner_merchant_declined partner_merchant_disconnected "
             "payment_method_customer_data_updated payment_method_revoked_by_customer "
             "recipient_updated_granted_payment_method subscription_billing_skipped subscription_canceled "
-            "subscription_charged_unsuccessfully subscription_expired subscription_trial_ended "
+            "subscription_expired subscription_trial_ended "
             "subscription_went_active subscription_went_past_due transaction_reviewed"
         )
     },

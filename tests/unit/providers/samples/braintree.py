@@ -428,6 +428,7 @@ WEBHOOKS += [
         ("a dispute", posted(dispute()), []),
     )
 ]
+UNCHARGED = (("charged_successfully", "charged_unsuccessfully"), (">submitted_for_settlement<", ">processor_declined<"))
 FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
 SEQUENCES = [
     MoneySequence(
@@ -487,6 +488,14 @@ SEQUENCES = [
             {"clearing": 1_250},
         )
         for status in ("voided", "settlement_declined")
+    ),
+    *(
+        MoneySequence(
+            f"a charge that was {status} by the time that the next one failed",
+            [posted(FIRST_MONTH), posted(changed(with_older("behind", status), *UNCHARGED))],
+            {"clearing": minor},
+        )
+        for status, minor in (("voided", 0), ("settlement_declined", 0), ("settled", 900))
     ),
     MoneySequence(
         "a refund that failed, whatever its transaction's status is by then",
