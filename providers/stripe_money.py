@@ -85,13 +85,13 @@ _OF_CASH_BALANCES = names(
 (https://docs.stripe.com/api/cash_balance_transactions/object)."""
 _WITH_THE_BALANCE = names("adjusted_for_overdraft transferred_to_balance")
 """Those that are of the account's balance too."""
-_UNTOLD = "changes", "not told"
+UNTOLD = "changes", "not told"
 """Which of several movements of one object a thin event is about."""
 _ONE_SECOND = "balance_transactions", "of one second"
 """Which of several rounds of a dispute an event is about."""
-_ROUNDS: Mapping[Movement, int] = {Movement.DISPUTE_OPENED: -1, Movement.DISPUTE_WON: 1}
+ROUNDS: Mapping[Movement, int] = {Movement.DISPUTE_OPENED: -1, Movement.DISPUTE_WON: 1}
 """What a dispute moves several times, by the sign of its balance transactions."""
-_BY_EVENT: Mapping[str, Any] = {}
+BY_EVENT: Mapping[str, Any] = {}
 """In place of a round's transaction: the event's own id names the round, as its time is another round's too."""
 
 
@@ -120,7 +120,7 @@ def describe_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fac
     """
     if document.get("type") == "charge.refunded":
         return [
-            _read_previous(document["data"].get("previous_attributes"), "amount_refunded"),
+            read_previous(document["data"].get("previous_attributes"), "amount_refunded"),
             reported.get("amount_refunded"),
         ]
     if fact is None:
@@ -132,10 +132,10 @@ class RefundUnlisted(MoneyInvalid):
     """Money went back, and the event doesn't say by which refund."""
 
 
-class _ObjectMovement(NamedTuple):
+class ObjectMovement(NamedTuple):
     movement: Movement
     source: Mapping[str, Any]
-    """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact; or `_BY_EVENT`."""
+    """What moved (charge, refund, dispute, balance transaction, payout): its id names the fact; or `BY_EVENT`."""
     amount: object
 
 
@@ -146,7 +146,7 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
         return None
-    reported, previous = _read_thin_object(document) if event_type.startswith(THIN) else _read_object(document)
+    reported, previous = read_thin_object(document) if event_type.startswith(THIN) else read_object(document)
     if event_type.startswith(THIN):
         read = _UNCERTAIN.get(event_type.removeprefix(THIN), read) if previous is None else read
     method = _find_outside_method(reported, outside)
@@ -155,9 +155,9 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     if moved_now is None:
         return None
     event = find_event(document)
-    if event_type.startswith(THIN) and moved_now.movement in _ROUNDS:
-        _check_round(reported, moved_now.movement, time_of(event.get("created")))
-    dispute_round = None if moved_now.source is not _BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
+    if event_type.startswith(THIN) and moved_now.movement in ROUNDS:
+        check_round(reported, moved_now.movement, time_of(event.get("created")))
+    dispute_round = None if moved_now.source is not BY_EVENT else f"{text(reported, 'id')}.{text(event, 'id')}"
     money = money_of(moved_now.amount, reported.get("currency", moved_now.source.get("currency")), MORE_DECIMALS)
     return moved(
         NAME,
@@ -186,15 +186,15 @@ def _forget_no_transaction(reported: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**known, "refunds": {**known["refunds"], "data": refunds}}
 
 
-def _find_pair(moved_now: _ObjectMovement, reported: Mapping[str, Any]) -> str | None:
+def _find_pair(moved_now: ObjectMovement, reported: Mapping[str, Any]) -> str | None:
     """Finds the id of what is undone, or may be. It is None for captures, which nothing undoes, and for what gives back
     a part of a withdrawal. So it is for rounds of a dispute that can't be told apart by their times.
     """
-    if moved_now.source is _BY_EVENT or moved_now.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
+    if moved_now.source is BY_EVENT or moved_now.movement in (Movement.CAPTURE, Movement.DISPUTE_LOST):
         return None
     if moved_now.movement is not Movement.DISPUTE_WON:
         return text(moved_now.source, "id")
-    taken, number = _select_sign(reported, -1), len(_select_sign(reported, 1)) or 1
+    taken, number = select_sign(reported, -1), len(select_sign(reported, 1)) or 1
     if not taken:
         return text(reported, "id")
     if number > len(taken) or taken[number - 1][0] != moved_now.amount:
@@ -202,7 +202,7 @@ def _find_pair(moved_now: _ObjectMovement, reported: Mapping[str, Any]) -> str |
     return text(reported if number == 1 else taken[number - 1][1], "id")
 
 
-def _read_thin_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
+def read_thin_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """Returns a thin event's object as the event found it, as far as that can be known, and what its attributes were
     before.
 
@@ -213,7 +213,7 @@ def _read_thin_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], o
         raise MovementUnknown("related_object", NOT_FETCHED)
     before, after = object_at(event, "changes", "before"), object_at(event, "changes", "after")
     if before.keys() - after.keys():
-        raise MovementUnknown(*_UNTOLD)
+        raise MovementUnknown(*UNTOLD)
     return _drop_later(time_of(event.get("created")), {**fetched, **after}), before or None
 
 
@@ -225,11 +225,11 @@ def _drop_later(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping
     end_s = int((moment + timedelta(seconds=1)).timestamp())
     return {
         **reported,
-        "balance_transactions": [transaction for transaction in listed if _read_created(transaction) <= end_s],
+        "balance_transactions": [transaction for transaction in listed if read_created(transaction) <= end_s],
     }
 
 
-def _read_charge_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def _read_charge_now(charge: Mapping[str, Any], _: object) -> ObjectMovement | None:
     """Reads a charge without what changed: certain where it was captured at once, or not at all.
 
     :raises MovementUnknown: it may have been captured in parts (https://docs.stripe.com/payments/multicapture)
@@ -239,11 +239,11 @@ def _read_charge_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement | 
     if multicapture.get("status") == "available" or (amount and not is_captured):
         if not amount:
             return None
-        raise MovementUnknown(*_UNTOLD)
-    return _ObjectMovement(Movement.CAPTURE, charge, amount) if is_captured else None
+        raise MovementUnknown(*UNTOLD)
+    return ObjectMovement(Movement.CAPTURE, charge, amount) if is_captured else None
 
 
-def _read_refunded_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def _read_refunded_now(charge: Mapping[str, Any], _: object) -> ObjectMovement | None:
     """Reads a refunded charge without what changed: certain where it has one refund.
 
     :raises MovementUnknown: it has several
@@ -253,11 +253,11 @@ def _read_refunded_now(charge: Mapping[str, Any], _: object) -> _ObjectMovement 
     listed = object_at(charge, "refunds")
     refunds = listed.get("data")
     if not isinstance(refunds, list) or len(refunds) != 1 or listed.get("has_more"):
-        raise MovementUnknown(*_UNTOLD)
+        raise MovementUnknown(*UNTOLD)
     return _read_made_refund(an_object(refunds[0], "a refund"), None)
 
 
-def _read_made_refund(refund: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def _read_made_refund(refund: Mapping[str, Any], _: object) -> ObjectMovement | None:
     """Reads a refund as it began: what took the money is told by this event, whatever became of it since."""
     taken = refund.get("balance_transaction") is not None
     return _read_refunded({**refund, "status": "succeeded"} if taken else refund)
@@ -305,7 +305,7 @@ def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list
     :raises MovementUnknown: a part of the charge was captured, and how much of the fee was taken isn't said
     """
     event = find_event(document)
-    reported, previous = _read_thin_object(document) if text(event, "type").startswith(THIN) else _read_object(document)
+    reported, previous = read_thin_object(document) if text(event, "type").startswith(THIN) else read_object(document)
     if event_type == APPLICATION_FEE:
         fee_id, amount, sign, prefix = text(reported, "id"), reported.get("amount"), -1, "platform_"
     elif _has_platform_fee(reported, previous, event_type):
@@ -336,13 +336,13 @@ def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: s
     return True
 
 
-def _read_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
+def read_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """Returns an event's object as it holds it, and what its attributes were before."""
     data = an_object(document.get("data"), "'data'")
     return an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
 
 
-def _read_captured(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
+def _read_captured(charge: Mapping[str, Any], previous: object) -> ObjectMovement | None:
     """Reads what was captured with this event, whether or not more may be (``captured`` says that only of the last
     time).
 
@@ -353,22 +353,22 @@ def _read_captured(charge: Mapping[str, Any], previous: object) -> _ObjectMoveme
         raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")
     if isinstance(previous, dict) and not previous.keys() & {"amount_captured", "balance_transaction"}:
         return None
-    before, after = _read_previous(previous, "amount_captured"), charge["amount_captured"]
-    transaction_before = _read_previous(previous, "balance_transaction")
+    before, after = read_previous(previous, "amount_captured"), charge["amount_captured"]
+    transaction_before = read_previous(previous, "balance_transaction")
     if not before and transaction_before is None:
-        return _ObjectMovement(Movement.CAPTURE, charge, after)
+        return ObjectMovement(Movement.CAPTURE, charge, after)
     transaction = read_id(charge.get("balance_transaction"))
     if type(before) is not int or type(after) is not int or transaction_before is None:
         raise MoneyInvalid("a further capture doesn't say its amount and balance transaction: book it by hand")
-    return _ObjectMovement(Movement.CAPTURE, {"id": transaction}, after - before)
+    return ObjectMovement(Movement.CAPTURE, {"id": transaction}, after - before)
 
 
-def _read_updated(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
+def _read_updated(charge: Mapping[str, Any], previous: object) -> ObjectMovement | None:
     is_captured = isinstance(previous, dict) and "amount_captured" in previous
     return _read_captured(charge, previous) if is_captured else None
 
 
-def _read_charged(charge: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def _read_charged(charge: Mapping[str, Any], _: object) -> ObjectMovement | None:
     """Reads a succeeded charge. One that is captured then is captured whole, so old API versions are clear too.
 
     :raises MovementUnknown: it doesn't say whether it is captured
@@ -377,13 +377,13 @@ def _read_charged(charge: Mapping[str, Any], _: object) -> _ObjectMovement | Non
     if type(captured) is not bool:
         raise MovementUnknown("captured", captured)
     return (
-        _ObjectMovement(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount")))
+        ObjectMovement(Movement.CAPTURE, charge, charge.get("amount_captured", charge.get("amount")))
         if captured
         else None
     )
 
 
-def _read_refunded(refund: Mapping[str, Any], _: object = None) -> _ObjectMovement | None:
+def _read_refunded(refund: Mapping[str, Any], _: object = None) -> ObjectMovement | None:
     """Reads a refund: one that has no effect on the balance has null for its transaction."""
     status = refund.get("status")
     taken = refund.get("balance_transaction", ...)
@@ -392,13 +392,13 @@ def _read_refunded(refund: Mapping[str, Any], _: object = None) -> _ObjectMoveme
     if status in _GIVEN_BACK:
         given_back = refund.get("failure_balance_transaction")
         never_moved = taken is None and given_back is None
-        return None if never_moved else _ObjectMovement(Movement.REFUND_FAILED, refund, refund.get("amount"))
+        return None if never_moved else ObjectMovement(Movement.REFUND_FAILED, refund, refund.get("amount"))
     if taken is None or (taken is ... and status != "succeeded"):
         return None
-    return _ObjectMovement(Movement.REFUND, refund, refund.get("amount"))
+    return ObjectMovement(Movement.REFUND, refund, refund.get("amount"))
 
 
-def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
+def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> ObjectMovement | None:
     """Finds the refund that this event is about: the newest whose amount is what the charge's total grew by."""
     if charge.get("captured") is False:
         return None
@@ -407,21 +407,21 @@ def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> _Objec
     if not isinstance(refunds, list) or not refunds:
         _check_unlisted(charge, previous)
         return None
-    before, after = _read_previous(previous, "amount_refunded"), charge.get("amount_refunded")
+    before, after = read_previous(previous, "amount_refunded"), charge.get("amount_refunded")
     if not before and after == _compute_released(charge):
         return None
     if type(before) is int and type(after) is int:
         refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]
         if not refunds:
             raise MoneyInvalid("none of the charge's refunds is the one that this event reports")
-    return _read_refunded(an_object(max(refunds, key=_read_created), "a refund"))
+    return _read_refunded(an_object(max(refunds, key=read_created), "a refund"))
 
 
 def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
     """
     :raises RefundUnlisted: money went back
     """
-    before = _read_previous(previous, "amount_refunded")
+    before = read_previous(previous, "amount_refunded")
     if charge.get("amount_refunded") != (0 if before is None else before):
         raise RefundUnlisted(
             "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
@@ -429,7 +429,7 @@ def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
         )
 
 
-def _read_previous(previous: object, name: str) -> object:
+def read_previous(previous: object, name: str) -> object:
     """Returns what an attribute was before the event; None where it didn't change."""
     return previous.get(name) if isinstance(previous, dict) else None
 
@@ -442,7 +442,7 @@ def _compute_released(charge: Mapping[str, Any]) -> int | None:
     return amount - captured if type(amount) is int and type(captured) is int else None
 
 
-def _read_created(value: object) -> int:
+def read_created(value: object) -> int:
     created = value.get("created") if isinstance(value, dict) else None
     return created if type(created) is int else 0
 
@@ -454,66 +454,66 @@ def _read_dispute_status(dispute: Mapping[str, Any]) -> str:
     return str(status)
 
 
-def _read_dispute_opened(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def read_dispute_opened(dispute: Mapping[str, Any], _: object) -> ObjectMovement | None:
     status, listed = _read_dispute_status(dispute), dispute.get("balance_transactions")
     is_prevented = status == "prevented" and not listed
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
-    opened = _find_newest(dispute, Movement.DISPUTE_OPENED, -1)
-    if opened.source is _BY_EVENT:
+    opened = find_newest(dispute, Movement.DISPUTE_OPENED, -1)
+    if opened.source is BY_EVENT:
         # Another event tells of the same withdrawal.
         raise MovementUnknown(*_ONE_SECOND)
     return opened
 
 
-def _read_dispute_closed(dispute: Mapping[str, Any], _: object) -> _ObjectMovement | None:
+def read_dispute_closed(dispute: Mapping[str, Any], _: object) -> ObjectMovement | None:
     status, listed = _read_dispute_status(dispute), _list_transactions(dispute)
     is_final = status == "lost" or (status == "prevented" and bool(listed))
     if not is_final or dispute.get("balance_transactions") == []:
         return None
     withheld = -sum(amount for amount, _ in listed) if listed else dispute.get("amount")
-    return None if withheld == 0 else _ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
+    return None if withheld == 0 else ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
 
 
-def _read_withheld(dispute: Mapping[str, Any], previous: object) -> _ObjectMovement | None:
+def read_withheld(dispute: Mapping[str, Any], previous: object) -> ObjectMovement | None:
     """Reads the first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second,
     no event named one by the dispute.
     """
-    if _read_dispute_closed(dispute, previous) is None:
+    if read_dispute_closed(dispute, previous) is None:
         return None
-    taken = _select_sign(dispute, -1)
-    if len(taken) > 1 and _read_created(taken[0][1]) == _read_created(taken[1][1]):
+    taken = select_sign(dispute, -1)
+    if len(taken) > 1 and read_created(taken[0][1]) == read_created(taken[1][1]):
         return None
-    return _ObjectMovement(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
+    return ObjectMovement(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
 
 
-def _find_newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> _ObjectMovement:
+def find_newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> ObjectMovement:
     """Finds the newest of the dispute's transactions in that direction: the one that its event is about."""
-    mine = _select_sign(dispute, sign)
+    mine = select_sign(dispute, sign)
     if not mine:
-        return _ObjectMovement(movement, dispute, dispute.get("amount"))
+        return ObjectMovement(movement, dispute, dispute.get("amount"))
     amount, transaction = mine[-1]
     if len(mine) == 1:
-        return _ObjectMovement(movement, dispute, amount)
-    amounts = {amount for amount, other in mine if _read_created(other) == _read_created(transaction)}
+        return ObjectMovement(movement, dispute, amount)
+    amounts = {amount for amount, other in mine if read_created(other) == read_created(transaction)}
     if len(amounts) > 1:
         raise MovementUnknown(*_ONE_SECOND)
-    is_tied = sum(_read_created(other) == _read_created(transaction) for _, other in mine) > 1
-    return _ObjectMovement(movement, _BY_EVENT if is_tied else transaction, amount)
+    is_tied = sum(read_created(other) == read_created(transaction) for _, other in mine) > 1
+    return ObjectMovement(movement, BY_EVENT if is_tied else transaction, amount)
 
 
-def _select_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
+def select_sign(dispute: Mapping[str, Any], sign: int) -> list[tuple[int, Mapping[str, Any]]]:
     """Lists what was withdrawn (-1), or what was given back (1), above zero and the oldest first."""
     return [(amount * sign, transaction) for amount, transaction in _list_transactions(dispute) if amount * sign > 0]
 
 
-def _check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetime | None) -> None:
+def check_round(dispute: Mapping[str, Any], movement: Movement, moment: datetime | None) -> None:
     """
     :raises MovementUnknown: the thin event may be about either of two rounds that followed at once
     """
     since = 0 if moment is None else int(moment.timestamp())
-    if sum(_read_created(transaction) >= since for _, transaction in _select_sign(dispute, _ROUNDS[movement])) > 1:
-        raise MovementUnknown(*_UNTOLD)
+    if sum(read_created(transaction) >= since for _, transaction in select_sign(dispute, ROUNDS[movement])) > 1:
+        raise MovementUnknown(*UNTOLD)
 
 
 def _list_transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
@@ -527,7 +527,7 @@ def _list_transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[st
     )
     return [
         (_convert_amount(transaction, dispute, transactions), transaction)
-        for transaction in sorted(transactions, key=_read_created)
+        for transaction in sorted(transactions, key=read_created)
     ]
 
 
@@ -562,11 +562,11 @@ def _read_cash(transaction: Mapping[str, Any], _: object) -> None:
         raise MovementUnknown("customer_cash_balance_transaction.type", kind)
 
 
-def _make_payout_reader(movement: Movement) -> Callable[[Mapping[str, Any], object], _ObjectMovement]:
-    return lambda payout, _: _ObjectMovement(movement, payout, payout.get("amount"))
+def _make_payout_reader(movement: Movement) -> Callable[[Mapping[str, Any], object], ObjectMovement]:
+    return lambda payout, _: ObjectMovement(movement, payout, payout.get("amount"))
 
 
-_READERS: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | None]] = {
+_READERS: Mapping[str, Callable[[Mapping[str, Any], object], ObjectMovement | None]] = {
     "charge.succeeded": _read_charged,
     "charge.captured": _read_captured,
     "charge.updated": _read_updated,
@@ -575,17 +575,17 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | N
     "refund.created": _read_refunded,
     "refund.updated": _read_refunded,
     "refund.failed": _read_refunded,
-    "charge.dispute.created": _read_dispute_opened,
-    "charge.dispute.funds_withdrawn": lambda dispute, _: _find_newest(dispute, Movement.DISPUTE_OPENED, -1),
-    "charge.dispute.funds_reinstated": lambda dispute, _: _find_newest(dispute, Movement.DISPUTE_WON, 1),
-    "charge.dispute.closed": _read_dispute_closed,
-    f"charge.dispute.closed{WITHHELD}": _read_withheld,
+    "charge.dispute.created": read_dispute_opened,
+    "charge.dispute.funds_withdrawn": lambda dispute, _: find_newest(dispute, Movement.DISPUTE_OPENED, -1),
+    "charge.dispute.funds_reinstated": lambda dispute, _: find_newest(dispute, Movement.DISPUTE_WON, 1),
+    "charge.dispute.closed": read_dispute_closed,
+    f"charge.dispute.closed{WITHHELD}": read_withheld,
     "customer_cash_balance_transaction.created": _read_cash,
     "payout.paid": _make_payout_reader(Movement.PAYOUT_PAID),
     "payout.failed": _make_payout_reader(Movement.PAYOUT_FAILED),
 }
 """Of a thin event ``data.object`` is what was fetched, and ``previous_attributes`` are its ``changes.before``."""
-_UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], _ObjectMovement | None]] = {
+_UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], ObjectMovement | None]] = {
     "charge.succeeded": _read_charge_now,
     "charge.captured": _read_charge_now,
     "charge.updated": _read_charge_now,
