@@ -1,6 +1,6 @@
 """Stripe: signature (https://docs.stripe.com/webhooks#verify-manually), identities and money facts.
 
-What books, and why: `providers.stripe_money`.
+What books, and why: `providers.stripe_money`, `providers.stripe_disputes`, `providers.stripe_fees`.
 
 Stripe lists the events of the last 30 days, each as it was when it came to be
 (https://docs.stripe.com/api/events/list). Those of connected accounts are in the lists of their accounts.
@@ -36,20 +36,9 @@ from providers.pointed import check_reference, find_event, join_bodies, read_ans
 from providers.port import ListedPage, ProviderEndpoint, Request, Span, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import parse_timed_signatures, secret_error, sent, text_key, timestamp
-from providers.stripe_money import (
-    APPLICATION_FEE,
-    LOOKED_UP,
-    NAME,
-    OUTSIDE,
-    RefundUnlisted,
-    describe_moved,
-    find_account,
-    find_object,
-    find_payment,
-    read_fact,
-    read_fees,
-    read_id,
-)
+from providers.stripe_fees import APPLICATION_FEE, read_fees
+from providers.stripe_money import LOOKED_UP, OUTSIDE, RefundUnlisted, describe_moved, read_fact
+from providers.stripe_objects import NAME, find_account, find_object, find_payment, read_id
 from providers.stripe_types import EVENT_TYPES, THIN, THIN_BOOKS
 
 PAYPAL = "paypal"

@@ -29,7 +29,7 @@ from providers.fields import entity_key
 from providers.money import PAYOUTS, moved
 from providers.settings import ProvidersSettings
 from providers.settlement.report import TO_US, NotCompared, ReportLine, ReportRow, SettlementLine
-from providers.stripe_money import NAME
+from providers.stripe_objects import NAME
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("balance_transaction_id", "id"),
