@@ -23,7 +23,8 @@ from journal.writer import CommittedBatch, JournalWriter
 from ledger.accounts import book_fact
 from ledger.postings import PostingsWriter
 from operations.frozen import SelectionFiles
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListBodies, ListJournal
+from tests.unit.processor.fakes import ListBodies, ListJournal
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
 HOSTILE = (
     "<script>document.title='owned'</script>",

@@ -16,7 +16,8 @@ from journal.writer import CommittedBatch, JournalWriter
 from operations.command import PROPOSE_REVERSAL, Command, approve
 from operations.commands import encode
 from operations.orders import DeltaView, OrderedItem, as_seen
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ListJournal, ignored
+from tests.unit.processor.fakes import ListJournal, ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 from tests.unit.processor.ordering import decided
 
 START: Marks = {EVENTS: {0: 0}, CONTROL: {0: 0}}

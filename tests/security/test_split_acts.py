@@ -41,7 +41,8 @@ from tests.unit.console.listening import ADA, BOB, PASSWORD, Listener
 from tests.unit.console.places import bookings_at, dead_letters
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.journal.rows import STARTS, marks, row, sha
-from tests.unit.processor.harness import CONTROL, ignored
+from tests.unit.processor.fakes import ignored
+from tests.unit.processor.harness import CONTROL
 
 AMY = "amy"
 EACH_MINOR = 400

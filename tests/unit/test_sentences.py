@@ -29,7 +29,8 @@ from providers.settings import ProvidersSettings
 from stack.services.dead_letters import open_dead_letter_index
 from stack.settings import Settings
 from tests.dead_items import DeadItems
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine, booked
+from tests.unit.processor.fakes import booked
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 from tests.unit.processor.ordering import approval, command, decided, last, order, target
 
 ADAPTERS = build_adapters(ProvidersSettings())

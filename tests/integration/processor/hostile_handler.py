@@ -6,7 +6,7 @@ import os
 import time
 
 from core.work import Outcome, WorkItem
-from tests.unit.processor.harness import booked
+from tests.unit.processor.fakes import booked
 from tests.unit.processor.hostile import MADE_SAFE, ODD_ANSWERS, ODD_ERRORS
 
 HANGS_S = 30.0

@@ -45,7 +45,8 @@ from processor.decide.rereads import Rereads
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.journal.rows import event_count
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Handler, InlineExecutor, Same, stream_config, table
+from tests.unit.processor.fakes import Handler, InlineExecutor, Same
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, stream_config, table
 
 CHECKOUT = Path(__file__).parents[3]
 RECORDS_PER_BATCH = 4

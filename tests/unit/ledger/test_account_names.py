@@ -33,7 +33,8 @@ from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.examples import examples
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.harness import EVENTS, Engine, Handler
+from tests.unit.processor.fakes import Handler
+from tests.unit.processor.harness import EVENTS, Engine
 
 NAMES = (
     "MüllerECOM",

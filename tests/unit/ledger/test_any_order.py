@@ -25,7 +25,8 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.examples import examples
-from tests.unit.processor.harness import EVENTS, NOW, Engine, Handler
+from tests.unit.processor.fakes import Handler
+from tests.unit.processor.harness import EVENTS, NOW, Engine
 
 ADAPTERS = build_adapters(ProvidersSettings())
 STRIPE_TYPES = (

@@ -27,7 +27,7 @@ from processor.workers.deadlines import Deadlines
 from processor.workers.worker import Task
 from providers.reconciled import Origin, build_reconciled_event
 from providers.settings import MoneyRule, ProvidersSettings, StandardWebhooksSettings
-from tests.unit.processor.harness import run_groups
+from tests.unit.processor.fakes import run_groups
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CAPTURE = MoneyFact("fake:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(1_000, "EUR"))

@@ -29,7 +29,8 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.unit.ledger.test_any_order import AnyAccount
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.harness import EVENTS, Engine, Handler
+from tests.unit.processor.fakes import Handler
+from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.providers.samples import (
     adyen,
     braintree,

@@ -23,7 +23,8 @@ from ledger import provider_bugs as report
 from ledger.provider_bugs import ProviderBug, find_provider_bugs
 from load.samples.stripe import stripe_event
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
+from tests.unit.processor.fakes import ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 
 ADAPTERS = build_adapters(ProvidersSettings())
 ACCOUNT = "acct_1"

@@ -28,7 +28,8 @@ from providers.port import Request
 from tests.examples import examples
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.harness import EVENTS, Engine, Handler
+from tests.unit.processor.fakes import Handler
+from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.processor.ordering import command
 
 PAID = "charge.succeeded"

@@ -10,7 +10,7 @@ from typing import Any
 from core.event import Event
 from core.money import Money, MoneyFact, Movement
 from providers.fields import ContentVersionUnknown
-from tests.unit.processor.harness import Same
+from tests.unit.processor.fakes import Same
 from tests.unit.processor.hostile import HALF, HUGE, NAN, Awkward
 
 

@@ -15,7 +15,8 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from processor.errors.classify import RETRY_AFTER_S_MAX
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, Same, booked
+from tests.unit.processor.fakes import Same, booked
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 from tests.unit.processor.hostile import MADE_SAFE, ODD_ANSWERS, ODD_ERRORS
 from tests.unit.processor.hostile_records import (
     ODD_COMMANDS,

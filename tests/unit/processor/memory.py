@@ -15,7 +15,7 @@ from processor.decide.handlers import Handlers
 from processor.errors.classify import Failure
 from processor.workers.execute import Results
 from processor.workers.outcomes import add_previous_dead, holds_back, is_passed_dead
-from tests.unit.processor.harness import Call
+from tests.unit.processor.fakes import Call
 
 RETRY_S = 1
 ANSWERS: Mapping[str, Outcome | Failure] = {

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from operations.command import ReplayMode
 from processor.settings import DeadHead
-from tests.unit.processor.harness import Call
+from tests.unit.processor.fakes import Call
 
 RETRIES_S = (1, 2, 4, 8, 16)
 HELD_S = 7.0

@@ -33,7 +33,8 @@ from processor.decide.rereads import Rereads
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from processor.source.records import PACKED, KafkaRecord, ParsedRecord
-from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, ListDeadLetters, NamedFact, Same, stream_config
+from tests.unit.processor.fakes import ListDeadLetters, NamedFact, Same
+from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, stream_config
 from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
 from tests.unit.processor.parking_model import Event, Model, Order
 

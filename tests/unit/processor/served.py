@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.decision import ErrorKind
 from core.work import Outcome, WorkItem, calling
 from processor.settings import DownstreamSettings
-from tests.unit.processor.harness import booked
+from tests.unit.processor.fakes import booked
 from tests.unit.processor.limited import LimitedEngine
 
 SETTINGS = DownstreamSettings(failures_to_open=3, reset_s=10.0)

@@ -7,7 +7,7 @@ import re
 
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_operators import Forms, text
-from tests.unit.processor.harness import ignored, unknown
+from tests.unit.processor.fakes import ignored, unknown
 
 ACTS = ("replay", "resolve", "purge", "release")
 

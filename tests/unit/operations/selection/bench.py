@@ -34,7 +34,8 @@ from operations.selection.runs import RunOrders
 from operations.selection.selections import Selections
 from processor.decide import runs
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine, ListJournal
+from tests.unit.processor.fakes import ListJournal
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
 ALONE = AloneLimits(items_max=4)
 PORTION = 3

@@ -25,7 +25,8 @@ from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.operations.selection.bench import SelectionBench
-from tests.unit.processor.harness import CONTROL, NOW, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import CONTROL, NOW
 
 REPLAYS_MAX = 2
 BATCHES_MAX = 30

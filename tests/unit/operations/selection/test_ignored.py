@@ -12,7 +12,7 @@ from operations.frozen import SPAN_SEQS_MAX, ItemOrder
 from operations.selection.dry_run import ForecastRequest, Verdict
 from operations.selection.model import RunRefused, RunRequest, SelectionEmpty
 from tests.unit.operations.selection.bench import SelectionBench
-from tests.unit.processor.harness import ignored, unknown
+from tests.unit.processor.fakes import ignored, unknown
 
 IGNORED, UNKNOWN = Filter(states=(ItemState.IGNORED,)), Filter(states=(ItemState.UNKNOWN,))
 

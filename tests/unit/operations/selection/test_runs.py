@@ -16,7 +16,7 @@ from operations.run import RunState
 from operations.selection.model import RunRefused, RunRequest
 from processor.settings import DeadHead
 from tests.unit.operations.selection.bench import SelectionBench
-from tests.unit.processor.harness import Stuck
+from tests.unit.processor.fakes import Stuck
 
 
 @pytest.mark.row("B4")

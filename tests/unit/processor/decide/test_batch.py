@@ -8,7 +8,8 @@ from core.event import Dedupe, poison_event, to_headers
 from core.work import DownstreamHeld
 from processor.decide.arrivals import OffsetHole
 from processor.decide.commit import IndexBehind
-from tests.unit.processor.harness import CONTROL, EVENTS, Engine, Stuck, ignored
+from tests.unit.processor.fakes import Stuck, ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
 
 @pytest.fixture

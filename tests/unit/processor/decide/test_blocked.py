@@ -15,7 +15,8 @@ from processor.decide.blocked import ANY, NEEDS_MAX, NOTE, Blocked
 from processor.errors.classify import MESSAGE_CHARS_MAX, Failure
 from processor.errors.retry import parse_policy
 from processor.workers.worker_pool import BLOCKED_IN_A_ROW
-from tests.unit.processor.harness import EVENTS, Down, Engine, Stuck, booked, ignored
+from tests.unit.processor.fakes import Down, Stuck, booked, ignored
+from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.processor.limited import LimitedEngine
 
 OUTAGE = 20

@@ -25,7 +25,8 @@ from processor.source.records import KafkaRecord
 from processor.workers.deadlines import Deadlines
 from processor.workers.worker import Task
 from providers import MoneyRule, ProvidersSettings, Request, StandardWebhooksSettings, build_adapters
-from tests.unit.processor.harness import Engine, run_groups
+from tests.unit.processor.fakes import run_groups
+from tests.unit.processor.harness import Engine
 
 CARD, HIDDEN = "4111111111111111", "411111******1111"
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

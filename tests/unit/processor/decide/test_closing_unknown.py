@@ -12,7 +12,8 @@ from ledger.verify.duckdb_engine import duckdb_engine
 from operations.command import PROPOSE_RELEASE, PURGE, RESOLVE
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.decide.test_reprocessing import knows, of_key, passed_over
-from tests.unit.processor.harness import Engine, unknown
+from tests.unit.processor.fakes import unknown
+from tests.unit.processor.harness import Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
 
 CLOSED = {PURGE: Decision.PURGED, RESOLVE: Decision.RESOLVED}

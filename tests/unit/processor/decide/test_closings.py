@@ -11,7 +11,8 @@ from core.money import Money, MoneyFact, Movement
 from journal.schema import JournalRow
 from operations.limits import AloneLimits
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, Crash, Engine, Stuck
+from tests.unit.processor.fakes import Crash, Stuck
+from tests.unit.processor.harness import CONTROL, Engine
 from tests.unit.processor.ordering import approval, command, decided, last, order, target
 
 BUG = ZeroDivisionError("division by zero")

@@ -8,7 +8,8 @@ import pytest
 
 from core.work import MissingPredecessor, Outcome, PreviousEvent, PreviousEventDead, WorkItem
 from processor.settings import DeadHead, RetrySettings
-from tests.unit.processor.harness import CONTROL, POLICY, Engine, Stuck, booked
+from tests.unit.processor.fakes import Stuck, booked
+from tests.unit.processor.harness import CONTROL, POLICY, Engine
 
 BUG = ZeroDivisionError("division by zero")
 

@@ -9,7 +9,8 @@ import pytest
 
 from core.work import Outcome, WorkItem
 from processor.errors.retry import parse_delay
-from tests.unit.processor.harness import NOW, Engine, Stuck, booked
+from tests.unit.processor.fakes import Stuck, booked
+from tests.unit.processor.harness import NOW, Engine
 
 
 @pytest.fixture

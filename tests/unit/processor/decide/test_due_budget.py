@@ -10,7 +10,8 @@ import pytest
 
 from journal.schema import JournalRow
 from processor.settings import DeadHead
-from tests.unit.processor.harness import Engine, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import Engine
 
 LIMIT = 150
 ENTITIES, FOLLOWERS = 60, 40

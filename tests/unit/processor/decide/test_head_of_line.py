@@ -21,7 +21,8 @@ from processor.decide.head_of_line import (
 )
 from processor.settings import DeadHead, RetrySettings, StreamSettings
 from processor.streams import load_streams
-from tests.unit.processor.harness import NOW, Down, Engine, Stuck
+from tests.unit.processor.fakes import Down, Stuck
+from tests.unit.processor.harness import NOW, Engine
 from tests.unit.processor.limited import LimitedEngine
 from tests.unit.processor.served import SETTINGS, Service, post
 

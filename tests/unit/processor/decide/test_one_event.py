@@ -14,7 +14,8 @@ from journal.schema import JournalRow
 from journal.target import ItemTarget
 from processor.settings import DeadHead
 from processor.workers.execute import Results
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, ignored
+from tests.unit.processor.fakes import ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 from tests.unit.processor.hostile import HALF, MADE_SAFE, ODD_ANSWERS, ODD_ERRORS, Awkward
 from tests.unit.processor.hostile_records import (
     ODD_COMMANDS,

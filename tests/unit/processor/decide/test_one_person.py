@@ -15,7 +15,8 @@ from operations.command import Command, ReplayMode, approve
 from operations.commands import encode
 from operations.limits import AloneLimits
 from processor.decide.two_people import HAVE_IT_APPROVED
-from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
+from tests.unit.processor.fakes import ignored
+from tests.unit.processor.harness import CONTROL, NOW, Engine
 from tests.unit.processor.ordering import command, decided, given, last, order, target
 
 BUG = ZeroDivisionError("division by zero")

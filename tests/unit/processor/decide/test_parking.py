@@ -21,7 +21,8 @@ from operations.commands import encode
 from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Crash, Down, Engine, Stuck, booked, ignored, unknown
+from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 from tests.unit.processor.parking_model import HELD_S, Event, Model, Order
 
 ENTITIES = st.sampled_from(["e1", "e1", "e1", "e2"])

@@ -14,7 +14,8 @@ from processor.settings import RetrySettings
 from processor.streams import StreamInvalid, load_streams
 from processor.wiring import wire_stream
 from stack.settings import Settings
-from tests.unit.processor.harness import POLICY, Down, Engine, Stuck
+from tests.unit.processor.fakes import Down, Stuck
+from tests.unit.processor.harness import POLICY, Engine
 
 TRANSIENT, DATA = "fixed(1s x2)", "FixedDelayRetryPolicy(5000x3, 15000x5)"
 OUTAGE = "LimitedExponentialRetryPolicy(1,60,2,120)"

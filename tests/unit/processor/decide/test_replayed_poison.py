@@ -14,7 +14,8 @@ from processor.decide import rereads
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
-from tests.unit.processor.harness import EVENTS, NOW, Crash, Engine
+from tests.unit.processor.fakes import Crash
+from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import last, order
 
 

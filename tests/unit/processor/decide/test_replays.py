@@ -15,7 +15,8 @@ from operations import acceptance
 from operations.acceptance import judge_replay
 from operations.command import ReplayMode
 from processor.settings import DeadHead
-from tests.unit.processor.harness import CONTROL, Engine, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import CONTROL, Engine
 from tests.unit.processor.ordering import BUG, command, decided, dying, last, mended, order, passing, target
 
 

@@ -16,7 +16,8 @@ from load.samples.stripe import stripe_event
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
-from tests.unit.processor.harness import EVENTS, NOW, Engine, Stuck, ignored, unknown
+from tests.unit.processor.fakes import Stuck, ignored, unknown
+from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
 
 BODY = stripe_event(

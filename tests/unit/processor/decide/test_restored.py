@@ -10,7 +10,8 @@ from core.decision import Decision
 from journal.schema import JournalRow
 from operations.command import PROPOSE_REVERSAL, Command, approve
 from operations.commands import encode
-from tests.unit.processor.harness import CONTROL, NOW, Engine, ignored
+from tests.unit.processor.fakes import ignored
+from tests.unit.processor.harness import CONTROL, NOW, Engine
 from tests.unit.processor.ordering import approval, decided, given, last, target
 
 BUG = ZeroDivisionError("division by zero")

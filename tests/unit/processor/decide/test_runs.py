@@ -20,7 +20,8 @@ from operations.run import RunState, command_id_of
 from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.processor.decide.selection_runs import command, dead, decisions, frozen, go, order, portions, taken
-from tests.unit.processor.harness import CONTROL, NOW, Crash, Engine, Stuck
+from tests.unit.processor.fakes import Crash, Stuck
+from tests.unit.processor.harness import CONTROL, NOW, Engine
 
 
 @pytest.fixture

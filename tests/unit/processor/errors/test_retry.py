@@ -23,7 +23,8 @@ from processor.errors.retry import (
     parse_policy,
 )
 from processor.settings import RetrySettings
-from tests.unit.processor.harness import NOW, POLICY, Down, Engine, Stuck
+from tests.unit.processor.fakes import Down, Stuck
+from tests.unit.processor.harness import NOW, POLICY, Engine
 
 DEFAULT = "exponential(1s, x2, max 16s, 5 tries, jitter 50%)"
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

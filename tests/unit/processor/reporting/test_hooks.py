@@ -15,7 +15,8 @@ from processor.errors.classify import Failure
 from processor.reporting.hooks import HookRunner
 from tests.documented import CHECKOUT, blocks
 from tests.unit.journal.rows import bare_row
-from tests.unit.processor.harness import Engine, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import Engine
 
 WAIT_S = 60.0
 

@@ -17,7 +17,8 @@ from processor.decide.item import BatchItem
 from processor.reporting.metrics import PROMISED, ProcessorMetrics, find_sli_outcome
 from processor.reporting.progress import BatchProgress
 from tests.unit.journal.rows import bare_row
-from tests.unit.processor.harness import Engine, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import Engine
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

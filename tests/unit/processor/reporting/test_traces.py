@@ -12,7 +12,8 @@ from core.tracing import Tracing, open_tracing, span_id_of
 from core.work import Applied, Outcome, WorkItem
 from processor.reporting.status import DecisionSpans
 from tests.collector import Collector, collecting
-from tests.unit.processor.harness import NOW, Engine, Stuck
+from tests.unit.processor.fakes import Stuck
+from tests.unit.processor.harness import NOW, Engine
 
 TRACE, RECEIVER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

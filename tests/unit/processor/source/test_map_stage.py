@@ -26,7 +26,8 @@ from processor.workers.deadlines import Deadlines
 from processor.workers.payload import Decoding, make_decoder
 from processor.workers.worker import Task
 from tests.examples import examples
-from tests.unit.processor.harness import CONTROL, Engine, Stuck, booked, table
+from tests.unit.processor.fakes import Stuck, booked
+from tests.unit.processor.harness import CONTROL, Engine, table
 from tests.unit.processor.hostile import ODD_ANSWERS
 
 

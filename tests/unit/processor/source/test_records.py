@@ -18,7 +18,8 @@ from journal.schema import JournalRow
 from processor.errors.classify import MESSAGE_CHARS_MAX, clean_text
 from processor.rules import StreamRules
 from processor.source.records import HEADER_TEXT_MAX, WrongMode, format_headers, make_work_item
-from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine, booked
+from tests.unit.processor.fakes import booked
+from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 
 TEXTS = st.one_of(st.text(max_size=40), st.text(alphabet='ab"\\/~\x7f\x00\n', max_size=40), st.just("x" * 3_000))
 

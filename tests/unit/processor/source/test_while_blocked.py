@@ -15,7 +15,8 @@ from journal.state import Marks
 from processor.settings import DownstreamSettings
 from processor.source.records import KafkaRecord, read_table
 from processor.source.while_blocked import WhileBlocked
-from tests.unit.processor.harness import CONTROL, EVENTS, Down, Engine, Stuck, booked, ignored, table
+from tests.unit.processor.fakes import Down, Stuck, booked, ignored
+from tests.unit.processor.harness import CONTROL, EVENTS, Engine, table
 from tests.unit.processor.limited import LimitedEngine
 
 

@@ -17,7 +17,7 @@ from processor.calls.budget import Budget, Budgets
 from processor.errors.classify import Classifier, Failure
 from processor.workers.deadlines import AbandonedCall, AbandonedCalls, Deadlines, OutSince, Patience
 from processor.workers.worker import Chunk, ChunkAnswer, Task, run_chunk
-from tests.unit.processor.harness import run_groups
+from tests.unit.processor.fakes import run_groups
 
 HANG_S_MAX = 30.0
 

@@ -6,7 +6,7 @@ from processor.errors.classify import Classifier, Failure
 from processor.workers.deadlines import Deadlines
 from processor.workers.worker import Task
 from processor.workers.worker_pool import BLOCKED_IN_A_ROW
-from tests.unit.processor.harness import run_groups
+from tests.unit.processor.fakes import run_groups
 
 
 class Down(Exception):
