@@ -19,7 +19,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from deltalake.exceptions import DeltaError
 
-from alerts.readings import WANTED, DeadSummary, Observation, Replicas, Series, samples_of
+from alerts.counters import Series, samples_of
+from alerts.observation import DeadSummary, Observation, Replicas
+from alerts.readings import WANTED
 from core.clock import Clock, from_micros, to_micros
 from core.decision import Decision
 from core.location import Location

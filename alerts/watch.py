@@ -21,7 +21,8 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from alerts.engine import Alert, AlertEngine, AlertNotice, AlertState, known_fields, tree_of
-from alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Observation, Readings
+from alerts.observation import Observation
+from alerts.readings import BY_DOWNSTREAM, BY_PROVIDER, Readings
 from alerts.receivers import NotDelivered, NoticeReceiver
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import httpx2
 from markupsafe import Markup
 
-from alerts.readings import TRIES, Series, Window, samples_of
+from alerts.counters import Series, Window, samples_of
+from alerts.readings import TRIES
 from alerts.settings import AlertsSettings
 from console.details import Figure
 from console.health import scrape_process

@@ -11,7 +11,8 @@ import pytest
 
 from alerts.engine import AlertEngine as AlertEngine
 from alerts.engine import NoticeKind
-from alerts.readings import Observation, Readings
+from alerts.observation import Observation
+from alerts.readings import Readings
 from alerts.rules import AlertReading, make_rules
 from alerts.settings import AlertsSettings
 from console.waits import stream_wait
@@ -29,7 +30,8 @@ from processor.settings import DownstreamSettings
 from processor.source.sources import TICK_S
 from stack.catching_up import schedule_catch_up
 from stack.settings import Settings
-from tests.unit.alerts.test_readings import Looks, claims
+from tests.unit.alerts.looks import Looks
+from tests.unit.alerts.test_readings_of_counters import claims
 from tests.unit.console.pages.conftest import made
 from tests.unit.console.pages.test_operators import text
 from tests.unit.ledger.test_repair import MISSING, RUN

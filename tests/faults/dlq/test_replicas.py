@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from alerts.looking import ReplicaWatch
-from alerts.readings import Replicas
+from alerts.observation import Replicas
 from core.settings import KafkaSettings
 from load.client import wait_for
 from stack.servers import kafka

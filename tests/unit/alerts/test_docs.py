@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from alerts.engine import AlertEngine
-from alerts.readings import DeadSummary, Observation, Readings
+from alerts.observation import DeadSummary, Observation
+from alerts.readings import Readings
 from alerts.rules import make_rules
 from alerts.settings import AlertsSettings
 from dead_letters.rates import Rate

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import start_http_server
 
 from alerts.looking import RoundReport, StackObserver, WatchedPlaces, count_replicas, disk_used
-from alerts.readings import Replicas
+from alerts.observation import Replicas
 from alerts.settings import AlertsSettings
 from alerts.watch import AlertWatch, read_state
 from core.clock import ManualClock, to_rfc3339

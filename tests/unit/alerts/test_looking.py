@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from alerts import looking
 from alerts.looking import DeadItems, ReplicaWatch
-from alerts.readings import Replicas
+from alerts.observation import Replicas
 from core.clock import ManualClock
 from core.decision import Decision
 from core.routing import Shard

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from alerts.engine import AlertNotice
-from alerts.readings import DeadSummary, Observation
+from alerts.observation import DeadSummary, Observation
 from alerts.rules import Severity
 from alerts.settings import AlertsSettings
 from alerts.standing import AlertsStanding, read_standing

@@ -18,7 +18,7 @@ from prometheus_client import Gauge, generate_latest
 
 from alerts.engine import AlertNotice, NoticeKind
 from alerts.looking import RoundReport, StackObserver, WatchedPlaces
-from alerts.readings import DeadSummary, Observation, Replicas
+from alerts.observation import DeadSummary, Observation, Replicas
 from alerts.receivers import make_receivers
 from alerts.rules import Severity
 from alerts.settings import AlertsSettings, ReceiverSettings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from alerts.readings import DeadSummary, Observation
+from alerts.observation import DeadSummary, Observation
 from alerts.receivers import make_receivers
 from alerts.watch import AlertWatch
 from cli.main import main

@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from alerts.readings import DeadSummary, Observation
+from alerts.observation import DeadSummary, Observation
 from alerts.settings import AlertsSettings, ReceiverSettings
 from alerts.silence import Silence
 from alerts.watch import AlertMetrics, AlertWatch

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from alerts.engine import AlertNotice
-from alerts.readings import DeadSummary, Observation
+from alerts.observation import DeadSummary, Observation
 from alerts.settings import AlertsSettings
 from alerts.watch import AlertWatch
 from console.access.roles import User
