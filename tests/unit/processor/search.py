@@ -36,7 +36,8 @@ from processor.source.records import PACKED, KafkaRecord, ParsedRecord
 from tests.unit.processor.fakes import ListDeadLetters, NamedFact, Same
 from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, stream_config
 from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
-from tests.unit.processor.parking_model import Event, Model, Order
+from tests.unit.processor.parking_model import Model, Order
+from tests.unit.processor.parking_walk import Event
 
 FACT_SHA256 = "aa" * 32
 

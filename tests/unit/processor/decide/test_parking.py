@@ -23,7 +23,8 @@ from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
-from tests.unit.processor.parking_model import HELD_S, Event, Model, Order
+from tests.unit.processor.parking_model import Model, Order
+from tests.unit.processor.parking_walk import HELD_S, Event
 
 ENTITIES = st.sampled_from(["e1", "e1", "e1", "e2"])
 TRIES = st.sampled_from(
