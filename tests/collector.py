@@ -61,7 +61,7 @@ def collecting() -> Iterator[Collector]:
     """On a free loopback port."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class SpansHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             collector.requests += 1
             body = self.rfile.read(int(self.headers["content-length"]))
@@ -77,7 +77,7 @@ def collecting() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
             """Says nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), SpansHandler)
     server.daemon_threads = True
     collector.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)

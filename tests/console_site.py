@@ -60,7 +60,7 @@ class Later(SentTo):
         super().produce(topic, value, key, on_delivery)
 
 
-class Site:
+class ConsoleSite:
     """A listener's parts over one stream. `decide` lets its engine and its journal go on by one step."""
 
     def __init__(
@@ -109,7 +109,7 @@ def add_people(data: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving(site: Site, port: int) -> Iterator[str]:
+def serving(site: ConsoleSite, port: int) -> Iterator[str]:
     """The site's address, while it answers."""
     config = uvicorn.Config(site.asgi, host=HOST, port=port, access_log=False, log_config=None, lifespan="off")
     server = uvicorn.Server(config)

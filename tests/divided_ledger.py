@@ -135,7 +135,7 @@ class ShardLedger(SmallLedger):
 
 
 @dataclass
-class Divided:
+class DividedLedger:
     """Two shards, and the same events in a ledger of one."""
 
     shards: list[ShardLedger]
@@ -164,7 +164,7 @@ class Divided:
         return command, meant
 
     @classmethod
-    def under(cls, folder: Path) -> Divided:
+    def under(cls, folder: Path) -> DividedLedger:
         """Before the division a charge of each of two payments; after it a refund of each, and a charge of two more."""
         before, whole = ShardLedger(folder / "data"), SmallLedger(folder / "whole")
         charged = {}

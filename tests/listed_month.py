@@ -41,7 +41,7 @@ from providers.settings import ProvidersSettings
 from stack.catching_up import LISTS, SLACK, catch_up_source
 from stack.rounds import ScheduledRound, begin_next_s
 from tests.memory_claims import MemoryClaims
-from tests.provider_lists import Listed, Lists, serve_on_loop
+from tests.provider_lists import ListedEvent, Lists, serve_on_loop
 from tests.unit.ingest.app_under_test import MASKING_KEY, SetGenerations
 from tests.unit.ingest.provider_server import passing
 
@@ -160,13 +160,13 @@ class AccountLists(Lists):
             return 503 if dice < 2 * SHARE_REFUSED else 0
         return 200
 
-    def newest_first(self, provider: str, since: datetime | None, until: datetime | None) -> list[Listed]:
+    def newest_first(self, provider: str, since: datetime | None, until: datetime | None) -> list[ListedEvent]:
         assert provider == "stripe"
         now_s = seconds(self.now())
         numbers = self.account.between(since, until)
-        return [Listed(f"{n:08d}", BEGIN, b"") for n in reversed(numbers) if self.account.visible[n] <= now_s]
+        return [ListedEvent(f"{n:08d}", BEGIN, b"") for n in reversed(numbers) if self.account.visible[n] <= now_s]
 
-    def page(self, events: list[Listed], after: str | None, size: int) -> tuple[list[Listed], bool]:
+    def page(self, events: list[ListedEvent], after: str | None, size: int) -> tuple[list[ListedEvent], bool]:
         before = self.account.count if after is None else self._ends[after]
         rest = [number for event in events if (number := int(event.event_id)) < before]
         page, is_more = rest[:size], len(rest) > size
@@ -178,7 +178,7 @@ class AccountLists(Lists):
         oldest = page[-1]
         self.chance.shuffle(page)
         self._ends[f"evt_{page[-1]:08d}"] = oldest
-        return [Listed(f"evt_{number:08d}", BEGIN, self.account.body(number)) for number in page], is_more
+        return [ListedEvent(f"evt_{number:08d}", BEGIN, self.account.body(number)) for number in page], is_more
 
 
 def in_outage(moment_s: float) -> bool:
@@ -205,7 +205,7 @@ class MemoryCatchUps:
         return self._last[source].until if source in self._last else None
 
 
-class Kafka:
+class DecidingKafka:
     """Takes what is published, and the journal decides it a moment later."""
 
     def __init__(self, account: Account, clock: ManualClock) -> None:
@@ -290,7 +290,7 @@ class SimulatedMonth:
         self.account = Account(count, days, chance)
         self.clock = ManualClock(BEGIN)
         self.lists = AccountLists(account=self.account, chance=chance, now=self.clock.now)
-        self.kafka = Kafka(self.account, self.clock)
+        self.kafka = DecidingKafka(self.account, self.clock)
         self.catch_ups = cast(CatchUps, MemoryCatchUps())
         self._folder = folder
         self._rounds = self._failed = self._requests = 0

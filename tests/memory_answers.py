@@ -12,7 +12,7 @@ from ingest.idempotency.store import DAY_S, LEASE_S, KeptAnswer, KeyClaim, Reque
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldAnswer:
     fingerprint32: bytes
     owner: bytes | None
     answer: bytes
@@ -27,7 +27,7 @@ class MemoryAnswers:
         self._clock = clock
         self._lease_s = lease_s
         self._kept_s = kept_s
-        self._held: dict[bytes, _Held] = {}
+        self._held: dict[bytes, _HeldAnswer] = {}
 
     @property
     def lease_s(self) -> float:
@@ -56,7 +56,7 @@ class MemoryAnswers:
         if held is not None and held.owner != owner:
             return False
         until = self._clock.monotonic_s() + self._kept_s
-        self._held[key.key32] = _Held(key.fingerprint32, None, answer.encode(), until, until)
+        self._held[key.key32] = _HeldAnswer(key.fingerprint32, None, answer.encode(), until, until)
         return True
 
     async def end_lease(self, key: RequestKey, owner: bytes) -> None:
@@ -75,9 +75,9 @@ class MemoryAnswers:
 
     def _pend(self, key: RequestKey, owner: bytes, lease_s: float) -> None:
         until = self._clock.monotonic_s() + lease_s
-        self._held[key.key32] = _Held(key.fingerprint32, owner, b"", until, until + self._kept_s)
+        self._held[key.key32] = _HeldAnswer(key.fingerprint32, owner, b"", until, until + self._kept_s)
 
-    def _get(self, key: RequestKey) -> _Held | None:
+    def _get(self, key: RequestKey) -> _HeldAnswer | None:
         held = self._held.get(key.key32)
         if held is not None and held.kept_until <= self._clock.monotonic_s():
             del self._held[key.key32]

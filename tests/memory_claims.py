@@ -10,7 +10,7 @@ from ingest.claims import PENDING_KEPT_S, ClaimKey, ClaimState
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldClaim:
     content8: bytes
     owner: bytes | None
     lease_until: float
@@ -24,7 +24,7 @@ class MemoryClaims:
         self._clock = clock
         self._lease_s = lease_s
         self._confirmed_s = confirmed_s
-        self._held: dict[bytes, _Held] = {}
+        self._held: dict[bytes, _HeldClaim] = {}
 
     async def claim(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState]:
         return [self._claim(key, owner) for key in keys]
@@ -51,21 +51,21 @@ class MemoryClaims:
         if others is not None and others.lease_until > now:
             return ClaimState.IN_FLIGHT
         until = now + self._lease_s
-        self._held[key.name] = _Held(key.content8, owner, until, until + PENDING_KEPT_S)
+        self._held[key.name] = _HeldClaim(key.content8, owner, until, until + PENDING_KEPT_S)
         return ClaimState.CLAIMED if others is None else ClaimState.RECLAIMED
 
     def _confirm(self, key: ClaimKey, owner: bytes) -> None:
         held = self._get(key.name)
         if held is None or held.owner == owner:
             until = self._clock.monotonic_s() + self._confirmed_s
-            self._held[key.name] = _Held(key.content8, None, until, until)
+            self._held[key.name] = _HeldClaim(key.content8, None, until, until)
 
     def _release(self, key: ClaimKey, owner: bytes) -> None:
         held = self._get(key.name)
         if held is not None and held.owner == owner:
             del self._held[key.name]
 
-    def _get(self, name: bytes) -> _Held | None:
+    def _get(self, name: bytes) -> _HeldClaim | None:
         held = self._held.get(name)
         if held is not None and held.kept_until <= self._clock.monotonic_s():
             del self._held[name]

@@ -25,7 +25,7 @@ class MerchantService:
         self._speak = threading.Event()
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class MerchantHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -54,7 +54,7 @@ class MerchantService:
             def handle_error(self, *args: object) -> None:
                 """A client that was answered too late has gone away."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", 0), MerchantHandler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/merchants"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 

@@ -22,7 +22,7 @@ Query = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedEvent:
     """An event of a list; ``visible_at``: until then the list lags behind and doesn't have it."""
 
     event_id: str
@@ -37,7 +37,7 @@ class Lists:
     ``refuses``: every credential. ``now``: for what lags.
     """
 
-    events: dict[str, list[Listed]] = field(default_factory=dict)
+    events: dict[str, list[ListedEvent]] = field(default_factory=dict)
     page_max: int = 500
     statuses: list[int] = field(default_factory=list)
     refuses: bool = False
@@ -62,10 +62,10 @@ class Lists:
             self.base,
         )
 
-    def add(self, provider: str, *events: Listed) -> None:
+    def add(self, provider: str, *events: ListedEvent) -> None:
         self.events.setdefault(provider, []).extend(events)
 
-    def newest_first(self, provider: str, since: datetime | None, until: datetime | None) -> list[Listed]:
+    def newest_first(self, provider: str, since: datetime | None, until: datetime | None) -> list[ListedEvent]:
         now = self.now()
         there = [
             event
@@ -80,7 +80,7 @@ class Lists:
         """The status of the next answer; 0: the connection is dropped."""
         return self.statuses.pop(0) if self.statuses else 200
 
-    def page(self, events: list[Listed], after: str | None, size: int) -> tuple[list[Listed], bool]:
+    def page(self, events: list[ListedEvent], after: str | None, size: int) -> tuple[list[ListedEvent], bool]:
         """The events behind the one that is named, and whether there are more."""
         ids = [event.event_id for event in events]
         start = ids.index(after) + 1 if after in ids else 0
@@ -88,7 +88,7 @@ class Lists:
         return events[start:end], end < len(events)
 
 
-def _joined(events: list[Listed]) -> str:
+def _joined(events: list[ListedEvent]) -> str:
     return "[" + ",".join(event.body.decode() for event in events) + "]"
 
 

@@ -50,7 +50,7 @@ MORE_FORMS = [pytest.param(form, marks=pytest.mark.more(reason="several servers 
 class Node:
     """One server, which a test may kill and start again."""
 
-    def __init__(self, site: Site, port: int, server: Server) -> None:
+    def __init__(self, site: RedisSite, port: int, server: Server) -> None:
         self._site = site
         self.port = port
         self.server = server
@@ -82,7 +82,7 @@ class Node:
         return ""
 
 
-class Site:
+class RedisSite:
     """Servers in one folder with the same users and certificates.
 
     :param asks: whether they want a client's certificate
@@ -177,7 +177,7 @@ class Site:
     # how they are started
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[Site]:
+    def alone(self) -> Iterator[RedisSite]:
         """One server."""
         (port,) = free_ports(1)
         self._where = {"url": self.url(port)}
@@ -186,7 +186,7 @@ class Site:
             yield self
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[Site]:
+    def watched(self) -> Iterator[RedisSite]:
         """A primary, a replica, and three Sentinels that have users of their own."""
         primary, replica, *sentinels = free_ports(5)
         self._where = {
@@ -205,7 +205,7 @@ class Site:
             yield self
 
     @contextlib.contextmanager
-    def cluster(self, *, replicas: int = 0, full_coverage: bool = False) -> Iterator[Site]:
+    def cluster(self, *, replicas: int = 0, full_coverage: bool = False) -> Iterator[RedisSite]:
         """Three masters with a third of the slots each, in ``nodes``, and then each one's replicas."""
         ports = [port for port in free_ports(60) if port + BUS in FREE and is_free(port + BUS)][: 3 * (1 + replicas)]
         self._where = {"url": self.url(ports[0]), "cluster": True}

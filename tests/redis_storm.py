@@ -22,7 +22,7 @@ from ingest.protocol import ClaimProtocol
 from ingest.redis_claims import RedisClaims
 from load.bench.receiver import announce_generation
 from tests.integration.processor.stored import FileKafka, Stored, event_of
-from tests.redis_sites import Site
+from tests.redis_sites import RedisSite
 from tests.unit.ingest.app_under_test import ListPublisher
 from tests.unit.processor.harness import NOW
 
@@ -56,7 +56,7 @@ class Storm:
     ``answers``: when each was given, the event's id, and what was said of it.
     """
 
-    site: Site
+    site: RedisSite
     stored: Stored
     answers: list[tuple[float, str, str]] = field(default_factory=list)
     _number: int = 0

@@ -124,7 +124,7 @@ def second_processor(stack: Stack, folder: Path) -> Iterator[SecondProcessor]:
 POST_EVERY_S = 0.3
 
 
-class Traffic:
+class RepeatedTraffic:
     """Providers that send one webhook after the other, each again until it is answered 200 twice."""
 
     def __init__(self, stack: Stack, prefix: str) -> None:
@@ -133,7 +133,7 @@ class Traffic:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True)
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> RepeatedTraffic:
         self._thread.start()
         return self
 

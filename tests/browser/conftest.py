@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response, sync_playwright
 
 from stack.servers.ports import free_ports
-from tests.console_site import PASSWORD, Site, add_people, serving
+from tests.console_site import PASSWORD, ConsoleSite, add_people, serving
 from tests.dead_letters import DeadLetters, UnknownMerchant
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @dataclass
-class Seen:
+class PageEvents:
     """What a page did beside showing itself."""
 
     complaints: list[str] = field(default_factory=list)
@@ -58,10 +58,10 @@ class Stage:
     """One site, and browsers before it."""
 
     url: str
-    site: Site
+    site: ConsoleSite
     new_context: Callable[[], BrowserContext]
 
-    def sign_in(self, name: str, width: int = 1280, password: str = PASSWORD) -> tuple[Page, Seen]:
+    def sign_in(self, name: str, width: int = 1280, password: str = PASSWORD) -> tuple[Page, PageEvents]:
         page, seen = self.stranger(width)
         page.goto(f"{self.url}/login")
         page.fill("#name", name)
@@ -70,9 +70,9 @@ class Stage:
         page.wait_for_url(lambda url: "/login" not in url)
         return page, seen
 
-    def stranger(self, width: int = 1280) -> tuple[Page, Seen]:
+    def stranger(self, width: int = 1280) -> tuple[Page, PageEvents]:
         """A page of somebody who isn't signed in."""
-        page, seen = self.new_context().new_page(), Seen()
+        page, seen = self.new_context().new_page(), PageEvents()
         page.set_viewport_size({"width": width, "height": 800})
         page.set_default_timeout(WAIT_MS_MAX)
 
@@ -114,7 +114,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def staged(letters: DeadLetters, data: Path, **settings: Any) -> Iterator[Stage]:
     """A site over what the letters' engine decided, and browsers before it."""
     (port,) = free_ports(1)
-    site = Site(letters, data, letters.clock, port, **settings)
+    site = ConsoleSite(letters, data, letters.clock, port, **settings)
     with serving(site, port) as url, deciding(site), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         yield Stage(url, site, browser.new_context)
@@ -124,7 +124,7 @@ def staged(letters: DeadLetters, data: Path, **settings: Any) -> Iterator[Stage]
 class deciding:  # noqa: N801 - a context manager
     """The stream and its runs go on in a thread, as they do beside a listener."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ConsoleSite) -> None:
         self._site = site
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)

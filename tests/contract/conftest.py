@@ -7,24 +7,24 @@ from collections.abc import Iterator
 import pytest
 
 from tests.object_store.fixtures import object_store, place, store_folder
-from tests.redis_sites import Site, has_tls
+from tests.redis_sites import RedisSite, has_tls
 
 __all__ = ["object_store", "place", "store_folder"]
 
 
 @pytest.fixture(scope="session")
-def redis_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("tls"), tls=True, asks=True).alone() as site:
+def redis_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("tls"), tls=True, asks=True).alone() as site:
         yield site
 
 
 @pytest.fixture(scope="session")
-def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("sentinel"), tls=has_tls()).watched() as site:
+def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("sentinel"), tls=has_tls()).watched() as site:
         yield site
 
 
 @pytest.fixture(scope="session")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("cluster"), tls=has_tls()).cluster() as site:
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("cluster"), tls=has_tls()).cluster() as site:
         yield site

@@ -15,7 +15,7 @@ from journal.state import JournalState, Marks, check_movement, with_starts
 from journal.writer import CommittedBatch, JournalWriter
 
 
-class Writer(Protocol):
+class WriterUnderTest(Protocol):
     """What the processor asks of a journal's writer."""
 
     def begin_epoch(self, starts: Marks) -> JournalState: ...
@@ -24,10 +24,10 @@ class Writer(Protocol):
     ) -> CommittedBatch: ...
 
 
-class Journal(Protocol):
+class JournalUnderTest(Protocol):
     """One stream's journal, which any number of writers may be started on."""
 
-    def writer(self) -> Writer: ...
+    def writer(self) -> WriterUnderTest: ...
     def rows(self) -> list[JournalRow]: ...
     def state(self) -> JournalState: ...
     def optimize(self) -> None:
@@ -40,7 +40,7 @@ class MemoryJournal:
 
     log: list[tuple[JournalState, list[JournalRow]] | None] = field(default_factory=list)
 
-    def writer(self) -> Writer:
+    def writer(self) -> WriterUnderTest:
         return MemoryWriter(self)
 
     def rows(self) -> list[JournalRow]:
@@ -107,7 +107,7 @@ class DeltaJournal:
 
     path: str
 
-    def writer(self) -> Writer:
+    def writer(self) -> WriterUnderTest:
         return JournalWriter.create_or_open(self.path, "ledger")
 
     def rows(self) -> list[JournalRow]:

@@ -23,7 +23,7 @@ from ingest.redis_claims import CLAIM, RedisClaims
 from stack.servers.redis import ADMIN, redis_server, redis_url
 from stack.servers.server import run_server
 from tests.memory_claims import MemoryClaims
-from tests.redis_sites import FORMS, MORE_FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
 LEASE_S, BRIEF_S = 60.0, 0.05
 """Time passes by itself on a real Redis: a lease that a test outlives is a brief one, the others outlive the test."""
@@ -36,7 +36,7 @@ OpenClient: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Asyn
 _numbers = itertools.count()
 
 
-class Ground(Protocol):
+class ClaimsBackend(Protocol):
     """Where the suite runs: claims, and time that passes."""
 
     def run(self, use: Callable[[Claims], Awaitable[Answer]], lease_s: float = LEASE_S) -> Answer: ...
@@ -44,7 +44,7 @@ class Ground(Protocol):
     def forget(self) -> None: ...
 
 
-class MemoryGround:
+class MemoryClaimsBackend:
     def __init__(self) -> None:
         self._clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self._claims = MemoryClaims(self._clock, LEASE_S, CONFIRMED_S)
@@ -60,7 +60,7 @@ class MemoryGround:
         self._claims.forget_all()
 
 
-class RedisGround:
+class RedisClaimsBackend:
     """``open_client`` makes one in each run's event loop; time passes by itself.
 
     :param on_servers: does something to each server that has keys, as somebody who may do everything
@@ -100,20 +100,20 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])
-def ground(request: pytest.FixtureRequest) -> Ground:
+def ground(request: pytest.FixtureRequest) -> ClaimsBackend:
     if request.param == "memory":
-        return MemoryGround()
+        return MemoryClaimsBackend()
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        return RedisGround(
+        return RedisClaimsBackend(
             lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server)),
             lambda do: do(fakeredis.FakeRedis(server=server)),
         )
     if request.param in FORMS:
-        site: Site = request.getfixturevalue(request.param)
-        return RedisGround(site.open, site.on_masters)
+        site: RedisSite = request.getfixturevalue(request.param)
+        return RedisClaimsBackend(site.open, site.on_masters)
     url = request.getfixturevalue("real_redis")
-    return RedisGround(
+    return RedisClaimsBackend(
         lambda: async_redis(RedisSettings(url=url), ASK_S, ASK_S), lambda do: do(redis.Redis.from_url(url))
     )
 
@@ -123,11 +123,13 @@ def key() -> ClaimKey:
     return ClaimKey.for_event(f"stripe:evt_{next(_numbers)}:charge.succeeded", CONTENT)
 
 
-def claim(ground: Ground, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s: float = LEASE_S) -> list[ClaimState]:
+def claim(
+    ground: ClaimsBackend, keys: Sequence[ClaimKey], owner: bytes = ANN, lease_s: float = LEASE_S
+) -> list[ClaimState]:
     return ground.run(lambda claims: claims.claim(keys, owner), lease_s)
 
 
-def settle(ground: Ground, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
+def settle(ground: ClaimsBackend, published: Sequence[ClaimKey], given_up: Sequence[ClaimKey], owner: bytes) -> None:
     async def settle_now(claims: Claims) -> None:
         claims.settle(published, given_up, owner)
         await claims.await_settlements()
@@ -135,11 +137,11 @@ def settle(ground: Ground, published: Sequence[ClaimKey], given_up: Sequence[Cla
     ground.run(settle_now)
 
 
-def confirm(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
+def confirm(ground: ClaimsBackend, key: ClaimKey, owner: bytes = ANN) -> None:
     settle(ground, [key], [], owner)
 
 
-def release(ground: Ground, key: ClaimKey, owner: bytes = ANN) -> None:
+def release(ground: ClaimsBackend, key: ClaimKey, owner: bytes = ANN) -> None:
     settle(ground, [], [key], owner)
 
 
@@ -148,27 +150,31 @@ def other(key: ClaimKey) -> ClaimKey:
 
 
 @pytest.mark.row("A3")
-def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(ground: Ground, key: ClaimKey) -> None:
+def test_the_first_to_ask_has_it_and_everyone_else_waits_whatever_their_content(
+    ground: ClaimsBackend, key: ClaimKey
+) -> None:
     assert claim(ground, [key]) == [ClaimState.CLAIMED]
     assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
     assert claim(ground, [other(key)], BOB) == [ClaimState.IN_FLIGHT]
 
 
-def test_confirmed_the_same_content_is_a_duplicate_and_other_content_a_conflict(ground: Ground, key: ClaimKey) -> None:
+def test_confirmed_the_same_content_is_a_duplicate_and_other_content_a_conflict(
+    ground: ClaimsBackend, key: ClaimKey
+) -> None:
     claim(ground, [key])
     confirm(ground, key)
     assert claim(ground, [key], BOB) == [ClaimState.DUPLICATE]
     assert claim(ground, [other(key)], BOB) == [ClaimState.CONFLICT]
 
 
-def test_a_claim_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: ClaimKey) -> None:
+def test_a_claim_whose_owner_died_is_taken_over_after_its_lease(ground: ClaimsBackend, key: ClaimKey) -> None:
     claim(ground, [key], lease_s=BRIEF_S)
     ground.pass_time(2 * BRIEF_S)
     assert claim(ground, [key], BOB) == [ClaimState.RECLAIMED]
     assert claim(ground, [key], ANN) == [ClaimState.IN_FLIGHT]
 
 
-def test_an_owner_that_lost_its_claim_can_neither_confirm_nor_release_it(ground: Ground, key: ClaimKey) -> None:
+def test_an_owner_that_lost_its_claim_can_neither_confirm_nor_release_it(ground: ClaimsBackend, key: ClaimKey) -> None:
     claim(ground, [key], lease_s=BRIEF_S)
     ground.pass_time(2 * BRIEF_S)
     claim(ground, [other(key)], BOB)
@@ -179,27 +185,27 @@ def test_an_owner_that_lost_its_claim_can_neither_confirm_nor_release_it(ground:
     assert claim(ground, [other(key)], ANN) == [ClaimState.DUPLICATE]
 
 
-def test_released_it_is_free_at_once(ground: Ground, key: ClaimKey) -> None:
+def test_released_it_is_free_at_once(ground: ClaimsBackend, key: ClaimKey) -> None:
     claim(ground, [key])
     release(ground, key)
     assert claim(ground, [key], BOB) == [ClaimState.CLAIMED]
 
 
-def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground: Ground, key: ClaimKey) -> None:
+def test_a_key_that_redis_forgot_between_claim_and_confirm_is_known_again(ground: ClaimsBackend, key: ClaimKey) -> None:
     claim(ground, [key])
     ground.forget()
     confirm(ground, key)
     assert claim(ground, [key], BOB) == [ClaimState.DUPLICATE]
 
 
-def test_several_keys_are_decided_each_by_itself_in_their_order(ground: Ground, key: ClaimKey) -> None:
+def test_several_keys_are_decided_each_by_itself_in_their_order(ground: ClaimsBackend, key: ClaimKey) -> None:
     more = [ClaimKey.for_event(f"{key.name.hex()}:{n}", CONTENT) for n in range(3)]
     claim(ground, [more[1]])
     confirm(ground, more[1])
     assert claim(ground, more, BOB) == [ClaimState.CLAIMED, ClaimState.DUPLICATE, ClaimState.CLAIMED]
 
 
-def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> None:
+def test_of_fifty_that_ask_at_once_one_has_it(ground: ClaimsBackend, key: ClaimKey) -> None:
     async def all_at_once(claims: Claims) -> list[list[ClaimState]]:
         return await asyncio.gather(*(claims.claim([key], bytes([n]) * 16) for n in range(50)))
 
@@ -207,7 +213,7 @@ def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: ClaimKey) -> 
     assert sorted(states) == [ClaimState.CLAIMED] + [ClaimState.IN_FLIGHT] * 49
 
 
-def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground: Ground, key: ClaimKey) -> None:
+def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground: ClaimsBackend, key: ClaimKey) -> None:
     async def settle_and_claim(claims: Claims) -> list[ClaimState]:
         more = ClaimKey.for_event(f"{key.name.hex()}:more", CONTENT)
         await claims.claim([key, more], ANN)
@@ -217,7 +223,7 @@ def test_what_is_settled_is_known_to_the_next_claim_though_nobody_waited(ground:
     assert ground.run(settle_and_claim) == [ClaimState.DUPLICATE, ClaimState.CLAIMED]
 
 
-def test_only_the_owner_can_settle(ground: Ground, key: ClaimKey) -> None:
+def test_only_the_owner_can_settle(ground: ClaimsBackend, key: ClaimKey) -> None:
     async def settle_of_another(claims: Claims) -> list[ClaimState]:
         await claims.claim([key], ANN)
         claims.settle([key], [], BOB)
@@ -227,14 +233,16 @@ def test_only_the_owner_can_settle(ground: Ground, key: ClaimKey) -> None:
     assert ground.run(settle_of_another) == [ClaimState.IN_FLIGHT]
 
 
-def test_claimed_again_by_its_owner_it_is_still_the_owners(ground: Ground, key: ClaimKey) -> None:
+def test_claimed_again_by_its_owner_it_is_still_the_owners(ground: ClaimsBackend, key: ClaimKey) -> None:
     claim(ground, [key])
     assert claim(ground, [key]) == [ClaimState.CLAIMED]
     assert claim(ground, [key], BOB) == [ClaimState.IN_FLIGHT]
 
 
 @pytest.mark.parametrize("ground", ["fakeredis", "redis", *MORE_FORMS], indirect=True)
-def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(ground: RedisGround, key: ClaimKey) -> None:
+def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(
+    ground: RedisClaimsBackend, key: ClaimKey
+) -> None:
     """Redis knows one of a pipeline's scripts and has lost another: the pipeline is sent again, as a whole."""
 
     async def lose_a_script(claims: Claims) -> list[ClaimState]:
@@ -249,7 +257,7 @@ def test_a_claim_that_was_made_before_scripts_were_found_missing_is_its_own(grou
 
 
 @pytest.mark.parametrize("ground", ["fakeredis", "redis", *MORE_FORMS], indirect=True)
-def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGround, key: ClaimKey) -> None:
+def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisClaimsBackend, key: ClaimKey) -> None:
     """Else the first settlement would send its pipeline again, and a claim that was taken over would find itself."""
 
     async def take_over(claims: Claims) -> list[ClaimState]:
@@ -266,7 +274,7 @@ def test_a_server_that_knew_no_script_knows_all_after_the_first(ground: RedisGro
     assert ground.run(take_over) == [ClaimState.RECLAIMED]
 
 
-def test_in_another_generation_or_mode_the_same_key_is_another_claim(ground: Ground) -> None:
+def test_in_another_generation_or_mode_the_same_key_is_another_claim(ground: ClaimsBackend) -> None:
     event_key = f"stripe:evt_{next(_numbers)}:charge.succeeded"
     keys = [ClaimKey.for_event(event_key, CONTENT, mode, number) for mode in MODES for number in (0, 1, 2)]
     for one in keys:

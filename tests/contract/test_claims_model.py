@@ -211,8 +211,10 @@ class ClaimHistory(RuleBasedStateMachine):
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("store_class", [MemoryStore, RedisStore])
 def test_whatever_happens_a_claim_answers_as_the_model_does(store_class: Any) -> None:
-    class History(ClaimHistory):
+    class ClaimHistoryOfStore(ClaimHistory):
         pass
 
-    History.store_class = store_class
-    run_state_machine_as_test(History, settings=settings(max_examples=examples(150), stateful_step_count=20))
+    ClaimHistoryOfStore.store_class = store_class
+    run_state_machine_as_test(
+        ClaimHistoryOfStore, settings=settings(max_examples=examples(150), stateful_step_count=20)
+    )

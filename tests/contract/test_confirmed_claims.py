@@ -20,7 +20,7 @@ from ingest.claims import ClaimKey, RedisGate
 from ingest.redis_claims import KEYS_AT_ONCE, RedisClaims, confirmed_hashes
 from stack.servers.redis import redis_server, redis_url
 from stack.servers.server import run_server
-from tests.redis_sites import FORMS, MORE_FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
 CONTENT = "11" * 32
 ANN = b"a" * 16
@@ -29,7 +29,7 @@ OpenClient: TypeAlias = Callable[[], contextlib.AbstractAsyncContextManager[Asyn
 MANY = 2 * KEYS_AT_ONCE + 500
 
 
-class Ground:
+class ConfirmedClaimsRedis:
     """A Redis that is asked in both ways: as the receiver does, and from the command line."""
 
     def __init__(self, sync: Client, open_async: OpenClient) -> None:
@@ -51,31 +51,31 @@ class Ground:
 
 
 @pytest.fixture(params=["fakeredis", "redis", *MORE_FORMS])
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ConfirmedClaimsRedis]:
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        yield Ground(
+        yield ConfirmedClaimsRedis(
             fakeredis.FakeRedis(server=server), lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server))
         )
         return
     if request.param in FORMS:
-        site: Site = request.getfixturevalue(request.param)
+        site: RedisSite = request.getfixturevalue(request.param)
         site.on_masters(lambda client: client.flushall())
         with contextlib.closing(sync_redis(site.settings(), ASK_S)) as sync:
-            yield Ground(sync, site.open)
+            yield ConfirmedClaimsRedis(sync, site.open)
         return
     with run_server(redis_server(tmp_path / "redis", tmp_path / "redis.log")):
         url = redis_url(tmp_path / "redis")
         settings = RedisSettings(url=url)
         with contextlib.closing(sync_redis(settings, ASK_S)) as sync:
-            yield Ground(sync, lambda: async_redis(settings, ASK_S, ASK_S))
+            yield ConfirmedClaimsRedis(sync, lambda: async_redis(settings, ASK_S, ASK_S))
 
 
 def event_keys(name: str, count: int) -> list[str]:
     return [f"stripe:evt_{name}_{number}:charge.succeeded" for number in range(count)]
 
 
-def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Ground) -> None:
+def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: ConfirmedClaimsRedis) -> None:
     wanted: list[tuple[Mode, int]] = [("live", 0), ("live", 1), ("live", 11), ("test", 0), ("test", 1)]
     confirmed = {one: event_keys("-".join(map(str, one)), 3) for one in wanted}
     for (mode, generation), names in confirmed.items():
@@ -92,7 +92,7 @@ def test_all_of_one_mode_and_generation_are_found_and_nothing_else(ground: Groun
     assert ground.found("test", 7) == []
 
 
-def test_many_come_in_bounded_parts_and_nothing_is_changed(ground: Ground) -> None:
+def test_many_come_in_bounded_parts_and_nothing_is_changed(ground: ConfirmedClaimsRedis) -> None:
     names = event_keys("many", MANY)
     ground.confirm([ClaimKey.for_event(name, CONTENT) for name in names], [])
     before = set(ground.redis.scan_iter())

@@ -21,7 +21,7 @@ from load.client import wait_for
 from processor.claims import NAMES_AT_ONCE, ReceiverClaims, open_generation_writer
 from stack.servers.redis import redis_server, redis_url
 from stack.servers.server import run_server
-from tests.redis_sites import FORMS, MORE_FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
 ASK_S = 5.0
 WAIT_S = 60.0
@@ -30,7 +30,7 @@ WAIT_S = 60.0
 @pytest.fixture(params=["redis", *MORE_FORMS])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisSettings]:
     if request.param in FORMS:
-        site: Site = request.getfixturevalue(request.param)
+        site: RedisSite = request.getfixturevalue(request.param)
         site.on_masters(lambda client: client.flushall())
         yield site.settings()
         return

@@ -39,7 +39,7 @@ class Runner:
 
 
 @dataclass
-class Known:
+class KnownAnswer:
     """What a store that makes no mistake would know of the key."""
 
     key: RequestKey
@@ -68,7 +68,7 @@ class Requests(RuleBasedStateMachine):
             self.redis = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer())
             self.store = RedisAnswers(self.redis, GATE, LEASE_S)
         self.owners = itertools.count(1)
-        self.known: Known | None = None
+        self.known: KnownAnswer | None = None
         self.acted: list[Runner] = []
         self.undisturbed = True
 
@@ -114,7 +114,7 @@ class Requests(RuleBasedStateMachine):
         assert confirmed == (self.live() is None or self.owns(runner))
         if confirmed:
             until = self.clock.monotonic_s() + KEPT_S
-            self.known = Known(runner.key, None, until, until, answer)
+            self.known = KnownAnswer(runner.key, None, until, until, answer)
 
     @rule(runner=consumes(runners))
     def lapse(self, runner: Runner) -> None:
@@ -180,9 +180,9 @@ class Requests(RuleBasedStateMachine):
 
     def pend(self, runner: Runner, lease_s: float) -> None:
         until = self.clock.monotonic_s() + lease_s
-        self.known = Known(runner.key, runner.owner, until, until + KEPT_S)
+        self.known = KnownAnswer(runner.key, runner.owner, until, until + KEPT_S)
 
-    def live(self) -> Known | None:
+    def live(self) -> KnownAnswer | None:
         if self.known is not None and self.known.kept_until <= self.clock.monotonic_s():
             self.known = None
         return self.known
@@ -191,8 +191,8 @@ class Requests(RuleBasedStateMachine):
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("store_class", [MemoryAnswers, RedisAnswers])
 def test_whatever_happens_a_store_answers_as_the_model_does(store_class: Any) -> None:
-    class History(Requests):
+    class RequestsOfStore(Requests):
         pass
 
-    History.store_class = store_class
-    run_state_machine_as_test(History, settings=settings(max_examples=examples(150), stateful_step_count=20))
+    RequestsOfStore.store_class = store_class
+    run_state_machine_as_test(RequestsOfStore, settings=settings(max_examples=examples(150), stateful_step_count=20))

@@ -24,7 +24,7 @@ from ingest.idempotency.store import AnswerStore, KeptAnswer, KeyClaim, RedisAns
 from stack.servers.redis import ADMIN, redis_server, redis_url
 from stack.servers.server import run_server
 from tests.memory_answers import MemoryAnswers
-from tests.redis_sites import FORMS, MORE_FORMS, Site
+from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
 LASTS_S, BRIEF_S = 60.0, 0.05
 """Leases and answers: those that a test outlives last briefly, the others outlive the test."""
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 _numbers = itertools.count()
 
 
-class Ground(Protocol):
+class AnswersBackend(Protocol):
     """Where the suite runs: a store, and time that passes."""
 
     def run(
@@ -48,7 +48,7 @@ class Ground(Protocol):
     def forget(self) -> None: ...
 
 
-class MemoryGround:
+class MemoryAnswersBackend:
     def __init__(self) -> None:
         self._clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self._store = MemoryAnswers(self._clock, LASTS_S, LASTS_S)
@@ -70,7 +70,7 @@ class MemoryGround:
         self._store.forget_all()
 
 
-class RedisGround:
+class RedisAnswersBackend:
     """``open_client`` is called in each run's event loop; time passes by itself."""
 
     def __init__(self, open_client: OpenClient, empty: Callable[[], object]) -> None:
@@ -103,21 +103,23 @@ def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])
-def ground(request: pytest.FixtureRequest) -> Ground:
+def ground(request: pytest.FixtureRequest) -> AnswersBackend:
     if request.param == "memory":
-        return MemoryGround()
+        return MemoryAnswersBackend()
     if request.param == "fakeredis":
         server = fakeredis.FakeServer()
-        return RedisGround(
+        return RedisAnswersBackend(
             lambda: contextlib.aclosing(fakeredis.FakeAsyncRedis(server=server)),
             lambda: fakeredis.FakeRedis(server=server).flushall(),
         )
     if request.param in FORMS:
-        site: Site = request.getfixturevalue(request.param)
-        return RedisGround(site.open, lambda: site.on_masters(lambda client: client.flushall()))
+        site: RedisSite = request.getfixturevalue(request.param)
+        return RedisAnswersBackend(site.open, lambda: site.on_masters(lambda client: client.flushall()))
     url = request.getfixturevalue("real_redis")
     settings = RedisSettings(url=url)
-    return RedisGround(lambda: async_redis(settings, ASK_S, ASK_S), lambda: redis.Redis.from_url(url).flushall())
+    return RedisAnswersBackend(
+        lambda: async_redis(settings, ASK_S, ASK_S), lambda: redis.Redis.from_url(url).flushall()
+    )
 
 
 @pytest.fixture
@@ -130,45 +132,47 @@ def other(key: RequestKey) -> RequestKey:
     return RequestKey(key.key32, bytes(32))
 
 
-def claim(ground: Ground, key: RequestKey, owner: bytes = ANN, lease_s: float = LASTS_S) -> KeyClaim:
+def claim(ground: AnswersBackend, key: RequestKey, owner: bytes = ANN, lease_s: float = LASTS_S) -> KeyClaim:
     return ground.run(lambda store: store.claim(key, owner), lease_s)
 
 
-def state(ground: Ground, key: RequestKey, owner: bytes = ANN) -> ClaimState:
+def state(ground: AnswersBackend, key: RequestKey, owner: bytes = ANN) -> ClaimState:
     return claim(ground, key, owner).state
 
 
 def confirm(
-    ground: Ground, key: RequestKey, owner: bytes = ANN, answer: KeptAnswer = ANSWER, kept_s: float = LASTS_S
+    ground: AnswersBackend, key: RequestKey, owner: bytes = ANN, answer: KeptAnswer = ANSWER, kept_s: float = LASTS_S
 ) -> bool:
     return ground.run(lambda store: store.confirm(key, owner, answer), kept_s=kept_s)
 
 
-def renew(ground: Ground, key: RequestKey, owner: bytes = ANN) -> bool:
+def renew(ground: AnswersBackend, key: RequestKey, owner: bytes = ANN) -> bool:
     return ground.run(lambda store: store.renew(key, owner))
 
 
-def lapse(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
+def lapse(ground: AnswersBackend, key: RequestKey, owner: bytes = ANN) -> None:
     ground.run(lambda store: store.end_lease(key, owner))
 
 
-def release(ground: Ground, key: RequestKey, owner: bytes = ANN) -> None:
+def release(ground: AnswersBackend, key: RequestKey, owner: bytes = ANN) -> None:
     ground.run(lambda store: store.release(key, owner))
 
 
-def test_the_first_to_ask_has_it_and_a_copy_finds_it_in_flight(ground: Ground, key: RequestKey) -> None:
+def test_the_first_to_ask_has_it_and_a_copy_finds_it_in_flight(ground: AnswersBackend, key: RequestKey) -> None:
     assert claim(ground, key) == KeyClaim(ClaimState.CLAIMED)
     assert claim(ground, key, BOB) == KeyClaim(ClaimState.IN_FLIGHT)
 
 
 @pytest.mark.parametrize("answer", [ANSWER, TOO_LARGE])
-def test_confirmed_a_copy_finds_the_answer_byte_for_byte(ground: Ground, key: RequestKey, answer: KeptAnswer) -> None:
+def test_confirmed_a_copy_finds_the_answer_byte_for_byte(
+    ground: AnswersBackend, key: RequestKey, answer: KeptAnswer
+) -> None:
     claim(ground, key)
     assert confirm(ground, key, answer=answer)
     assert claim(ground, key, BOB) == KeyClaim(ClaimState.DUPLICATE, answer)
 
 
-def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Ground, key: RequestKey) -> None:
+def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key, lease_s=BRIEF_S)
     assert state(ground, other(key), BOB) is ClaimState.CONFLICT
     ground.pass_time(2 * BRIEF_S)
@@ -178,21 +182,21 @@ def test_another_request_with_the_key_is_a_conflict_at_every_moment(ground: Grou
     assert claim(ground, other(key), BOB) == KeyClaim(ClaimState.CONFLICT)
 
 
-def test_a_key_whose_owner_died_is_taken_over_after_its_lease(ground: Ground, key: RequestKey) -> None:
+def test_a_key_whose_owner_died_is_taken_over_after_its_lease(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key, lease_s=BRIEF_S)
     ground.pass_time(2 * BRIEF_S)
     assert state(ground, key, BOB) is ClaimState.RECLAIMED
     assert state(ground, key, ANN) is ClaimState.IN_FLIGHT
 
 
-def test_an_owner_that_renews_keeps_its_claim_beyond_the_lease(ground: Ground, key: RequestKey) -> None:
+def test_an_owner_that_renews_keeps_its_claim_beyond_the_lease(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key, lease_s=RENEWED_S)
     assert renew(ground, key)
     ground.pass_time(RENEWED_S + 0.1)
     assert state(ground, key, BOB) is ClaimState.IN_FLIGHT
 
 
-def test_an_owner_that_lost_its_claim_can_do_nothing_with_it(ground: Ground, key: RequestKey) -> None:
+def test_an_owner_that_lost_its_claim_can_do_nothing_with_it(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key, lease_s=BRIEF_S)
     ground.pass_time(2 * BRIEF_S)
     claim(ground, key, BOB)
@@ -206,7 +210,7 @@ def test_an_owner_that_lost_its_claim_can_do_nothing_with_it(ground: Ground, key
     assert claim(ground, key, ANN).answer == ANSWER
 
 
-def test_an_answer_is_final(ground: Ground, key: RequestKey) -> None:
+def test_an_answer_is_final(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key)
     confirm(ground, key)
     assert not renew(ground, key)
@@ -215,27 +219,29 @@ def test_an_answer_is_final(ground: Ground, key: RequestKey) -> None:
     assert claim(ground, key, BOB).answer == ANSWER
 
 
-def test_released_it_is_free_at_once_for_any_request(ground: Ground, key: RequestKey) -> None:
+def test_released_it_is_free_at_once_for_any_request(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key)
     release(ground, key)
     assert state(ground, other(key), BOB) is ClaimState.CLAIMED
 
 
-def test_lapsed_it_is_free_at_once_for_the_same_request_only(ground: Ground, key: RequestKey) -> None:
+def test_lapsed_it_is_free_at_once_for_the_same_request_only(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key)
     lapse(ground, key)
     assert state(ground, other(key), BOB) is ClaimState.CONFLICT
     assert state(ground, key, BOB) is ClaimState.RECLAIMED
 
 
-def test_after_its_time_a_key_is_new_again(ground: Ground, key: RequestKey) -> None:
+def test_after_its_time_a_key_is_new_again(ground: AnswersBackend, key: RequestKey) -> None:
     claim(ground, key)
     confirm(ground, key, kept_s=BRIEF_S)
     ground.pass_time(2 * BRIEF_S)
     assert state(ground, other(key), BOB) is ClaimState.CLAIMED
 
 
-def test_a_key_that_was_forgotten_between_claim_and_confirm_is_known_again(ground: Ground, key: RequestKey) -> None:
+def test_a_key_that_was_forgotten_between_claim_and_confirm_is_known_again(
+    ground: AnswersBackend, key: RequestKey
+) -> None:
     claim(ground, key)
     ground.forget()
     assert not renew(ground, key)
@@ -243,7 +249,7 @@ def test_a_key_that_was_forgotten_between_claim_and_confirm_is_known_again(groun
     assert claim(ground, key, BOB).answer == ANSWER
 
 
-def test_keys_of_several_callers_are_several_keys(ground: Ground) -> None:
+def test_keys_of_several_callers_are_several_keys(ground: AnswersBackend) -> None:
     name = f"key-{next(_numbers)}"
     mine, yours = (RequestKey.for_request(caller, name, b"POST") for caller in ("ann", "bob"))
     claim(ground, mine)
@@ -251,7 +257,7 @@ def test_keys_of_several_callers_are_several_keys(ground: Ground) -> None:
 
 
 @pytest.mark.row("A14")
-def test_of_fifty_that_ask_at_once_one_has_it(ground: Ground, key: RequestKey) -> None:
+def test_of_fifty_that_ask_at_once_one_has_it(ground: AnswersBackend, key: RequestKey) -> None:
     async def all_at_once(store: AnswerStore) -> list[KeyClaim]:
         return await asyncio.gather(*(store.claim(key, bytes([n]) * 16) for n in range(50)))
 

@@ -43,7 +43,7 @@ def clock() -> ManualClock:
     return ManualClock(datetime.now(UTC))
 
 
-class Site:
+class JournalWithSnapshots:
     """A journal, the index that follows it, and where its snapshots are."""
 
     def __init__(self, folder: Path, place: str) -> None:
@@ -85,8 +85,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, place: str) -> Iterator[Site]:
-    made = Site(tmp_path, place)
+def site(tmp_path: Path, place: str) -> Iterator[JournalWithSnapshots]:
+    made = JournalWithSnapshots(tmp_path, place)
     yield made
     made.index.close()
 
@@ -104,7 +104,7 @@ def assert_same(index: Index, other: Index) -> None:
 
 @pytest.mark.row("F5")
 def test_an_empty_disk_begins_with_the_snapshot_and_catches_up_to_the_same_index(
-    site: Site, clock: ManualClock
+    site: JournalWithSnapshots, clock: ManualClock
 ) -> None:
     site.decide(30)
     assert save_snapshot(site.index, site.place, clock) == 30
@@ -119,7 +119,7 @@ def test_an_empty_disk_begins_with_the_snapshot_and_catches_up_to_the_same_index
     index.close()
 
 
-def test_no_file_of_a_snapshot_holds_a_body(site: Site, clock: ManualClock) -> None:
+def test_no_file_of_a_snapshot_holds_a_body(site: JournalWithSnapshots, clock: ManualClock) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
     storage = open_storage(f"{site.place}/files")
@@ -129,7 +129,7 @@ def test_no_file_of_a_snapshot_holds_a_body(site: Site, clock: ManualClock) -> N
 
 
 def test_a_further_snapshot_puts_only_the_files_that_came_since(
-    site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    site: JournalWithSnapshots, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
@@ -149,7 +149,7 @@ def test_a_further_snapshot_puts_only_the_files_that_came_since(
     assert len(known) == 1, "the file that came since; what the first one hashed isn't read again"
 
 
-def test_a_snapshot_with_nearly_as_many_rows_is_enough(site: Site, clock: ManualClock) -> None:
+def test_a_snapshot_with_nearly_as_many_rows_is_enough(site: JournalWithSnapshots, clock: ManualClock) -> None:
     site.decide(30)
     assert save_snapshot(site.index, site.place, clock) == 30
     site.decide(4)
@@ -158,7 +158,9 @@ def test_a_snapshot_with_nearly_as_many_rows_is_enough(site: Site, clock: Manual
     assert save_snapshot(site.index, site.place, clock) == 35
 
 
-def test_one_goes_with_its_files_a_while_after_two_newer_ones_came(site: Site, clock: ManualClock) -> None:
+def test_one_goes_with_its_files_a_while_after_two_newer_ones_came(
+    site: JournalWithSnapshots, clock: ManualClock
+) -> None:
     for _ in range(4):
         site.decide(30)
         save_snapshot(site.index, site.place, clock)
@@ -176,7 +178,7 @@ def test_one_goes_with_its_files_a_while_after_two_newer_ones_came(site: Site, c
 
 def test_who_reads_one_finds_its_files_though_newer_ones_come(tmp_path: Path, clock: ManualClock) -> None:
     """A large index is read for minutes, and most of its files were written long before."""
-    site = Site(tmp_path, str(tmp_path / "snapshots"))
+    site = JournalWithSnapshots(tmp_path, str(tmp_path / "snapshots"))
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
     [(_, read)] = snapshots._read_manifests(site.place)
@@ -190,7 +192,7 @@ def test_who_reads_one_finds_its_files_though_newer_ones_come(tmp_path: Path, cl
     site.index.close()
 
 
-def test_an_index_that_is_nearly_there_is_left(site: Site, clock: ManualClock) -> None:
+def test_an_index_that_is_nearly_there_is_left(site: JournalWithSnapshots, clock: ManualClock) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
     index = site.fresh()
@@ -201,7 +203,7 @@ def test_an_index_that_is_nearly_there_is_left(site: Site, clock: ManualClock) -
     index.close()
 
 
-def unfit(site: Site, change: dict[str, object]) -> None:
+def unfit(site: JournalWithSnapshots, change: dict[str, object]) -> None:
     [(number, manifest)] = snapshots._read_manifests(site.place)
     changed = replace(manifest, **change)  # type: ignore[arg-type]
     open_storage(site.place).put_new(f"{number + 1:020}.json", snapshots._encode_manifest(changed))
@@ -218,7 +220,11 @@ def unfit(site: Site, change: dict[str, object]) -> None:
     ],
 )
 def test_one_that_does_not_fit_the_journal_is_passed_over_with_its_reason(
-    site: Site, clock: ManualClock, change: dict[str, object], why: str, caplog: pytest.LogCaptureFixture
+    site: JournalWithSnapshots,
+    clock: ManualClock,
+    change: dict[str, object],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
@@ -232,7 +238,7 @@ def test_one_that_does_not_fit_the_journal_is_passed_over_with_its_reason(
 
 
 def test_a_restored_journal_has_no_use_for_the_snapshots_of_before(
-    site: Site, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    site: JournalWithSnapshots, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
@@ -247,7 +253,7 @@ def test_a_restored_journal_has_no_use_for_the_snapshots_of_before(
 
 
 def test_a_damaged_file_is_found_out_and_the_index_is_made_from_the_journal(
-    site: Site, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    site: JournalWithSnapshots, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
@@ -283,7 +289,7 @@ def test_who_is_killed_before_the_index_knows_which_bodies_it_lacks_begins_with_
     tmp_path: Path, clock: ManualClock
 ) -> None:
     """Every file of the snapshot is there by then, and the index would count as one that has all bodies."""
-    site = Site(tmp_path, str(tmp_path / "snapshots"))
+    site = JournalWithSnapshots(tmp_path, str(tmp_path / "snapshots"))
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
     folder = tmp_path / "other machine"
@@ -299,7 +305,7 @@ def test_who_is_killed_before_the_index_knows_which_bodies_it_lacks_begins_with_
 
 
 def test_where_the_disk_is_full_before_the_index_knows_which_bodies_it_lacks_it_is_made_from_the_journal(
-    site: Site, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    site: JournalWithSnapshots, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.decide(30)
     save_snapshot(site.index, site.place, clock)
@@ -324,7 +330,7 @@ def test_where_the_disk_is_full_before_the_index_knows_which_bodies_it_lacks_it_
     index.close()
 
 
-def test_one_that_is_given_up_half_way_names_nothing(site: Site, clock: ManualClock) -> None:
+def test_one_that_is_given_up_half_way_names_nothing(site: JournalWithSnapshots, clock: ManualClock) -> None:
     site.decide(30)
     going = StopSignal()
     going.end()
@@ -336,7 +342,7 @@ def test_one_that_is_given_up_half_way_names_nothing(site: Site, clock: ManualCl
 def test_a_place_that_cannot_be_written_costs_no_more_than_the_snapshot(tmp_path: Path, clock: ManualClock) -> None:
     place = tmp_path / "place"
     place.write_text("in the way")
-    site = Site(tmp_path, str(place))
+    site = JournalWithSnapshots(tmp_path, str(place))
     site.decide(30)
     with pytest.raises(OSError):
         save_snapshot(site.index, site.place, clock)

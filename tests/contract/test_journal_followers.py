@@ -62,7 +62,7 @@ def make_row(seq: int, word: str) -> JournalRow:
     return row(seq, offset, fact_key=fact.fact_key, fact_sha256=fact.sha256, postings=postings, provider="stripe")
 
 
-class Site:
+class FollowedJournal:
     """A journal with something that happened to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -111,12 +111,12 @@ class Site:
         Rewriter(before).replace_files(before.files, [staged], 1_800_000_000_000)
 
 
-class Case(ABC):
+class FollowerCase(ABC):
     """A follower, opened again with each call as after a restart, and what it says."""
 
     keeps_nothing = False
 
-    def __init__(self, site: Site, folder: Path) -> None:
+    def __init__(self, site: FollowedJournal, folder: Path) -> None:
         self.site, self.folder = site, folder
 
     def follow(self) -> int:
@@ -138,7 +138,7 @@ class Case(ABC):
     def content(self) -> object: ...
 
 
-class OfIndex(Case):
+class OfIndex(FollowerCase):
     def open(self) -> Index:
         return Index.open(self.folder / "index", 1)
 
@@ -154,7 +154,7 @@ class OfIndex(Case):
         return events, facts, sorted(items)
 
 
-class OfPostings(Case):
+class OfPostings(FollowerCase):
     def open(self) -> PostingsWriter:
         return PostingsWriter.open(str(self.folder / "postings"))
 
@@ -163,7 +163,7 @@ class OfPostings(Case):
         return sorted(tuple(sorted(map(str, posting.items()))) for posting in rows)
 
 
-class OfDeadLetterIndex(Case):
+class OfDeadLetterIndex(FollowerCase):
     @property
     def file(self) -> IndexFile:
         return IndexFile(self.folder / "dead.sqlite")
@@ -177,10 +177,10 @@ class OfDeadLetterIndex(Case):
             return items, connection.execute("SELECT * FROM cube ORDER BY 1, 2, 3, 4, 5, 6").fetchall()
 
 
-class OfDeadItems(Case):
+class OfDeadItems(FollowerCase):
     keeps_nothing = True
 
-    def __init__(self, site: Site, folder: Path) -> None:
+    def __init__(self, site: FollowedJournal, folder: Path) -> None:
         super().__init__(site, folder)
         self.items = DeadItems(Path(site.journal), ManualClock(NOW + timedelta(seconds=1)))
 
@@ -191,10 +191,10 @@ class OfDeadItems(Case):
         return self.items.read(), self.items._lives, self.items._died
 
 
-class OfRunLog(Case):
+class OfRunLog(FollowerCase):
     keeps_nothing = True
 
-    def __init__(self, site: Site, folder: Path) -> None:
+    def __init__(self, site: FollowedJournal, folder: Path) -> None:
         super().__init__(site, folder)
         self.log = RunLog(Path(site.journal), CONTROL)
 
@@ -205,7 +205,7 @@ class OfRunLog(Case):
         return {entity: (run.state, run.changed_by, run.given) for entity, run in self.log._runs.items()}
 
 
-Cases = Callable[[Site, Path], Case]
+Cases = Callable[[FollowedJournal, Path], FollowerCase]
 EVERY = pytest.mark.parametrize("case", [OfIndex, OfPostings, OfDeadLetterIndex, OfDeadItems, OfRunLog])
 
 
@@ -216,13 +216,13 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    site = Site(tmp_path)
+def site(tmp_path: Path) -> FollowedJournal:
+    site = FollowedJournal(tmp_path)
     site.write(1, ROWS_BEFORE)
     return site
 
 
-def made_at_once(case: Cases, site: Site) -> object:
+def made_at_once(case: Cases, site: FollowedJournal) -> object:
     """Returns what a follower says that reads the journal as it is now from its first row."""
     folder = site.folder / "fresh"
     folder.mkdir()
@@ -232,19 +232,23 @@ def made_at_once(case: Cases, site: Site) -> object:
 
 
 @EVERY
-@pytest.mark.parametrize("happens", [Site.goes_on, Site.is_made_anew, Site.is_compacted])
-def test_it_says_what_the_journal_says(site: Site, case: Cases, happens: Callable[[Site], None]) -> None:
+@pytest.mark.parametrize(
+    "happens", [FollowedJournal.goes_on, FollowedJournal.is_made_anew, FollowedJournal.is_compacted]
+)
+def test_it_says_what_the_journal_says(
+    site: FollowedJournal, case: Cases, happens: Callable[[FollowedJournal], None]
+) -> None:
     follower = case(site, site.folder)
     follower.follow()
     before = follower.content()
     happens(site)
     follower.follow()
     assert follower.content() == made_at_once(case, site)
-    assert (follower.content() == before) == (happens is Site.is_compacted)
+    assert (follower.content() == before) == (happens is FollowedJournal.is_compacted)
 
 
 @EVERY
-def test_after_a_restore_it_says_what_the_journal_says(site: Site, case: Cases) -> None:
+def test_after_a_restore_it_says_what_the_journal_says(site: FollowedJournal, case: Cases) -> None:
     site.keep_copy()
     site.goes_on()
     follower = case(site, site.folder)
@@ -257,7 +261,9 @@ def test_after_a_restore_it_says_what_the_journal_says(site: Site, case: Cases) 
 
 
 @EVERY
-def test_where_it_is_ahead_of_its_journal_it_refuses_unless_it_keeps_nothing(site: Site, case: Cases) -> None:
+def test_where_it_is_ahead_of_its_journal_it_refuses_unless_it_keeps_nothing(
+    site: FollowedJournal, case: Cases
+) -> None:
     site.keep_copy()
     site.goes_on()
     follower = case(site, site.folder)
@@ -275,7 +281,7 @@ def test_where_it_is_ahead_of_its_journal_it_refuses_unless_it_keeps_nothing(sit
 
 @pytest.mark.parametrize("case", [OfIndex, OfPostings, OfDeadLetterIndex, OfDeadItems])
 def test_a_process_that_ends_between_two_windows_loses_and_repeats_nothing(
-    site: Site, case: Cases, monkeypatch: pytest.MonkeyPatch
+    site: FollowedJournal, case: Cases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log of runs takes all in one window."""
     site.goes_on()

@@ -260,13 +260,13 @@ def test_a_writer_that_is_always_quicker_ends_a_rewrite_not_itself(path: Path, m
     before = take_snapshot(path, "seq")
     put_new, seq = DiskStorage.put_new, iter(range(2, 100))
 
-    class Beaten(DiskStorage):
+    class RacingCommitStorage(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
             commit(writer, next(seq))
             put_new(self, name, data)
 
     monkeypatch.setattr(journal.log, "TRIES_MAX", 5)
-    monkeypatch.setattr(journal.rewrite, "open_storage", Beaten)
+    monkeypatch.setattr(journal.rewrite, "open_storage", RacingCommitStorage)
     with pytest.raises(NotCommitted, match="5 times"):
         rewrite(path, before)
     assert seqs(path) == [1, 2, 3, 4, 5, 6]
@@ -335,13 +335,13 @@ def test_what_is_committed_while_a_table_is_replaced_is_replaced_too(
     path = made(str(tmp_path / "table"))
     writer, numbers = Appender.open(path), iter(range(3))
 
-    class Late(DiskStorage):
+    class LateCommitStorage(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
             for n in numbers:
                 writer.append(numbered(n), AppTransaction("b", n))
             super().put_new(name, data)
 
-    monkeypatch.setattr(journal.rewrite, "open_storage", Late)
+    monkeypatch.setattr(journal.rewrite, "open_storage", LateCommitStorage)
     assert replaced(Path(path), 7) == 4
     assert read(path) == [7]
 

@@ -35,7 +35,7 @@ def clock() -> ManualClock:
     return ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
 
 
-class Host:
+class LeasedFolder:
     """Processes on a data folder of their own."""
 
     def __init__(self, folder: Path, place: str, clock: ManualClock) -> None:
@@ -46,15 +46,15 @@ class Host:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path, place: str, clock: ManualClock) -> list[Host]:
-    return [Host(tmp_path / name, place, clock) for name in ("one", "other")]
+def hosts(tmp_path: Path, place: str, clock: ManualClock) -> list[LeasedFolder]:
+    return [LeasedFolder(tmp_path / name, place, clock) for name in ("one", "other")]
 
 
 def names(place: str) -> list[str]:
     return sorted(one.name for one in open_storage(place).files())
 
 
-def test_the_first_takes_it_at_once_and_another_one_learns_whose_it_is(hosts: list[Host]) -> None:
+def test_the_first_takes_it_at_once_and_another_one_learns_whose_it_is(hosts: list[LeasedFolder]) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     assert leader.take_lease() and leader.is_held
     assert not standby.take_lease() and not standby.is_held
@@ -64,7 +64,7 @@ def test_the_first_takes_it_at_once_and_another_one_learns_whose_it_is(hosts: li
     assert not standby.holder.here
 
 
-def test_one_that_is_given_up_is_free_at_once(hosts: list[Host]) -> None:
+def test_one_that_is_given_up_is_free_at_once(hosts: list[LeasedFolder]) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     assert leader.take_lease() and not standby.take_lease()
     leader.release()
@@ -72,7 +72,9 @@ def test_one_that_is_given_up_is_free_at_once(hosts: list[Host]) -> None:
     assert not leader.take_lease()
 
 
-def test_one_that_is_renewed_is_never_taken_however_long_it_lasts(hosts: list[Host], clock: ManualClock) -> None:
+def test_one_that_is_renewed_is_never_taken_however_long_it_lasts(
+    hosts: list[LeasedFolder], clock: ManualClock
+) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     assert leader.take_lease()
     for _ in range(40):
@@ -83,7 +85,7 @@ def test_one_that_is_renewed_is_never_taken_however_long_it_lasts(hosts: list[Ho
 
 
 def test_one_that_is_renewed_no_more_is_taken_when_its_time_is_over_and_not_before(
-    hosts: list[Host], clock: ManualClock
+    hosts: list[LeasedFolder], clock: ManualClock
 ) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     assert leader.take_lease() and leader.renew()
@@ -96,7 +98,7 @@ def test_one_that_is_renewed_no_more_is_taken_when_its_time_is_over_and_not_befo
 
 
 def test_a_standby_counts_from_its_own_first_look_whatever_the_holders_clock_says(
-    hosts: list[Host], clock: ManualClock
+    hosts: list[LeasedFolder], clock: ManualClock
 ) -> None:
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
     assert leader.take_lease()
@@ -106,7 +108,7 @@ def test_a_standby_counts_from_its_own_first_look_whatever_the_holders_clock_say
 
 
 def test_a_holder_that_wakes_after_a_takeover_never_finds_itself_the_holder(
-    hosts: list[Host], clock: ManualClock, place: str
+    hosts: list[LeasedFolder], clock: ManualClock, place: str
 ) -> None:
     """The name that it would put next was put and removed long ago, so it can be put again."""
     sleeper, leader = hosts[0].lease("a"), hosts[1].lease("b")
@@ -127,7 +129,7 @@ def test_of_many_that_want_it_at_once_one_gets_it(place: str, tmp_path: Path, cl
     together = threading.Barrier(RACERS)
 
     def race(number: int) -> bool:
-        lease = Host(tmp_path / str(number), place, clock).lease(f"owner-{number}")
+        lease = LeasedFolder(tmp_path / str(number), place, clock).lease(f"owner-{number}")
         together.wait(WAIT_S_MAX)
         return lease.take_lease()
 
@@ -136,7 +138,7 @@ def test_of_many_that_want_it_at_once_one_gets_it(place: str, tmp_path: Path, cl
 
 
 def test_a_thread_of_its_own_renews_it_and_says_when_another_one_has_it(
-    hosts: list[Host], clock: ManualClock, place: str, monkeypatch: pytest.MonkeyPatch
+    hosts: list[LeasedFolder], clock: ManualClock, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "RENEW_S", 0.02)
     leader, standby = hosts[0].lease("a"), hosts[1].lease("b")
@@ -162,7 +164,7 @@ def test_a_store_that_cannot_be_reached_is_no_silence(
     monkeypatch.setattr(objects, "PUT_TRIES", 1)
     with Relay(object_store.address) as relay:
         place = f"{reach(object_store, monkeypatch, relay.endpoint, timeout_s=10.0)}/lease"
-        leader, standby = (Host(tmp_path / name, place, clock).lease(name) for name in ("one", "other"))
+        leader, standby = (LeasedFolder(tmp_path / name, place, clock).lease(name) for name in ("one", "other"))
         assert leader.take_lease() and not standby.take_lease()
         relay.cut()
         with pytest.raises(StorageDown):
@@ -191,7 +193,7 @@ lease.release()
 
 
 @contextmanager
-def holder_process(host: Host, place: str, owner: str) -> Iterator[subprocess.Popen[str]]:
+def holder_process(host: LeasedFolder, place: str, owner: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", HOLDER, place, owner, str(host.lock)]
     with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
@@ -201,7 +203,7 @@ def holder_process(host: Host, place: str, owner: str) -> Iterator[subprocess.Po
             process.kill()
 
 
-def test_one_of_a_dead_process_on_the_same_data_folder_is_taken_at_once(hosts: list[Host], place: str) -> None:
+def test_one_of_a_dead_process_on_the_same_data_folder_is_taken_at_once(hosts: list[LeasedFolder], place: str) -> None:
     here, elsewhere = hosts[0].lease("b"), hosts[1].lease("c")
     with holder_process(hosts[0], place, "a") as process:
         assert not here.take_lease() and not elsewhere.take_lease()
@@ -214,7 +216,7 @@ def test_one_of_a_dead_process_on_the_same_data_folder_is_taken_at_once(hosts: l
 
 
 def test_a_paused_process_keeps_it_until_its_time_is_over_and_learns_of_it_when_it_wakes(
-    hosts: list[Host], place: str, clock: ManualClock
+    hosts: list[LeasedFolder], place: str, clock: ManualClock
 ) -> None:
     here = hosts[0].lease("b")
     with holder_process(hosts[0], place, "a") as process:

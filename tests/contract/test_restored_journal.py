@@ -23,7 +23,7 @@ from tests.unit.processor.ordering import decided
 START: Marks = {EVENTS: {0: 0}, CONTROL: {0: 0}}
 
 
-class DeltaJournal(ListJournal):
+class RestorableJournal(ListJournal):
     """A journal on Delta, as its newest writer has it."""
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class DeltaEngine(Engine):
     def __init__(self, folder: Path) -> None:
         self.path, self.kept = folder / "journal", folder / "copy"
         super().__init__(folder)
-        self.journal = DeltaJournal(self.path)
+        self.journal = RestorableJournal(self.path)
         self.lineage = lineage_of(str(self.path))
         self.start()
 
@@ -61,7 +61,7 @@ class DeltaEngine(Engine):
         """The copy takes the journal's place."""
         shutil.rmtree(self.path)
         shutil.copytree(self.kept, self.path)
-        self.restore(DeltaJournal(self.path), lineage_of(str(self.path)))
+        self.restore(RestorableJournal(self.path), lineage_of(str(self.path)))
 
     def seen(self, action: str, item_seq: int) -> Command:
         """An order as its makers build it: of what the journal holds now."""
@@ -132,6 +132,6 @@ def test_what_is_seen_after_the_restore_is_carried_out(engine: DeltaEngine) -> N
     second(engine, "evt_2", "dead")
     engine.put_back()
     other = second(engine, "evt_3", "dead")
-    engine.restore(DeltaJournal(engine.path), engine.lineage)
+    engine.restore(RestorableJournal(engine.path), engine.lineage)
     control = engine.give(engine.seen("purge", 2))
     assert (control.decision, engine.decisions(other)) == (Decision.PURGED, ["dead", "purged"])

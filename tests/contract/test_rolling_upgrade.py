@@ -103,7 +103,7 @@ class Directory:
         return Merchant("main")
 
 
-class Older:
+class OlderCommit:
     """A commit's code, run in processes of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -133,13 +133,13 @@ class Older:
 
 
 @pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Older]:
+def older(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OlderCommit]:
     """Lays a commit's files out, once each."""
-    known: dict[str, Older] = {}
+    known: dict[str, OlderCommit] = {}
 
-    def at(commit: str) -> Older:
+    def at(commit: str) -> OlderCommit:
         if commit not in known:
-            known[commit] = Older(laid_out(commit, tmp_path_factory.mktemp("older").resolve()))
+            known[commit] = OlderCommit(laid_out(commit, tmp_path_factory.mktemp("older").resolve()))
         return known[commit]
 
     return at
@@ -220,7 +220,7 @@ def captured(message_id: str, capture: str = "cap_1") -> Delivery:
     return "standardwebhooks", [("webhook-id", message_id), *signed], body
 
 
-def test_an_older_receiver_that_names_no_fact(engine: Engine, older: Callable[[str], Older]) -> None:
+def test_an_older_receiver_that_names_no_fact(engine: Engine, older: Callable[[str], OlderCommit]) -> None:
     """The same money comes by the upgraded receiver before the replay: it isn't booked twice."""
     begins(engine, NEWER)
     (first,) = decide(engine, *older(VERSION_BEFORE).receives(OLDER, captured("msg_1")))
@@ -235,7 +235,7 @@ def test_an_older_receiver_that_names_no_fact(engine: Engine, older: Callable[[s
 
 
 @pytest.mark.row("B7")
-def test_a_newer_receiver_before_an_older_processor(engine: Engine, older: Callable[[str], Older]) -> None:
+def test_a_newer_receiver_before_an_older_processor(engine: Engine, older: Callable[[str], OlderCommit]) -> None:
     """What the older one decided stays, dies again while it is replayed there, and is booked once after the upgrade."""
     records = receives(NEWER, captured("msg_1"), captured("msg_2", "cap_2"), captured("msg_3"))
     first, second, same_fact = (dict(headers)["event_key"] for _, headers in records)

@@ -32,7 +32,7 @@ class Downstream(ABC):
     def serve(self) -> Iterator[None]:
         take = self.take
 
-        class Calls(http.server.BaseHTTPRequestHandler):
+        class CallsHandler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.send_response(take(self.headers, self.rfile.read(int(self.headers["Content-Length"]))))
                 self.end_headers()
@@ -40,7 +40,7 @@ class Downstream(ABC):
             def log_message(self, *_: object) -> None:
                 """Silence on the terminal."""
 
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Calls) as server:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), CallsHandler) as server:
             self.port = server.server_port
             thread = threading.Thread(target=server.serve_forever)
             thread.start()

@@ -22,7 +22,7 @@ from load.embedded import embedded_stack, payhook
 from load.samples.stripe import stripe_event
 from load.traffic import Webhook
 from tests.e2e.conftest import Stack, assert_once
-from tests.provider_lists import Listed, Lists, serve_lists
+from tests.provider_lists import ListedEvent, Lists, serve_lists
 
 pytestmark = pytest.mark.more(reason="a stack of its own; the list's parts are tried in memory too")
 
@@ -75,7 +75,7 @@ def generate(stack: Stack, lists: Lists, account: str, count: int, since: dateti
             currency="EUR",
             created=created,
         )
-        lists.add("stripe", Listed(event_id, created, body))
+        lists.add("stripe", ListedEvent(event_id, created, body))
         webhooks.append(stack.traffic.signed("stripe", body))
     return webhooks
 

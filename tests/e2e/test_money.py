@@ -40,7 +40,7 @@ DAY = "2026-01-31"
 
 
 @dataclass(frozen=True)
-class Case:
+class MoneyCase:
     """``holds``: what the account holds in the end, in minor units. ``decisions``: what became of each event."""
 
     name: str
@@ -118,7 +118,7 @@ def paddle(number: int, event_type: str, data: dict[str, Any]) -> dict[str, Any]
 
 KLARNA = {"id": "tr_2", "method": "klarna", "amount": euros("100.00"), "amountCaptured": euros("100.00")}
 CASES = [
-    Case(
+    MoneyCase(
         "a charge of which a part was captured, with more to come",
         "stripe",
         (
@@ -128,7 +128,7 @@ CASES = [
         "provider:stripe/acct_parts:clearing",
         7_000,
     ),
-    Case(
+    MoneyCase(
         "a charge that is captured twice, whose end is told twice",
         "stripe",
         (
@@ -146,7 +146,7 @@ CASES = [
         "provider:stripe/acct_twice:clearing",
         9_000,
     ),
-    Case(
+    MoneyCase(
         "a type that no table has, and a thin event that nobody fetched",
         "stripe",
         (
@@ -160,7 +160,7 @@ CASES = [
         0,
         unknown=2,
     ),
-    Case(
+    MoneyCase(
         "a dispute that is charged back twice and won in the end",
         "adyen",
         (
@@ -177,7 +177,7 @@ CASES = [
         "provider:adyen/Rounds:clearing",
         10_000,
     ),
-    Case(
+    MoneyCase(
         "a payout that the bank returned, and a payment that is booked by its capture",
         "mollie",
         (
@@ -190,7 +190,7 @@ CASES = [
         "provider:mollie:clearing",
         20_000,
     ),
-    Case(
+    MoneyCase(
         "a credit that takes something off a transaction",
         "paddle",
         (
@@ -211,7 +211,7 @@ CASES = [
         4_350,
     ),
     *(
-        Case(
+        MoneyCase(
             f"a capture of {name}",
             "adyen",
             (adyen(name, ("CAPTURE", "", DAY)),),
@@ -254,7 +254,7 @@ def held(told: Stack) -> dict[str, int]:
 
 @pytest.mark.row("F3")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_account_holds_what_the_provider_says(held: dict[str, int], case: Case) -> None:
+def test_an_account_holds_what_the_provider_says(held: dict[str, int], case: MoneyCase) -> None:
     assert held.get(case.account, 0) == case.holds
 
 

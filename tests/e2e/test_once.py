@@ -114,7 +114,7 @@ def test_kill_9_after_what_is_durable_leaves_one_effect(stack: MortalStack) -> N
     assert "postings" in said and "anchors_hold" in said
 
 
-class Office:
+class StackPeople:
     """The stack's people: they propose and approve by the API."""
 
     def __init__(self, stack: Stack) -> None:
@@ -158,7 +158,7 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
     stack.post(webhook)
     assert_once(stack, [webhook])
     [key] = webhook.event_keys
-    office = Office(stack)
+    office = StackPeople(stack)
     taken_back = office.says("ledger", "reverse", key, "--reason", "captured twice").split("proposed as ")[1].split()[0]
     assert office.approved("fay", taken_back) == 403
     assert office.approved("amy", taken_back) == 202
@@ -186,7 +186,7 @@ def test_what_was_discarded_comes_again_as_a_duplicate_and_what_was_released_is_
     stack.post(gone, again)
     stack.decide([gone, again])
     assert [stack.decisions(one) for one in (gone, again)] == [["dead"], ["dead"]]
-    office = Office(stack)
+    office = StackPeople(stack)
     ids = {key: str(stack.item_of(key)) for one in (gone, again) for key in one.event_keys}
     office.says("dlq", "discard", ids[gone.event_keys[0]], "--reason", "a test payment")
     said = office.says("dlq", "release", ids[again.event_keys[0]], "--no-wait", "--reason", "the merchant was closed")

@@ -88,7 +88,7 @@ class Side(RunningStack):
         return wait_for(lambda: balance() == minor, DECIDED_S)
 
 
-class World(Stack):
+class StackWithTestTraffic(Stack):
     """A stack that takes test traffic, with an endpoint for each thing that can differ."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -144,7 +144,7 @@ def standard(payment: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackWithTestTraffic]:
     data_dir = tmp_path_factory.mktemp("stack")
     with pytest.MonkeyPatch.context() as environment:
         for name, value in SETTINGS.items():
@@ -152,11 +152,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with embedded_stack(data_dir):
             with (data_dir / "merchants.toml").open("a") as merchants:
                 merchants.write(MERCHANTS)
-            yield World(data_dir)
+            yield StackWithTestTraffic(data_dir)
 
 
 @pytest.fixture(autouse=True)
-def both_sides_verify_afterwards(world: World) -> Iterator[None]:
+def both_sides_verify_afterwards(world: StackWithTestTraffic) -> Iterator[None]:
     """Whatever a test did, no journal holds a row of the other mode; at the end `verify` proves all of it."""
     yield
     for side, other in ((world.live, "test"), (world.test, "live")):
@@ -164,7 +164,7 @@ def both_sides_verify_afterwards(world: World) -> Iterator[None]:
 
 
 @pytest.mark.row("D3")
-def test_one_stripe_endpoint_takes_live_and_test_and_each_goes_to_its_own_ledger(world: World) -> None:
+def test_one_stripe_endpoint_takes_live_and_test_and_each_goes_to_its_own_ledger(world: StackWithTestTraffic) -> None:
     live, test = (f"stripe:evt_both_{flag}:charge.succeeded" for flag in ("live", "test"))
     assert world.taken(world.signed("stripe", stripe("evt_both_live", livemode=True)))
     webhook = world.signed("stripe", stripe("evt_both_test", livemode=False))
@@ -175,7 +175,7 @@ def test_one_stripe_endpoint_takes_live_and_test_and_each_goes_to_its_own_ledger
     assert not world.taken(webhook)
 
 
-def test_an_unsigned_flag_must_agree_with_its_endpoint(world: World) -> None:
+def test_an_unsigned_flag_must_agree_with_its_endpoint(world: StackWithTestTraffic) -> None:
     assert world.status(world.signed("adyen/sandbox", adyen("TESTATTEST", live=False))) == 200
     assert world.status(world.signed("adyen", adyen("TESTATLIVE", live=False))) == 422
     assert world.status(world.signed("adyen/sandbox", adyen("LIVEATTEST", live=True))) == 422
@@ -187,7 +187,7 @@ def test_an_unsigned_flag_must_agree_with_its_endpoint(world: World) -> None:
         assert not {"adyen:TESTATLIVE:CAPTURE:true", "adyen:LIVEATTEST:CAPTURE:true"} & keys
 
 
-def test_a_test_notification_with_its_flag_turned_round_opens_nothing_live(world: World) -> None:
+def test_a_test_notification_with_its_flag_turned_round_opens_nothing_live(world: StackWithTestTraffic) -> None:
     """Adyen doesn't sign the flag: only that the two endpoints have secrets of their own stands in between."""
     signed = world.signed("adyen/sandbox", adyen("TURNEDROUND", live=False))
     turned = signed.body.replace(b'"live":"false"', b'"live":"true"')
@@ -195,7 +195,7 @@ def test_a_test_notification_with_its_flag_turned_round_opens_nothing_live(world
     assert world.status(Webhook("adyen", turned, signed.headers, ())) == 401
 
 
-def test_two_tenants_with_one_webhook_id_both_take_effect_each_once(world: World) -> None:
+def test_two_tenants_with_one_webhook_id_both_take_effect_each_once(world: StackWithTestTraffic) -> None:
     key = "standardwebhooks:msg_same:payment.captured"
     paths = {"standardwebhooks/a": "shop-a", "standardwebhooks/b": "shop-b", "standardwebhooks": None}
     webhooks = [world.signed(path, standard("pay_same"), "msg_same") for path in paths]
@@ -212,13 +212,13 @@ def test_two_tenants_with_one_webhook_id_both_take_effect_each_once(world: World
     assert world.live.comes_to("merchant:merchant-b:payable", -900)
 
 
-def test_a_tenants_webhook_posted_to_another_one_opens_nothing(world: World) -> None:
+def test_a_tenants_webhook_posted_to_another_one_opens_nothing(world: StackWithTestTraffic) -> None:
     signed = world.signed("standardwebhooks/a", standard("pay_moved"), "msg_moved")
     for path, status in (("standardwebhooks/b", 401), ("standardwebhooks", 401), ("standardwebhooks/unlisted", 503)):
         assert world.status(Webhook(path, signed.body, signed.headers, ())) == status
 
 
-def test_one_webhook_id_live_and_test_is_two_events(world: World) -> None:
+def test_one_webhook_id_live_and_test_is_two_events(world: StackWithTestTraffic) -> None:
     key = "standardwebhooks:msg_modes:payment.captured"
     paths = ("standardwebhooks", "standardwebhooks/sandbox")
     assert [world.taken(world.signed(path, standard("pay_modes"), "msg_modes")) for path in paths] == [True, True]
@@ -226,7 +226,9 @@ def test_one_webhook_id_live_and_test_is_two_events(world: World) -> None:
     assert world.test.becomes(key, "applied")
 
 
-def test_send_reaches_the_test_ledger(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_reaches_the_test_ledger(
+    world: StackWithTestTraffic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "body.json").write_bytes(adyen("SENTBYHAND", live=False))
@@ -235,7 +237,7 @@ def test_send_reaches_the_test_ledger(world: World, tmp_path: Path, monkeypatch:
     assert world.test.becomes("adyen:SENTBYHAND:CAPTURE:true", "applied")
 
 
-def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_again(world: World) -> None:
+def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_again(world: StackWithTestTraffic) -> None:
     adapter = world.adapters["stripe"]
     [event] = adapter.events(Request(stripe("evt_astray", livemode=True), []), "live")
     producer = open_producer(world.kafka, {}, RecordKeys(Layout(world.data_dir).record_keys))
@@ -260,7 +262,7 @@ def test_a_live_record_on_the_test_topic_dies_there_and_a_replay_of_it_dies_agai
     assert world.test.decided(event.event_key) == []
 
 
-def test_an_event_and_a_command_of_others_than_payhook_die_and_change_nothing(world: World) -> None:
+def test_an_event_and_a_command_of_others_than_payhook_die_and_change_nothing(world: StackWithTestTraffic) -> None:
     adapter = world.adapters["stripe"]
     [event] = adapter.events(Request(stripe("evt_forged", livemode=False), []), "test")
     producer = open_producer(world.kafka, {})
@@ -280,7 +282,9 @@ def test_an_event_and_a_command_of_others_than_payhook_die_and_change_nothing(wo
     assert world.test.becomes(event.event_key, "applied")
 
 
-def test_without_the_test_processor_live_traffic_goes_on_and_nothing_of_the_other_is_lost(world: World) -> None:
+def test_without_the_test_processor_live_traffic_goes_on_and_nothing_of_the_other_is_lost(
+    world: StackWithTestTraffic,
+) -> None:
     pid = world.kill("processor-test")
     keys = [f"stripe:evt_alone_{flag}:charge.succeeded" for flag in ("live", "test")]
     assert world.taken(world.signed("stripe", stripe("evt_alone_test", livemode=False)))
@@ -291,7 +295,7 @@ def test_without_the_test_processor_live_traffic_goes_on_and_nothing_of_the_othe
     assert world.endpoints["pids"]["processor-test"] != pid
 
 
-def test_status_and_metrics_show_both_sides(world: World) -> None:
+def test_status_and_metrics_show_both_sides(world: StackWithTestTraffic) -> None:
     assert wait_for(lambda: payhook("status", *world.test.flags).returncode == 0, DECIDED_S)
     said = world.live.says("status")
     assert said["ready"]
@@ -302,7 +306,7 @@ def test_status_and_metrics_show_both_sides(world: World) -> None:
 
 
 @pytest.fixture
-def processors_paused(world: World) -> Iterator[None]:
+def processors_paused(world: StackWithTestTraffic) -> Iterator[None]:
     """They have nothing to do, but what they do of nothing costs the verification half of the machine."""
     pids = [int(world.endpoints["pids"][name]) for name in ("processor", "processor-test")]
     for pid in pids:
@@ -324,7 +328,7 @@ for flags in json.loads(sys.argv[1]):
 
 
 @pytest.mark.usefixtures("processors_paused")
-def test_both_sides_verify(world: World) -> None:
+def test_both_sides_verify(world: StackWithTestTraffic) -> None:
     sides = (world.live, world.test)
     command = [sys.executable, "-c", VERIFY_EACH, json.dumps([side.flags for side in sides])]
     environment = {**os.environ, "PAYHOOK_CONFIG": str(SAMPLE_CONFIG)}

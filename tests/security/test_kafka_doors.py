@@ -105,7 +105,7 @@ GUESSED = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=SCRAM-SHA-512", f
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class GuardedBroker:
     """The embedded broker with a record that was acknowledged."""
 
     folder: Path
@@ -152,7 +152,7 @@ def publish(kafka: KafkaSettings) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
     folder = tmp_path_factory.mktemp("data") / "kafka"
     port, controller = free_ports(2)
     address, before = f"{LOOPBACK}:{port}", os.umask(0o022)
@@ -160,7 +160,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         kafka = embedded_kafka(folder, address)
         make_services(open_admin(kafka), folder)
         make_topics(kafka, [Topic(EVENTS, 1, -1)], replication=1)
-        made = Broker(folder, address, f"{LOOPBACK}:{controller}", started)
+        made = GuardedBroker(folder, address, f"{LOOPBACK}:{controller}", started)
         publish(made.settings("receiver"))
         yield made
     os.umask(before)
@@ -168,21 +168,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.mark.row("G11")
 @pytest.mark.parametrize("what", ATTACKS)
-def test_nobody_does_anything_without_a_password(broker: Broker, what: str) -> None:
+def test_nobody_does_anything_without_a_password(broker: GuardedBroker, what: str) -> None:
     assert broker.attacked(what, *ANONYMOUS).startswith("refused"), what
     assert broker.kept() == KEPT
 
 
-def test_a_guessed_password_opens_nothing(broker: Broker) -> None:
+def test_a_guessed_password_opens_nothing(broker: GuardedBroker) -> None:
     assert broker.attacked("lists", *GUESSED, "sasl.password=guessed").startswith("refused")
 
 
 @pytest.mark.parametrize("config", [ANONYMOUS, (*GUESSED, "sasl.password=guessed")])
-def test_the_controller_answers_nobody(broker: Broker, config: tuple[str, ...]) -> None:
+def test_the_controller_answers_nobody(broker: GuardedBroker, config: tuple[str, ...]) -> None:
     assert broker.attacked("lists", *config, at=broker.controller).startswith("refused")
 
 
-def test_with_the_administrators_password_the_same_program_does_it(broker: Broker) -> None:
+def test_with_the_administrators_password_the_same_program_does_it(broker: GuardedBroker) -> None:
     """So that the refusals above are of the password, not of the program."""
     password = password_of(broker.folder, ADMIN)
     for what in ("lists", "reads", "writes", "alters", "creates", "looks_for_users"):
@@ -190,7 +190,7 @@ def test_with_the_administrators_password_the_same_program_does_it(broker: Broke
 
 
 @pytest.mark.parametrize("user", ["receiver", "alerts", "console"])
-def test_a_service_deletes_nothing(broker: Broker, user: str) -> None:
+def test_a_service_deletes_nothing(broker: GuardedBroker, user: str) -> None:
     config = (*GUESSED[:2], f"sasl.username={user}", f"sasl.password={password_of(broker.folder, user)}")
     assert broker.attacked("lists", *config) == "done"
     for what in ("deletes", "deletes_the_topic", "alters"):
@@ -198,13 +198,13 @@ def test_a_service_deletes_nothing(broker: Broker, user: str) -> None:
     assert broker.kept() == KEPT
 
 
-def test_every_port_is_on_loopback(broker: Broker) -> None:
+def test_every_port_is_on_loopback(broker: GuardedBroker) -> None:
     found = listeners(broker.running.process_id)
     assert len(found) == 2
     assert {address.removeprefix("::ffff:") for address in found.values()} == {LOOPBACK}
 
 
-def test_passwords_are_the_owners_alone_and_on_no_command_line(broker: Broker) -> None:
+def test_passwords_are_the_owners_alone_and_on_no_command_line(broker: GuardedBroker) -> None:
     for name in (*RIGHTS, ADMIN):
         assert stat.S_IMODE(credentials_file(broker.folder, name).stat().st_mode) == 0o600
     assert stat.S_IMODE((broker.folder / "server.properties").stat().st_mode) == 0o600
@@ -227,13 +227,13 @@ def test_a_folder_of_before_gets_its_users_and_keeps_its_records(tmp_path: Path)
             credentials_file(folder, "operator").unlink()
         with run_server(kafka_server(folder, port, controller, log)) as started:
             make_services(open_admin(embedded_kafka(folder, address)), folder)
-            broker = Broker(folder, address, "", started)
+            broker = GuardedBroker(folder, address, "", started)
             assert broker.kept() == KEPT
             assert broker.attacked("reads", *ANONYMOUS).startswith("refused")
             assert not list(folder.glob("once.*"))
 
 
-def test_a_right_that_is_not_on_the_page_any_more_is_taken_away(broker: Broker) -> None:
+def test_a_right_that_is_not_on_the_page_any_more_is_taken_away(broker: GuardedBroker) -> None:
     more = AclBinding(
         ResourceType.TOPIC,
         EVENTS,

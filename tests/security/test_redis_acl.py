@@ -17,7 +17,7 @@ from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims, confirmed_hashes
 from processor.claims import WRITE
 from stack.servers.redis import CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS
-from tests.redis_sites import Node, Site
+from tests.redis_sites import Node, RedisSite
 
 DOCS = Path(__file__).parents[2] / "docs" / "redis.md"
 REFUSED = (
@@ -29,12 +29,12 @@ ANN = b"a" * 16
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("alone"), tls=False).alone() as site:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("alone"), tls=False).alone() as site:
         yield site
 
 
-def everything(site: Site) -> None:
+def everything(site: RedisSite) -> None:
     """All that payhook asks of a Redis."""
 
     async def claims() -> None:
@@ -58,7 +58,7 @@ def everything(site: Site) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_one_of_them_something_cant_be_done(alone: Site, command: str) -> None:
+def test_without_one_of_them_something_cant_be_done(alone: RedisSite, command: str) -> None:
     with alone.nodes[0].admin() as admin:
         everything(alone)
         admin.execute_command("ACL SETUSER", PAYHOOK, f"-{command}")
@@ -70,11 +70,11 @@ def test_without_one_of_them_something_cant_be_done(alone: Site, command: str) -
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_nothing_else_is_allowed(alone: Site, command: str) -> None:
+def test_nothing_else_is_allowed(alone: RedisSite, command: str) -> None:
     refused_of(alone, alone.nodes[0], command)
 
 
-def refused_of(site: Site, node: Node, command: str) -> None:
+def refused_of(site: RedisSite, node: Node, command: str) -> None:
     settings = site.settings(url=site.url(node.port))
     with contextlib.closing(sync_redis(settings, 5.0)) as client, pytest.raises(NoPermissionError):
         client.execute_command(*command.split())
@@ -82,10 +82,10 @@ def refused_of(site: Site, node: Node, command: str) -> None:
 
 @pytest.mark.more(reason="a cluster, and Sentinels")
 def test_on_a_clusters_nodes_and_on_sentinels_nothing_else_is_allowed(tmp_path: Path) -> None:
-    with Site(tmp_path / "cluster", tls=False).cluster() as cluster:
+    with RedisSite(tmp_path / "cluster", tls=False).cluster() as cluster:
         for command in REFUSED:
             refused_of(cluster, cluster.nodes[0], command)
-    with Site(tmp_path / "sentinel", tls=False).watched() as watched:
+    with RedisSite(tmp_path / "sentinel", tls=False).watched() as watched:
         for command in OF_SENTINEL:
             refused_of(watched, watched.sentinels[0], command)
 

@@ -14,7 +14,7 @@ import pytest
 from console.access import accounts
 from console.access.roles import Role
 from operations.audit_log import AuditOutcome
-from tests.security.test_two_people import LOST, OPEN, PAYMENT, Office, entry
+from tests.security.test_two_people import LOST, OPEN, PAYMENT, TwoPeopleLedger, entry
 from tests.unit.console.listening import ADA, EVE, FAY, ORIGIN, PASSWORD, Browser, csrf_of, slowly
 
 FORM = {"origin": ORIGIN, "sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded"}
@@ -22,15 +22,15 @@ MAL = "mal"
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Office:
-    return Office(tmp_path / "data")
+def office(tmp_path: Path) -> TwoPeopleLedger:
+    return TwoPeopleLedger(tmp_path / "data")
 
 
-def removed(office: Office, name: str) -> Callable[[], None]:
+def removed(office: TwoPeopleLedger, name: str) -> Callable[[], None]:
     return lambda: accounts.remove_user(office.listener.users, name, lambda *_: None)
 
 
-def roles_taken(office: Office, name: str) -> Callable[[], None]:
+def roles_taken(office: TwoPeopleLedger, name: str) -> Callable[[], None]:
     return lambda: accounts.set_roles(office.listener.users, name, frozenset({Role.VIEWER}), lambda *_: None)
 
 
@@ -52,7 +52,7 @@ def proposed_entry(browser: Browser, meanwhile: Callable[[], object]) -> int:
     return browser.request("POST", "/ledger/entries", content=body, headers=FORM).status_code
 
 
-def test_a_proposer_who_is_removed_meanwhile_proposes_nothing(office: Office) -> None:
+def test_a_proposer_who_is_removed_meanwhile_proposes_nothing(office: TwoPeopleLedger) -> None:
     users = office.listener.users
     accounts.add_user(users, MAL, frozenset({Role.FINANCE}), PASSWORD, lambda *_: None, by=ADA)
     mal = Browser(office.listener)
@@ -65,7 +65,7 @@ def test_a_proposer_who_is_removed_meanwhile_proposes_nothing(office: Office) ->
 
 @pytest.mark.parametrize("change", [removed, roles_taken])
 def test_an_administrator_who_is_none_any_more_changes_no_user(
-    office: Office, change: Callable[[Office, str], Callable[[], None]]
+    office: TwoPeopleLedger, change: Callable[[TwoPeopleLedger, str], Callable[[], None]]
 ) -> None:
     ada, users = Browser(office.listener), office.listener.users
     assert ada.sign_in(ADA).status_code == 303
@@ -78,7 +78,7 @@ def test_an_administrator_who_is_none_any_more_changes_no_user(
 
 @pytest.mark.parametrize(("change", "status"), [(removed, 401), (roles_taken, 403)])
 def test_a_token_whose_user_or_role_is_gone_orders_nothing(
-    office: Office, change: Callable[[Office, str], Callable[[], None]], status: int
+    office: TwoPeopleLedger, change: Callable[[TwoPeopleLedger, str], Callable[[], None]], status: int
 ) -> None:
     headers = {"idempotency-key": f'"{uuid.uuid4()}"', "content-type": "application/json"}
     body = slowly(json.dumps(entry()).encode(), change(office, FAY))

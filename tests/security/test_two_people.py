@@ -41,7 +41,7 @@ PAYMENT = "stripe:acct_1:pi_evt_1"
 AMY = "amy"
 
 
-class Office:
+class TwoPeopleLedger:
     """A ledger with a booking of 1,250 cents, and the people of `listening`, with a second administrator, amy."""
 
     def __init__(self, data: Path) -> None:
@@ -102,7 +102,7 @@ def entry() -> dict[str, Any]:
 class LateAcknowledgement:
     """Kafka takes the first command and doesn't say so in time. ``sent``: the ids of all commands that it has."""
 
-    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, office: TwoPeopleLedger, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent: list[str] = []
         self._produce = office.kafka.produce
         monkeypatch.setattr(office.kafka, "produce", self.produce)
@@ -116,11 +116,11 @@ class LateAcknowledgement:
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Office:
-    return Office(tmp_path / "data")
+def office(tmp_path: Path) -> TwoPeopleLedger:
+    return TwoPeopleLedger(tmp_path / "data")
 
 
-def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
+def test_an_entry_is_booked_by_two_people_once(office: TwoPeopleLedger) -> None:
     proposed = office.proposes(FAY)
     assert (office.states(), office.booked()) == ([("propose_entry", "waits")], [])
     assert office.approves(ADA, proposed)[0] == 202
@@ -136,7 +136,9 @@ def test_an_entry_is_booked_by_two_people_once(office: Office) -> None:
     assert [event.first.event_type for event in story.events] == ["charge.captured", "book_entry"]
 
 
-def test_an_entry_whose_answer_was_lost_is_proposed_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_whose_answer_was_lost_is_proposed_once(
+    office: TwoPeopleLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Kafka has the proposal, the client reads 503 and repeats its request with the same key."""
     kafka = LateAcknowledgement(office, monkeypatch)
     answers = [office.post("entries", FAY, "k", **entry()) for _ in range(2)]
@@ -146,7 +148,7 @@ def test_an_entry_whose_answer_was_lost_is_proposed_once(office: Office, monkeyp
 
 
 def test_an_entry_that_is_posted_again_before_it_is_decided_is_booked_once(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: TwoPeopleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is in Kafka too, and the processor knows it."""
     kafka = LateAcknowledgement(office, monkeypatch)
@@ -161,7 +163,7 @@ def test_an_entry_that_is_posted_again_before_it_is_decided_is_booked_once(
 
 
 def test_an_entry_that_could_not_be_put_on_record_is_proposed_once(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: TwoPeopleLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = LateAcknowledgement(office, monkeypatch)
     kafka.sent.append("none is late")
@@ -178,13 +180,15 @@ def test_an_entry_that_could_not_be_put_on_record_is_proposed_once(
     assert office.states() == [("propose_entry", "waits")]
 
 
-def test_the_same_key_for_another_entry_is_refused(office: Office) -> None:
+def test_the_same_key_for_another_entry_is_refused(office: TwoPeopleLedger) -> None:
     assert office.post("entries", FAY, "k", **entry()).status_code == 202
     assert office.post("entries", FAY, "k", **{**entry(), "reason": "another"}).status_code == 422
     assert len(office.states()) == 1
 
 
-def test_an_approval_whose_answer_was_lost_is_given_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_approval_whose_answer_was_lost_is_given_once(
+    office: TwoPeopleLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The repeated request is answered that it was carried out, and not that somebody approved it before."""
     where = f"proposals/{office.proposes(FAY)}/approve"
     kafka = LateAcknowledgement(office, monkeypatch)
@@ -194,7 +198,7 @@ def test_an_approval_whose_answer_was_lost_is_given_once(office: Office, monkeyp
     assert ({*kafka.sent}, len(office.booked())) == ({kafka.sent[0]}, 1)
 
 
-def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: Office) -> None:
+def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrator(office: TwoPeopleLedger) -> None:
     letters = office.letters
     target = ItemTarget.of_row(next(row for row in letters.journal.rows if row.event_key == office.key))
     command = Command.with_new_id(
@@ -207,26 +211,26 @@ def test_a_reversal_that_the_command_line_proposed_is_approved_by_an_administrat
 
 
 @pytest.mark.parametrize("user", [EVE, BOB, FAY])
-def test_only_administrators_approve(office: Office, user: str) -> None:
+def test_only_administrators_approve(office: TwoPeopleLedger, user: str) -> None:
     proposed = office.proposes(ADA)
     status, _ = office.approves(user, proposed)
     assert (status, office.booked()) == (403, [])
 
 
 @pytest.mark.parametrize("user", [EVE, BOB])
-def test_only_finance_proposes(office: Office, user: str) -> None:
+def test_only_finance_proposes(office: TwoPeopleLedger, user: str) -> None:
     assert office.post("entries", user, **entry()).status_code == 403
     assert office.states() == []
 
 
 @pytest.mark.row("F7")
-def test_nobody_approves_their_own(office: Office) -> None:
+def test_nobody_approves_their_own(office: TwoPeopleLedger) -> None:
     status, reported = office.approves(ADA, office.proposes(ADA))
     assert (status, "ada proposed it: another person approves it" in reported, office.booked()) == (409, True, [])
     assert office.listener.audit_log.read(1)[0].outcome.value == "refused"
 
 
-def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> None:
+def test_the_engine_refuses_what_the_listener_did_not_see(office: TwoPeopleLedger) -> None:
     """Who may write to the control topic still can't approve in the name of the proposer, however it is typed."""
     from ledger.reversals import find_proposal
     from operations.command import approve
@@ -239,7 +243,7 @@ def test_the_engine_refuses_what_the_listener_did_not_see(office: Office) -> Non
     assert office.booked() == []
 
 
-def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
+def test_a_page_proposes_and_another_one_approves(office: TwoPeopleLedger) -> None:
     fay, ada = Browser(office.listener), Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303 and ada.sign_in(ADA).status_code == 303
     page = fay.get("/ledger/entries")
@@ -269,7 +273,7 @@ def test_a_page_proposes_and_another_one_approves(office: Office) -> None:
     assert again.status_code == 404 and "it was approved before" in again.text
 
 
-def test_a_form_that_is_sent_twice_proposes_once(office: Office) -> None:
+def test_a_form_that_is_sent_twice_proposes_once(office: TwoPeopleLedger) -> None:
     fay = Browser(office.listener)
     assert fay.sign_in(FAY).status_code == 303
     page = fay.get("/ledger/entries")
@@ -320,7 +324,7 @@ def test_the_command_line_approves_nothing(group: str) -> None:
 
 
 @pytest.mark.parametrize("does", ["proposes", "approves"])
-def test_who_was_removed_since_they_signed_in_orders_nothing(office: Office, does: str) -> None:
+def test_who_was_removed_since_they_signed_in_orders_nothing(office: TwoPeopleLedger, does: str) -> None:
     letters, users = office.letters, office.listener.users
     bookings = bookings_at(office.listener.folder, office.listener.audit_log, letters.clock, "page", office.kafka)
     accounts.add_user(users, "zoe", frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)

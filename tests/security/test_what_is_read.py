@@ -13,7 +13,7 @@ from core.layout import Layout
 from operations.audit_log import AuditLog
 from tests.unit.console.listening import ADA, BOB, EVE, FAY
 from tests.unit.console.pages.conftest import Pages, made
-from tests.unit.console.test_api_selections import Api
+from tests.unit.console.test_api_selections import SelectionsApi
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_command_line_with_a_payload(pages: Pages) -> None:
 
 
 def test_the_api_with_a_payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Api(tmp_path)
+    api = SelectionsApi(tmp_path)
     api.bench.dead(1)
     assert api.get("/items").status_code == 200 and api.acts() == [], "a list holds no payload"
     assert api.get("/items/1").json()["body_base64"] is not None

@@ -59,7 +59,7 @@ DECIDED_S = 120.0
 
 
 @dataclass
-class Site:
+class ClusterSite:
     """``env`` is what each of payhook's processes gets; ``settings`` is a folder with its files, to be copied."""
 
     folder: Path
@@ -188,7 +188,7 @@ def _is_hidden() -> bool:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSite]:
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -202,7 +202,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         reached = StorageSettings(url=LAKE, endpoint=f"http://{address}:9000", allow_http=True)
         for name, value in {**env, **store_variables(reached, LAKE), **KEYS}.items():
             patch.setenv(name, value)
-        site = Site(folder, make, {**os.environ, **env}, folder / "settings", shop)
+        site = ClusterSite(folder, make, {**os.environ, **env}, folder / "settings", shop)
         _write_settings(site)
         try:
             _start_services(site, address)
@@ -227,7 +227,7 @@ def _environment(address: str, shop: Subscriber) -> dict[str, str]:
     }
 
 
-def _write_settings(site: Site) -> None:
+def _write_settings(site: ClusterSite) -> None:
     keys = site.settings / "secrets"
     keys.mkdir(parents=True, mode=0o700)
     for name in ("anchors", "records", "masking"):
@@ -245,7 +245,7 @@ def _write_settings(site: Site) -> None:
     )
 
 
-def _start_services(site: Site, address: str) -> None:
+def _start_services(site: ClusterSite, address: str) -> None:
     host = site.host("services", binds=CODE)
     own = host.disk / "kafka"
     own.mkdir()
@@ -272,7 +272,7 @@ def _start_services(site: Site, address: str) -> None:
     until(lambda: _answers(f"http://{address}:8080/readyz"), 60, "the receiver answers")
 
 
-def _start_spark(site: Site, name: str) -> None:
+def _start_spark(site: ClusterSite, name: str) -> None:
     if name != "master":
         site.start_worker(name, cores=3)
         return

@@ -24,7 +24,7 @@ VERSION = "1"
 
 
 @dataclass
-class Api:
+class KubernetesApi:
     """A server on loopback; ``made`` is what was created, by kind. Pods with the argument ``executor`` are run, on
     ``java``, each in a folder of its own below ``folder``.
     """
@@ -35,7 +35,7 @@ class Api:
     asked: list[str] = field(default_factory=list)
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def __enter__(self) -> Api:
+    def __enter__(self) -> KubernetesApi:
         self._numbers = itertools.count(1)
         self._ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
@@ -94,8 +94,8 @@ class Api:
         self._ended.wait(60)
 
 
-def _handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler_of(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
+    class KubernetesHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -144,4 +144,4 @@ def _handler_of(api: Api) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    return Handler
+    return KubernetesHandler

@@ -12,7 +12,7 @@ from core.layout import Layout
 from stack.machine import find_java
 from stack.package import make_package
 from stack.servers.ports import free_ports
-from tests.faults.cluster.kubernetes_api import Api
+from tests.faults.cluster.kubernetes_api import KubernetesApi
 
 DRIVER = """
 import json, sys
@@ -47,7 +47,7 @@ def test_executor_pods_are_asked_for_and_run_the_code_that_was_sent(tmp_path: Pa
     )
     archive = make_package(Layout(tmp_path).package)
     (tmp_path / "driver.py").write_text(DRIVER)
-    with Api(find_java().executable, tmp_path / "pods") as api:
+    with KubernetesApi(find_java().executable, tmp_path / "pods") as api:
         said = subprocess.run(
             [sys.executable, str(tmp_path / "driver.py"), api.master, str(archive), str(tmp_path / "driver")],
             env={**os.environ, "SPARK_CONF_DIR": str(conf), "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -11,7 +11,7 @@ import pytest
 from core.layout import Layout
 from journal.reader import JournalReader
 from load.traffic import Webhook
-from tests.faults.cluster.conftest import CHECKOUT, Site
+from tests.faults.cluster.conftest import CHECKOUT, ClusterSite
 from tests.hosts import until
 
 pytestmark = pytest.mark.row("D5")
@@ -47,7 +47,7 @@ dlq = { create_topic = true }
 """
 
 
-def count_executors(site: Site) -> int:
+def count_executors(site: ClusterSite) -> int:
     workers = (site.hosts[name] for name in ("worker1", "worker2"))
     return sum(one.name() == "java" for worker in workers for one in worker.processes(EXECUTOR))
 
@@ -55,7 +55,7 @@ def count_executors(site: Site) -> int:
 class Watch(threading.Thread):
     """Counts executors until `end`: the seconds since its start, and how many, at each change."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ClusterSite) -> None:
         super().__init__(daemon=True)
         self._site = site
         self._over = threading.Event()
@@ -74,7 +74,7 @@ class Watch(threading.Thread):
         self.join(30)
 
 
-def post_for(site: Site, seconds: float) -> list[Webhook]:
+def post_for(site: ClusterSite, seconds: float) -> list[Webhook]:
     traffic, sent = site.traffic(), list[Webhook]()
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
@@ -87,7 +87,9 @@ def post_for(site: Site, seconds: float) -> list[Webhook]:
     return sent
 
 
-def test_executors_of_other_hosts_come_under_load_and_go_after_it(site: Site, report: Callable[[str], None]) -> None:
+def test_executors_of_other_hosts_come_under_load_and_go_after_it(
+    site: ClusterSite, report: Callable[[str], None]
+) -> None:
     own = site.settings / "own"
     own.mkdir()
     (own / "slow_calls.py").write_text(HANDLER)

@@ -21,7 +21,7 @@ from load.embedded import embedded_stack
 from load.latency import percentile, seconds_to_decide
 from load.traffic import StripeRequests, Webhook
 from load.wire import open_loop, undisturbed
-from tests.faults.cluster.conftest import Site
+from tests.faults.cluster.conftest import ClusterSite
 from tests.hosts import Host, until
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -32,7 +32,7 @@ BACK_S = 120.0
 Report = Callable[[str], None]
 
 
-def captures(site: Site, count: int, prefix: str) -> list[Webhook]:
+def captures(site: ClusterSite, count: int, prefix: str) -> list[Webhook]:
     traffic = site.traffic()
     return [traffic.stripe(f"{prefix}-{n}", "charge.succeeded", 1_000 + n, "EUR") for n in range(count)]
 
@@ -41,26 +41,26 @@ def keys(webhooks: Sequence[Webhook]) -> set[str]:
     return {key for one in webhooks for key in one.event_keys}
 
 
-def reported(site: Site) -> set[str]:
+def reported(site: ClusterSite) -> set[str]:
     """What the subscriber took."""
     return {envelope["fact"]["event_key"] for envelope in site.shop.envelopes if "fact" in envelope}
 
 
-def executors(site: Site, name: str) -> list[psutil.Process]:
+def executors(site: ClusterSite, name: str) -> list[psutil.Process]:
     return [one for one in site.hosts[name].processes(EXECUTOR) if one.name() == "java"]
 
 
-def has_the_code(site: Site, name: str) -> bool:
+def has_the_code(site: ClusterSite, name: str) -> bool:
     """Whether an executor of a worker has unpacked all that it was sent; the archive ends with this package."""
     disk = site.hosts[name].disk
     folders = [disk / Path(one.cwd()).relative_to("/srv") for one in executors(site, name)]
     return any((folder / "environment" / "packages" / "zxcvbn").is_dir() for folder in folders)
 
 
-class Stream(threading.Thread):
+class WebhookPoster(threading.Thread):
     """Posts some webhooks a second until `end`, which gives all of them."""
 
-    def __init__(self, site: Site, prefix: str) -> None:
+    def __init__(self, site: ClusterSite, prefix: str) -> None:
         super().__init__(daemon=True)
         self._site = site
         self._prefix = prefix
@@ -88,14 +88,14 @@ class Stream(threading.Thread):
         return self._sent
 
 
-def goes_on(site: Site) -> float:
+def goes_on(site: ClusterSite) -> float:
     """Seconds until something that is posted now is decided."""
     probe = captures(site, 1, f"probe-{time.monotonic_ns()}")
     site.post(probe)
     return site.decide(probe, BACK_S)
 
 
-def driver(site: Site, report: Report) -> Host:
+def driver(site: ClusterSite, report: Report) -> Host:
     """The one that runs; started where there is none."""
     for name in ("driver2", "driver1"):
         if name in site.hosts:
@@ -105,7 +105,7 @@ def driver(site: Site, report: Report) -> Host:
     return host
 
 
-def all_reported(site: Site, webhooks: Sequence[Webhook]) -> float:
+def all_reported(site: ClusterSite, webhooks: Sequence[Webhook]) -> float:
     return until(lambda: reported(site) >= keys(webhooks), BACK_S, "each fact is reported to the subscriber")
 
 
@@ -118,7 +118,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Held:
         return Window(stack, STEADY_S).at(RATE_PER_S)
 
 
-def test_a_steady_load_is_decided_in_time(embedded: Held, site: Site, report: Report) -> None:
+def test_a_steady_load_is_decided_in_time(embedded: Held, site: ClusterSite, report: Report) -> None:
     host = driver(site, report)
     steady(site, WARM_S)
     seconds = steady(site, STEADY_S)
@@ -129,7 +129,7 @@ def test_a_steady_load_is_decided_in_time(embedded: Held, site: Site, report: Re
     report(f"seconds of a batch's steps: {site.status(host)['step_s']}")
 
 
-def test_webhooks_go_to_the_ledger_and_on_to_a_subscriber(site: Site, report: Report) -> None:
+def test_webhooks_go_to_the_ledger_and_on_to_a_subscriber(site: ClusterSite, report: Report) -> None:
     driver(site, report)
     assert executors(site, "worker1") and executors(site, "worker2"), "an executor on each worker"
     some = captures(site, 200, "first")
@@ -138,7 +138,7 @@ def test_webhooks_go_to_the_ledger_and_on_to_a_subscriber(site: Site, report: Re
     report(f"and reported to the subscriber {all_reported(site, some):.1f} s later")
 
 
-def steady(site: Site, length_s: float) -> list[float]:
+def steady(site: ClusterSite, length_s: float) -> list[float]:
     """Seconds from receipt to the ledger, of all that was sent in so long."""
     before = JournalReader(site.journal).last_seq
     secret = (site.settings / "secrets" / "stripe").read_text("utf-8").split()[0]
@@ -152,7 +152,7 @@ def steady(site: Site, length_s: float) -> list[float]:
     return seconds
 
 
-def test_a_changed_merchants_file_reaches_the_executors(site: Site, report: Report) -> None:
+def test_a_changed_merchants_file_reaches_the_executors(site: ClusterSite, report: Report) -> None:
     file = driver(site, report).disk / "data" / "merchants.toml"
     file.write_text('[stripe]\n"acct_other" = "merchant-other"\n')
     waiting = captures(site, 3, "unknown")
@@ -163,10 +163,10 @@ def test_a_changed_merchants_file_reaches_the_executors(site: Site, report: Repo
     until(lambda: site.decided(waiting).count("applied") == 3, 60, "the merchant is known")
 
 
-def test_an_executor_that_is_killed_costs_a_try_of_the_batch(site: Site, report: Report) -> None:
+def test_an_executor_that_is_killed_costs_a_try_of_the_batch(site: ClusterSite, report: Report) -> None:
     host = driver(site, report)
     epoch = site.status(host)["epoch"]
-    stream = Stream(site, "executor")
+    stream = WebhookPoster(site, "executor")
     for name in ("worker1", "worker2", "worker1"):
         back_s = until(lambda name=name: has_the_code(site, name), BACK_S, "an executor is back")  # type: ignore[misc]
         report(f"an executor of {name} has its code after {back_s:.1f} s")
@@ -180,10 +180,10 @@ def test_an_executor_that_is_killed_costs_a_try_of_the_batch(site: Site, report:
     all_reported(site, sent)
 
 
-def test_a_worker_whose_host_vanishes_is_done_without(site: Site, report: Report) -> None:
+def test_a_worker_whose_host_vanishes_is_done_without(site: ClusterSite, report: Report) -> None:
     host = driver(site, report)
     epoch = site.status(host)["epoch"]
-    stream = Stream(site, "worker")
+    stream = WebhookPoster(site, "worker")
     time.sleep(2.0)
     site.hosts["worker1"].vanish()
     report(f"worker1 vanishes: what comes now is decided after {goes_on(site):.1f} s")
@@ -193,9 +193,9 @@ def test_a_worker_whose_host_vanishes_is_done_without(site: Site, report: Report
     all_reported(site, sent)
 
 
-def test_a_driver_whose_host_vanishes_is_started_on_another_one(site: Site, report: Report) -> None:
+def test_a_driver_whose_host_vanishes_is_started_on_another_one(site: ClusterSite, report: Report) -> None:
     before = driver(site, report)
-    stream = Stream(site, "driver")
+    stream = WebhookPoster(site, "driver")
     time.sleep(2.0)
     before.vanish()
     began = time.monotonic()
@@ -210,6 +210,6 @@ def test_a_driver_whose_host_vanishes_is_started_on_another_one(site: Site, repo
     all_reported(site, sent)
 
 
-def test_nothing_was_lost_and_nothing_booked_twice(site: Site, report: Report) -> None:
+def test_nothing_was_lost_and_nothing_booked_twice(site: ClusterSite, report: Report) -> None:
     report(site.verify(driver(site, report)).strip().splitlines()[-1])
     assert site.shop.counts.forged == 0

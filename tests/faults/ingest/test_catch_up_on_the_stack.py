@@ -20,7 +20,7 @@ from load.embedded import FREE_PORTS, SAMPLE_CONFIG, embedded_stack
 from load.open_loop import post_at_rate
 from load.samples.stripe import stripe_event
 from tests.e2e.conftest import Stack
-from tests.provider_lists import Listed, Lists, serve_lists
+from tests.provider_lists import ListedEvent, Lists, serve_lists
 
 COUNT = 20_000
 SHARE_LOST = 100
@@ -47,7 +47,7 @@ def _one_day(stack: Stack, lists: Lists, record_property: Callable[[str, object]
         created = since + timedelta(seconds=number * 86_000 / COUNT)
         about = {"payment": f"pi_{number}", "account": "acct_day", "amount_minor": 100, "currency": "EUR"}
         body = stripe_event(f"evt_{number}", "charge.succeeded", created=created, **about)  # type: ignore[arg-type]
-        lists.add("stripe", Listed(f"evt_{number}", created.replace(microsecond=0), body))
+        lists.add("stripe", ListedEvent(f"evt_{number}", created.replace(microsecond=0), body))
         webhooks.append(stack.traffic.signed("stripe", body))
     delivered = [webhook for number, webhook in enumerate(webhooks) if number % SHARE_LOST]
     answers = asyncio.run(

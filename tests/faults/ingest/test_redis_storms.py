@@ -15,7 +15,7 @@ import pytest
 from load.client import wait_for
 from tests.integration.processor.stored import Stored
 from tests.processes import pause
-from tests.redis_sites import DOWN_MS, Node, Site, has_tls
+from tests.redis_sites import DOWN_MS, Node, RedisSite, has_tls
 from tests.redis_storm import CLAIMED, DEFERRED, Storm
 
 ROUNDS = 4
@@ -24,15 +24,15 @@ AGAIN_S_MAX = 30.0
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Site]:
-    with Site(tmp_path / "redis", tls=has_tls()).watched() as site:
+def watched(tmp_path: Path) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path / "redis", tls=has_tls()).watched() as site:
         yield site
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Site]:
+def cluster(tmp_path: Path) -> Iterator[RedisSite]:
     """Three masters with a replica each."""
-    with Site(tmp_path / "redis", tls=has_tls()).cluster(replicas=1) as site:
+    with RedisSite(tmp_path / "redis", tls=has_tls()).cluster(replicas=1) as site:
         yield site
 
 
@@ -41,12 +41,12 @@ async def in_thread(condition: Callable[[], bool]) -> None:
     assert await asyncio.to_thread(wait_for, condition, WAIT_S)
 
 
-async def joined(site: Site, node: Node) -> None:
+async def joined(site: RedisSite, node: Node) -> None:
     """It replicates the one that took over."""
     await in_thread(lambda: node.role == "slave" and site._replicates(node))
 
 
-async def kill(_site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
+async def kill(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
     primary.kill()
 
     async def back() -> None:
@@ -55,7 +55,7 @@ async def kill(_site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
     return back
 
 
-async def kill_with_a_sentinel(site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
+async def kill_with_a_sentinel(site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
     """A host that both were on is gone; it is the first that a client would ask."""
     site.sentinels[0].kill()
     back_of_primary = await kill(site, primary)
@@ -67,7 +67,7 @@ async def kill_with_a_sentinel(site: Site, primary: Node) -> Callable[[], Awaita
     return back
 
 
-async def hang(_site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
+async def hang(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
     """It keeps its connections, and believes for a moment that it is still the primary when it comes round."""
     pause(primary.process.process_id)
 
@@ -79,9 +79,9 @@ async def hang(_site: Site, primary: Node) -> Callable[[], Awaitable[None]]:
 
 @pytest.mark.parametrize("ends", [kill, kill_with_a_sentinel, hang])
 def test_behind_sentinel(
-    watched: Site,
+    watched: RedisSite,
     tmp_path: Path,
-    ends: Callable[[Site, Node], Awaitable[Callable[[], Awaitable[None]]]],
+    ends: Callable[[RedisSite, Node], Awaitable[Callable[[], Awaitable[None]]]],
     record_property: Callable[[str, object], None],
 ) -> None:
     """Each time the replica lacks the last claims."""
@@ -115,7 +115,7 @@ def test_behind_sentinel(
     record_property("answers; events published twice", f"{dict(said)}; {len(storm.with_copies())}")
 
 
-def test_of_a_cluster(cluster: Site, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_of_a_cluster(cluster: RedisSite, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """Each master in turn is killed and its replica promoted; meanwhile the others' keys are claimed."""
     storm = Storm(cluster, Stored(tmp_path))
     took_s: list[float] = []
@@ -147,7 +147,7 @@ def test_of_a_cluster(cluster: Site, tmp_path: Path, record_property: Callable[[
     record_property("answers; events published twice", f"{dict(said)}; {len(storm.with_copies())}")
 
 
-def _promoted(site: Site, before: set[int]) -> bool:
+def _promoted(site: RedisSite, before: set[int]) -> bool:
     return any(node.port not in before and node.role == "master" for node in site.nodes)
 
 

@@ -31,7 +31,7 @@ def known(*types: tuple[str, str]) -> str:
     return "\n".join(rules) + "\n"
 
 
-class Place:
+class ReconfiguredFolder:
     """A data folder whose settings change between two starts, as an update of the code would."""
 
     def __init__(self, folder: Path) -> None:
@@ -94,7 +94,7 @@ def decisions(stack: Stack, key: str) -> list[tuple[str, bool]]:
 
 
 def test_what_was_unknown_is_booked_once_when_its_type_is_known(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+    place = ReconfiguredFolder(tmp_path)
     try:
         stack = place.up(known((CAPTURED, "capture")))
         paid = place.send("msg_1", CAPTURED, 5_000, "cap_1", "pay_1")

@@ -36,7 +36,7 @@ print(json.dumps(RunningStack(pathlib.Path(folder)).rows(columns, topic or None)
 OWN_MOUNTS = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
 
-class SmallLake(Stack):
+class MountedLake(Stack):
     """A stack whose lake only its own processes see where it is mounted."""
 
     def __init__(self, data_dir: Path, supervisor: subprocess.Popen[bytes]) -> None:
@@ -81,7 +81,7 @@ def _environment() -> dict[str, Any]:
 
 
 @pytest.fixture
-def small_lake(tmp_path: Path) -> Iterator[SmallLake]:
+def small_lake(tmp_path: Path) -> Iterator[MountedLake]:
     (tmp_path / "lake").mkdir()
     command = [*OWN_MOUNTS, "sh", "-c", UP, "up", str(tmp_path), sys.executable]
     with (tmp_path / "up.log").open("wb") as log:
@@ -89,13 +89,13 @@ def small_lake(tmp_path: Path) -> Iterator[SmallLake]:
     try:
         up = wait_for(lambda: (tmp_path / "endpoints.json").exists() or supervisor.poll() is not None, UP_S_MAX)
         assert up and supervisor.poll() is None, (tmp_path / "up.log").read_text("utf-8")
-        yield SmallLake(tmp_path, supervisor)
+        yield MountedLake(tmp_path, supervisor)
     finally:
         supervisor.terminate()
         supervisor.wait(120)
 
 
-def test_a_full_lake_stops_decisions_not_webhooks_and_ends_by_itself(small_lake: SmallLake) -> None:
+def test_a_full_lake_stops_decisions_not_webhooks_and_ends_by_itself(small_lake: MountedLake) -> None:
     before, meanwhile = small_lake.captures(5, "before-full"), small_lake.captures(20, "while-full")
     small_lake.post(*before)
     small_lake.decide(before)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from processor.settings import DeadHead
-from tests.unit.processor.hostile_stream import Step, run, steps
+from tests.unit.processor.hostile_stream import HostileBatch, run, steps
 
 LONG = settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "faults"))
 
@@ -29,7 +29,7 @@ def test_whatever_is_done_to_it_the_stream_goes_on(capsys: pytest.CaptureFixture
     @seed(number)
     @settings(LONG, database=None, suppress_health_check=list(HealthCheck))
     @given(policy=st.sampled_from(list(DeadHead)), todo=steps())
-    def search(policy: DeadHead, todo: list[Step]) -> None:
+    def search(policy: DeadHead, todo: list[HostileBatch]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             run(Path(folder), policy, todo)
 

@@ -16,7 +16,7 @@ from load.embedded import UP_S_MAX, payhook
 from load.samples.stripe import stripe_event
 from load.traffic import Webhook
 from tests.e2e.conftest import Stack, assert_once
-from tests.provider_lists import Listed, Lists, serve_lists
+from tests.provider_lists import ListedEvent, Lists, serve_lists
 
 KEY = "sk_live_" + "A1b2C3d4E5" * 2
 COUNT = 40
@@ -48,7 +48,7 @@ def generate(stack: Stack, lists: Lists, name: str) -> list[Webhook]:
         about = {"payment": f"pi_{name}_{number}", "account": "acct_1", "amount_minor": 100, "currency": "EUR"}
         event_id = f"evt_{name}_{number}"
         body = stripe_event(event_id, "charge.succeeded", created=created, **about)  # type: ignore[arg-type]
-        lists.add("stripe", Listed(event_id, created, body))
+        lists.add("stripe", ListedEvent(event_id, created, body))
         webhooks.append(stack.traffic.signed("stripe", body))
     return webhooks
 

@@ -21,7 +21,7 @@ from processor.opening import FOLLOW_EVERY_S
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
 from tests.processes import pause
-from tests.second_processor import ENDS_S_MAX, START_S_MAX, SecondProcessor, Traffic, second_processor
+from tests.second_processor import ENDS_S_MAX, START_S_MAX, RepeatedTraffic, SecondProcessor, second_processor
 
 TAKEOVER_S_MAX = 30.0
 HANDOVER_S_MAX = 15.0
@@ -76,7 +76,7 @@ def led_by_the_stack(hosts: Hosts) -> None:
 
 
 def test_a_killed_leader_is_replaced_in_time_and_its_host_stands_by_then(hosts: Hosts) -> None:
-    with Traffic(hosts.stack, "killed") as traffic:
+    with RepeatedTraffic(hosts.stack, "killed") as traffic:
         time.sleep(3)
         assert wait_for(lambda: hosts.other.has_index, 3 * FOLLOW_EVERY_S), "it follows before it is its turn"
         epoch, began = hosts.epoch(), time.monotonic()
@@ -91,7 +91,7 @@ def test_a_killed_leader_is_replaced_in_time_and_its_host_stands_by_then(hosts: 
 
 
 def test_a_leader_that_is_paused_for_a_moment_is_left_alone(hosts: Hosts) -> None:
-    with Traffic(hosts.stack, "moment") as traffic:
+    with RepeatedTraffic(hosts.stack, "moment") as traffic:
         time.sleep(3)
         epoch, pid = hosts.epoch(), hosts.pid()
         pause(pid)
@@ -104,7 +104,7 @@ def test_a_leader_that_is_paused_for_a_moment_is_left_alone(hosts: Hosts) -> Non
 
 
 def test_a_leader_that_hangs_is_replaced_and_stands_by_when_it_wakes(hosts: Hosts) -> None:
-    with Traffic(hosts.stack, "hangs") as traffic:
+    with RepeatedTraffic(hosts.stack, "hangs") as traffic:
         time.sleep(3)
         epoch, began, pid = hosts.epoch(), time.monotonic(), hosts.pid()
         pause(pid)
@@ -124,7 +124,7 @@ def test_a_leader_that_hangs_is_replaced_and_stands_by_when_it_wakes(hosts: Host
 
 
 def test_a_leader_that_stops_hands_over_at_once(hosts: Hosts) -> None:
-    with Traffic(hosts.stack, "stops") as traffic:
+    with RepeatedTraffic(hosts.stack, "stops") as traffic:
         time.sleep(3)
         handed_s = hand_over(hosts)
         say(f"SIGTERM: the first decision of the standby after {handed_s:.1f} s")
@@ -160,7 +160,7 @@ def upgrade_receivers(hosts: Hosts) -> None:
     ids=["receivers first", "processors first"],
 )
 def test_an_upgrade_rolls_over_a_running_stack(hosts: Hosts, order: tuple[Callable[[Hosts], None], ...]) -> None:
-    with Traffic(hosts.stack, f"upgrade-{order[0].__name__}") as traffic:
+    with RepeatedTraffic(hosts.stack, f"upgrade-{order[0].__name__}") as traffic:
         time.sleep(3)
         for step in order:
             step(hosts)

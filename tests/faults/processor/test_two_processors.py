@@ -12,7 +12,7 @@ from load.client import wait_for
 from tests.e2e.conftest import Stack, assert_once
 from tests.e2e.conftest import stack as stack
 from tests.e2e.test_once import back, stop
-from tests.second_processor import Traffic, second_processor
+from tests.second_processor import RepeatedTraffic, second_processor
 
 LOOKED_S = 20.0
 """Longer than a lease lasts that isn't renewed."""
@@ -61,7 +61,7 @@ def test_a_processor_paused_for_long_wakes_fenced_stands_by_and_nothing_takes_ef
         second.runs()
         sys.stdout.write(f"taken over {time.monotonic() - began:.1f} s after SIGSTOP, on the same data folder\n")
         epoch = second.status()["epoch"]
-        with Traffic(stack, "long-pause") as traffic:
+        with RepeatedTraffic(stack, "long-pause") as traffic:
             time.sleep(LOOKED_S)
             os.kill(paused, signal.SIGCONT)
             time.sleep(LOOKED_S)

@@ -44,7 +44,7 @@ LOST, BACKUPS, NEW = "payhook-lost", "payhook-backups", "payhook-new"
 """Buckets."""
 
 
-class Site:
+class StackSite:
     """A data folder, its bucket, and the variables that tell a process of both."""
 
     def __init__(self, data_dir: Path, bucket: str, store: ObjectStore) -> None:
@@ -84,10 +84,12 @@ class Site:
 
 
 @pytest.fixture
-def sites(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Site, Site]]:
+def sites(
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[StackSite, StackSite]]:
     reach(object_store, monkeypatch)
     with_bucket(object_store, BACKUPS)
-    lost, new = Site(tmp_path / "lost", LOST, object_store), Site(tmp_path / "new", NEW, object_store)
+    lost, new = StackSite(tmp_path / "lost", LOST, object_store), StackSite(tmp_path / "new", NEW, object_store)
     try:
         yield lost, new
     finally:
@@ -102,7 +104,10 @@ def decisions(stack: Stack, webhooks: list[Webhook]) -> Counter[str]:
 
 
 def test_a_new_site_goes_on_from_the_backup_alone(
-    sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sites: tuple[StackSite, StackSite],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lost, new = sites
     backups = f"s3://{BACKUPS}/payhook"

@@ -35,7 +35,7 @@ from tests.integration.console.conftest import CONTROL, seen
 LEASE_S, WAIT_S, LOOK_S = 10.0, 60.0, 0.1
 
 
-class Kafka:
+class SlowKafka:
     """Acknowledges commands, and holds them up while a test wants it."""
 
     def __init__(self) -> None:
@@ -72,7 +72,9 @@ def as_ada(app: ASGIApp) -> ASGIApp:
 
 
 @contextlib.asynccontextmanager
-async def listener(url: str, journal: Path, kafka: Kafka, lease_s: float = 30.0) -> AsyncIterator[httpx2.AsyncClient]:
+async def listener(
+    url: str, journal: Path, kafka: SlowKafka, lease_s: float = 30.0
+) -> AsyncIterator[httpx2.AsyncClient]:
     """One management listener with connections of its own."""
     connections = redis.asyncio.Redis.from_url(url, socket_connect_timeout=WAIT_S)
     answers = RedisAnswers(connections, RedisGate(WAIT_S, reset_s=0.1), lease_s)
@@ -103,7 +105,7 @@ def test_of_fifty_copies_at_two_listeners_one_is_carried_out(empty_redis: str, j
             answers = await asyncio.gather(*posts)
             return [*answers, await replay(other)]
 
-    kafka = Kafka()
+    kafka = SlowKafka()
     kafka.open.clear()
     *answers, after = asyncio.run(storm())
     assert Counter(answer.status_code for answer in answers) == {202: 1, 409: 49}
@@ -117,7 +119,7 @@ def test_an_answer_outlives_the_listener_that_gave_it(empty_redis: str, journal:
         async with listener(empty_redis, journal, kafka) as client:
             return await replay(client)
 
-    kafka = Kafka()
+    kafka = SlowKafka()
     first, copy = asyncio.run(once()), asyncio.run(once())
     assert (copy.content, copy.headers["idempotent-replayed"]) == (first.content, "true")
     assert len(kafka.sent) == 1
@@ -143,7 +145,7 @@ def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(emp
                 await asyncio.sleep(LOOK_S)
             return too_early, answer
 
-    kafka = Kafka()
+    kafka = SlowKafka()
     kafka.open.clear()
     asyncio.run(dies())
     too_early, answer = asyncio.run(comes_back())
@@ -157,7 +159,7 @@ def test_while_redis_is_away_no_order_is_given_and_afterwards_it_is(tmp_path: Pa
         async with listener(redis_url(tmp_path / "redis"), journal, kafka) as client:
             return await replay(client)
 
-    kafka = Kafka()
+    kafka = SlowKafka()
     server = redis_server_on(tmp_path / "redis", tmp_path / "redis.log")
     assert asyncio.run(once()).status_code == 503
     assert kafka.sent == []
@@ -171,6 +173,6 @@ def test_orders_with_keys_of_their_own_are_orders_of_their_own(empty_redis: str,
         async with listener(empty_redis, journal, kafka) as client:
             return await asyncio.gather(*(replay(client, f"k-{n}", n) for n in range(1, count + 1)))
 
-    kafka = Kafka()
+    kafka = SlowKafka()
     assert [answer.status_code for answer in asyncio.run(several())] == [202] * count
     assert sorted(command.targets[0].item_seq for command in kafka.sent) == list(range(1, count + 1))

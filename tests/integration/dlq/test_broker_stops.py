@@ -28,7 +28,7 @@ pytestmark = pytest.mark.more(reason="a broker of its own that stops")
 WAIT_S_MAX = 60.0
 
 
-class Broker:
+class StoppableBroker:
     """A broker that is stopped and started again on the same port and disk. It makes topics that it is asked for, as
     Kafka does by default.
     """
@@ -58,8 +58,8 @@ class Broker:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    made = Broker(tmp_path_factory.mktemp("kafka"))
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppableBroker]:
+    made = StoppableBroker(tmp_path_factory.mktemp("kafka"))
     yield made
     made.stop()
 
@@ -67,7 +67,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 class StopsBroker:
     """Derived from the journal after its commit and before the dead letters, as postings are."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: StoppableBroker) -> None:
         self._broker = broker
 
     def follow(self, rows: Any) -> None:
@@ -82,7 +82,7 @@ def polled(batches: Any, until: Any) -> None:
     assert until()
 
 
-def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: Broker) -> None:
+def test_a_topic_that_is_gone_is_not_made_by_publishing_to_it(broker: StoppableBroker) -> None:
     """It would have the broker's own number of partitions, and nobody's mark."""
     ours: Any = make_dead_letter_producer(KafkaSettings(bootstrap_servers=broker.bootstrap))
     quick = {"topic.metadata.propagation.max.ms": 500}
@@ -105,7 +105,9 @@ def publish_one(settings: dict[str, Any], topic: str) -> int | None:
     return None if refused[0] is None else refused[0].code()
 
 
-def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(broker: Broker, tmp_path: Path) -> None:
+def test_a_broker_that_stops_between_commit_and_dead_letter_costs_nothing(
+    broker: StoppableBroker, tmp_path: Path
+) -> None:
     make_topics(
         KafkaSettings(bootstrap_servers=broker.bootstrap),
         [Topic("dlq.ledger", 1, -1, is_dead_letters=True)],

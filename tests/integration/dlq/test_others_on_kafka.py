@@ -25,7 +25,7 @@ KEY, VALUE, HEADERS = b"o1", b'{"order": "o1"}', [("ce_id", b"17")]
 NOTHING: dict[str, bytes | None] = {}
 
 
-class Broker:
+class ShareGroupBroker:
     """A source topic and the dead-letter topic that a share group's broker writes."""
 
     def __init__(self, bootstrap: str, source: str, letters: str) -> None:
@@ -72,12 +72,12 @@ class Broker:
 
 
 @pytest.fixture
-def broker(kafka_broker: str, make_topic: Callable[[str, int], str]) -> Broker:
-    return Broker(kafka_broker, make_topic("orders", 2), make_topic("dlq.orders", 1))
+def broker(kafka_broker: str, make_topic: Callable[[str, int], str]) -> ShareGroupBroker:
+    return ShareGroupBroker(kafka_broker, make_topic("orders", 2), make_topic("dlq.orders", 1))
 
 
 @pytest.mark.parametrize("copies", [False, True], ids=["headers alone", "full copy"])
-def test_a_letter_is_brought_back_as_the_record_that_it_was(broker: Broker, *, copies: bool) -> None:
+def test_a_letter_is_brought_back_as_the_record_that_it_was(broker: ShareGroupBroker, *, copies: bool) -> None:
     offset = broker.write(broker.source, VALUE, KEY, HEADERS)
     name = broker.give_up(offset, copies=copies)
     [listed] = broker.others.read_letters(10)
@@ -95,7 +95,7 @@ def test_a_letter_is_brought_back_as_the_record_that_it_was(broker: Broker, *, c
     assert list(again.headers) == [*HEADERS, (BROUGHT_BACK, f"{broker.letters}/0/{name[2:]}".encode())]
 
 
-def test_one_that_can_not_be_brought_back_keeps_all_from_it(broker: Broker) -> None:
+def test_one_that_can_not_be_brought_back_keeps_all_from_it(broker: ShareGroupBroker) -> None:
     """Nothing is published where one of those that were named can't be."""
     offset = broker.write(broker.source, VALUE, KEY, HEADERS)
     good = broker.give_up(offset, copies=True)
@@ -110,7 +110,7 @@ def test_one_that_can_not_be_brought_back_keeps_all_from_it(broker: Broker) -> N
     assert len(broker.records()) == 1
 
 
-def test_a_source_that_is_gone_and_a_topic_that_is_not_there_are_named(broker: Broker) -> None:
+def test_a_source_that_is_gone_and_a_topic_that_is_not_there_are_named(broker: ShareGroupBroker) -> None:
     name = broker.give_up(0, copies=True, changed={"topic": f"gone-{uuid.uuid4().hex}".encode()})
     with pytest.raises(TopicMissing, match="gone-"):
         broker.others.bring_back(broker.others.find_letters([name]))
@@ -120,7 +120,7 @@ def test_a_source_that_is_gone_and_a_topic_that_is_not_there_are_named(broker: B
 
 
 def test_the_commands_list_bring_back_and_leave_a_trace(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: ShareGroupBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offset = broker.write(broker.source, VALUE, KEY, HEADERS)
     reference, nowhere = (

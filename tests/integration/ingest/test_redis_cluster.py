@@ -21,7 +21,7 @@ from ingest.generations import RedisGenerations
 from ingest.redis_claims import RedisClaims
 from load.client import wait_for
 from tests.processes import pause
-from tests.redis_sites import SLOTS, Node, Site, has_tls
+from tests.redis_sites import SLOTS, Node, RedisSite, has_tls
 
 pytestmark = pytest.mark.more(reason="a cluster of six servers")
 
@@ -35,13 +35,13 @@ LIVE: Mode = "live"
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("cluster"), tls=has_tls()).cluster() as site:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("cluster"), tls=has_tls()).cluster() as site:
         yield site
 
 
 @pytest.fixture
-def site(shared: Site) -> Site:
+def site(shared: RedisSite) -> RedisSite:
     """Three masters that answer, empty."""
     for node in shared.nodes:
         if node.process.exit_code is not None:
@@ -52,7 +52,7 @@ def site(shared: Site) -> Site:
 
 
 @dataclass
-class Ground:
+class ClusterClaims:
     """Claims as a receiver has them."""
 
     claims: RedisClaims
@@ -77,11 +77,11 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def opened(site: Site, timeout_s: float = TRIP_S) -> AsyncIterator[Ground]:
+async def opened(site: RedisSite, timeout_s: float = TRIP_S) -> AsyncIterator[ClusterClaims]:
     async with site.open(timeout_s) as client:
         gate = RedisGate(timeout_s, failures_max=5, reset_s=RESET_S)
         claims = RedisClaims(client, gate, 600.0, 1_000.0)
-        yield Ground(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4, tuple))
+        yield ClusterClaims(claims, gate, RedisGenerations(client, (LIVE,), SystemClock(), 4, tuple))
         await claims.await_settlements()
 
 
@@ -97,21 +97,21 @@ def keys_of(node: int, count: int, name: str) -> list[ClaimKey]:
     return found
 
 
-def announce(site: Site, generation: int = 3) -> None:
+def announce(site: RedisSite, generation: int = 3) -> None:
     for key in generation_keys(LIVE, cluster=True):
         node = site.nodes[key_slot(key.encode()) * 3 // SLOTS]
         with node.admin() as client:
             client.set(key, Announcement(generation, 4).encode())
 
 
-def back(site: Site, dead: int) -> None:
+def back(site: RedisSite, dead: int) -> None:
     """Started again, and known to the others as a master that answers: two that miss one each refuse all claims."""
     site.nodes[dead].start()
     assert wait_for(site.is_whole, WAIT_S)
 
 
 @pytest.mark.row("F4")
-def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Site) -> None:
+def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: RedisSite) -> None:
     """Whichever it is: the generation can be read, and requests of both kinds come at the same instant."""
     announce(site)
 
@@ -138,7 +138,7 @@ def test_while_a_master_is_dead_keys_of_the_others_go_on_being_claimed(site: Sit
     asyncio.run(history())
 
 
-def test_a_master_that_hangs_holds_up_no_claim_of_another(site: Site) -> None:
+def test_a_master_that_hangs_holds_up_no_claim_of_another(site: RedisSite) -> None:
     hung, other = keys_of(0, 40, "hung"), keys_of(1, 40, "other")
 
     async def history() -> float:
@@ -162,7 +162,7 @@ def test_a_master_that_hangs_holds_up_no_claim_of_another(site: Site) -> None:
     assert asyncio.run(history()) < TRIP_S
 
 
-def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: Site) -> None:
+def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: RedisSite) -> None:
     key = keys_of(2, 1, "late")[0]
 
     async def history() -> None:
@@ -178,7 +178,7 @@ def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: Site) ->
     asyncio.run(history())
 
 
-def test_while_a_slot_moves_its_claims_are_followed(site: Site) -> None:
+def test_while_a_slot_moves_its_claims_are_followed(site: RedisSite) -> None:
     """One claim is still where the slot was, one has been moved, one is new; then all belong to the other master."""
     still, moved, new, late = (ClaimKey(b"{slot}%d" % n, CONTENT8) for n in range(4))
     slot = key_slot(still.name)
@@ -212,7 +212,7 @@ def test_while_a_slot_moves_its_claims_are_followed(site: Site) -> None:
     asyncio.run(history())
 
 
-def give(site: Site, source: object, target: Node, key: bytes) -> None:
+def give(site: RedisSite, source: object, target: Node, key: bytes) -> None:
     answer = source.execute_command(  # type: ignore[attr-defined]
         *("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "AUTH2", "admin", site.passwords["admin"], "KEYS", key)
     )
@@ -221,7 +221,7 @@ def give(site: Site, source: object, target: Node, key: bytes) -> None:
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_node_that_is_down_at_the_start_costs_its_own_keys(
-    site: Site, dead: int, caplog: pytest.LogCaptureFixture
+    site: RedisSite, dead: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Node 0 is the one that the settings name: where it is down nothing is known of the others, until it is back."""
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from tests.integration.processor.stored import Stored
-from tests.redis_sites import Site, has_tls
+from tests.redis_sites import RedisSite, has_tls
 from tests.redis_storm import DEFERRED, Storm
 
 pytestmark = pytest.mark.more(reason="a primary, replicas and Sentinels")
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with Site(tmp_path / "redis", tls=has_tls()).watched() as site:
+def site(tmp_path: Path) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path / "redis", tls=has_tls()).watched() as site:
         yield site
 
 
 def test_a_failover_that_loses_claims_costs_copies_that_the_journal_tells_apart(
-    site: Site, tmp_path: Path, record_property: Callable[[str, object], None]
+    site: RedisSite, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     storm = Storm(site, Stored(tmp_path))
     lost: set[str] = set()

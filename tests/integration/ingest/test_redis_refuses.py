@@ -15,7 +15,7 @@ from load.client import wait_for
 from stack.servers.redis import PAYHOOK
 from tests.integration.ingest.conftest import PATIENT, ReceiverUnderTest, Servers, receiver_on
 from tests.integration.ingest.test_receiver import outcome
-from tests.redis_sites import Site, has_tls
+from tests.redis_sites import RedisSite, has_tls
 
 pytestmark = pytest.mark.more(reason="a Redis with TLS, and one behind Sentinels")
 
@@ -23,9 +23,9 @@ WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
     """One server with TLS that asks for a client's certificate."""
-    with Site(tmp_path_factory.mktemp("secured"), tls=True, asks=True).alone() as site:
+    with RedisSite(tmp_path_factory.mktemp("secured"), tls=True, asks=True).alone() as site:
         with site.nodes[0].admin() as client:
             announce_generation(client)
         yield site
@@ -44,32 +44,35 @@ def log_of(receiver: ReceiverUnderTest) -> str:
     return receiver.process.server.log.read_text("utf-8")
 
 
-def wrong_password(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
+def wrong_password(site: RedisSite, _folder: Path) -> tuple[dict[str, object], str]:
     file = site.folder / "wrong.credentials"
     file.write_text(f"{PAYHOOK}\nguessed\n")
     return {"credentials_file": str(file)}, "AuthenticationError invalid username-password pair or user is disabled"
 
 
-def wrong_issuer(_site: Site, folder: Path) -> tuple[dict[str, object], str]:
+def wrong_issuer(_site: RedisSite, folder: Path) -> tuple[dict[str, object], str]:
     return {"ca_file": str(Issuer.make(folder, "another").ca)}, "certificate verify failed"
 
 
-def expired_client(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
+def expired_client(site: RedisSite, _folder: Path) -> tuple[dict[str, object], str]:
     return {"certificate_file": str(site.issuer.issue("expired", expired=True))}, "certificate expired"
 
 
-def no_client(_site: Site, _folder: Path) -> tuple[dict[str, object], str]:
+def no_client(_site: RedisSite, _folder: Path) -> tuple[dict[str, object], str]:
     return {"certificate_file": ""}, "certificate required"
 
 
-def without_tls(site: Site, _folder: Path) -> tuple[dict[str, object], str]:
+def without_tls(site: RedisSite, _folder: Path) -> tuple[dict[str, object], str]:
     plain: dict[str, object] = {"url": site.url(site.nodes[0].port).replace("rediss", "redis"), "ca_file": ""}
     return plain | {"certificate_file": ""}, "Connection"
 
 
 @pytest.mark.parametrize("wrong", [wrong_password, wrong_issuer, expired_client, no_client, without_tls])
 def test_what_redis_refuses_is_said_and_events_go_on(
-    servers: Servers, secured: Site, tmp_path: Path, wrong: Callable[[Site, Path], tuple[dict[str, object], str]]
+    servers: Servers,
+    secured: RedisSite,
+    tmp_path: Path,
+    wrong: Callable[[RedisSite, Path], tuple[dict[str, object], str]],
 ) -> None:
     changes, said = wrong(secured, tmp_path)
     where = {"url": secured.url(secured.nodes[0].port)}
@@ -82,7 +85,7 @@ def test_what_redis_refuses_is_said_and_events_go_on(
     assert secured.passwords[PAYHOOK] not in log and "guessed" not in log
 
 
-def test_password_and_certificates_are_changed_while_it_runs(servers: Servers, secured: Site) -> None:
+def test_password_and_certificates_are_changed_while_it_runs(servers: Servers, secured: RedisSite) -> None:
     """The server's certificate runs out and is renewed; then the user's password and the client's are replaced."""
     with receiver_on(servers, PATIENT, **secured.variables()) as receiver, secured.nodes[0].admin() as admin:
         another = map(str, itertools.count(100))
@@ -109,14 +112,14 @@ def use(admin: Client, certificate: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("watched"), tls=has_tls()).watched() as site:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisSite]:
+    with RedisSite(tmp_path_factory.mktemp("watched"), tls=has_tls()).watched() as site:
         with site.primary_client() as client:
             announce_generation(client)
         yield site
 
 
-def test_sentinels_that_name_a_dead_primary_or_nothing_are_quoted(servers: Servers, watched: Site) -> None:
+def test_sentinels_that_name_a_dead_primary_or_nothing_are_quoted(servers: Servers, watched: RedisSite) -> None:
     """A failover isn't possible, for the replica isn't one any more; then all Sentinels are gone, and return."""
     primary, replica = watched.nodes
     with receiver_on(servers, PATIENT, **watched.variables()) as receiver:
@@ -140,7 +143,7 @@ def test_sentinels_that_name_a_dead_primary_or_nothing_are_quoted(servers: Serve
         assert wait_for(lambda: outcomes(receiver, "1") == [KNOWN, KNOWN], WAIT_S)
 
 
-def test_a_service_that_sentinels_dont_watch_is_named(servers: Servers, watched: Site) -> None:
+def test_a_service_that_sentinels_dont_watch_is_named(servers: Servers, watched: RedisSite) -> None:
     with receiver_on(servers, PATIENT, **watched.variables(sentinel_service="other")) as receiver:
         assert outcomes(receiver, "1") == [NEW, NEW]
         assert "no sentinel names a primary for 'other': it isn't watched" in log_of(receiver)

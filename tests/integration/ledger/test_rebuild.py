@@ -135,13 +135,13 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
     """Its commit comes between the look at the table and the replacement: the replacement looks again."""
     busy = [True]
 
-    class Late(DiskStorage):
+    class LateBookingStorage(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
             if busy.pop() if busy else False:
                 book(lake)
             super().put_new(name, data)
 
-    monkeypatch.setattr(journal.rewrite, "open_storage", Late)
+    monkeypatch.setattr(journal.rewrite, "open_storage", LateBookingStorage)
     done = rebuilt(spark, lake)
     assert done.mark == 3_000
     lake.postings = PostingsWriter.open(str(path(lake)))
@@ -153,14 +153,14 @@ def test_what_a_running_writer_books_meanwhile_is_neither_lost_nor_booked_twice(
 def test_a_table_that_never_stands_still_is_left_as_it_is(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Beaten(DiskStorage):
+    class RacingBookingStorage(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
             book(lake)
             super().put_new(name, data)
 
     files = len(list(path(lake).glob("*.parquet")))
     monkeypatch.setattr(journal.log, "TRIES_MAX", 3)
-    monkeypatch.setattr(journal.rewrite, "open_storage", Beaten)
+    monkeypatch.setattr(journal.rewrite, "open_storage", RacingBookingStorage)
     with pytest.raises(NotCommitted, match="committed 3 times"):
         rebuilt(spark, lake)
     assert lines(lake).equals(booked(lake))

@@ -28,7 +28,7 @@ from ledger.maintain.job import maintain
 from ledger.maintain.redact import EventOpen, EventUnknown, RedactionOrder, finish_redactions, redact_bodies
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import DONE, ORDERED, Redactions, read_body_statuses
-from tests.divided_ledger import MOVES, STAYS, Divided
+from tests.divided_ledger import MOVES, STAYS, DividedLedger
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import sha
 
@@ -233,7 +233,7 @@ def test_a_reader_whose_file_is_taken_away_reads_the_table_again(lake: Lake, mon
 def test_a_rewrite_that_is_refused_is_an_error_and_finished_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     others = iter(range(1_000, 2_000))
 
-    class Beaten(DiskStorage):
+    class RacingBodyStorage(DiskStorage):
         def put_new(self, name: str, data: bytes) -> None:
             body = f"body {next(others)}"
             lake.bodies.append([(sha(body), body.encode())])
@@ -241,7 +241,7 @@ def test_a_rewrite_that_is_refused_is_an_error_and_finished_later(lake: Lake, mo
 
     with monkeypatch.context() as patched:
         patched.setattr("journal.log.TRIES_MAX", 3)
-        patched.setattr("journal.rewrite.open_storage", Beaten)
+        patched.setattr("journal.rewrite.open_storage", RacingBodyStorage)
         with pytest.raises(NotCommitted, match="committed 3 times"):
             redact_bodies([lake.tables], acts(lake), order(4), CLOCK, ALONE_MAX)
     assert len(acts(lake).find_unfinished("ledger")) == 1 and held_on_disk(lake, 4)
@@ -253,8 +253,8 @@ class TestOneBodyInTwoShards:
     """It came to two endpoints, or was replayed under its real entity, which is another shard's."""
 
     @pytest.fixture
-    def divided(self, tmp_path: Path) -> Divided:
-        divided = Divided.under(tmp_path)
+    def divided(self, tmp_path: Path) -> DividedLedger:
+        divided = DividedLedger.under(tmp_path)
         for shard, payment in zip(divided.shards, (STAYS[2], MOVES[2]), strict=True):
             shard.add(Movement.CAPTURE, payment=payment, body_sha256=sha("one"))
             shard._bodies[sha("one")] = b"one"
@@ -262,7 +262,7 @@ class TestOneBodyInTwoShards:
         return divided
 
     @pytest.fixture
-    def tables(self, divided: Divided) -> list[StreamTables]:
+    def tables(self, divided: DividedLedger) -> list[StreamTables]:
         places = divided.layout.all_ledgers()
         redactions = places[0].shared_table("redactions")
         return [StreamTables(at.stream, at.journal, at.bodies_table, at.postings, (), redactions) for at in places]
@@ -270,7 +270,7 @@ class TestOneBodyInTwoShards:
     def held(self, tables: list[StreamTables]) -> list[str]:
         return [one.stream for one in tables if BodyStore(str(one.bodies)).find_kept([sha("one")])]
 
-    def test_it_leaves_both_by_one_order(self, divided: Divided, tables: list[StreamTables]) -> None:
+    def test_it_leaves_both_by_one_order(self, divided: DividedLedger, tables: list[StreamTables]) -> None:
         redactions = Redactions(divided.layout.ledger().shared_table("redactions"))
         first, second = (shard.rows[-1] for shard in divided.shards)
         redacted = redact_bodies(tables, redactions, RedactionOrder(first.event_key or "", "ada", "asked"), CLOCK, 1)
@@ -284,7 +284,7 @@ class TestOneBodyInTwoShards:
             assert (gone.status, gone.actor) == ("redacted", "ada")
 
     def test_what_an_earlier_order_left_is_removed_by_the_next_one(
-        self, divided: Divided, tables: list[StreamTables]
+        self, divided: DividedLedger, tables: list[StreamTables]
     ) -> None:
         redactions = Redactions(divided.layout.ledger().shared_table("redactions"))
         first, second = (shard.rows[-1] for shard in divided.shards)

@@ -8,7 +8,7 @@ from core.decision import ErrorKind
 from core.work import Applied, Outcome, WorkItem, calling
 
 
-class Unreachable(Exception):
+class UnreachableMerchants(Exception):
     kind = ErrorKind.SNBE
 
 
@@ -20,7 +20,7 @@ class Calling:
             with Path(item.body.decode()).open("ab") as calls:
                 calls.write(b".")
             if item.event_type == "fails":
-                raise Unreachable("connection refused")
+                raise UnreachableMerchants("connection refused")
         return Applied()
 
 

@@ -45,7 +45,7 @@ from processor.decide.rereads import Rereads
 from processor.rules import StreamRules
 from processor.settings import DeadHead
 from tests.unit.journal.rows import event_count
-from tests.unit.processor.fakes import Handler, InlineExecutor, Same
+from tests.unit.processor.fakes import InlineExecutor, Same, ScriptedHandler
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, stream_config, table
 
 CHECKOUT = Path(__file__).parents[3]
@@ -222,7 +222,7 @@ class StoredStream:
         """Not asked for."""
 
 
-class DyingHandler(Handler):
+class DyingHandler(ScriptedHandler):
     """Books everything but what is to die by its event's id."""
 
     def __call__(self, item: Any) -> Any:

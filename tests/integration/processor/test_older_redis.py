@@ -41,7 +41,7 @@ BEFORE, AFTER = ("a", "dead-b"), ("c", "dead-d")
 
 
 @dataclass
-class Ground:
+class ReceiverAndEngine:
     """A receiver on a real Redis, and the engine that decides what it publishes."""
 
     folder: Path
@@ -104,9 +104,9 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def ground(tmp_path: Path) -> ReceiverAndEngine:
     """Two events are claimed in the copy of Redis' data, and two more were taken since; the engine decided all."""
-    made = Ground(tmp_path, Stored(tmp_path))
+    made = ReceiverAndEngine(tmp_path, Stored(tmp_path))
     with made.redis():
         assert made.sends(*BEFORE) == ["claimed", "claimed"]
     shutil.copytree(made.data, tmp_path / "older")
@@ -116,21 +116,21 @@ def ground(tmp_path: Path) -> Ground:
     return made
 
 
-def older(ground: Ground) -> list[str]:
+def older(ground: ReceiverAndEngine) -> list[str]:
     """Redis as it was; what becomes of webhooks from before then."""
     shutil.rmtree(ground.data)
     shutil.copytree(ground.folder / "older", ground.data)
     return ["duplicate", "duplicate"]
 
 
-def emptied(ground: Ground) -> list[str]:
+def emptied(ground: ReceiverAndEngine) -> list[str]:
     shutil.rmtree(ground.data)
     return ["claimed", "claimed"]
 
 
 @pytest.mark.parametrize("back", [older, emptied])
 def test_copies_of_what_redis_forgot_are_published_again_and_the_engine_tells_them(
-    ground: Ground, back: Callable[[Ground], list[str]]
+    ground: ReceiverAndEngine, back: Callable[[ReceiverAndEngine], list[str]]
 ) -> None:
     of_before = back(ground)
     with ground.redis():
@@ -151,7 +151,7 @@ def test_copies_of_what_redis_forgot_are_published_again_and_the_engine_tells_th
 
 def test_a_claim_that_was_pending_in_the_copy_is_taken_over(tmp_path: Path) -> None:
     """By the time it is back its event was published and decided, or its sender died; the copy can't say which."""
-    ground = Ground(tmp_path, Stored(tmp_path))
+    ground = ReceiverAndEngine(tmp_path, Stored(tmp_path))
     with ground.redis():
         for one in BEFORE:
             ground.claims_and_dies(one)
@@ -175,7 +175,7 @@ def accept_lost(journal: Path) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lost(
-    ground: Ground, *, restarted: bool
+    ground: ReceiverAndEngine, *, restarted: bool
 ) -> None:
     """The copy holds confirmed claims of events that were lost since, and the generation of then."""
     stored = ground.stored
@@ -199,7 +199,9 @@ def test_an_older_generation_in_the_copy_makes_nothing_a_duplicate_that_kafka_lo
     assert decisions["a"] == ["applied", "duplicate"]
 
 
-def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(ground: Ground) -> None:
+def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_has_written(
+    ground: ReceiverAndEngine,
+) -> None:
     with ground.redis() as client:
         accept_lost(ground.stored.journal)
         client.set(generation_key("live"), Announcement(1, 4).encode())
@@ -210,7 +212,7 @@ def test_a_receiver_that_runs_believes_no_older_generation_before_the_processor_
         assert ground.sends("a") == ["claimed"], "in generation 1, where it has no claim"
 
 
-def test_an_announcement_in_a_copy_ends_when_it_would_have_ended(ground: Ground) -> None:
+def test_an_announcement_in_a_copy_ends_when_it_would_have_ended(ground: ReceiverAndEngine) -> None:
     """So a copy that is older than some seconds announces nothing, and events go on without claims."""
     with ground.redis() as client:
         left_ms = client.pttl(generation_key("live"))

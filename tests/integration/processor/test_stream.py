@@ -36,7 +36,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         opened.stop()
 
 
-class Ticks:
+class TickSource:
     """A source of nothing but ticks."""
 
     every_s = 0.0
@@ -135,7 +135,7 @@ class NoOrders:
         """Nothing is open."""
 
 
-class CountedTicks(Ticks):
+class CountedTicks(TickSource):
     """Knows how many batches were read."""
 
     def __init__(self, session: SparkSession) -> None:
@@ -148,7 +148,7 @@ class CountedTicks(Ticks):
 
 
 def stream_on(session: SparkSession, batches: FakeBatches, checkpoint: Path) -> Stream:
-    return Stream(batches, Ticks(session), NoCatchUp(), SystemClock(), checkpoint, lambda: None)  # type: ignore[arg-type]
+    return Stream(batches, TickSource(session), NoCatchUp(), SystemClock(), checkpoint, lambda: None)  # type: ignore[arg-type]
 
 
 def test_a_stop_lets_the_batch_under_way_finish_and_begins_no_other(session: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     opened.stop()
 
 
-class Ticks:
+class CollectedTicks:
     """Counts the rows that are collected from it."""
 
     def __init__(self, session: SparkSession, fails: bool = False) -> None:
@@ -39,19 +39,19 @@ class Ticks:
         return None
 
 
-class Broken(Ticks):
+class BrokenTicks(CollectedTicks):
     def idle_frame(self) -> DataFrame:
         raise PySparkException("there is no such source")
 
 
 def test_some_batches_are_taken_and_nothing_goes_on_afterwards(session: SparkSession, tmp_path: Path) -> None:
-    ticks = Ticks(session)
+    ticks = CollectedTicks(session)
     warm_up(ticks, tmp_path / "checkpoint")
     assert 1 <= ticks.rows <= WARM_BATCHES + 1
     assert not session.streams.active
 
 
 def test_what_goes_wrong_is_left_to_the_stream_itself(session: SparkSession, tmp_path: Path) -> None:
-    warm_up(Ticks(session, fails=True), tmp_path / "checkpoint")
-    warm_up(Broken(session), tmp_path / "checkpoint")
+    warm_up(CollectedTicks(session, fails=True), tmp_path / "checkpoint")
+    warm_up(BrokenTicks(session), tmp_path / "checkpoint")
     assert not session.streams.active

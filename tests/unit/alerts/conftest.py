@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.notify.receiver import Receiver, receiving
+from tests.unit.notify.receiver import SubscriberServer, receiving
 
 
 @pytest.fixture
-def server() -> Iterator[Receiver]:
+def server() -> Iterator[SubscriberServer]:
     with receiving() as receiver:
         yield receiver

@@ -18,7 +18,7 @@ SETTINGS = AlertsSettings()
 HOUR_S = 3_600.0
 
 
-class Looks:
+class ClockedEngine:
     """An engine, and a clock that a test moves."""
 
     def __init__(self, settings: AlertsSettings = SETTINGS) -> None:
@@ -43,8 +43,8 @@ class Looks:
 
 
 @pytest.fixture
-def looks() -> Iterator[Looks]:
-    yield Looks()
+def looks() -> Iterator[ClockedEngine]:
+    yield ClockedEngine()
 
 
 FIRING: dict[str, tuple[float, float]] = {
@@ -86,7 +86,9 @@ def test_every_rule_is_among_these() -> None:
 
 @pytest.mark.row("A19")
 @pytest.mark.parametrize("rule", FIRING)
-def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once(looks: Looks, rule: str) -> None:
+def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once(
+    looks: ClockedEngine, rule: str
+) -> None:
     well, ill = FIRING[rule]
     for_s = make_rules(SETTINGS)[rule].for_s
     assert looks.kinds(well, rule) == []
@@ -101,13 +103,13 @@ def test_each_condition_fires_once_above_its_threshold_repeats_and_recovers_once
     assert looks.kinds(0, rule, 99_999) == [] and looks.engine.alerts == []
 
 
-def test_a_condition_that_ends_before_its_time_was_never_an_alert(looks: Looks) -> None:
+def test_a_condition_that_ends_before_its_time_was_never_an_alert(looks: ClockedEngine) -> None:
     assert looks.kinds(1, "not_ready") == []
     assert looks.kinds(0, "not_ready", 60) == []
     assert looks.kinds(1, "not_ready", 119) == [] and looks.kinds(1, "not_ready", 119) == []
 
 
-def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: Looks) -> None:
+def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: ClockedEngine) -> None:
     reported = [kind for _ in range(20) for value in (101, 99, 85) for kind in looks.kinds(value)]
     assert reported == [NoticeKind.FIRING]
     reported = [kind for _ in range(20) for value in (70, 70, 70, 90) for kind in looks.kinds(value)]
@@ -115,7 +117,7 @@ def test_a_value_that_swings_about_its_threshold_is_one_alert(looks: Looks) -> N
     assert looks.kinds(80) == [] and looks.kinds(80, after_s=120) == [NoticeKind.RECOVERED]
 
 
-def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(looks: Looks) -> None:
+def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(looks: ClockedEngine) -> None:
     assert looks.kinds(None) == []
     assert looks.kinds(101) == [NoticeKind.FIRING]
     assert looks.kinds(None, after_s=1_000) == []
@@ -125,7 +127,7 @@ def test_what_is_not_known_neither_fires_nor_recovers_but_is_reported_again(look
     assert looks.kinds(0, after_s=200) == [] and looks.kinds(0, after_s=120) == [NoticeKind.RECOVERED]
 
 
-def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(looks: Looks) -> None:
+def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(looks: ClockedEngine) -> None:
     (first,) = looks.look(101)
     (last,) = looks.engine.judge_readings([], looks.now + timedelta(minutes=5))
     assert (last.kind, last.notice_id) == (NoticeKind.UNWATCHED, f"{first.alert}#2")
@@ -135,7 +137,7 @@ def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(
     assert looks.engine.alerts == [] and looks.engine.judge_readings([], looks.now) == []
 
 
-def test_a_notice_counts_events_where_its_rule_does_and_has_the_cause_that_was_seen(looks: Looks) -> None:
+def test_a_notice_counts_events_where_its_rule_does_and_has_the_cause_that_was_seen(looks: ClockedEngine) -> None:
     (dead,) = looks.look(132)
     assert (dead.count, dead.cause) == (132, "")
     (down,) = looks.engine.judge_readings([AlertReading("refused", "ledger", 1.0, cause="another history")], looks.now)[
@@ -144,7 +146,9 @@ def test_a_notice_counts_events_where_its_rule_does_and_has_the_cause_that_was_s
     assert (down.rule, down.count, down.cause) == ("refused", None, "another history")
 
 
-def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(looks: Looks) -> None:
+def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_another_name(
+    looks: ClockedEngine,
+) -> None:
     (first,) = looks.look(132)
     (again,) = looks.look(140, after_s=REPEAT_S)
     looks.look(0)
@@ -160,7 +164,7 @@ def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_an
 
 
 @pytest.mark.parametrize("value", [101, 0])
-def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: Looks, value: int) -> None:
+def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: ClockedEngine, value: int) -> None:
     (first,) = looks.look(101)
     looks.restart()
     assert looks.kinds(value) == []
@@ -169,7 +173,7 @@ def test_a_restart_tells_nothing_twice_and_forgets_nothing(looks: Looks, value: 
     assert (then.kind, then.alert) == (NoticeKind.REPEAT if value else NoticeKind.RECOVERED, first.alert)
 
 
-def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
+def test_a_clock_that_ran_ahead_silences_nothing(looks: ClockedEngine) -> None:
     looks.now += timedelta(days=365)
     (first,) = looks.look(101)
     looks.now = START
@@ -181,7 +185,7 @@ def test_a_clock_that_ran_ahead_silences_nothing(looks: Looks) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([None, 0.0, 85.0, 101.0, 500.0]), st.integers(1, 5_000)), max_size=60))
 def test_whatever_comes_firing_and_over_take_turns(values: list[tuple[float | None, int]]) -> None:
-    looks = Looks()
+    looks = ClockedEngine()
     reported = [kind for value, after_s in values for kind in looks.kinds(value, after_s=after_s)]
     turns = [kind for kind in reported if kind is not NoticeKind.REPEAT]
     assert turns == [NoticeKind.FIRING, NoticeKind.RECOVERED] * (len(turns) // 2) + [NoticeKind.FIRING] * (

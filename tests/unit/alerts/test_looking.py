@@ -25,7 +25,7 @@ from tests.unit.journal.rows import TOPIC, bare_row
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-class Journal:
+class HourlyJournal:
     """A journal on disk; each row is an hour after the one before it."""
 
     def __init__(self, path: Path) -> None:
@@ -57,11 +57,11 @@ class Journal:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path / "journal")
+def journal(tmp_path: Path) -> HourlyJournal:
+    return HourlyJournal(tmp_path / "journal")
 
 
-def items(journal: Journal) -> DeadItems:
+def items(journal: HourlyJournal) -> DeadItems:
     return DeadItems(journal.path, ManualClock(AT))
 
 
@@ -74,7 +74,7 @@ def test_there_are_none_before_there_is_a_journal(tmp_path: Path) -> None:
     assert now(DeadItems(tmp_path / "none", ManualClock(AT))) == (0, None)
 
 
-def test_it_follows_what_dies_is_replayed_and_is_closed(journal: Journal) -> None:
+def test_it_follows_what_dies_is_replayed_and_is_closed(journal: HourlyJournal) -> None:
     following = items(journal)
     journal.new(Decision.APPLIED)
     assert now(following) == (0, None)
@@ -90,7 +90,7 @@ def test_it_follows_what_dies_is_replayed_and_is_closed(journal: Journal) -> Non
     assert now(following) == now(items(journal)) == (0, None)
 
 
-def test_of_a_journal_that_was_divided_only_what_its_shard_goes_on_with_is_counted(journal: Journal) -> None:
+def test_of_a_journal_that_was_divided_only_what_its_shard_goes_on_with_is_counted(journal: HourlyJournal) -> None:
     """Events without an entity are of the shard that reads their partition, here the first."""
     following = items(journal)
     own, other = journal.new(Decision.DEAD), journal.new(Decision.DEAD, entity_key="stripe:acct_1:evt_1")
@@ -101,13 +101,13 @@ def test_of_a_journal_that_was_divided_only_what_its_shard_goes_on_with_is_count
     assert now(following) == now(items(journal)) == (1, journal.at(other))
 
 
-def test_what_died_after_tries_counts_from_its_death(journal: Journal) -> None:
+def test_what_died_after_tries_counts_from_its_death(journal: HourlyJournal) -> None:
     item = journal.new(Decision.RETRY)
     died = journal.then(item, Decision.DEAD)
     assert now(items(journal)) == (1, journal.at(died))
 
 
-def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal, tmp_path: Path) -> None:
+def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: HourlyJournal, tmp_path: Path) -> None:
     following = items(journal)
     journal.new(Decision.DEAD)
     copy = tmp_path / "copy"
@@ -119,7 +119,7 @@ def test_a_journal_that_was_restored_or_made_anew_is_read_anew(journal: Journal,
     assert now(following) == (1, journal.at(1))
 
 
-def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_journal_is_read_over_several_looks(journal: HourlyJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "READ_S_MAX", -1.0)
     monkeypatch.setattr("journal.reader.ROWS_PER_TABLE", 2)
     for _ in range(5):
@@ -128,7 +128,7 @@ def test_a_long_journal_is_read_over_several_looks(journal: Journal, monkeypatch
     assert [now(following) for _ in range(3)] == [None, None, (5, journal.at(1))]
 
 
-def test_what_comes_and_goes_is_counted_by_window(journal: Journal) -> None:
+def test_what_comes_and_goes_is_counted_by_window(journal: HourlyJournal) -> None:
     """Each row is an hour after the one before it: two died in the first hours, and one was closed in the third."""
     clock = ManualClock(AT)
     following = DeadItems(journal.path, clock)
@@ -149,7 +149,7 @@ def rates(following: DeadItems) -> list[tuple[int, int, float | None]]:
     return [(rate.inflow, rate.outflow, rate.time_to_clear_s) for rate in dead.rates]
 
 
-class Kafka:
+class ReplicatedTopicAdmin:
     """One topic with two replicas, of which one is in sync."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ UNDO = {
 MOVED = {"pair": "+mollie:po_1:payout_paid:5:EUR"}
 
 
-def test_unknown_events_of_a_day_are_counted_by_what_is_not_known(journal: Journal) -> None:
+def test_unknown_events_of_a_day_are_counted_by_what_is_not_known(journal: HourlyJournal) -> None:
     following = DeadItems(journal.path, clock := ManualClock(AT))
     for _ in range(2):
         journal.new(Decision.UNKNOWN, **OF_TYPE)
@@ -196,7 +196,7 @@ def test_unknown_events_of_a_day_are_counted_by_what_is_not_known(journal: Journ
     assert dead is not None and dead.unknown == {"adyen: CHARGEBACK, disputeStatus=Frozen": 1}
 
 
-def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_more(journal: Journal) -> None:
+def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_more(journal: HourlyJournal) -> None:
     following = items(journal)
     taken_up = journal.new(Decision.UNKNOWN, **OF_TYPE)
     journal.new(Decision.UNKNOWN, **UNDO)
@@ -212,7 +212,7 @@ def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_m
     assert (closed := following.read()) is not None and closed.unknown == {}
 
 
-def test_an_undo_is_not_forgotten_after_a_day_but_once_a_person_booked_for_its_payment(journal: Journal) -> None:
+def test_an_undo_is_not_forgotten_after_a_day_but_once_a_person_booked_for_its_payment(journal: HourlyJournal) -> None:
     following = DeadItems(journal.path, clock := ManualClock(AT))
     journal.new(Decision.UNKNOWN, entity_key="mollie:org:po_1", **UNDO)
     journal.new(Decision.UNKNOWN, **OF_TYPE)
@@ -226,14 +226,14 @@ def test_an_undo_is_not_forgotten_after_a_day_but_once_a_person_booked_for_its_p
     assert unknown_now(journal).get("mollie: payout.failed, undo") is None
 
 
-def unknown_now(journal: Journal) -> dict[str, int]:
+def unknown_now(journal: HourlyJournal) -> dict[str, int]:
     """As a watch sees it that begins now, and reads all rows in one table."""
     dead = items(journal).read()
     assert dead is not None
     return dict(dead.unknown)
 
 
-def test_a_watch_that_begins_does_not_count_what_was_taken_up_before(journal: Journal) -> None:
+def test_a_watch_that_begins_does_not_count_what_was_taken_up_before(journal: HourlyJournal) -> None:
     taken_up = journal.new(Decision.UNKNOWN, **OF_TYPE)
     journal.then(taken_up, Decision.REPLAYED)
     journal.then(taken_up, Decision.APPLIED)
@@ -244,7 +244,7 @@ def test_a_watch_that_begins_does_not_count_what_was_taken_up_before(journal: Jo
     assert unknown_now(journal) == {"adyen: CHARGEBACK, disputeStatus=Frozen": 1}
 
 
-def test_an_undo_that_was_taken_up_settles_no_other_one(journal: Journal) -> None:
+def test_an_undo_that_was_taken_up_settles_no_other_one(journal: HourlyJournal) -> None:
     """Only a movement settles an undo; here another undo of the same movement is applied."""
     taken_up = journal.new(Decision.UNKNOWN, **UNDO)
     journal.new(Decision.UNKNOWN, **UNDO)
@@ -254,7 +254,7 @@ def test_an_undo_that_was_taken_up_settles_no_other_one(journal: Journal) -> Non
 
 
 def test_a_configuration_that_is_not_told_in_time_is_asked_for_with_the_next_look() -> None:
-    kafka = Kafka()
+    kafka = ReplicatedTopicAdmin()
     watch = ReplicaWatch(cast(AdminClient, kafka), ["payments.events"])
     assert watch.check_replicas() is None
     kafka.is_silent = False

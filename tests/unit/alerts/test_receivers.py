@@ -18,7 +18,7 @@ from alerts.engine import AlertNotice, NoticeKind
 from alerts.receivers import NotDelivered, make_receivers
 from alerts.rules import Severity
 from alerts.settings import AlertsSettings, ReceiverSettings
-from tests.unit.notify.receiver import Receiver, receiving, status
+from tests.unit.notify.receiver import SubscriberServer, receiving, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOTICE = AlertNotice(
@@ -31,7 +31,7 @@ def deliver(**settings: Any) -> None:
     make_receivers(alerts)["oncall"].deliver(NOTICE)
 
 
-def webhook(server: Receiver, **more: Any) -> None:
+def webhook(server: SubscriberServer, **more: Any) -> None:
     allowed = {"networks": ("127.0.0.0/8",), "ports": (server.port,), "http": True}
     deliver(**({"url": f"http://127.0.0.1:{server.port}/hook?token=secret"} | allowed | more))
 
@@ -43,7 +43,7 @@ def script(folder: Path, text: str) -> tuple[str, ...]:
     return (str(path), "first", "$(second)")
 
 
-def test_a_webhook_gets_the_notice_as_json_under_its_id(server: Receiver) -> None:
+def test_a_webhook_gets_the_notice_as_json_under_its_id(server: SubscriberServer) -> None:
     webhook(server)
     (request,) = server.requests
     assert request.line.startswith("POST /hook?token=secret ")
@@ -53,7 +53,7 @@ def test_a_webhook_gets_the_notice_as_json_under_its_id(server: Receiver) -> Non
     assert "authorization" not in request.headers
 
 
-def test_a_webhook_that_wants_a_token_gets_it_from_its_file(server: Receiver, tmp_path: Path) -> None:
+def test_a_webhook_that_wants_a_token_gets_it_from_its_file(server: SubscriberServer, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("sesame\n")
     webhook(server, token_file=str(tmp_path / "token"))
     assert server.requests[0].headers["authorization"] == "Bearer sesame"
@@ -63,7 +63,7 @@ def test_a_webhook_that_wants_a_token_gets_it_from_its_file(server: Receiver, tm
 
 
 @pytest.mark.parametrize("code", [302, 404, 429, 500, 503])
-def test_any_answer_but_a_good_one_is_a_refusal(server: Receiver, code: int) -> None:
+def test_any_answer_but_a_good_one_is_a_refusal(server: SubscriberServer, code: int) -> None:
     server.replies(status(code, "location: http://127.0.0.1:1/", body=b"no\x1b[31m way"))
     with pytest.raises(NotDelivered, match=rf"it answered {code} no \[31m way"):
         webhook(server)
@@ -71,7 +71,7 @@ def test_any_answer_but_a_good_one_is_a_refusal(server: Receiver, code: int) -> 
 
 
 def test_a_webhook_that_does_not_answer_costs_its_time_and_no_more(
-    server: Receiver, monkeypatch: pytest.MonkeyPatch
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alerts.receivers.TIMEOUT_S", 0.3)
 
@@ -98,7 +98,7 @@ def test_a_webhook_that_is_down_is_a_refusal() -> None:
         ({"url": "http://169.254.169.254/latest", "networks": ("169.254.0.0/16",)}, "hands out credentials"),
     ],
 )
-def test_nothing_goes_to_an_address_that_is_not_allowed(server: Receiver, changes: Any, reported: str) -> None:
+def test_nothing_goes_to_an_address_that_is_not_allowed(server: SubscriberServer, changes: Any, reported: str) -> None:
     with pytest.raises(NotDelivered, match=reported) as refused:
         webhook(server, **changes)
     assert server.requests == [] and "secret" not in str(refused.value)

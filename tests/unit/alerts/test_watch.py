@@ -25,13 +25,13 @@ from alerts.settings import AlertsSettings, ReceiverSettings
 from alerts.watch import QUEUE_MAX, RETRY_S_MAX, AlertMetrics, AlertWatch, Queue
 from core.clock import ManualClock, to_rfc3339
 from dead_letters.rates import WINDOWS, Rate
-from tests.unit.notify.receiver import Receiver, status
+from tests.unit.notify.receiver import SubscriberServer, status
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIRST = AlertNotice("a", 1, NoticeKind.FIRING, "dlq_depth", "ledger", Severity.WARNING, "t", 101.0, 100.0, AT, AT, "r")
 
 
-class Stack:
+class WatchedStack:
     """What a test says of the stack, and a watch over it that may be restarted."""
 
     def __init__(self, folder: Path, port: int) -> None:
@@ -68,20 +68,20 @@ class Stack:
 
 
 @pytest.fixture
-def stack(tmp_path: Path, server: Receiver) -> Iterator[Stack]:
-    made = Stack(tmp_path, server.port)
+def stack(tmp_path: Path, server: SubscriberServer) -> Iterator[WatchedStack]:
+    made = WatchedStack(tmp_path, server.port)
     yield made
     made.watch.close()
 
 
-def kinds(server: Receiver) -> list[tuple[str, str]]:
+def kinds(server: SubscriberServer) -> list[tuple[str, str]]:
     reported = [json.loads(request.body) for request in server.requests]
     return [(one["rule"], one["kind"]) for one in reported]
 
 
 @pytest.mark.row("A12")
 def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after_two(
-    stack: Stack, server: Receiver
+    stack: WatchedStack, server: SubscriberServer
 ) -> None:
     stack.dead = DeadSummary(1, AT)
     stack.step(24 * 3_600 - 1)
@@ -96,7 +96,7 @@ def test_an_event_that_nobody_closes_is_reported_after_a_day_and_escalates_after
 
 
 def test_unknown_events_are_reported_once_however_often_the_watch_restarts_and_reads_its_journal_again(
-    stack: Stack, server: Receiver
+    stack: WatchedStack, server: SubscriberServer
 ) -> None:
     counted = stack.dead = DeadSummary(0, None, unknown={"stripe: made_up.funds_moved": 1})
     stack.step()
@@ -119,7 +119,7 @@ def test_unknown_events_are_reported_once_however_often_the_watch_restarts_and_r
 
 
 def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nobody_else(
-    stack: Stack, server: Receiver
+    stack: WatchedStack, server: SubscriberServer
 ) -> None:
     server.replies(status(503))
     stack.dead = DeadSummary(101, AT - timedelta(hours=50))
@@ -144,7 +144,9 @@ def test_what_a_receiver_does_not_take_waits_for_it_over_a_restart_and_holds_nob
     assert json.loads(stack.file.read_text())["waiting"] == {"hook": [], "boss": []}
 
 
-def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(stack: Stack, server: Receiver) -> None:
+def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(
+    stack: WatchedStack, server: SubscriberServer
+) -> None:
     server.replies(status(503))
     stack.dead = DeadSummary(101, AT)
     stack.step()
@@ -245,7 +247,7 @@ def test_a_receivers_bug_ends_the_next_look(
     ],
 )
 def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(
-    stack: Stack, server: Receiver, said: str, instead: str
+    stack: WatchedStack, server: SubscriberServer, said: str, instead: str
 ) -> None:
     stack.dead = DeadSummary(101, AT)
     stack.step()
@@ -257,7 +259,9 @@ def test_a_file_that_cannot_be_read_costs_a_repetition_and_no_more(
     assert kinds(server) == [("dlq_depth", "firing")] * 2
 
 
-def test_people_are_reported_also_where_nothing_can_be_remembered(stack: Stack, server: Receiver) -> None:
+def test_people_are_reported_also_where_nothing_can_be_remembered(
+    stack: WatchedStack, server: SubscriberServer
+) -> None:
     stack.file.parent.mkdir()
     stack.file.mkdir()
     stack.dead = DeadSummary(101, AT)
@@ -265,12 +269,12 @@ def test_people_are_reported_also_where_nothing_can_be_remembered(stack: Stack, 
     assert kinds(server) == [("dlq_depth", "firing")]
 
 
-def test_the_file_is_its_owners_alone(stack: Stack) -> None:
+def test_the_file_is_its_owners_alone(stack: WatchedStack) -> None:
     stack.step()
     assert stat.S_IMODE(stack.file.stat().st_mode) == 0o600
 
 
-def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, server: Receiver) -> None:
+def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: WatchedStack, server: SubscriberServer) -> None:
     server.replies(status(500))
     metrics = AlertMetrics(stack.clock)
     stack.dead = DeadSummary(101, AT)
@@ -289,7 +293,7 @@ def test_the_metrics_say_what_is_open_what_fires_and_who_waits(stack: Stack, ser
     assert "payhook_alert_firing{" not in generate_latest(metrics.registry).decode()
 
 
-def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: WatchedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics, pages, put = AlertMetrics(stack.clock), list[str](), Gauge.set
     stack.dead = DeadSummary(101, AT)
     stack.step()
@@ -306,13 +310,13 @@ def test_what_goes_on_firing_is_on_the_page_at_any_moment(stack: Stack, monkeypa
     assert pages and all(firing in page for page in pages)
 
 
-def page_after_a_look(stack: Stack, metrics: AlertMetrics) -> list[str]:
+def page_after_a_look(stack: WatchedStack, metrics: AlertMetrics) -> list[str]:
     stack.step()
     metrics.update(stack.watch)
     return generate_latest(metrics.registry).decode().splitlines()
 
 
-def test_what_cannot_be_seen_stays_on_the_page_as_it_was_seen_last(stack: Stack) -> None:
+def test_what_cannot_be_seen_stays_on_the_page_as_it_was_seen_last(stack: WatchedStack) -> None:
     """A Prometheus alert ends where its value is gone, isn't a number, or is 0; a new process knows what fires."""
     metrics = AlertMetrics(stack.clock)
     stack.dead, stack.replicas = DeadSummary(1, AT - timedelta(hours=50)), Replicas(out_of_sync=6, under_min=6)
@@ -332,12 +336,12 @@ def test_what_cannot_be_seen_stays_on_the_page_as_it_was_seen_last(stack: Stack)
     assert "payhook_kafka_partitions_under_min_isr 0.0" in page_after_a_look(stack, metrics)
 
 
-def test_what_was_never_seen_is_no_number_on_the_page(stack: Stack) -> None:
+def test_what_was_never_seen_is_no_number_on_the_page(stack: WatchedStack) -> None:
     page = page_after_a_look(stack, AlertMetrics(stack.clock))
     assert "payhook_kafka_partitions_under_min_isr NaN" in page and "payhook_backup_age_ratio NaN" in page
 
 
-def test_it_looks_whatever_is_down(tmp_path: Path, server: Receiver) -> None:
+def test_it_looks_whatever_is_down(tmp_path: Path, server: SubscriberServer) -> None:
     """A receiver that is away, a page that isn't one, a status of yesterday: each is seen as what it is."""
     clock = ManualClock(AT)
     fresh, old = tmp_path / "fresh.json", tmp_path / "old.json"
@@ -379,7 +383,9 @@ def test_what_a_round_left_is_unknown_where_it_cannot_be_read_and_not_looked_at_
     assert seen == dict.fromkeys(rules, 0.0), "an age counts from the first look"
 
 
-def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_path: Path, server: Receiver) -> None:
+def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(
+    tmp_path: Path, server: SubscriberServer
+) -> None:
     now, old = to_rfc3339(AT), to_rfc3339(AT - timedelta(seconds=31))
     well, stale = {"at": now, "ready": True}, {"at": old, "ready": True}
     server.replies(status(200, body=json.dumps({"streams": {"a": well, "b": stale, "x": well}}).encode()))
@@ -395,7 +401,9 @@ def test_a_processor_on_another_host_is_asked_for_the_status_of_its_streams(tmp_
     assert seen.statuses == {"a": well, "b": None, "c": None}
 
 
-def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(tmp_path: Path, server: Receiver) -> None:
+def test_of_two_processors_with_a_stream_the_one_that_decides_it_is_looked_at(
+    tmp_path: Path, server: SubscriberServer
+) -> None:
     """Its file says that it stands by; where the other one doesn't answer, that is all there is to know."""
     now = to_rfc3339(AT)
     standby = {"at": now, "ready": True, "state": "standby"}

@@ -18,17 +18,17 @@ from cli.main import main
 from core.clock import ManualClock, SystemClock
 from core.layout import Layout
 from stack.settings import load_settings
-from tests.unit.notify.receiver import Receiver, receiving, status
+from tests.unit.notify.receiver import SubscriberServer, receiving, status
 
 
 @pytest.fixture
-def server() -> Iterator[Receiver]:
+def server() -> Iterator[SubscriberServer]:
     with receiving() as receiver:
         yield receiver
 
 
 @pytest.fixture
-def config(tmp_path: Path, server: Receiver) -> Path:
+def config(tmp_path: Path, server: SubscriberServer) -> Path:
     file = tmp_path / "payhook.toml"
     hook = f'url = "http://127.0.0.1:{server.port}/x?token=secret"\nhttp = true\nports = [{server.port}]\n'
     file.write_text(
@@ -80,7 +80,7 @@ def test_all_is_well(config: Path) -> None:
     assert reported["values"]["dlq_depth"] == {"ledger": 3} and reported["thresholds"]["dlq_depth"] == 100
 
 
-def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path, server: Receiver) -> None:
+def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path, server: SubscriberServer) -> None:
     look(config, DeadSummary(101, datetime.now(UTC) - timedelta(hours=49)))
     answer = run(config)
     assert answer.exit_code == 1
@@ -98,7 +98,7 @@ def test_a_last_look_of_long_ago_is_no_look(config: Path) -> None:
     assert answer.exit_code == 1 and "isn't running" in answer.output
 
 
-def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, server: Receiver) -> None:
+def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, server: SubscriberServer) -> None:
     answer = run(config, "test")
     assert answer.exit_code == 1
     assert f"team: sent (http://127.0.0.1:{server.port}/…)" in answer.output
@@ -107,7 +107,7 @@ def test_a_test_reaches_everyone_and_says_who_did_not_take_it(config: Path, serv
     assert json.loads(request.body)["kind"] == "test"
 
 
-def test_a_test_of_one_receiver_alone(config: Path, server: Receiver) -> None:
+def test_a_test_of_one_receiver_alone(config: Path, server: SubscriberServer) -> None:
     assert run(config, "test", "--receiver", "team").exit_code == 0
     server.replies(status(500))
     assert run(config, "test", "--receiver", "team").exit_code == 1

@@ -32,7 +32,7 @@ def payhook(*words: str, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(main, words, input=stdin)
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
+class RememberingReceiver(http.server.BaseHTTPRequestHandler):
     """Takes whatever is posted, and remembers it."""
 
     posted: list[tuple[str, bytes, list[tuple[bytes, bytes]]]]
@@ -53,9 +53,9 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[type[Receiver]]:
+def receiver(tmp_path: Path) -> Iterator[type[RememberingReceiver]]:
     """A stack's data folder whose receiver takes whatever is posted."""
-    handler = type("Fresh", (Receiver,), {"posted": []})
+    handler = type("Fresh", (RememberingReceiver,), {"posted": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -132,7 +132,7 @@ def test_what_a_command_can_not_read_or_write_is_one_sentence(does: Callable[[],
 
 @pytest.mark.parametrize("provider", ["stripe", "adyen", "standardwebhooks"])
 def test_send_signs_with_the_newest_secret_so_that_the_provider_s_check_passes(
-    provider: str, receiver: type[Receiver], tmp_path: Path
+    provider: str, receiver: type[RememberingReceiver], tmp_path: Path
 ) -> None:
     body = _body(provider)
     (tmp_path / "event.json").write_bytes(body)
@@ -147,7 +147,7 @@ def test_send_signs_with_the_newest_secret_so_that_the_provider_s_check_passes(
 
 @pytest.mark.parametrize("name", sample_names(build_adapters(ProvidersSettings())))
 def test_a_sample_is_a_new_signed_event_of_its_type_each_time(
-    name: str, receiver: type[Receiver], tmp_path: Path
+    name: str, receiver: type[RememberingReceiver], tmp_path: Path
 ) -> None:
     provider, _, event_type = name.partition(":")
     adapter = build_adapters(ProvidersSettings())[provider]
@@ -167,7 +167,7 @@ def test_a_sample_is_a_new_signed_event_of_its_type_each_time(
     assert len(keys) == 2
 
 
-def test_samples_are_listed_and_an_unknown_one_names_them(receiver: type[Receiver], tmp_path: Path) -> None:
+def test_samples_are_listed_and_an_unknown_one_names_them(receiver: type[RememberingReceiver], tmp_path: Path) -> None:
     listed = payhook("send", "--samples", "--data", str(tmp_path)).output.splitlines()
     assert "stripe:charge.succeeded" in listed
     said = payhook("send", "--sample", "stripe:charge.succeded", "--data", str(tmp_path))
@@ -184,21 +184,25 @@ def test_a_file_with_its_provider_or_a_sample_is_wanted(words: list[str], tmp_pa
     assert (said.exit_code, "--samples lists them" in said.output) == (2, True)
 
 
-def test_send_says_when_the_receiver_knew_the_event_already(receiver: type[Receiver], tmp_path: Path) -> None:
+def test_send_says_when_the_receiver_knew_the_event_already(
+    receiver: type[RememberingReceiver], tmp_path: Path
+) -> None:
     said = payhook("send", "-", "--provider", "stripe", "--times", "2", "--data", str(tmp_path), stdin=_body("stripe"))
     assert said.exit_code == 0
     assert said.output.splitlines()[1].endswith("(a redelivery: nothing new happens)")
     assert receiver.posted[0] == receiver.posted[1]
 
 
-def test_send_fails_when_the_receiver_refuses(receiver: type[Receiver], tmp_path: Path) -> None:
+def test_send_fails_when_the_receiver_refuses(receiver: type[RememberingReceiver], tmp_path: Path) -> None:
     receiver.status = 503
     said = payhook("send", "-", "--provider", "stripe", "--data", str(tmp_path), stdin=_body("stripe"))
     assert said.exit_code == 1
     assert said.output.startswith("503 ")
 
 
-def test_send_names_the_providers_when_it_does_not_know_one(receiver: type[Receiver], tmp_path: Path) -> None:
+def test_send_names_the_providers_when_it_does_not_know_one(
+    receiver: type[RememberingReceiver], tmp_path: Path
+) -> None:
     said = payhook("send", "-", "--provider", "acme", "--data", str(tmp_path), stdin=b"{}")
     assert said.exit_code == 1
     known = ", ".join(sorted(build_adapters(ProvidersSettings())))
@@ -235,7 +239,7 @@ class TestTestTraffic:
         )
 
     def test_send_posts_to_the_providers_test_endpoint_with_its_own_secret(
-        self, receiver: type[Receiver], tmp_path: Path
+        self, receiver: type[RememberingReceiver], tmp_path: Path
     ) -> None:
         adapter = build_adapters(ProvidersSettings())["adyen"]
         secret = adapter.new_secret()
@@ -248,7 +252,7 @@ class TestTestTraffic:
 
     @pytest.mark.parametrize("words", [["stripe"], ["stripe", "--endpoint", "eu"], ["adyen", "--endpoint", "live"]])
     def test_send_posts_no_test_to_an_endpoint_that_would_take_it_for_live(
-        self, words: list[str], receiver: type[Receiver], tmp_path: Path
+        self, words: list[str], receiver: type[RememberingReceiver], tmp_path: Path
     ) -> None:
         body = _body(words[0])
         said = payhook("send", "-", "--provider", *words, "--test", "--data", str(tmp_path), stdin=body)
@@ -274,7 +278,7 @@ class TestTestTraffic:
 
     @pytest.mark.parametrize("up", ["live", "test"])
     def test_status_is_of_the_traffic_that_is_asked_for(
-        self, up: str, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, up: str, receiver: type[RememberingReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sides = {mode: {"ready": mode == up, "processor": {"seq": f"{mode} seq"}} for mode in ("live", "test")}
         monkeypatch.setattr("cli.status_command._ask", lambda _: {**sides["live"], "test": sides["test"]})
@@ -301,7 +305,7 @@ class TestTestTraffic:
         self,
         stream: dict[str, object],
         reported: str,
-        receiver: type[Receiver],
+        receiver: type[RememberingReceiver],
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -312,7 +316,7 @@ class TestTestTraffic:
         )
 
     def test_status_says_where_no_test_traffic_is_taken(
-        self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, receiver: type[RememberingReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cli.status_command._ask", lambda _: {"ready": True})
         said = payhook("status", "--test", "--data", str(tmp_path))
@@ -335,7 +339,7 @@ class TestTestTraffic:
         assert "there is no stream nobody; there is ledger, notify" in wrong.output
 
     def test_verify_looks_at_the_test_journal(
-        self, receiver: type[Receiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, receiver: type[RememberingReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("stack.maintenance.verification.spark_jars", lambda _: [])
         said = payhook("verify", "--test", "--data", str(tmp_path))

@@ -21,7 +21,7 @@ from tests.dead_items import DeadItems
 from tests.unit.operations.selection.bench import Acknowledged
 
 
-class Control:
+class SentCommands:
     """The control topic, as commands are put into it."""
 
     def __init__(self) -> None:
@@ -56,9 +56,9 @@ def items(shards: dict[str, DeadItems]) -> DeadItems:
 
 
 @pytest.fixture
-def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> Control:
+def control(items: DeadItems, monkeypatch: pytest.MonkeyPatch) -> SentCommands:
     """Nothing decides what is put into it: it isn't waited for."""
-    control = Control()
+    control = SentCommands()
     for module in (acting, dlq_watch):
         monkeypatch.setattr(module, "open_order_producer", lambda _: control)
     monkeypatch.setattr(runs, "DECIDED_S_MAX", 0.0)
@@ -170,7 +170,7 @@ def test_an_item_that_another_shard_goes_on_with_is_not_in_the_old_one(items: De
         assert f"there is no item {number}" in answer.output
 
 
-def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Control) -> None:
+def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: SentCommands) -> None:
     first, second = one_of(items, "ledger"), one_of(items, "ledger.1")
     answer = payhook(items, "replay", str(first), str(second), "ledger.1:13")
     assert answer.exit_code == 0, answer.output
@@ -182,7 +182,7 @@ def test_a_replay_goes_to_the_shard_of_each_item(items: DeadItems, control: Cont
 
 
 def test_an_id_means_the_event_as_it_is_now_and_a_selection_as_it_was_frozen(
-    items: DeadItems, control: Control
+    items: DeadItems, control: SentCommands
 ) -> None:
     told = " ".join(payhook(items, "replay", "--help").output.split())
     assert "is refused. An ID means the event as it is now, whatever you saw before." in told
@@ -203,7 +203,7 @@ ACTS = [["replay"], ["replay", "--rate", "5"], ["purge", "--reason", "gone"], ["
 @pytest.mark.parametrize("act", ACTS, ids=" ".join)
 @pytest.mark.parametrize("moved", ["ledger", "ledger.1"])
 def test_of_several_shards_nothing_is_sent_where_an_item_of_one_is_not_dead(
-    shards: dict[str, DeadItems], control: Control, act: list[str], moved: str
+    shards: dict[str, DeadItems], control: SentCommands, act: list[str], moved: str
 ) -> None:
     shard = shards[moved]
     shard.then(shard.ledger.rows[-1], Decision.REPLAYED, Decision.APPLIED)
@@ -212,13 +212,13 @@ def test_of_several_shards_nothing_is_sent_where_an_item_of_one_is_not_dead(
     assert (answer.exit_code, control.commands) == (1, []), answer.output
 
 
-def test_a_purge_is_a_run_of_the_item_s_shard(items: DeadItems, control: Control) -> None:
+def test_a_purge_is_a_run_of_the_item_s_shard(items: DeadItems, control: SentCommands) -> None:
     answer = payhook(items, "purge", "ledger.1:13", "--reason", "a test of ours", "--no-wait")
     assert answer.exit_code == 0, answer.output
     assert [one.stream for one in control.commands] == ["ledger.1"]
 
 
-def test_a_selection_is_made_of_each_shard_that_has_something(items: DeadItems, control: Control) -> None:
+def test_a_selection_is_made_of_each_shard_that_has_something(items: DeadItems, control: SentCommands) -> None:
     answer = payhook(items, "select", "--note", "mended")
     assert answer.exit_code == 0, answer.output
     assert "frozen as s1 of ledger: " in answer.output
@@ -233,7 +233,7 @@ def test_a_selection_is_made_of_each_shard_that_has_something(items: DeadItems, 
     assert payhook(items, "selections", "ledger.1:s1").output.startswith("s1: ")
 
 
-def test_a_proposal_is_approved_at_the_page_of_its_shard(items: DeadItems, control: Control) -> None:
+def test_a_proposal_is_approved_at_the_page_of_its_shard(items: DeadItems, control: SentCommands) -> None:
     """Each shard counts its own selections: the first one of the other shard is somebody else's."""
     page = "/dlq/selections/1{} at the management listener"
     other = payhook(items, "purge", "ledger.1:13", "--reason", "a test of ours", "--propose", "--no-wait")
@@ -243,7 +243,7 @@ def test_a_proposal_is_approved_at_the_page_of_its_shard(items: DeadItems, contr
 
 
 def test_what_one_person_may_do_alone_is_divided_among_the_shards(
-    items: DeadItems, control: Control, monkeypatch: pytest.MonkeyPatch
+    items: DeadItems, control: SentCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each shard counts by itself: four a day in all are two in each."""
     streams = items.data / "streams.toml"

@@ -31,7 +31,7 @@ from operations.entry import ManualEntry
 from operations.orders import OrderSender
 from operations.recorder import Recorder
 from stack.data_folder import make_key
-from tests.divided_ledger import CONTROL, MOVES, STAYS, Divided, ShardLedger
+from tests.divided_ledger import CONTROL, MOVES, STAYS, DividedLedger, ShardLedger
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
 from tests.unit.ledger.ignored_events import IgnoredEvents
@@ -44,8 +44,8 @@ def two_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def divided(tmp_path: Path) -> Divided:
-    return Divided.under(tmp_path)
+def divided(tmp_path: Path) -> DividedLedger:
+    return DividedLedger.under(tmp_path)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SentTo:
     return kafka
 
 
-def payhook(divided: Divided, *words: str) -> Result:
+def payhook(divided: DividedLedger, *words: str) -> Result:
     command = ["ledger", *words, "--data", str(divided.layout.root)]
     return CliRunner(env={"COLUMNS": "200"}).invoke(main, command)
 
@@ -72,7 +72,7 @@ def payhook(divided: Divided, *words: str) -> Result:
     ],
 )
 def test_with_another_number_of_shards_nothing_is_answered(
-    divided: Divided, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    divided: DividedLedger, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """Sums of the first journal alone would balance too."""
     monkeypatch.setenv("PAYHOOK_PROCESSOR__SHARDS", "1")
@@ -81,7 +81,7 @@ def test_with_another_number_of_shards_nothing_is_answered(
     assert "processor.shards is 1, and its journal is one of 2. Set it to 2" in " ".join(refused.output.split())
 
 
-def test_balances_are_of_all_shards_and_up_to_a_row_of_one(divided: Divided) -> None:
+def test_balances_are_of_all_shards_and_up_to_a_row_of_one(divided: DividedLedger) -> None:
     found = {one["account"]: one["balance_minor"] for one in json.loads(payhook(divided, "balances", "--json").output)}
     assert found["provider:stripe:clearing"] == 2_500
     said = payhook(divided, "balances", "--seq", "ledger.1:3")
@@ -91,7 +91,7 @@ def test_balances_are_of_all_shards_and_up_to_a_row_of_one(divided: Divided) -> 
         assert (wrong.exit_code, why in " ".join(wrong.output.split())) == (2, True), wrong.output
 
 
-def test_an_event_is_shown_with_the_names_of_its_rows(divided: Divided) -> None:
+def test_an_event_is_shown_with_the_names_of_its_rows(divided: DividedLedger) -> None:
     charge = divided.charged[MOVES[0]].event_key or ""
     said = payhook(divided, "event", charge)
     assert (said.exit_code, "row ledger.1:2: applied" in said.output) == (0, True), said.output
@@ -104,7 +104,7 @@ def test_an_event_is_shown_with_the_names_of_its_rows(divided: Divided) -> None:
     assert (wrong.exit_code, "say which shard's it is: ledger.1:5" in wrong.output) == (1, True)
 
 
-def test_an_entity_and_a_search_name_rows_too(divided: Divided) -> None:
+def test_an_entity_and_a_search_name_rows_too(divided: DividedLedger) -> None:
     said = payhook(divided, "entity", f"stripe:acct:{MOVES[0]}")
     assert (said.exit_code, "ledger.1:3" in said.output) == (0, True), said.output
     hits = json.loads(payhook(divided, "search", "--json").output)
@@ -115,7 +115,7 @@ def test_an_entity_and_a_search_name_rows_too(divided: Divided) -> None:
     assert "ledger.1:4" in payhook(divided, "search").output
 
 
-def test_an_export_names_each_rows_stream(divided: Divided, tmp_path: Path) -> None:
+def test_an_export_names_each_rows_stream(divided: DividedLedger, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     said = payhook(divided, "export", "--format", "csv", "--out", str(out))
     assert (said.exit_code, "12 rows of the postings" in said.output) == (0, True), said.output
@@ -127,7 +127,7 @@ def test_an_export_names_each_rows_stream(divided: Divided, tmp_path: Path) -> N
     ]
 
 
-def test_a_reversal_is_proposed_to_each_entitys_shard(divided: Divided, sent: SentTo) -> None:
+def test_a_reversal_is_proposed_to_each_entitys_shard(divided: DividedLedger, sent: SentTo) -> None:
     keys = [divided.charged[payment].event_key or "" for payment in (STAYS[0], MOVES[0])]
     assert "nothing was sent" in payhook(divided, "reverse", *keys, "--reason", "wrong", "--dry-run").output
     said = payhook(divided, "reverse", *keys, "--reason", "wrong")
@@ -140,7 +140,7 @@ def test_a_reversal_is_proposed_to_each_entitys_shard(divided: Divided, sent: Se
     assert all(one.command_id in said.output for one in commands)
 
 
-def test_an_entry_goes_to_its_entitys_shard(divided: Divided, sent: SentTo, tmp_path: Path) -> None:
+def test_an_entry_goes_to_its_entitys_shard(divided: DividedLedger, sent: SentTo, tmp_path: Path) -> None:
     (tmp_path / "letter").write_bytes(b"from the bank")
     lines = ("--debit", "merchant:m-1:dispute_losses", "5", "EUR", "--credit", "merchant:m-1:disputes", "5", "EUR")
     words = ("enter", f"stripe:acct:{MOVES[0]}", *lines, "--evidence", str(tmp_path / "letter"), "--reason", "lost")
@@ -158,7 +158,7 @@ def entry(payment: str) -> ManualEntry:
 
 
 @pytest.fixture
-def proposed(tmp_path: Path) -> tuple[Divided, dict[str, Command]]:
+def proposed(tmp_path: Path) -> tuple[DividedLedger, dict[str, Command]]:
     """Proposed before the division for an entity of each shard, and after it for one of the second shard."""
     before = ShardLedger(tmp_path / "data")
     charged = {payment: before.add(Movement.CAPTURE, payment=payment) for payment in (STAYS[0], MOVES[0])}
@@ -177,11 +177,11 @@ def proposed(tmp_path: Path) -> tuple[Divided, dict[str, Command]]:
     shards[1].given(commands["after"], Decision.RESOLVED)
     for shard in shards:
         shard.commit()
-    return Divided(shards, before, charged), commands
+    return DividedLedger(shards, before, charged), commands
 
 
 def test_proposals_are_listed_once_and_those_of_moved_entities_wait_no_more(
-    proposed: tuple[Divided, dict[str, Command]],
+    proposed: tuple[DividedLedger, dict[str, Command]],
 ) -> None:
     divided, commands = proposed
     found = {
@@ -197,7 +197,7 @@ def test_proposals_are_listed_once_and_those_of_moved_entities_wait_no_more(
     assert said.output.count("waits") == 2, said.output
 
 
-def test_a_proposal_names_its_items_with_their_shard(divided: Divided) -> None:
+def test_a_proposal_names_its_items_with_their_shard(divided: DividedLedger) -> None:
     """The first shard has other items of the same numbers."""
     _, meant = divided.proposed(PROPOSE_REVERSAL)
     [found] = json.loads(payhook(divided, "proposals", "--json").output)
@@ -206,7 +206,7 @@ def test_a_proposal_names_its_items_with_their_shard(divided: Divided) -> None:
     assert f"reversal of items ledger.1:{meant.item_seq}\n" in said, said
 
 
-def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, dict[str, Command]]) -> None:
+def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[DividedLedger, dict[str, Command]]) -> None:
     divided, commands = proposed
     kafka, clock = SentTo(), ManualClock(START + timedelta(hours=1))
     acts = AuditLog(divided.layout.audit_log)
@@ -226,7 +226,7 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[Divided, 
     assert {act.what for act in acts.read(10)} >= {f"ledger.1 proposal {commands['after'].command_id}"}
 
 
-def test_a_body_that_both_shards_hold_is_removed_and_reported_once_each(divided: Divided) -> None:
+def test_a_body_that_both_shards_hold_is_removed_and_reported_once_each(divided: DividedLedger) -> None:
     charge = divided.charged[MOVES[0]]
     said = payhook(divided, "redact", charge.event_key or "", "--reason", "asked")
     assert said.exit_code == 0, said.output
@@ -250,7 +250,7 @@ def test_ignored_events_are_selected_of_each_entitys_shard_with_their_amounts(tm
         )
         before.ignored(f"evt_{number}", payment=payment, object_id=f"re_{number}")
     before.write()
-    divided = Divided(before.split(), before, {})
+    divided = DividedLedger(before.split(), before, {})
     command = ["dlq", "select", "--state", "ignored", "--type", "refund.created", "--data", str(divided.layout.root)]
     said = CliRunner(env={"COLUMNS": "200"}).invoke(main, command)
     assert said.exit_code == 0, said.output

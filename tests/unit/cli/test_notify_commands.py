@@ -34,7 +34,7 @@ def payhook(*words: str) -> Result:
     return CliRunner().invoke(main, ["notify", *words])
 
 
-class Shop:
+class SubscriberOnFile:
     """A subscriber that runs, and its place in the files."""
 
     def __init__(self, data: Path) -> None:
@@ -50,15 +50,15 @@ class Shop:
 
 
 @pytest.fixture
-def shop(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    shop = Shop(data)
+def shop(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SubscriberOnFile]:
+    shop = SubscriberOnFile(data)
     allowed = {"shop": {"networks": ["127.0.0.0/8"], "ports": [shop.server.port], "http": True}}
     monkeypatch.setenv("PAYHOOK_NOTIFY__ALLOW", json.dumps(allowed))
     with shop.server:
         yield shop
 
 
-def disable(shop: Shop) -> None:
+def disable(shop: SubscriberOnFile) -> None:
     shop.disabled.parent.mkdir()
     shop.disabled.write_text('{"subscriber": "shop", "at": "2026-01-31T12:00:00Z", "reason": "it answered 410"}')
 
@@ -73,7 +73,7 @@ def test_nobody_is_reported_before_there_is_a_file(data: Path) -> None:
     assert (said.exit_code, said.stdout) == (0, f"there are no subscribers: {data}/subscribers.toml isn't there\n")
 
 
-def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
+def test_subscribers_are_listed_with_their_state(shop: SubscriberOnFile) -> None:
     said = payhook("subscribers")
     assert said.exit_code == 0
     for word in ("shop", "active", "live", "charge.*", "http"):
@@ -86,7 +86,7 @@ def test_subscribers_are_listed_with_their_state(shop: Shop) -> None:
     assert listed() == wanted
 
 
-def test_a_subscriber_that_cant_be_reported_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_that_cant_be_reported_says_why(shop: SubscriberOnFile, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.secrets.write_text("")
     assert listed()["state"] == "unusable"
     assert "line 1 is empty" in listed()["why"]
@@ -98,7 +98,7 @@ def test_a_subscriber_that_cant_be_reported_says_why(shop: Shop, monkeypatch: py
     assert payhook("subscribers").exit_code == 0
 
 
-def test_a_subscriber_whose_header_cant_be_made_isnt_told(shop: Shop) -> None:
+def test_a_subscriber_whose_header_cant_be_made_isnt_told(shop: SubscriberOnFile) -> None:
     shop.file.write_text(shop.file.read_text() + 'headers = {authorization = {file = "secrets/notify.shop.token"}}\n')
     assert listed()["state"] == "unusable"
     assert "secrets/notify.shop.token: No such file" in listed()["why"]
@@ -110,21 +110,21 @@ def test_a_subscriber_whose_header_cant_be_made_isnt_told(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "[::1]", "169.254.169.254"])
-def test_a_subscriber_at_an_address_that_may_not_be_reached_isnt_told(shop: Shop, host: str) -> None:
+def test_a_subscriber_at_an_address_that_may_not_be_reached_isnt_told(shop: SubscriberOnFile, host: str) -> None:
     shop.file.write_text(f'[shop]\nurl = "https://{host}/in"\n')
     assert listed()["state"] == "unusable"
     assert "[notify.allow.shop]" in listed()["why"]
     assert payhook("subscribers").exit_code == 1
 
 
-def test_a_wrong_file_is_one_sentence_and_exit_1(shop: Shop) -> None:
+def test_a_wrong_file_is_one_sentence_and_exit_1(shop: SubscriberOnFile) -> None:
     shop.file.write_text("[shop]\n")
     said = payhook("subscribers")
     assert said.exit_code == 1
     assert said.stderr == f"payhook: the subscribers file {shop.file} can't be used: [shop] url: Field required\n"
 
 
-def test_enable_ends_what_a_410_began(shop: Shop) -> None:
+def test_enable_ends_what_a_410_began(shop: SubscriberOnFile) -> None:
     disable(shop)
     assert payhook("enable", "shop").stdout == "shop gets events again\n"
     assert listed()["state"] == "active"
@@ -133,12 +133,12 @@ def test_enable_ends_what_a_410_began(shop: Shop) -> None:
     assert (said.exit_code, said.stderr) == (1, "payhook: no subscriber 'shp'; known are: shop\n")
 
 
-def test_enable_says_that_the_file_keeps_it_off(shop: Shop) -> None:
+def test_enable_says_that_the_file_keeps_it_off(shop: SubscriberOnFile) -> None:
     shop.file.write_text(shop.file.read_text() + "enabled = false\n")
     assert f"it stays off: enabled = false in {shop.file}" in payhook("enable", "shop").stdout
 
 
-def test_a_test_event_is_signed_has_no_fact_and_shows_the_answer(shop: Shop) -> None:
+def test_a_test_event_is_signed_has_no_fact_and_shows_the_answer(shop: SubscriberOnFile) -> None:
     disable(shop)
     said = payhook("test", "shop")
     assert (said.exit_code, said.stdout[:7]) == (0, "200 in ")
@@ -149,14 +149,14 @@ def test_a_test_event_is_signed_has_no_fact_and_shows_the_answer(shop: Shop) -> 
 
 
 @pytest.mark.parametrize("status", [410, 404, 500, 307])
-def test_a_test_event_that_isnt_taken_is_exit_1_and_changes_nothing(shop: Shop, status: int) -> None:
+def test_a_test_event_that_isnt_taken_is_exit_1_and_changes_nothing(shop: SubscriberOnFile, status: int) -> None:
     shop.reply = Reply(status)
     said = payhook("test", "shop")
     assert said.exit_code == 1
     assert str(status) in said.output
 
 
-def test_a_new_secret_signs_first_and_the_older_one_beside_it(shop: Shop) -> None:
+def test_a_new_secret_signs_first_and_the_older_one_beside_it(shop: SubscriberOnFile) -> None:
     older = shop.secrets.read_text().strip()
     fresh = payhook("new-secret", "shop").stdout.strip()
     assert shop.secrets.read_text() == f"{fresh}\n{older}\n"
@@ -174,14 +174,16 @@ def acts(data: Path) -> list[tuple[str, str, str, str, str]]:
     return [(one.actor, one.action, one.what, one.outcome, f"{one.before} to {one.after}") for one in reversed(found)]
 
 
-def test_a_new_secret_is_on_record_without_the_secret(shop: Shop, data: Path) -> None:
+def test_a_new_secret_is_on_record_without_the_secret(shop: SubscriberOnFile, data: Path) -> None:
     payhook("new-secret", "shop")
     payhook("new-secret", "shop")
     reported = [(this_account(), "notify_secret", "shop", "done", f"{n} secrets to {n + 1} secrets") for n in (1, 2)]
     assert acts(data) == reported
 
 
-def test_two_new_secrets_at_once_are_both_kept(shop: Shop, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_new_secrets_at_once_are_both_kept(
+    shop: SubscriberOnFile, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     both, make = threading.Barrier(2), new_secret
 
     def once_both_have_read() -> str:
@@ -198,14 +200,16 @@ def test_two_new_secrets_at_once_are_both_kept(shop: Shop, data: Path, monkeypat
     assert [one[-1] for one in acts(data)] == ["1 secrets to 2 secrets", "2 secrets to 3 secrets"]
 
 
-def test_enabling_is_on_record_where_it_changes_something(shop: Shop, data: Path) -> None:
+def test_enabling_is_on_record_where_it_changes_something(shop: SubscriberOnFile, data: Path) -> None:
     payhook("enable", "shop")
     disable(shop)
     payhook("enable", "shop")
     assert acts(data) == [(this_account(), "notify_enable", "shop", "done", "disabled: it answered 410 to enabled")]
 
 
-def test_what_cannot_be_put_on_record_is_not_done(shop: Shop, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_on_record_is_not_done(
+    shop: SubscriberOnFile, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unwritable(*_: object) -> None:
         raise AuditLogUnwritable("acts", "disk full")
 
@@ -218,7 +222,7 @@ def test_what_cannot_be_put_on_record_is_not_done(shop: Shop, data: Path, monkey
     assert (shop.secrets.read_text(), shop.disabled.exists()) == (before, True)
 
 
-def test_there_are_never_more_secrets_than_can_sign(shop: Shop) -> None:
+def test_there_are_never_more_secrets_than_can_sign(shop: SubscriberOnFile) -> None:
     for _ in range(3):
         assert payhook("new-secret", "shop").exit_code == 0
     before = shop.secrets.read_text()
@@ -228,13 +232,13 @@ def test_there_are_never_more_secrets_than_can_sign(shop: Shop) -> None:
     assert shop.secrets.read_text() == before
 
 
-def test_a_first_secret_is_made_with_its_folder(shop: Shop) -> None:
+def test_a_first_secret_is_made_with_its_folder(shop: SubscriberOnFile) -> None:
     shop.file.write_text(shop.file.read_text() + 'secrets = "secrets/notify/shop"\n')
     fresh = payhook("new-secret", "shop").stdout.strip()
     assert (shop.secrets.parent / "notify" / "shop").read_text() == f"{fresh}\n"
 
 
-def test_no_secret_is_written_where_none_is_read(shop: Shop) -> None:
+def test_no_secret_is_written_where_none_is_read(shop: SubscriberOnFile) -> None:
     shop.file.write_text(shop.file.read_text() + 'secrets = "subscribers.toml"\n')
     before = shop.file.read_text()
     said = payhook("new-secret", "shop")
@@ -243,7 +247,7 @@ def test_no_secret_is_written_where_none_is_read(shop: Shop) -> None:
     assert shop.file.read_text() == before
 
 
-def test_secrets_that_cannot_be_read_are_one_sentence(shop: Shop) -> None:
+def test_secrets_that_cannot_be_read_are_one_sentence(shop: SubscriberOnFile) -> None:
     shop.secrets.write_bytes(b"\xff\xfe\n")
     said = payhook("new-secret", "shop")
     assert (said.exit_code, said.stderr) == (1, f"payhook: subscriber shop: {shop.secrets}: it isn't UTF-8\n")
@@ -265,7 +269,7 @@ FAILS = {
 }
 
 
-def test_a_subscriber_that_fails_is_listed_since_when_why_and_until_when(shop: Shop, data: Path) -> None:
+def test_a_subscriber_that_fails_is_listed_since_when_why_and_until_when(shop: SubscriberOnFile, data: Path) -> None:
     status_says(data, FAILS)
     assert listed() == {
         "name": "shop",
@@ -278,7 +282,9 @@ def test_a_subscriber_that_fails_is_listed_since_when_why_and_until_when(shop: S
     assert "next try at 2026-01-31T13:00:00.000000Z" in said.stdout
 
 
-def test_a_subscriber_that_is_well_again_is_active_and_an_old_status_says_nothing(shop: Shop, data: Path) -> None:
+def test_a_subscriber_that_is_well_again_is_active_and_an_old_status_says_nothing(
+    shop: SubscriberOnFile, data: Path
+) -> None:
     status_says(data, {**FAILS, "since": None, "failing_since": None, "why": "", "next_try_at": None})
     assert listed()["state"] == "active"
     status_says(data, FAILS, at="2026-01-31T12:00:00.000000Z")
@@ -286,7 +292,7 @@ def test_a_subscriber_that_is_well_again_is_active_and_an_old_status_says_nothin
     assert payhook("subscribers").exit_code == 0
 
 
-def test_what_a_subscriber_missed_is_sent_once_it_is_enabled(shop: Shop) -> None:
+def test_what_a_subscriber_missed_is_sent_once_it_is_enabled(shop: SubscriberOnFile) -> None:
     disable(shop)
     said = payhook("send", "shop", "--since", "2026-01-31")
     assert said.exit_code == 1

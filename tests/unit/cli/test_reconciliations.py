@@ -17,7 +17,7 @@ from operations.audit_log import AuditLog
 from tests.damaged_lake import cut_log
 from tests.settlement_reports import stripe_csv
 from tests.small_ledger import SmallLedger
-from tests.unit.ledger.test_repair import MISSING, RUN, FakeProducer
+from tests.unit.ledger.test_repair import MISSING, RUN, RepairProducer
 
 
 def ledger(folder: Path, *words: str) -> tuple[int, str]:
@@ -77,9 +77,9 @@ def test_where_nothing_was_reconciled_yet_it_says_how(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
+def producer(monkeypatch: pytest.MonkeyPatch) -> RepairProducer:
     """Three facts are missing here; whoever repairs sends them to this producer, which doesn't take the second."""
-    producer = FakeProducer(refuses=1)
+    producer = RepairProducer(refuses=1)
     missing = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in (1, 2, 3)]
     monkeypatch.setattr("ledger.reconcile.job.run", lambda *_: RUN)
     monkeypatch.setattr("cli.reconcile_commands.spark_jars", lambda _: [])
@@ -91,7 +91,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> FakeProducer:
 
 
 def test_a_repair_that_kafka_took_in_part_is_on_record_as_failed_with_what_was_sent(
-    tmp_path: Path, producer: FakeProducer
+    tmp_path: Path, producer: RepairProducer
 ) -> None:
     """What Kafka took is booked, although the rest wasn't taken."""
     code, said = reconcile(tmp_path, "--repair", "--reason", "webhook lost")
@@ -100,7 +100,7 @@ def test_a_repair_that_kafka_took_in_part_is_on_record_as_failed_with_what_was_s
     assert (act.action, act.outcome, act.after) == ("repair", "failed", "2 events sent, 1 not acknowledged")
 
 
-def test_a_repair_is_on_record_with_how_many_events_it_sent(tmp_path: Path, producer: FakeProducer) -> None:
+def test_a_repair_is_on_record_with_how_many_events_it_sent(tmp_path: Path, producer: RepairProducer) -> None:
     producer.refuses = None
     reconcile(tmp_path, "--repair", "--reason", "webhook lost")
     [act] = AuditLog(Layout(tmp_path).audit_log).read(10)

@@ -118,7 +118,7 @@ def test_one_stream_is_verified_alone(asked: list[dict[str, Any]]) -> None:
     assert said.exit_code == 2 and "there is ledger, notify" in said.output
 
 
-class TestShards:
+class TestTwoShards:
     """Two of them: a journal each, which says so."""
 
     @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tests.unit.console.listening import ADA, BOB
 from tests.unit.operations.selection.bench import SelectionBench
 
 
-class Api:
+class SelectionsApi:
     """The listener over a stream of real dead events."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,19 +49,19 @@ SEEN = ("item_seq", "seen_seq", "seen_hash")
 
 
 @pytest.fixture
-def api(tmp_path: Path) -> Iterator[Api]:
-    yield Api(tmp_path)
+def api(tmp_path: Path) -> Iterator[SelectionsApi]:
+    yield SelectionsApi(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Api:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SelectionsApi:
     """One dead event, for requests that are refused."""
-    made = Api(tmp_path_factory.mktemp("shared"))
+    made = SelectionsApi(tmp_path_factory.mktemp("shared"))
     made.bench.dead(1)
     return made
 
 
-def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
+def test_from_a_list_to_what_became_of_a_replay(api: SelectionsApi) -> None:
     api.bench.dead(5)
     answer = api.get("/items", limit=3)
     assert answer.status_code == 200, answer.text
@@ -90,7 +90,7 @@ def test_from_a_list_to_what_became_of_a_replay(api: Api) -> None:
     assert api.acts() == [read, (BOB, "select", "done", "ledger s1"), (BOB, "replay", "done", "ledger s1")]
 
 
-def test_single_items_are_frozen_as_they_were_listed(api: Api) -> None:
+def test_single_items_are_frozen_as_they_were_listed(api: SelectionsApi) -> None:
     api.bench.dead(3)
     listed = [{name: one[name] for name in SEEN} for one in api.get("/items").json()["items"]]
     of_before = listed[1] | {"seen_hash": "0" * 16}
@@ -106,7 +106,7 @@ def test_single_items_are_frozen_as_they_were_listed(api: Api) -> None:
         assert api.post("/selections", wrong).status_code == 422
 
 
-def test_a_second_start_says_so_and_another_one_is_refused_and_on_record(api: Api) -> None:
+def test_a_second_start_says_so_and_another_one_is_refused_and_on_record(api: SelectionsApi) -> None:
     api.bench.dead(1)
     api.post("/selections", {})
     assert api.post("/selections/1/replay", {"reason": "mended"}).json()["again"] is False
@@ -116,7 +116,7 @@ def test_a_second_start_says_so_and_another_one_is_refused_and_on_record(api: Ap
     assert api.acts()[-1] == (BOB, "resolve", "refused", "ledger s1")
 
 
-def test_pause_resume_and_cancel(api: Api) -> None:
+def test_pause_resume_and_cancel(api: SelectionsApi) -> None:
     api.bench.dead(7)
     api.post("/selections", {})
     api.post("/selections/1/replay", {"reason": "mended"})
@@ -129,7 +129,9 @@ def test_pause_resume_and_cancel(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("verb", "other"), [("pause", "resume"), ("resume", "pause")])
-def test_a_change_whose_answer_was_lost_is_not_made_again_after_another_one(api: Api, verb: str, other: str) -> None:
+def test_a_change_whose_answer_was_lost_is_not_made_again_after_another_one(
+    api: SelectionsApi, verb: str, other: str
+) -> None:
     """Kafka has it and the client reads 503. Somebody changes the run; then the client repeats its request."""
     api.bench.dead(7)
     api.post("/selections", {})
@@ -147,7 +149,7 @@ def test_a_change_whose_answer_was_lost_is_not_made_again_after_another_one(api:
     assert len({one.command_id for one in api.bench.sent if one.action == f"{verb}_run"}) == 1
 
 
-def test_an_approval_whose_answer_was_lost_is_told_again_that_it_was_given(api: Api) -> None:
+def test_an_approval_whose_answer_was_lost_is_told_again_that_it_was_given(api: SelectionsApi) -> None:
     api.bench.dead(5)
     api.post("/selections", {})
     api.post("/selections/1/resolve", {"reason": "booked by hand", "propose": True})
@@ -162,7 +164,7 @@ def test_an_approval_whose_answer_was_lost_is_told_again_that_it_was_given(api: 
     assert (other.status_code, problem(other)) == (409, "run-refused")
 
 
-def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> None:
+def test_more_items_than_one_person_may_close_wait_for_another_one(api: SelectionsApi) -> None:
     api.bench.dead(5)
     api.post("/selections", {})
     purge = {"reason": "test payments"}
@@ -187,26 +189,26 @@ def test_more_items_than_one_person_may_close_wait_for_another_one(api: Api) -> 
         ("/selections/0", 422, "invalid"),
     ],
 )
-def test_what_is_not_there_or_not_valid_is_a_problem(shared: Api, path: str, status: int, name: str) -> None:
+def test_what_is_not_there_or_not_valid_is_a_problem(shared: SelectionsApi, path: str, status: int, name: str) -> None:
     answer = shared.listener.request("GET", f"/api/dlq{path}", BOB)
     assert (answer.status_code, problem(answer)) == (status, name), answer.text
 
 
 @pytest.mark.parametrize("name", ["fingerprint", "entity", "classes"])
-def test_an_empty_value_of_a_filter_is_refused(shared: Api, name: str) -> None:
+def test_an_empty_value_of_a_filter_is_refused(shared: SelectionsApi, name: str) -> None:
     answers = [shared.get(path, states="waiting", **{name: ""}) for path in ("/items", "/groups", "/stats")]
     answers.append(shared.post("/selections", {"filter": {name: [""] if name == "classes" else ""}}))
     assert [(one.status_code, problem(one)) for one in answers] == [(422, "invalid")] * 4
 
 
-def test_nothing_that_matches_is_reported_and_nothing_is_frozen(api: Api) -> None:
+def test_nothing_that_matches_is_reported_and_nothing_is_frozen(api: SelectionsApi) -> None:
     api.bench.dead(1)
     answer = api.post("/selections", {"filter": {"providers": ["nobody"]}})
     assert (answer.status_code, problem(answer)) == (409, "nothing-matches")
     assert api.get("/selections").json() == {"selections": [], "next": None}
 
 
-def test_the_api_answers_with_what_commands_print(api: Api) -> None:
+def test_the_api_answers_with_what_commands_print(api: SelectionsApi) -> None:
     api.bench.dead(2)
     index = api.bench.index
     index.follow()

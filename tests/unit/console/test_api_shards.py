@@ -28,7 +28,7 @@ from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL
 
 
-class Divided:
+class ShardsApi:
     """Two shards' services; what was sent."""
 
     def __init__(self, data: Path) -> None:
@@ -58,11 +58,11 @@ class Divided:
 
 
 @pytest.fixture
-def divided(tmp_path: Path) -> Divided:
-    return Divided(tmp_path)
+def divided(tmp_path: Path) -> ShardsApi:
+    return ShardsApi(tmp_path)
 
 
-def test_an_order_goes_to_the_shard_that_it_names(divided: Divided) -> None:
+def test_an_order_goes_to_the_shard_that_it_names(divided: ShardsApi) -> None:
     item = divided.item_of_second()
     answer = divided.replay("a", item, stream="ledger.1")
     assert answer.status_code == 202, answer.text
@@ -71,7 +71,7 @@ def test_an_order_goes_to_the_shard_that_it_names(divided: Divided) -> None:
     assert command.lineage == DeltaView(divided.second.layout.journal, CONTROL).lineage()
 
 
-def test_nothing_is_sent_to_a_shard_that_does_not_go_on_with_the_item(divided: Divided) -> None:
+def test_nothing_is_sent_to_a_shard_that_does_not_go_on_with_the_item(divided: ShardsApi) -> None:
     item = divided.item_of_second()
     assert problem(divided.replay("a", item)) == "item-unknown"
     assert problem(divided.replay("b", item, stream="ledger.2")) == "stream-unknown"
@@ -80,7 +80,7 @@ def test_nothing_is_sent_to_a_shard_that_does_not_go_on_with_the_item(divided: D
     assert divided.sent.values == []
 
 
-def test_a_decision_is_found_in_whichever_shard_made_it(divided: Divided) -> None:
+def test_a_decision_is_found_in_whichever_shard_made_it(divided: ShardsApi) -> None:
     command_id = "0" * 31 + "7"
     path = f"/api/dlq/commands/{command_id}"
     assert divided.listener.request("GET", path, BOB).status_code == 404

@@ -22,7 +22,7 @@ INGEST = "# HELP a_total A\n# TYPE a_total counter\na_total 3\n# HELP shared S\n
 PROCESSOR = '# HELP b B\n# TYPE b gauge\nb{stream="ledger"} 2\n# HELP shared S\n# TYPE shared gauge\nshared 5\n'
 
 
-class Listener:
+class HealthListener:
     """The app over processes that answer as a test wants."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,19 +65,19 @@ class Listener:
 
 
 @pytest.fixture
-def listener(tmp_path: Path) -> Listener:
-    made = Listener(tmp_path)
+def listener(tmp_path: Path) -> HealthListener:
+    made = HealthListener(tmp_path)
     made.status_file.write_text(json.dumps(STATUS))
     return made
 
 
-def test_it_lives_whatever_the_others_do(listener: Listener) -> None:
+def test_it_lives_whatever_the_others_do(listener: HealthListener) -> None:
     listener.ingest_ready = 0
     listener.status_file.unlink()
     assert listener.get("/healthz").status_code == 200
 
 
-def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener) -> None:
+def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: HealthListener) -> None:
     assert listener.get("/readyz").status_code == 200
     assert listener.get("/status").json() == {
         "ready": True,
@@ -88,7 +88,7 @@ def test_it_is_ready_when_the_receiver_and_the_processor_are(listener: Listener)
     }
 
 
-def test_the_status_counts_what_was_refused_within_the_last_hour(listener: Listener) -> None:
+def test_the_status_counts_what_was_refused_within_the_last_hour(listener: HealthListener) -> None:
     listener.received = busy_hour
     refused = listener.get("/status").json()["refused"]
     assert next(iter(refused.items())) == ("not_published", 433)
@@ -96,26 +96,26 @@ def test_the_status_counts_what_was_refused_within_the_last_hour(listener: Liste
 
 
 @pytest.mark.parametrize("answer", [0, 503])
-def test_it_is_not_ready_without_the_receiver(listener: Listener, answer: int) -> None:
+def test_it_is_not_ready_without_the_receiver(listener: HealthListener, answer: int) -> None:
     listener.ingest_ready = answer
     assert listener.get("/readyz").status_code == 503
     assert listener.get("/status").json()["ingest"] == {"ready": False}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"ready": true}', '{"ready": false, "at": "2026-01-31T12:00:09.500000Z"}'])
-def test_it_is_not_ready_while_the_processor_does_not_say_so(listener: Listener, text: str) -> None:
+def test_it_is_not_ready_while_the_processor_does_not_say_so(listener: HealthListener, text: str) -> None:
     listener.status_file.write_text(text)
     assert listener.get("/readyz").status_code == 503
 
 
-def test_an_old_word_of_the_processor_is_not_believed(listener: Listener) -> None:
+def test_an_old_word_of_the_processor_is_not_believed(listener: HealthListener) -> None:
     listener.status_file.write_text(json.dumps({**STATUS, "at": "2026-01-31T11:59:39.000000Z"}))
     assert listener.get("/readyz").status_code == 503
     said = listener.get("/status").json()["processor"]
     assert (said["ready"], said["age_s"], said["pid"]) == (False, 31.0, 1)
 
 
-def test_a_word_of_a_clock_that_ran_ahead_is_not_believed(listener: Listener) -> None:
+def test_a_word_of_a_clock_that_ran_ahead_is_not_believed(listener: HealthListener) -> None:
     """One of another processor, whose clock is right, is shown instead."""
     ahead = {**STATUS, "at": "2026-01-31T13:00:00.000000Z", "pid": 2}
     listener.status_file.write_text(json.dumps(ahead))
@@ -127,7 +127,9 @@ def test_a_word_of_a_clock_that_ran_ahead_is_not_believed(listener: Listener) ->
 
 
 @pytest.mark.parametrize("here", ["standby", "running", None])
-def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(listener: Listener, here: str | None) -> None:
+def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(
+    listener: HealthListener, here: str | None
+) -> None:
     running, standby = {**STATUS, "state": "running", "ready": False}, {**STATUS, "state": "standby"}
     listener.others = {"a": standby, "b": running, "c": standby}
     if here is None:
@@ -142,7 +144,7 @@ def test_of_processors_with_one_stream_the_one_that_decides_it_is_shown(listener
 
 
 @pytest.fixture
-def sharded(listener: Listener) -> Listener:
+def sharded(listener: HealthListener) -> HealthListener:
     """The events are divided between two shards; each reads its own partitions, and all commands."""
     listener.streams = {
         name: listener.status_file.with_name(f"{name}.json") for name in ("ledger", "ledger.1", "notify")
@@ -155,14 +157,14 @@ def sharded(listener: Listener) -> Listener:
     return listener
 
 
-def test_what_is_not_decided_is_counted_over_all_shards(sharded: Listener) -> None:
+def test_what_is_not_decided_is_counted_over_all_shards(sharded: HealthListener) -> None:
     said = sharded.get("/status").json()
     assert said["lag"] == {"events": 20 - 7 - 9, "control": 20 - 3}
     assert said["processor"]["stream"] == "ledger"
     assert list(said["streams"]) == ["ledger", "ledger.1", "notify"]
 
 
-def test_it_is_ready_when_every_shard_is(sharded: Listener) -> None:
+def test_it_is_ready_when_every_shard_is(sharded: HealthListener) -> None:
     assert sharded.get("/readyz").status_code == 200
     sharded.streams["ledger.1"].write_text(json.dumps({**STATUS, "ready": False}))
     assert sharded.get("/readyz").status_code == 503
@@ -176,7 +178,7 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return series
 
 
-def test_all_metrics_are_on_one_page_and_no_series_is_there_twice(listener: Listener) -> None:
+def test_all_metrics_are_on_one_page_and_no_series_is_there_twice(listener: HealthListener) -> None:
     found = samples(listener.get("/metrics").text)
     own = {series for series in found if ("process", "console") in series[1]}
     assert ("process_cpu_seconds_total", (("process", "console"),)) in own
@@ -190,14 +192,14 @@ def test_all_metrics_are_on_one_page_and_no_series_is_there_twice(listener: List
     }
 
 
-def test_a_process_that_does_not_answer_is_down_and_takes_no_other_s_metrics_with_it(listener: Listener) -> None:
+def test_a_process_that_does_not_answer_is_down_and_takes_no_other_s_metrics_with_it(listener: HealthListener) -> None:
     del listener.pages["/processor"]
     found = samples(listener.get("/metrics").text)
     assert found[("payhook_process_up", (("process", "processor"),))] == 0.0
     assert found[("a_total", ())] == 3.0
 
 
-def test_histograms_keep_their_buckets(listener: Listener) -> None:
+def test_histograms_keep_their_buckets(listener: HealthListener) -> None:
     page = '# HELP h H\n# TYPE h histogram\nh_bucket{le="0.01"} 1\nh_bucket{le="+Inf"} 2\nh_count 2\nh_sum 3\n'
     listener.pages["/ingest"] = page
     text = listener.get("/metrics").text
@@ -206,7 +208,7 @@ def test_histograms_keep_their_buckets(listener: Listener) -> None:
 
 
 def test_test_traffic_is_reported_apart_and_live_traffic_is_ready_without_it(
-    listener: Listener, tmp_path: Path
+    listener: HealthListener, tmp_path: Path
 ) -> None:
     listener.streams["ledger-test"] = test_status = tmp_path / "processor-ledger-test.json"
     said = listener.get("/status").json()

@@ -21,7 +21,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 
-class Lines(logging.Handler):
+class LogLines(logging.Handler):
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
         self.setFormatter(formatter)
@@ -40,7 +40,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def test_a_json_line_has_what_it_is_about(log: logging.Logger) -> None:
-    log.addHandler(lines := Lines(JsonFormatter()))
+    log.addHandler(lines := LogLines(JsonFormatter()))
     with log_context(stream="ledger"):
         log.warning("it waits", extra=event_fields("stripe:evt_1:charge.captured", SENT))
     log.warning("nothing in particular")
@@ -65,7 +65,7 @@ def test_a_records_headers_name_its_event(log: logging.Logger) -> None:
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TextFormatter()])
 def test_no_card_number_is_in_any_part_of_a_line(log: logging.Logger, formatter: logging.Formatter) -> None:
-    log.addHandler(lines := Lines(formatter))
+    log.addHandler(lines := LogLines(formatter))
     try:
         raise ValueError(f"refused {CARD}")
     except ValueError:
@@ -74,7 +74,7 @@ def test_no_card_number_is_in_any_part_of_a_line(log: logging.Logger, formatter:
 
 
 def test_text_is_one_line_whatever_is_logged(log: logging.Logger) -> None:
-    log.addHandler(lines := Lines(TextFormatter()))
+    log.addHandler(lines := LogLines(TextFormatter()))
     with log_context(stream="notify"):
         log.warning("two\nlines \x1b[31mred", extra=event_fields("k"))
     (line,) = lines.lines
@@ -82,7 +82,7 @@ def test_text_is_one_line_whatever_is_logged(log: logging.Logger) -> None:
 
 
 def test_a_thread_knows_its_stream_if_it_is_begun_in_its_context(log: logging.Logger) -> None:
-    log.addHandler(lines := Lines(JsonFormatter()))
+    log.addHandler(lines := LogLines(JsonFormatter()))
     with log_context(stream="ledger"):
         inside, outside = in_this_context(lambda: log.info("in")), lambda: log.info("out")
         log.setLevel(logging.INFO)

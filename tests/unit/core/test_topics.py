@@ -30,7 +30,7 @@ class Topic:
 
 
 @dataclass
-class Kafka:
+class TopicsAdmin:
     """An `AdminClient` of a broker that has these topics."""
 
     topics: dict[str, Topic]
@@ -61,7 +61,7 @@ class Kafka:
 
 def check(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> None:
     sizes = wanted or dict.fromkeys(topics, RECORD_BYTES_MAX)
-    check_topics(Kafka(topics), KafkaSettings(bootstrap_servers="kafka:9092", durability=durability), sizes)  # type: ignore[arg-type]
+    check_topics(TopicsAdmin(topics), KafkaSettings(bootstrap_servers="kafka:9092", durability=durability), sizes)  # type: ignore[arg-type]
 
 
 def faults(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> list[TopicFault]:
@@ -124,9 +124,9 @@ def test_a_topic_that_is_not_there_is_refused() -> None:
 
 def test_a_topic_of_events_with_fewer_partitions_than_are_configured_is_refused() -> None:
     kafka = KafkaSettings(durability="single")
-    check_topics(Kafka({"payments.events": Topic(partitions=9)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+    check_topics(TopicsAdmin({"payments.events": Topic(partitions=9)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
     with pytest.raises(TopicsUnfit) as refused:
-        check_topics(Kafka({"payments.events": Topic(partitions=3)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+        check_topics(TopicsAdmin({"payments.events": Topic(partitions=3)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
     [fault] = refused.value.faults
     assert fault.problem == "it has 3 partitions, kafka.events_partitions is 4"
     assert fault.remedy == "python -m stack.topics"
@@ -146,7 +146,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_kafka_that_does_not_describe_its_topics_in_time_is_one_that_cannot_be_asked() -> None:
-    silent = Kafka({"events": Topic(1)}, is_silent=True)
+    silent = TopicsAdmin({"events": Topic(1)}, is_silent=True)
     with pytest.raises(KafkaException) as failed:
         check_topics(silent, KafkaSettings(durability="single"), {"events": 0})  # type: ignore[arg-type]
     assert failed.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
@@ -154,6 +154,6 @@ def test_a_kafka_that_does_not_describe_its_topics_in_time_is_one_that_cannot_be
 
 
 def test_a_kafka_that_cannot_be_asked_is_not_called_unfit() -> None:
-    down = Kafka({}, KafkaException(KafkaError(KafkaError._TRANSPORT)))
+    down = TopicsAdmin({}, KafkaException(KafkaError(KafkaError._TRANSPORT)))
     with pytest.raises(KafkaException):
         check_topics(down, KafkaSettings(durability="single"), {"events": 0})  # type: ignore[arg-type]

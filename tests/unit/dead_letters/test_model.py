@@ -48,7 +48,7 @@ STATE_AFTER = {
 
 
 @dataclass
-class History:
+class DeadLetterHistory:
     """A journal that grows by what hypothesis chooses."""
 
     ledger: SmallLedger
@@ -244,7 +244,7 @@ def test_the_index_says_what_the_rows_say(
 ) -> None:
     folder = tmp_path_factory.mktemp("index")
     monkeypatch.setattr(dead_letters.follow, "ROWS_PER_PICK", 2)
-    history = History(SmallLedger(folder))
+    history = DeadLetterHistory(SmallLedger(folder))
     clock = ManualClock(START)
     index = opened(folder, clock)
     for choices, action in batches:

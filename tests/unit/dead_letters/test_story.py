@@ -117,7 +117,7 @@ def test_a_story_is_as_fresh_as_the_journal(items: DeadItems) -> None:
 
 
 @dataclass(frozen=True)
-class Reported:
+class BodyOutcome:
     """What became of a body."""
 
     status: str
@@ -127,8 +127,8 @@ class Reported:
         return self.text
 
 
-def reported(status: str, text: str) -> Sequence[Reported]:
-    return [Reported(status, text)]
+def reported(status: str, text: str) -> Sequence[BodyOutcome]:
+    return [BodyOutcome(status, text)]
 
 
 def test_the_bytes_are_those_that_are_kept(items: DeadItems) -> None:

@@ -20,7 +20,7 @@ class Entry:
 
 
 @dataclass
-class Listed:
+class ListedTopic:
     partitions: dict[int, object]
 
 
@@ -34,7 +34,7 @@ def done(result: object = None, failure: Exception | None = None) -> Future[Any]
 
 
 @dataclass
-class Broker:
+class PartitionedTopics:
     """Topics with their number of partitions. ``marks``: None on a broker that doesn't know the mark."""
 
     known: dict[str, int]
@@ -45,7 +45,7 @@ class Broker:
     changed: list[str] = field(default_factory=list)
 
     def list_topics(self, timeout: float) -> Any:
-        topics = {name: Listed(dict.fromkeys(range(count))) for name, count in self.known.items()}
+        topics = {name: ListedTopic(dict.fromkeys(range(count))) for name, count in self.known.items()}
         return type("Metadata", (), {"topics": topics})
 
     def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
@@ -73,14 +73,14 @@ class Broker:
         return {topic.topic: done()}
 
 
-def check(broker: Broker, topic: str = "dlq.greet", partitions: int = 4, *, create: bool = False) -> None:
+def check(broker: PartitionedTopics, topic: str = "dlq.greet", partitions: int = 4, *, create: bool = False) -> None:
     topics = DlqTopics(broker, KafkaSettings(bootstrap_servers="kafka:9092"))  # type: ignore[arg-type]
     topics.check("greet", topic, partitions, create=create, replication=1)
 
 
 @pytest.mark.parametrize("partitions", [4, 6])
 def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: int) -> None:
-    check(Broker({"dlq.greet": partitions}))
+    check(PartitionedTopics({"dlq.greet": partitions}))
 
 
 @pytest.mark.row("C2")
@@ -88,14 +88,24 @@ def test_a_topic_with_a_partition_for_each_of_its_source_is_taken(partitions: in
 @pytest.mark.parametrize(
     ("broker", "topic", "reported"),
     [
-        (Broker({}), "dlq.greet", "--create --topic dlq.greet --partitions 4 (or set dlq.create_topic of the stream"),
-        (Broker({"dlq.greet": 3}), "dlq.greet", "--alter --topic dlq.greet --partitions 4"),
-        (Broker({"graveyard": 4}), "graveyard", "set dlq.topic of the stream greet to dlq.greet"),
-        (Broker({"dlq.greet": 4}, marks={}), "dlq.greet", f"--entity-name dlq.greet --add-config {MARK}=true"),
+        (
+            PartitionedTopics({}),
+            "dlq.greet",
+            "--create --topic dlq.greet --partitions 4 (or set dlq.create_topic of the stream",
+        ),
+        (PartitionedTopics({"dlq.greet": 3}), "dlq.greet", "--alter --topic dlq.greet --partitions 4"),
+        (PartitionedTopics({"graveyard": 4}), "graveyard", "set dlq.topic of the stream greet to dlq.greet"),
+        (
+            PartitionedTopics({"dlq.greet": 4}, marks={}),
+            "dlq.greet",
+            f"--entity-name dlq.greet --add-config {MARK}=true",
+        ),
     ],
     ids=["not there", "too few partitions", "no prefix", "not marked"],
 )
-def test_any_other_topic_is_refused_with_the_command_that_mends_it(broker: Broker, topic: str, reported: str) -> None:
+def test_any_other_topic_is_refused_with_the_command_that_mends_it(
+    broker: PartitionedTopics, topic: str, reported: str
+) -> None:
     before = dict(broker.known)
     with pytest.raises(DlqTopicRefused) as raised:
         check(broker, topic)
@@ -106,12 +116,12 @@ def test_any_other_topic_is_refused_with_the_command_that_mends_it(broker: Broke
 
 
 def test_a_topic_that_its_owner_marked_is_taken() -> None:
-    check(Broker({"dlq.greet": 4}, marks={"dlq.greet": "true"}))
+    check(PartitionedTopics({"dlq.greet": 4}, marks={"dlq.greet": "true"}))
 
 
 @pytest.mark.parametrize("marks", [None, {}], ids=["a broker that knows no mark", "one that does"])
 def test_it_is_made_where_that_is_set_and_marked_where_the_broker_knows_how(marks: dict[str, str] | None) -> None:
-    broker = Broker({}, marks=marks, unknown_for=1)
+    broker = PartitionedTopics({}, marks=marks, unknown_for=1)
     check(broker, create=True)
     assert broker.known == {"dlq.greet": 4}
     assert broker.changed == ([] if marks is None else ["dlq.greet"])
@@ -119,13 +129,13 @@ def test_it_is_made_where_that_is_set_and_marked_where_the_broker_knows_how(mark
 
 
 def test_a_topic_that_was_just_made_is_taken_though_the_broker_learns_of_its_mark_later() -> None:
-    broker = Broker({}, marks={}, marked_late=2)
+    broker = PartitionedTopics({}, marks={}, marked_late=2)
     check(broker, create=True)
     check(broker)
 
 
 def test_somebody_elses_topic_is_never_marked() -> None:
-    broker = Broker({"dlq.greet": 4}, marks={})
+    broker = PartitionedTopics({"dlq.greet": 4}, marks={})
     with pytest.raises(DlqTopicRefused):
         check(broker, create=True)
     assert broker.changed == []

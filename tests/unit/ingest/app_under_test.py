@@ -72,7 +72,7 @@ class ListPublisher:
         return [headers["dedupe"] for *_, headers in self.records]
 
 
-class Answers:
+class ProviderAnswers:
     """What providers answer to what adapters want, by URL; nothing else is answered."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Bench:
         self.generations = SetGenerations()
         self.publisher = ListPublisher()
         self.tracing: Tracing | None = None
-        self.fetch = Answers()
+        self.fetch = ProviderAnswers()
         self.settings = IngestSettings(**settings)
         for name in self.settings.endpoints:
             self.secrets[name] = self.adapters[name.partition("/")[0]].new_secret()

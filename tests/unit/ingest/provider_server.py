@@ -70,7 +70,7 @@ class Provider:
 def provider() -> Iterator[Provider]:
     started = Provider()
 
-    class Handler(BaseHTTPRequestHandler):
+    class ProviderHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -85,7 +85,7 @@ def provider() -> Iterator[Provider]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ProviderHandler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

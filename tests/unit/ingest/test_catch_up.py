@@ -29,7 +29,7 @@ from load.samples.square import payment_event
 from load.samples.stripe import stripe_event
 from providers.fields import array_items
 from providers.port import ListingAdapter, Span
-from tests.provider_lists import Listed, Lists, serve_lists
+from tests.provider_lists import ListedEvent, Lists, serve_lists
 from tests.unit.ingest.app_under_test import MASKING_KEY, NOW, Bench
 from tests.unit.ingest.provider_server import passing
 from tests.virtual_time import LoopClock
@@ -116,7 +116,7 @@ class Catching(Bench):
         for place, number in enumerate(numbers):
             created = NOW - timedelta(seconds=age_s - place)
             body = EVENTS[provider](number, created)
-            self.lists.add(provider, Listed(IDS[provider].format(number), created, body))
+            self.lists.add(provider, ListedEvent(IDS[provider].format(number), created, body))
             payment = {"id": f"PM{number}", "amount": 500, "currency": "EUR"}
             self.lists.resources[f"/payments/PM{number}"] = json.dumps({"payments": payment})
 
@@ -206,7 +206,7 @@ def test_it_is_marked_as_caught_up_and_its_webhook_is_a_duplicate(catching: Catc
 def test_what_moves_no_money_is_passed_over(catching: Catching) -> None:
     created = NOW - timedelta(minutes=5)
     for number, event_type in enumerate(["customer.created", "charge.succeeded", "made_up.funds_moved"]):
-        catching.lists.add("stripe", Listed(f"evt_{number}", created, stripe(number, created, event_type)))
+        catching.lists.add("stripe", ListedEvent(f"evt_{number}", created, stripe(number, created, event_type)))
     found = catching.catch_up("stripe")
     assert found.passed_over == 1
     assert {event.event_type for event in found.fetched} == {"charge.succeeded", "made_up.funds_moved"}
@@ -224,7 +224,7 @@ def test_of_one_payment_the_older_event_comes_first_whatever_the_list_says(catch
             currency="EUR",
             created=created,
         )
-        catching.lists.add("stripe", Listed(f"evt_{number}", created, body))
+        catching.lists.add("stripe", ListedEvent(f"evt_{number}", created, body))
     fetched = catching.catch_up("stripe").fetched
     assert [event.event_type for event in fetched] == ["charge.succeeded", "charge.refunded"]
 

@@ -19,7 +19,7 @@ from ingest.errors import RequestRefused
 from ingest.generations import UNREAD_S_MAX, RedisGenerations
 
 
-class Ground:
+class GenerationsRedis:
     """A receiver's view of a Redis that the test writes to."""
 
     def __init__(self, *modes: Mode) -> None:
@@ -42,16 +42,16 @@ class Ground:
         return self.of(mode)
 
 
-def run(history: Callable[[Ground], Awaitable[None]], *modes: Mode) -> None:
+def run(history: Callable[[GenerationsRedis], Awaitable[None]], *modes: Mode) -> None:
     async def inside() -> None:
-        await history(Ground(*modes))
+        await history(GenerationsRedis(*modes))
 
     asyncio.run(inside())
 
 
 @pytest.mark.parametrize("nothing", [None, b"", b"soon", b"-1"])
 def test_where_none_is_announced_there_is_none(nothing: bytes | None) -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         assert ground.of() is None
         assert await ground.reads(nothing) is None
         assert await ground.reads(b"2 p4") == 2
@@ -62,7 +62,7 @@ def test_where_none_is_announced_there_is_none(nothing: bytes | None) -> None:
 
 
 def test_a_higher_one_holds_at_once_and_a_lower_one_never_again() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         assert [await ground.reads(value) for value in (b"0 p4", b"3 p4", b"2 p4", b"0 p4", b"4 p4")] == [0, 3, 3, 3, 4]
         assert await ground.reads(None) is None
         assert await ground.reads(b"1 p4") == 4
@@ -71,7 +71,7 @@ def test_a_higher_one_holds_at_once_and_a_lower_one_never_again() -> None:
 
 
 def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         assert await ground.reads(b"2 p4") == 2
         assert await ground.reads(b"2 p4 refused") is None
         assert await ground.reads(b"2 p4") == 2
@@ -83,7 +83,7 @@ def test_while_its_processor_refuses_there_is_none_and_afterwards_the_highest() 
 
 
 def test_modes_are_apart() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         assert await ground.reads(b"1 p4", "live") == 1
         assert (ground.of("test"), ground.generations.deferred_mode_count) == (None, 1)
         assert await ground.reads(b"7 p4 refused", "test") is None
@@ -95,7 +95,7 @@ def test_modes_are_apart() -> None:
 
 
 def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         await ground.reads(b"3 p4")
         ground.server.connected = False
         with pytest.raises(RedisGone):
@@ -113,7 +113,7 @@ def test_redis_that_cant_be_asked_leaves_the_last_one_for_a_while() -> None:
 
 
 def test_another_number_of_partitions_is_refused_until_the_processor_announces_this_one() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         await ground.reads(b"3 p4")
         ground.generations.check("live")
         for announced in (b"3 p8", b"3 p8 refused", None):
@@ -129,7 +129,7 @@ def test_another_number_of_partitions_is_refused_until_the_processor_announces_t
 
 
 def test_a_key_that_the_processor_does_not_know_is_refused_until_it_does() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         await ground.reads(b"3 p4 k1a1b1c1d")
         with pytest.raises(RequestRefused) as refused:
             ground.generations.check("live")
@@ -167,7 +167,7 @@ FIRST, SECOND = (next(name for name in map(str, range(99)) if Shard(n, 2).has_en
 
 
 def test_of_several_shards_the_highest_counts_and_a_silent_one_defers_its_own_events() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         async def reads(value: bytes | None, shard: int) -> tuple[int | None, int | None, int]:
             await ground.reads(value, shard=shard)
             return ground.of(entity=FIRST), ground.of(entity=SECOND), ground.generations.deferred_mode_count
@@ -187,7 +187,7 @@ def test_of_several_shards_the_highest_counts_and_a_silent_one_defers_its_own_ev
 
 
 def test_a_shard_with_another_number_of_partitions_is_refused() -> None:
-    async def history(ground: Ground) -> None:
+    async def history(ground: GenerationsRedis) -> None:
         await ground.reads(b"3 p4 s0/2")
         await ground.reads(b"3 p8 s1/2", shard=1)
         with pytest.raises(RequestRefused, match="is 4 here and 8 in the processor"):

@@ -24,7 +24,7 @@ CARD, HIDDEN = "4111111111111111", "411111******1111"
 MIDDLE = CARD[4:14]
 
 
-class Lines(logging.Handler):
+class StderrLines(logging.Handler):
     """What the process would write on stderr."""
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> IngestMetrics:
 
 
 @pytest.fixture
-def lines() -> Iterator[Lines]:
-    handler = Lines()
+def lines() -> Iterator[StderrLines]:
+    handler = StderrLines()
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)
@@ -60,7 +60,7 @@ def lines() -> Iterator[Lines]:
     root.setLevel(before)
 
 
-def reported(bench: Bench, metrics: IngestMetrics, lines: Lines) -> str:
+def reported(bench: Bench, metrics: IngestMetrics, lines: StderrLines) -> str:
     """All that was written about requests, but for what ids say."""
     return (
         repr(bench.publisher.records)
@@ -70,7 +70,7 @@ def reported(bench: Bench, metrics: IngestMetrics, lines: Lines) -> str:
     )
 
 
-def test_an_event_reaches_kafka_masked_without_a_codes_hash(bench: Bench, metrics: IngestMetrics, lines: Lines):
+def test_an_event_reaches_kafka_masked_without_a_codes_hash(bench: Bench, metrics: IngestMetrics, lines: StderrLines):
     plain, _ = bench.stripe()
     whole = json.loads(plain)
     whole["data"]["object"] |= {"description": f"card {CARD}", "card": {"number": CARD, "cvc": "737"}}
@@ -110,7 +110,7 @@ def test_a_redelivery_of_a_masked_event_is_its_duplicate(bench: Bench):
         f"card={CARD}",
     ],
 )
-def test_poison_reaches_kafka_masked(bench: Bench, metrics: IngestMetrics, lines: Lines, body: str):
+def test_poison_reaches_kafka_masked(bench: Bench, metrics: IngestMetrics, lines: StderrLines, body: str):
     signed, headers = bench.signed("stripe", body.encode())
     answer = asyncio.run(bench.post(signed, headers))
     assert answer.status_code == 200
@@ -122,7 +122,7 @@ def test_poison_reaches_kafka_masked(bench: Bench, metrics: IngestMetrics, lines
 
 
 def test_an_adapter_that_quotes_the_body_tells_nobody(
-    bench: Bench, metrics: IngestMetrics, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, metrics: IngestMetrics, lines: StderrLines, monkeypatch: pytest.MonkeyPatch
 ):
     def fails(request: Request, mode: Mode) -> list[Event]:
         raise ValueError(f"what is {request.body!r}?")
@@ -150,7 +150,7 @@ def test_an_adapter_that_quotes_the_body_tells_nobody(
     ],
 )
 def test_no_refusal_quotes_what_it_refuses(
-    bench: Bench, metrics: IngestMetrics, lines: Lines, path: str, extra: dict[str, str], status: int
+    bench: Bench, metrics: IngestMetrics, lines: StderrLines, path: str, extra: dict[str, str], status: int
 ):
     _, headers = bench.stripe()
     answer = asyncio.run(bench.post(f'{{"card": "{CARD}"}}'.encode(), headers | extra, path))

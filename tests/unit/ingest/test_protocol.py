@@ -42,7 +42,7 @@ def key(one: Event) -> ClaimKey:
     return ClaimKey.for_event(one.event_key, one.content_sha256)
 
 
-class Ground:
+class ReceiverOfSharedClaims:
     """A receiver's protocol over claims that every receiver shares."""
 
     def __init__(self, claims: MemoryClaims | None = None, wait_s: float = 0.15) -> None:
@@ -68,7 +68,7 @@ def outcomes(taken: ClaimResult) -> list[str]:
 
 
 def test_one_key_with_two_contents_in_a_request_publishes_both_the_second_as_a_conflict() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
     taken = virtual_time.run(ground.take(first, second, first, second))
     assert outcomes(taken) == ["claimed", "conflict"]
@@ -77,7 +77,7 @@ def test_one_key_with_two_contents_in_a_request_publishes_both_the_second_as_a_c
 
 
 def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     first, second = event("evt_1"), event("evt_1", OTHER_CONTENT)
 
     async def meet() -> ClaimResult:
@@ -91,7 +91,7 @@ def test_a_second_content_waits_with_its_first_and_is_not_published_before_it() 
 
 def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> None:
     """Neither holds what the other waits for: what a request has claimed, it settles before it waits."""
-    ground = Ground(wait_s=1.0)
+    ground = ReceiverOfSharedClaims(wait_s=1.0)
     one, two = event("evt_1"), event("evt_2")
 
     class Interleaved(MemoryClaims):
@@ -104,7 +104,7 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
                 await asyncio.sleep(0.01)
             return said
 
-    ground = Ground(Interleaved(ground.clock, 30.0, 1e6), wait_s=1.0)
+    ground = ReceiverOfSharedClaims(Interleaved(ground.clock, 30.0, 1e6), wait_s=1.0)
 
     async def both() -> list[ClaimResult]:
         return list(await asyncio.gather(ground.take(one, two), ground.take(two, one)))
@@ -115,7 +115,7 @@ def test_two_requests_with_the_same_events_in_opposite_order_both_end_well() -> 
 
 
 def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_conflict() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
 
     async def meet() -> ClaimResult:
@@ -129,7 +129,7 @@ def test_a_request_that_waited_asks_with_its_own_content_and_may_be_reported_a_c
 
 
 def test_a_request_that_waited_takes_over_what_was_released() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
 
     async def meet() -> ClaimResult:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
@@ -142,7 +142,7 @@ def test_a_request_that_waited_takes_over_what_was_released() -> None:
 
 
 def test_a_lease_that_ends_during_the_wait_is_reclaimed() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
 
     async def meet() -> ClaimResult:
         await ground.claims.claim([key(event("evt_1"))], OTHER_OWNER)
@@ -170,7 +170,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
     acknowledged: bool, left: ClaimState
 ) -> None:
     one = event("evt_1")
-    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
+    ground = ReceiverOfSharedClaims(LateClaims(ManualClock(NOW), 30.0, 1e6))
     if not acknowledged:
         ground.publisher.fails.add(one.entity_key.encode())
     taken = virtual_time.run(ground.take(one))
@@ -180,7 +180,7 @@ def test_a_claim_that_was_made_but_not_heard_is_settled_with_its_deferred_event(
 
 def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() -> None:
     theirs, ours = event("evt_1"), event("evt_1", OTHER_CONTENT)
-    ground = Ground(LateClaims(ManualClock(NOW), 30.0, 1e6))
+    ground = ReceiverOfSharedClaims(LateClaims(ManualClock(NOW), 30.0, 1e6))
 
     async def meet() -> ClaimResult:
         await ground.claims.claim([key(theirs)], OTHER_OWNER)
@@ -194,7 +194,7 @@ def test_a_deferred_copy_beside_a_claimed_one_leaves_the_claim_to_its_owner() ->
 
 
 def test_of_a_batch_each_event_is_settled_by_what_kafka_said_of_it() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     taken_one, lost, known = event("evt_1"), event("evt_2", entity="stripe:acct:pi_2"), event("evt_3")
     virtual_time.run(ground.take(known))
     ground.publisher.fails.add(b"stripe:acct:pi_2")
@@ -205,7 +205,7 @@ def test_of_a_batch_each_event_is_settled_by_what_kafka_said_of_it() -> None:
 
 
 def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     known = event("evt_1")
     other = replace(known, content_sha256=OTHER_CONTENT)
 
@@ -220,7 +220,7 @@ def test_a_conflict_settles_nothing_the_known_content_stays() -> None:
 
 
 def test_in_a_higher_generation_what_was_published_before_is_claimed_again() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     one = event("evt_1")
 
     async def history() -> list[list[str]]:
@@ -233,7 +233,7 @@ def test_in_a_higher_generation_what_was_published_before_is_claimed_again() -> 
 
 
 def test_without_a_generation_events_go_on_deferred_and_leave_no_claim() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     one = event("evt_1")
     ground.generations.by_mode["live"] = None
 
@@ -247,7 +247,7 @@ def test_without_a_generation_events_go_on_deferred_and_leave_no_claim() -> None
 
 
 def test_each_mode_has_a_generation_of_its_own() -> None:
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     ground.generations.by_mode = {"live": None, "test": 2}
     live, test = event("evt_1"), replace(event("evt_2"), mode="test")
     assert outcomes(virtual_time.run(ground.take(live, test))) == ["deferred", "claimed"]
@@ -255,7 +255,7 @@ def test_each_mode_has_a_generation_of_its_own() -> None:
 
 def test_what_was_claimed_is_confirmed_in_the_generation_that_it_was_claimed_in() -> None:
     """It may have been published to the Kafka whose loss raised the generation."""
-    ground = Ground()
+    ground = ReceiverOfSharedClaims()
     one = event("evt_1")
 
     async def raised_meanwhile() -> tuple[ClaimResult, ClaimResult]:
@@ -271,7 +271,7 @@ def test_what_was_claimed_is_confirmed_in_the_generation_that_it_was_claimed_in(
 
 
 def test_a_request_that_waits_asks_again_in_the_generation_of_then() -> None:
-    ground = Ground(wait_s=5.0)
+    ground = ReceiverOfSharedClaims(wait_s=5.0)
     one = event("evt_1")
 
     async def meet() -> ClaimResult:

@@ -18,7 +18,7 @@ BODY_NAMES = ["", "a", "b", "c"]
 
 
 @dataclass(frozen=True)
-class Step:
+class DraftRow:
     """One row in the making. ``of`` picks an earlier item of those there are; None makes a new one."""
 
     of: int | None
@@ -34,7 +34,7 @@ class Step:
 
 
 steps = st.builds(
-    Step,
+    DraftRow,
     of=st.none() | st.integers(0, 30),
     decision=st.sampled_from(DECISIONS),
     event=st.integers(0, 5),
@@ -64,7 +64,7 @@ def _purged(rows: Sequence[JournalRow]) -> set[str]:
     return {one.event_key for one in rows if one.decision is Decision.PURGED and one.event_key is not None}
 
 
-def _new(seq: int, step: Step, offset: int, purged: set[str]) -> JournalRow:
+def _new(seq: int, step: DraftRow, offset: int, purged: set[str]) -> JournalRow:
     """A purged event's key stays held: what comes under it again is a duplicate or a conflict."""
     dead_conflict = step.decision is Decision.DEAD and step.conflict
     if f"stripe:evt_{step.event}:x" in purged and not dead_conflict:
@@ -86,7 +86,7 @@ def _new(seq: int, step: Step, offset: int, purged: set[str]) -> JournalRow:
     )
 
 
-def _later(seq: int, step: Step, of: JournalRow) -> JournalRow:
+def _later(seq: int, step: DraftRow, of: JournalRow) -> JournalRow:
     same = ("event_key", "entity_key", "content_sha256", "content_version", "fact_key", "fact_sha256", "body_sha256")
     identities = {name: getattr(of, name) for name in same}
     return row(
@@ -94,7 +94,7 @@ def _later(seq: int, step: Step, of: JournalRow) -> JournalRow:
     )
 
 
-def _waiting(step: Step) -> dict[str, object]:
+def _waiting(step: DraftRow) -> dict[str, object]:
     if step.decision not in OPEN_DECISIONS:
         return {}
     due_at = None if step.due_s is None else NOW + timedelta(seconds=step.due_s)

@@ -21,7 +21,7 @@ KEY = "0123456789abcdef" * 4
 KEYS = AnchorKeys([KEY])
 
 
-class Kafka:
+class AnchorsProducer:
     """Takes records; acknowledges them on the next poll, or fails where a test says so."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def kafka() -> Kafka:
-    return Kafka()
+def kafka() -> AnchorsProducer:
+    return AnchorsProducer()
 
 
 @pytest.fixture
-def anchoring(kafka: Kafka, clock: ManualClock) -> Anchoring:
+def anchoring(kafka: AnchorsProducer, clock: ManualClock) -> Anchoring:
     return Anchoring("ledger", "payments.anchors", KEYS, kafka, clock)
 
 
@@ -73,7 +73,7 @@ def head(seq: int, lineage: str = "") -> Head:
 
 
 def test_the_first_head_is_anchored_at_once_and_the_newest_after_each_pause(
-    anchoring: Anchoring, kafka: Kafka, clock: ManualClock
+    anchoring: Anchoring, kafka: AnchorsProducer, clock: ManualClock
 ) -> None:
     for seq in (1, 2, 3):
         anchoring.on_commit(head(seq))
@@ -84,7 +84,7 @@ def test_the_first_head_is_anchored_at_once_and_the_newest_after_each_pause(
     assert anchoring.anchored_seq == 3
 
 
-def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, kafka: Kafka) -> None:
+def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, kafka: AnchorsProducer) -> None:
     anchoring.on_commit(head(7))
     anchoring.poll()
     ((topic, key, value),) = kafka.written
@@ -100,7 +100,7 @@ def test_an_anchor_tells_stream_epoch_seq_chain_and_time(anchoring: Anchoring, k
     }
 
 
-def test_a_journal_at_rest_is_anchored_once(anchoring: Anchoring, kafka: Kafka, clock: ManualClock) -> None:
+def test_a_journal_at_rest_is_anchored_once(anchoring: Anchoring, kafka: AnchorsProducer, clock: ManualClock) -> None:
     anchoring.on_commit(head(1))
     for _ in range(5):
         clock.advance(60)
@@ -109,7 +109,7 @@ def test_a_journal_at_rest_is_anchored_once(anchoring: Anchoring, kafka: Kafka, 
 
 
 def test_what_kafka_does_not_take_is_covered_by_the_next_anchor(
-    anchoring: Anchoring, kafka: Kafka, clock: ManualClock
+    anchoring: Anchoring, kafka: AnchorsProducer, clock: ManualClock
 ) -> None:
     kafka.down = True
     anchoring.on_commit(head(1))
@@ -122,7 +122,9 @@ def test_what_kafka_does_not_take_is_covered_by_the_next_anchor(
     assert kafka.seqs == [1]
 
 
-def test_a_full_queue_is_a_failure_like_any_other(anchoring: Anchoring, kafka: Kafka, clock: ManualClock) -> None:
+def test_a_full_queue_is_a_failure_like_any_other(
+    anchoring: Anchoring, kafka: AnchorsProducer, clock: ManualClock
+) -> None:
     kafka.full = True
     anchoring.on_commit(head(1))
     kafka.full = False
@@ -141,7 +143,7 @@ def test_a_producer_that_refuses_holds_nobody_up(anchoring: Anchoring, monkeypat
     assert anchoring.failed == 1
 
 
-def test_the_end_is_anchored_when_the_writer_closes(anchoring: Anchoring, kafka: Kafka) -> None:
+def test_the_end_is_anchored_when_the_writer_closes(anchoring: Anchoring, kafka: AnchorsProducer) -> None:
     anchoring.on_commit(head(1))
     anchoring.on_commit(head(2))
     anchoring.close(1.0)
@@ -149,7 +151,7 @@ def test_the_end_is_anchored_when_the_writer_closes(anchoring: Anchoring, kafka:
 
 
 def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock: ManualClock) -> None:
-    class Silent(Kafka):
+    class Silent(AnchorsProducer):
         def poll(self, timeout: float) -> int:
             return 0
 
@@ -164,14 +166,14 @@ def test_a_closed_one_lets_its_producer_go_though_an_anchor_is_on_its_way(clock:
     anchoring.poll()
 
 
-def test_a_writer_that_lets_go_after_a_failure_says_nothing_more(anchoring: Anchoring, kafka: Kafka) -> None:
+def test_a_writer_that_lets_go_after_a_failure_says_nothing_more(anchoring: Anchoring, kafka: AnchorsProducer) -> None:
     anchoring.on_commit(head(1))
     anchoring.on_commit(head(2))
     anchoring.close(0)
     assert kafka.seqs == [1]
 
 
-def test_the_next_writer_anchors_what_the_last_one_could_not(kafka: Kafka, clock: ManualClock) -> None:
+def test_the_next_writer_anchors_what_the_last_one_could_not(kafka: AnchorsProducer, clock: ManualClock) -> None:
     known = Anchoring("ledger", "payments.anchors", KEYS, kafka, clock, anchored_seq=4)
     known.on_commit(head(4))
     known.poll()
@@ -187,7 +189,9 @@ def test_nothing_is_remembered_of_a_journal_without_an_anchor(anchoring: Anchori
     assert anchored_before({}) == 0
 
 
-def test_keys_are_read_newest_first_and_old_ones_are_believed(tmp_path: Path, kafka: Kafka, clock: ManualClock) -> None:
+def test_keys_are_read_newest_first_and_old_ones_are_believed(
+    tmp_path: Path, kafka: AnchorsProducer, clock: ManualClock
+) -> None:
     file = tmp_path / "anchors"
     file.write_text("newest-0" * 5 + "\n" + KEY + "\n")
     keys = AnchorKeys.read(file)
@@ -211,13 +215,13 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         AnchorKeys.read(tmp_path / "nowhere")
 
 
-def test_an_anchor_says_of_which_lineage_the_journal_is(anchoring: Anchoring, kafka: Kafka) -> None:
+def test_an_anchor_says_of_which_lineage_the_journal_is(anchoring: Anchoring, kafka: AnchorsProducer) -> None:
     anchoring.on_commit(head(1, "a" * 32))
     anchoring.poll()
     assert [KEYS.decode(value).lineage for _, _, value in kafka.written] == ["a" * 32]
 
 
-def test_an_anchor_of_older_code_has_no_lineage(anchoring: Anchoring, kafka: Kafka) -> None:
+def test_an_anchor_of_older_code_has_no_lineage(anchoring: Anchoring, kafka: AnchorsProducer) -> None:
     anchoring.on_commit(head(1))
     anchoring.poll()
     [(_, _, value)] = kafka.written

@@ -33,7 +33,7 @@ from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.examples import examples
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.fakes import Handler
+from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
 
 NAMES = (
@@ -58,7 +58,7 @@ VERSION = "ledger-2.0123abcd"
 PROMISES = ("bookings_are_reported", "one_effect_per_fact_key", "one_effect_per_event_key")
 
 
-class Anybody:
+class RememberingDirectory:
     """Every account is one merchant's. Remembers which were asked for."""
 
     def __init__(self) -> None:
@@ -69,12 +69,12 @@ class Anybody:
         return Merchant("m-1")
 
 
-class Books(Engine):
+class BookingEngine(Engine):
     """The engine with a provider's adapter, and the ledger's own handler."""
 
     def __init__(self, folder: Path, case: Case) -> None:
         self.case = case
-        self.directory = Anybody()
+        self.directory = RememberingDirectory()
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
@@ -83,7 +83,7 @@ class Books(Engine):
         super().start(keeps_index=keeps_index)
 
 
-class _Real(Handler):
+class _Real(ScriptedHandler):
     version = VERSION
 
     def __init__(self, handler: LedgerHandler) -> None:
@@ -114,11 +114,11 @@ def events(case: Case, accounts: Sequence[str], tenant: str | None = None) -> li
     return made
 
 
-def applied(engine: Books) -> list[JournalRow]:
+def applied(engine: BookingEngine) -> list[JournalRow]:
     return [row for row in engine.journal.rows if row.decision.value == "applied"]
 
 
-def problems(asked: DuckDb, engine: Books) -> list[object]:
+def problems(asked: DuckDb, engine: BookingEngine) -> list[object]:
     """What a verification says: of rows alone, then of rows and bodies."""
     rows = [replace(row, batch_seq=row.seq, epoch=1, row_hash="") for row in engine.journal.rows]
     name_rows(asked, rows)
@@ -128,13 +128,13 @@ def problems(asked: DuckDb, engine: Books) -> list[object]:
     return [*offenders(asked, *PROMISES), *(one for one in of_bodies if one.problem is not None)]
 
 
-def body(engine: Books, row: JournalRow) -> bytes:
+def body(engine: BookingEngine, row: JournalRow) -> bytes:
     return engine.bodies.by_hash[row.body_sha256 or ""]
 
 
-def booked(folder: Path, case: Case, accounts: Sequence[str]) -> tuple[Books, list[Event]]:
+def booked(folder: Path, case: Case, accounts: Sequence[str]) -> tuple[BookingEngine, list[Event]]:
     """Each account's event, and once more a tenant's."""
-    engine, sent = Books(folder, case), [*events(case, accounts), *events(case, accounts, "shop-a")]
+    engine, sent = BookingEngine(folder, case), [*events(case, accounts), *events(case, accounts, "shop-a")]
     for event in sent:
         engine.send(EVENTS, event.body, to_headers(event, engine.clock.now(), Dedupe.CLAIMED))
     engine.batch()

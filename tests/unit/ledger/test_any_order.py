@@ -25,7 +25,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.examples import examples
-from tests.unit.processor.fakes import Handler
+from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 
 ADAPTERS = build_adapters(ProvidersSettings())
@@ -110,7 +110,7 @@ class AnyAccount:
         return Merchant("m-1")
 
 
-class RealHandler(Handler):
+class RealHandler(ScriptedHandler):
     """The ledger's own, in the harness's place for one."""
 
     def __init__(self) -> None:

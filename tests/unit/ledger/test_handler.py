@@ -140,11 +140,11 @@ def test_a_fact_and_its_undo_answer_with_one_pair(fact: MoneyFact, undoes: bool)
 
 
 def test_a_tenants_fact_is_booked_under_the_tenants_key_on_the_tenants_merchant() -> None:
-    class Directory:
+    class TenantDirectory:
         def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
             return Merchant(f"m-of-{tenant}")
 
-    handler = LedgerHandler({"fake": FakeAdapter(CAPTURE)}, Directory())
+    handler = LedgerHandler({"fake": FakeAdapter(CAPTURE)}, TenantDirectory())
     outcome = handler(replace(item(fact_key="shop-a~fake:ch_1:capture"), tenant="shop-a"))
     assert isinstance(outcome, Applied)
     assert [line.account for line in outcome.postings] == [

@@ -29,7 +29,7 @@ from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.unit.ledger.test_any_order import AnyAccount
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.fakes import Handler
+from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.providers.samples import (
     adyen,
@@ -54,7 +54,7 @@ WHOLE_CAPTURE = mollie.capture("cpt_1", 1_000)
 
 
 @dataclass(frozen=True)
-class Told:
+class ProviderRequest:
     """What a provider sent: the adapter that reads it, and the request."""
 
     provider: str
@@ -62,38 +62,40 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Case:
+class HoldersCase:
     """``holds``: debits less credits by account, in minor units, of all accounts but merchants'; what is left out holds
     nothing. ``fees``: what the merchant's account of fees has. ``unknown``: whether one event may be of unknown money.
     """
 
     name: str
-    told: Sequence[Told]
+    told: Sequence[ProviderRequest]
     holds: Mapping[str, int]
     fees: int = 0
     unknown: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def nextgen(event_type: str, snapshot: dict[str, Any]) -> Told:
-    return Told("mollie", Request(mollie.event(event_type, snapshot, f"whe_{event_type}_{snapshot['id']}"), ()))
+def nextgen(event_type: str, snapshot: dict[str, Any]) -> ProviderRequest:
+    return ProviderRequest(
+        "mollie", Request(mollie.event(event_type, snapshot, f"whe_{event_type}_{snapshot['id']}"), ())
+    )
 
 
-def classic(resource: dict[str, Any], **embedded: list[Any]) -> Told:
-    return Told("mollieclassic", mollieclassic.about(resource, **embedded))
+def classic(resource: dict[str, Any], **embedded: list[Any]) -> ProviderRequest:
+    return ProviderRequest("mollieclassic", mollieclassic.about(resource, **embedded))
 
 
-def order(**embedded: list[Any]) -> Told:
+def order(**embedded: list[Any]) -> ProviderRequest:
     return classic(mollieclassic.ORDER, **embedded)
 
 
-def at_square(body: bytes) -> Told:
-    return Told("square", Request(body, ()))
+def at_square(body: bytes) -> ProviderRequest:
+    return ProviderRequest("square", Request(body, ()))
 
 
 AT_MOLLIE = "provider:mollie:clearing"
 CASES = [
-    Case(
+    HoldersCase(
         "a payout that the bank returned",
         [
             nextgen("payment.paid", mollie.payment(amount_minor=10_000)),
@@ -102,24 +104,24 @@ CASES = [
         ],
         {AT_MOLLIE: 10_000},
     ),
-    Case(
+    HoldersCase(
         "a payment by Klarna and its capture",
         [nextgen("payment.paid", KLARNA), nextgen("capture.succeeded", WHOLE_CAPTURE)],
         {AT_MOLLIE: 1_000},
         settings=mollie.CAPTURE_EVENTS,
     ),
-    Case(
+    HoldersCase(
         "a payment that its order told and that is told with its captures",
         [order(payments=[mollie.payment()]), classic(mollie.payment(), captures=[WHOLE_CAPTURE])],
         {AT_MOLLIE: 1_000},
     ),
-    Case(
+    HoldersCase(
         "a payment by Klarna that its order told and that is told with its captures",
         [order(payments=[KLARNA]), classic(KLARNA, captures=[WHOLE_CAPTURE])],
         {AT_MOLLIE: 1_000},
         unknown=True,
     ),
-    Case(
+    HoldersCase(
         "a payment by Klarna that both APIs told, and its order",
         [
             nextgen("payment.paid", KLARNA),
@@ -131,7 +133,7 @@ CASES = [
         unknown=True,
         settings=mollie.CAPTURE_EVENTS,
     ),
-    Case(
+    HoldersCase(
         "a payment by Riverty that is told when a part of it was captured, and when all was",
         [
             classic(mollie.payment(method="riverty", captured_minor=600), captures=[mollie.capture("cpt_1", 600)]),
@@ -143,13 +145,13 @@ CASES = [
         {AT_MOLLIE: 1_000},
     ),
     *(
-        Case(f"a payment by PayPal that {api} told", [told], {"outside:paypal:clearing": 1_000})
+        HoldersCase(f"a payment by PayPal that {api} told", [told], {"outside:paypal:clearing": 1_000})
         for api, told in (
             ("mollie", nextgen("payment.paid", mollie.payment(method="paypal"))),
             ("mollieclassic", classic(mollie.payment(method="paypal"))),
         )
     ),
-    Case(
+    HoldersCase(
         "a payment by PayPal that is given back by PayPal",
         [
             nextgen("payment.paid", mollie.payment(method="paypal")),
@@ -158,7 +160,7 @@ CASES = [
         {"outside:paypal:clearing": 600},
     ),
     *(
-        Case(
+        HoldersCase(
             f"a payment of which a gift card paid a part, that {api} told",
             [told],
             {AT_MOLLIE: 700, "outside:giftcard:clearing": 300},
@@ -168,13 +170,13 @@ CASES = [
             ("mollieclassic", classic(mollie.payment(method="giftcard", settled_minor=700))),
         )
     ),
-    Case(
+    HoldersCase(
         "a method that no table has",
         [nextgen("payment.paid", mollie.payment(method="shells"))],
         {},
         unknown=True,
     ),
-    Case(
+    HoldersCase(
         "payments by the classic webhooks, a refund by both, and the payout by the next-gen ones",
         [
             classic(mollie.payment(), refunds=[mollie.refund()]),
@@ -187,7 +189,7 @@ CASES = [
 
 
 CASES += [
-    Case(
+    HoldersCase(
         f"a payment in {way} at Square, and a part of it given back",
         [
             at_square(square.payment(source_type=way.upper())),
@@ -199,20 +201,22 @@ CASES += [
     for way in ("cash", "external")
 ]
 CASES += [
-    Case(
+    HoldersCase(
         "payments by PayPal and by card through Braintree, and one payout",
         [
-            Told("braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))),
-            Told("braintree", braintree.posted(braintree.changed(braintree.charged(), (">tx1<", ">tx2<")))),
-            Told("braintree", braintree.posted(braintree.disbursement())),
+            ProviderRequest(
+                "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
+            ),
+            ProviderRequest("braintree", braintree.posted(braintree.changed(braintree.charged(), (">tx1<", ">tx2<")))),
+            ProviderRequest("braintree", braintree.posted(braintree.disbursement())),
         ],
         {"outside:paypal:clearing": 1_250},
     ),
 ]
 
 
-def at_paypal(body: bytes) -> Told:
-    return Told("paypal", Request(body, ()))
+def at_paypal(body: bytes) -> ProviderRequest:
+    return ProviderRequest("paypal", Request(body, ()))
 
 
 PAYPAL_THROUGH_RAZORPAY = [
@@ -223,7 +227,7 @@ AT_SQUARE = "provider:square/M1:clearing"
 AN_ID = ("data", "object", "payment", "id")
 FEE = square.with_fees(320, event_id="e-fee", amount=10_000, app_minor=1_000)
 CASES += [
-    Case(
+    HoldersCase(
         "a payment of 100, whose fee of 3.20 is told later, an application's of 10, and a payout of 86.80",
         [
             at_square(square.payment(amount=10_000)),
@@ -234,7 +238,7 @@ CASES += [
         fees=1_320,
         settings=square.SETTINGS,
     ),
-    Case(
+    HoldersCase(
         "a fee that is adjusted, and what a refund gives back of it",
         [
             at_square(FEE),
@@ -245,7 +249,7 @@ CASES += [
         fees=1_320 - 20 - 8,
         settings=square.SETTINGS,
     ),
-    Case(
+    HoldersCase(
         "a payout that is sent at once, what that costs, and what a payment elsewhere costs there",
         [
             at_square(square.payment(amount=10_000)),
@@ -259,15 +263,15 @@ CASES += [
         fees=300,
         settings=square.SETTINGS,
     ),
-    Case(
+    HoldersCase(
         "a payment by PayPal through Razorpay, and a refund of it",
-        [Told("razorpay", Request(body, ())) for body in PAYPAL_THROUGH_RAZORPAY],
+        [ProviderRequest("razorpay", Request(body, ())) for body in PAYPAL_THROUGH_RAZORPAY],
         {"outside:paypal:clearing": 1_250 - 400},
     ),
-    Case(
+    HoldersCase(
         "a payment by PayPal through Adyen, and a refund of it",
         [
-            Told(
+            ProviderRequest(
                 "adyen",
                 Request(
                     adyen.told(code, pspReference=code, amount={"value": minor, "currency": "EUR"}, **adyen.BY_PAYPAL),
@@ -278,19 +282,22 @@ CASES += [
         ],
         {"outside:paypal:clearing": 600},
     ),
-    Case(
+    HoldersCase(
         "a payment by PayPal through Stripe that settles on PayPal, and a refund of it",
-        [Told("stripe", Request(body, ())) for body in (stripe.BY_PAYPAL, stripe.BACK_BY_PAYPAL)],
+        [ProviderRequest("stripe", Request(body, ())) for body in (stripe.BY_PAYPAL, stripe.BACK_BY_PAYPAL)],
         {"outside:paypal:clearing": 1_000 - 400},
         settings=stripe.PAYPAL_OUTSIDE,
     ),
-    Case(
+    HoldersCase(
         "a payment through Razorpay, less its fee",
-        [Told("razorpay", Request(razorpay.payment(), ())), Told("razorpay", Request(razorpay.refund(), ()))],
+        [
+            ProviderRequest("razorpay", Request(razorpay.payment(), ())),
+            ProviderRequest("razorpay", Request(razorpay.refund(), ())),
+        ],
         {"provider:razorpay/acc_1:clearing": 1_250 - 25 - 400},
         fees=25,
     ),
-    Case(
+    HoldersCase(
         "an application's fee that both of Mollie's APIs and an order tell",
         [
             nextgen("payment.paid", mollie.WITH_FEE),
@@ -300,13 +307,13 @@ CASES += [
         {AT_MOLLIE: 1_000 - 400 - 320},
         fees=320,
     ),
-    Case(
+    HoldersCase(
         "an application's fee of a payment by PayPal, which Mollie takes from its balance",
         [nextgen("payment.paid", mollie.WITH_FEE | {"method": "paypal"})],
         {"outside:paypal:clearing": 1_000, AT_MOLLIE: -320},
         fees=320,
     ),
-    Case(
+    HoldersCase(
         "a capture through PayPal, less its fees, and a refund that gives them back",
         [
             at_paypal(paypal.of_capture("seller_receivable_breakdown", to=paypal.BREAKDOWN)),
@@ -314,16 +321,16 @@ CASES += [
         ],
         {},
     ),
-    Case(
+    HoldersCase(
         "a sale by PayPal's v1 and a capture by its v2 of one account",
         [at_paypal(paypal.v1_sale()), at_paypal(paypal.capture()), at_paypal(paypal.v1_refund())],
         {"provider:paypal/M1:clearing": 1_250},
         settings=paypal.V1_OF_M1,
     ),
-    Case(
+    HoldersCase(
         "a dispute at Stripe that is won and gives its fee back",
         [
-            Told("stripe", Request(body, ()))
+            ProviderRequest("stripe", Request(body, ()))
             for body in (
                 stripe.CAPTURED,
                 stripe.disputed("created", "needs_response"),
@@ -333,18 +340,21 @@ CASES += [
         ],
         {"provider:stripe/acct_1:clearing": 1_000},
     ),
-    Case(
+    HoldersCase(
         "a chargeback at Paddle and what it costs",
-        [Told("paddle", Request(paddle.transaction(), ())), Told("paddle", Request(paddle.charged_back(), ()))],
+        [
+            ProviderRequest("paddle", Request(paddle.transaction(), ())),
+            ProviderRequest("paddle", Request(paddle.charged_back(), ())),
+        ],
         {"provider:paddle:clearing": 1_084 - 367 - 1_680},
         fees=1_680,
     ),
 ]
 CASES += [
-    Case(
+    HoldersCase(
         f"a {action} at Paddle that is reversed",
         [
-            Told("paddle", Request(body, ()))
+            ProviderRequest("paddle", Request(body, ()))
             for body in (paddle.transaction(), paddle.adjustment(action=action), paddle.reversed_later(action))
         ],
         {"provider:paddle:clearing": 1_084},
@@ -352,17 +362,17 @@ CASES += [
     for action in ("chargeback", "credit")
 ]
 CASES.append(
-    Case(
+    HoldersCase(
         "a chargeback at Paddle that is reversed, and was before the first day",
-        [Told("paddle", Request(paddle.reversed_later("chargeback"), ()))],
+        [ProviderRequest("paddle", Request(paddle.reversed_later("chargeback"), ()))],
         {},
     )
 )
 CASES.append(
-    Case(
+    HoldersCase(
         "a dispute at Stripe that is withdrawn twice within one second",
         [
-            Told("stripe", Request(body, ()))
+            ProviderRequest("stripe", Request(body, ()))
             for body in (
                 stripe.CAPTURED,
                 stripe.disputed("funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_1)),
@@ -377,25 +387,29 @@ CASES.append(
         {"provider:stripe/acct_1:clearing": -1_000},
     )
 )
-PAID_THROUGH_BRAINTREE = Told(
+PAID_THROUGH_BRAINTREE = ProviderRequest(
     "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
 )
-LOST_AT_BRAINTREE = Told("braintree", braintree.disputed_by_paypal("lost"))
+LOST_AT_BRAINTREE = ProviderRequest("braintree", braintree.disputed_by_paypal("lost"))
 CASES += [
-    Case(
+    HoldersCase(
         "a dispute of a payment by PayPal through Braintree that is lost",
-        [PAID_THROUGH_BRAINTREE, Told("braintree", braintree.disputed_by_paypal("opened")), LOST_AT_BRAINTREE],
+        [
+            PAID_THROUGH_BRAINTREE,
+            ProviderRequest("braintree", braintree.disputed_by_paypal("opened")),
+            LOST_AT_BRAINTREE,
+        ],
         {},
     ),
-    Case(
+    HoldersCase(
         "a dispute of a payment by PayPal through Braintree that is lost at once",
         [PAID_THROUGH_BRAINTREE, LOST_AT_BRAINTREE],
         {},
     ),
-    Case(
+    HoldersCase(
         "a dispute of a payment by PayPal through Stripe that is lost",
         [
-            Told("stripe", Request(body, ()))
+            ProviderRequest("stripe", Request(body, ()))
             for body in (
                 stripe.BY_PAYPAL,
                 stripe.disputed_by_paypal("funds_withdrawn", "needs_response"),
@@ -438,7 +452,7 @@ CASES += [
 ]
 
 
-class Books(Handler):
+class VersionedLedgerHandler(ScriptedHandler):
     """The ledger's own handler, with a version as it is in a real journal."""
 
     version = "ledger-3.00000000"
@@ -459,10 +473,10 @@ class Ledger(Engine):
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.handler = Books(self.known)
+        self.handler = VersionedLedgerHandler(self.known)
         super().start(keeps_index=keeps_index)
 
-    def deliver(self, told: Told) -> None:
+    def deliver(self, told: ProviderRequest) -> None:
         for event in self.known[told.provider].events(told.request, "live"):
             self.send(EVENTS, event.body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
         self.batch()
@@ -484,7 +498,7 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
 @pytest.mark.row("G2")
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_it_holds_what_it_should_in_any_order(duckdb: DuckDb, case: Case, times: int) -> None:
+def test_it_holds_what_it_should_in_any_order(duckdb: DuckDb, case: HoldersCase, times: int) -> None:
     for told in islice(permutations(case.told), ORDERS_MAX):
         with tempfile.TemporaryDirectory() as folder:
             ledger = Ledger(Path(folder), case.settings)

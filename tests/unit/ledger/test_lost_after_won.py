@@ -12,7 +12,7 @@ from core.decision import Decision
 from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
 from processor.decide.handlers import EARLY_UNDO
 from providers import Request
-from tests.unit.ledger.test_holders import PROMISES, Ledger, Told
+from tests.unit.ledger.test_holders import PROMISES, Ledger, ProviderRequest
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.providers.samples import braintree, checkout, razorpay, square
 from tests.unit.providers.shapes import changed
@@ -29,8 +29,11 @@ OPENED_WON_LOST: dict[str, Sequence[bytes]] = {
 }
 AT_BRAINTREE = [braintree.dispute(), braintree.dispute("won", amount_won="12.50"), braintree.dispute("lost")]
 CASES = [
-    *((name, [Told(name, Request(body, ())) for body in bodies]) for name, bodies in OPENED_WON_LOST.items()),
-    ("braintree", [Told("braintree", braintree.posted(body)) for body in AT_BRAINTREE]),
+    *(
+        (name, [ProviderRequest(name, Request(body, ())) for body in bodies])
+        for name, bodies in OPENED_WON_LOST.items()
+    ),
+    ("braintree", [ProviderRequest("braintree", braintree.posted(body)) for body in AT_BRAINTREE]),
 ]
 
 
@@ -45,7 +48,7 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
 @pytest.mark.parametrize("is_opening_told", [True, False])
 @pytest.mark.parametrize("told", [pytest.param(told, id=provider) for provider, told in CASES])
 def test_what_contradicts_the_end_of_a_dispute_is_unknown_and_books_nothing(
-    tmp_path: Path, duckdb: DuckDb, told: Sequence[Told], is_opening_told: bool, times: int
+    tmp_path: Path, duckdb: DuckDb, told: Sequence[ProviderRequest], is_opening_told: bool, times: int
 ) -> None:
     for number, order in enumerate(permutations(told if is_opening_told else told[1:])):
         ledger = Ledger(tmp_path / str(number), {})

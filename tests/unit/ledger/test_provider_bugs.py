@@ -30,7 +30,7 @@ ADAPTERS = build_adapters(ProvidersSettings())
 ACCOUNT = "acct_1"
 
 
-class World:
+class StripeEngine:
     """Stripe tells, the engine decides; `written` puts its rows and bodies where a stack keeps them."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,14 +72,14 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> StripeEngine:
+    return StripeEngine(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> World:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> StripeEngine:
     """One of each kind, among events that are in order. It is only read."""
-    world = World(tmp_path_factory.mktemp("reported"))
+    world = StripeEngine(tmp_path_factory.mktemp("reported"))
     world.report("evt_1", "re_1", 500)
     world.report("evt_2", "re_1", 500)
     world.report("evt_3", "re_2", 700)
@@ -101,7 +101,7 @@ def seen(bugs: list[ProviderBug]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.row("A13")
-def test_each_case_is_reported_with_both_reports_and_what_is_in_order_is_not(reported: World) -> None:
+def test_each_case_is_reported_with_both_reports_and_what_is_in_order_is_not(reported: StripeEngine) -> None:
     assert seen(reported.bugs()) == [
         ("fact_repeated", (1, 500), (2, 500)),
         ("fact_conflict", (3, 700), (4, 799)),
@@ -109,7 +109,7 @@ def test_each_case_is_reported_with_both_reports_and_what_is_in_order_is_not(rep
     ]
 
 
-def test_a_report_says_when_it_came_where_it_is_and_what_it_said(reported: World) -> None:
+def test_a_report_says_when_it_came_where_it_is_and_what_it_said(reported: StripeEngine) -> None:
     bug = reported.bugs()[1]
     assert (bug.provider, bug.fact_key, bug.seqs_apart) == ("stripe", "stripe:re_2:refund", 1)
     assert bug.first is not None
@@ -122,7 +122,7 @@ def test_a_report_says_when_it_came_where_it_is_and_what_it_said(reported: World
     assert {len(bug.again.content_sha256 or ""), len(bug.again.body_sha256 or "")} == {64}
 
 
-def test_it_is_narrowed_to_a_provider_and_to_what_came_since(reported: World) -> None:
+def test_it_is_narrowed_to_a_provider_and_to_what_came_since(reported: StripeEngine) -> None:
     assert reported.bugs(provider="adyen") == []
     assert len(reported.bugs(provider="stripe")) == 3
     since = NOW + timedelta(minutes=4)
@@ -130,7 +130,7 @@ def test_it_is_narrowed_to_a_provider_and_to_what_came_since(reported: World) ->
     assert [bug.kind for bug in reported.bugs(since=since + timedelta(microseconds=1))] == ["event_conflict"]
 
 
-def test_a_replayed_conflict_is_reported_once(world: World) -> None:
+def test_a_replayed_conflict_is_reported_once(world: StripeEngine) -> None:
     world.report("evt_1", "re_1", 500)
     world.report("evt_2", "re_1", 501)
     world.engine.batch()
@@ -142,7 +142,7 @@ def test_a_replayed_conflict_is_reported_once(world: World) -> None:
     assert seen(world.bugs()) == [("fact_conflict", (1, 500), (2, 501))]
 
 
-def test_without_the_bodies_the_hashes_still_tell(world: World) -> None:
+def test_without_the_bodies_the_hashes_still_tell(world: StripeEngine) -> None:
     world.report("evt_1", "re_1", 500)
     world.report("evt_2", "re_1", 501)
     world.engine.batch()
@@ -153,7 +153,7 @@ def test_without_the_bodies_the_hashes_still_tell(world: World) -> None:
     assert bug.first.fact_sha256 != bug.again.fact_sha256
 
 
-def test_there_is_nothing_to_tell_before_the_first_start(world: World) -> None:
+def test_there_is_nothing_to_tell_before_the_first_start(world: StripeEngine) -> None:
     assert world.bugs() == []
 
 
@@ -162,7 +162,7 @@ def test_the_engines_words_for_a_conflict_are_the_reports() -> None:
 
 
 @pytest.fixture
-def payhook(reported: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def payhook(reported: StripeEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.chdir(reported.data.parent)
     monkeypatch.setenv("COLUMNS", "220")
 
@@ -198,7 +198,7 @@ def test_the_commands_json_is_stable_and_whole(payhook: Callable[..., Result]) -
 
 
 def test_the_commands_csv_has_a_line_a_case_and_no_formula(
-    payhook: Callable[..., Result], reported: World, tmp_path: Path
+    payhook: Callable[..., Result], reported: StripeEngine, tmp_path: Path
 ) -> None:
     lines = list(csv.DictReader(io.StringIO(payhook("--csv").output)))
     assert [line["kind"] for line in lines] == ["fact_repeated", "fact_conflict", "event_conflict"]
@@ -206,12 +206,12 @@ def test_the_commands_csv_has_a_line_a_case_and_no_formula(
     assert lines[1]["again_received_at"] == datetime(2026, 1, 31, 12, 4, tzinfo=UTC).isoformat()
 
 
-def test_json_and_csv_at_once_are_refused(reported: World) -> None:
+def test_json_and_csv_at_once_are_refused(reported: StripeEngine) -> None:
     said = CliRunner().invoke(main, ["ledger", "provider-bugs", "--data", str(reported.data), "--json", "--csv"])
     assert said.exit_code == 2
 
 
-def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(reported: World) -> None:
+def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(reported: StripeEngine) -> None:
     from cli.provider_bugs import csv_of
 
     (bug, *_), texts = reported.bugs(), ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"]
@@ -220,7 +220,7 @@ def test_a_text_that_a_spreadsheet_would_calculate_stays_a_text(reported: World)
     assert [line["again_account"] for line in lines] == [f"'{text}" for text in texts]
 
 
-def told(world: World, event_id: str, customer: str, email: str, *, minutes: int = 0) -> str:
+def told(world: StripeEngine, event_id: str, customer: str, email: str, *, minutes: int = 0) -> str:
     """An event of Stripe's that moves no money."""
     world.engine.clock.advance(60)
     created = int((NOW + timedelta(minutes=minutes)).timestamp())
@@ -240,7 +240,7 @@ def told(world: World, event_id: str, customer: str, email: str, *, minutes: int
     return event.event_key
 
 
-def test_one_event_without_money_under_two_ids_is_found_by_type_object_and_content(world: World) -> None:
+def test_one_event_without_money_under_two_ids_is_found_by_type_object_and_content(world: StripeEngine) -> None:
     first = told(world, "evt_1", "cus_1", "a@shop.example")
     again = told(world, "evt_2", "cus_1", "a@shop.example", minutes=1)
     told(world, "evt_3", "cus_1", "b@shop.example", minutes=2)
@@ -257,7 +257,7 @@ def test_one_event_without_money_under_two_ids_is_found_by_type_object_and_conte
     assert "one event without money under several event ids (1)" in printed
 
 
-def test_without_their_bodies_events_without_money_are_not_compared(world: World) -> None:
+def test_without_their_bodies_events_without_money_are_not_compared(world: StripeEngine) -> None:
     told(world, "evt_1", "cus_1", "a@shop.example")
     told(world, "evt_2", "cus_1", "a@shop.example")
     world.engine.batch()

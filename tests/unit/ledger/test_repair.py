@@ -56,7 +56,7 @@ MISSING = Difference(
 )
 
 
-class FakeProducer:
+class RepairProducer:
     """Acknowledges when polled or flushed; ``refuses`` says which of the events it doesn't."""
 
     def __init__(self, refuses: int | None = None, deaf: bool = False) -> None:
@@ -158,7 +158,7 @@ def test_where_the_account_is_in_doubt_nothing_is_sent() -> None:
 
 
 def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
-    producer = FakeProducer()
+    producer = RepairProducer()
     assert send_events(producer, made(MISSING), "test", AT) == 1
     [(topic, _, more)] = producer.sent
     assert (topic, more["key"]) == ("payments.events.test", b"stripe:acct_1:pi_1")
@@ -166,7 +166,7 @@ def test_events_go_where_the_receiver_sends_and_are_acknowledged() -> None:
 
 
 def test_only_so_many_are_under_way() -> None:
-    producer = FakeProducer()
+    producer = RepairProducer()
     several = [replace(MISSING, fact_key=f"stripe:re_{n}:refund", line=n) for n in range(OUTSTANDING_MAX + 10)]
     assert send_events(producer, made(*several), "live", AT) == OUTSTANDING_MAX + 10
     assert producer.outstanding_max == OUTSTANDING_MAX
@@ -175,6 +175,6 @@ def test_only_so_many_are_under_way() -> None:
 def test_what_kafka_does_not_take_is_counted_and_reported() -> None:
     several = made(*(replace(MISSING, fact_key=f"stripe:re_{n}:refund") for n in range(3)))
     with pytest.raises(NotAcknowledged, match="acknowledged 2 events and not 1 \\(timed out\\)"):
-        send_events(FakeProducer(refuses=1), several, "live", AT)
+        send_events(RepairProducer(refuses=1), several, "live", AT)
     with pytest.raises(NotAcknowledged, match="acknowledged 0 events and not 3 \\(no answer in time\\)"):
-        send_events(FakeProducer(deaf=True), several, "live", AT)
+        send_events(RepairProducer(deaf=True), several, "live", AT)

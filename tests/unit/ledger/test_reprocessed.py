@@ -28,7 +28,7 @@ from providers.port import Request
 from tests.examples import examples
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.fakes import Handler
+from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.processor.ordering import command
 
@@ -42,7 +42,7 @@ PROMISES = (
 )
 
 
-class Older:
+class OlderAdapter:
     """An adapter before it knew some types: it names no movement of money in them."""
 
     def __init__(self, adapter: Any, unknown: frozenset[str]) -> None:
@@ -64,7 +64,7 @@ class Older:
         return event
 
 
-class Books(Handler):
+class ReprocessingHandler(ScriptedHandler):
     """The ledger's own handler over some version's adapters."""
 
     def __init__(self, adapters: Mapping[str, Any], version: str) -> None:
@@ -81,14 +81,14 @@ class TwoVersions(Engine):
 
     def __init__(self, folder: Path, unknown: frozenset[str]) -> None:
         self.versions: dict[str, Mapping[str, Any]] = {
-            "older": {name: Older(ADAPTERS[name], unknown) for name in ("stripe", "adyen")},
+            "older": {name: OlderAdapter(ADAPTERS[name], unknown) for name in ("stripe", "adyen")},
             "today": {name: ADAPTERS[name] for name in ("stripe", "adyen")},
         }
         self.version = "older"
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.handler = Books(self.versions[self.version], self.version)
+        self.handler = ReprocessingHandler(self.versions[self.version], self.version)
         self.adapters = dict(self.versions[self.version])
         super().start(keeps_index=keeps_index)
 

@@ -35,7 +35,7 @@ EVENTS, CONTROL = "payments.events", "payments.control"
 BOOKED = postings_to_json([Posting("a", "debit", Money(5, "EUR")), Posting("b", "credit", Money(5, "EUR"))])
 
 
-class Books:
+class GrownJournal:
     """A journal and its bodies, grown row by row."""
 
     def __init__(self, folder: Path) -> None:
@@ -84,49 +84,49 @@ class Books:
 
 
 @pytest.fixture
-def books(tmp_path: Path) -> Books:
-    return Books(tmp_path)
+def books(tmp_path: Path) -> GrownJournal:
+    return GrownJournal(tmp_path)
 
 
-def wanted(books: Books, row: JournalRow) -> Command:
+def wanted(books: GrownJournal, row: JournalRow) -> Command:
     return Command.with_new_id(
         "ledger", lineage_of(books.journal), PROPOSE_REVERSAL, [ItemTarget.of_row(row)], "ada", "twice", AT
     )
 
 
 @pytest.mark.parametrize("key", ["stripe:evt:charge", "stripe:evt"])
-def test_a_booking_is_found_by_its_event_and_by_its_fact(books: Books, key: str) -> None:
+def test_a_booking_is_found_by_its_event_and_by_its_fact(books: GrownJournal, key: str) -> None:
     row = books.booked("evt")
     (found,) = find_bookings(books.journal, [key])
     assert ItemTarget.of_row(found) == ItemTarget.of_row(row)
     assert [(line.account, line.side) for line in build_reversal(found)] == [("a", "credit"), ("b", "debit")]
 
 
-def test_a_key_that_is_named_twice_is_one_booking(books: Books) -> None:
+def test_a_key_that_is_named_twice_is_one_booking(books: GrownJournal) -> None:
     books.booked("evt")
     assert len(find_bookings(books.journal, ["stripe:evt:charge", "stripe:evt:charge"])) == 1
 
 
-def test_what_is_not_there_cannot_be_reversed(books: Books) -> None:
+def test_what_is_not_there_cannot_be_reversed(books: GrownJournal) -> None:
     books.booked("evt")
     with pytest.raises(NotReversible, match="there is no such event"):
         find_bookings(books.journal, ["stripe:other"])
 
 
-def test_what_booked_nothing_cannot_be_reversed(books: Books) -> None:
+def test_what_booked_nothing_cannot_be_reversed(books: GrownJournal) -> None:
     books.row(EVENTS, Decision.IGNORED, event_key="stripe:evt:customer")
     with pytest.raises(NotReversible, match="it booked nothing: ignored"):
         find_bookings(books.journal, ["stripe:evt:customer"])
 
 
-def test_what_was_reversed_cannot_be_reversed_again(books: Books) -> None:
+def test_what_was_reversed_cannot_be_reversed_again(books: GrownJournal) -> None:
     row = books.booked("evt")
     books.row(EVENTS, Decision.REVERSED, item_seq=row.seq, event_key=row.event_key, fact_key=row.fact_key)
     with pytest.raises(NotReversible, match="it was reversed before"):
         find_bookings(books.journal, ["stripe:evt"])
 
 
-def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books) -> None:
+def test_proposals_are_listed_newest_first_with_what_became_of_them(books: GrownJournal) -> None:
     first, second, refused = (wanted(books, books.booked(name)) for name in ("one", "two", "three"))
     books.given(first, Decision.RESOLVED)
     books.given(second, Decision.RESOLVED)
@@ -136,7 +136,7 @@ def test_proposals_are_listed_newest_first_with_what_became_of_them(books: Books
     assert books.all() == [(second.command_id, False), (first.command_id, True)]
 
 
-def test_an_entry_is_proposed_approved_and_reversed_like_them(books: Books) -> None:
+def test_an_entry_is_proposed_approved_and_reversed_like_them(books: GrownJournal) -> None:
     lines = Posting("a", "debit", Money(5, "EUR")), Posting("b", "credit", Money(5, "EUR"))
     command = propose_entry(
         "ledger", lineage_of(books.journal), ManualEntry("e1", AT, "ab" * 32, lines), "ada", "why", AT
@@ -150,13 +150,13 @@ def test_an_entry_is_proposed_approved_and_reversed_like_them(books: Books) -> N
     assert ItemTarget.of_row(found) == ItemTarget.of_row(row)
 
 
-def test_a_proposal_that_waits_is_found_as_it_was_given(books: Books) -> None:
+def test_a_proposal_that_waits_is_found_as_it_was_given(books: GrownJournal) -> None:
     command = wanted(books, books.booked("evt"))
     books.given(command, Decision.RESOLVED)
     assert books.one(command.command_id) == command
 
 
-def test_what_cannot_be_approved_says_why(books: Books) -> None:
+def test_what_cannot_be_approved_says_why(books: GrownJournal) -> None:
     approved, refused, bodiless = (wanted(books, books.booked(name)) for name in ("one", "two", "three"))
     books.given(approved, Decision.RESOLVED)
     books.given(approve(approved, "bob", "checked", AT), Decision.REVERSED)
@@ -178,7 +178,7 @@ def test_what_cannot_be_approved_says_why(books: Books) -> None:
             books.one(command.command_id)
 
 
-def test_a_proposal_of_before_a_restore_is_listed_as_such_and_cannot_be_approved(books: Books) -> None:
+def test_a_proposal_of_before_a_restore_is_listed_as_such_and_cannot_be_approved(books: GrownJournal) -> None:
     row = books.booked("evt")
     older = Command.with_new_id("ledger", "0" * 32, PROPOSE_REVERSAL, [ItemTarget.of_row(row)], "ada", "twice", AT)
     books.given(older, Decision.RESOLVED)

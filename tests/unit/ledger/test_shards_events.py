@@ -24,7 +24,7 @@ from ledger.queries.journals import LedgerJournals
 from ledger.receipts import find_undecided, read_answered_since
 from operations.selection.ignored import IgnoredEventFinder
 from tests.answers import answered, receipt
-from tests.divided_ledger import MOVES, STAYS, Divided, ShardLedger
+from tests.divided_ledger import MOVES, STAYS, DividedLedger, ShardLedger
 from tests.small_ledger import START
 
 
@@ -92,7 +92,7 @@ def test_an_event_that_any_shard_decided_is_not_undecided(before: ShardLedger) -
 
 
 def test_the_pages_name_rows_with_their_shards(tmp_path: Path) -> None:
-    divided = Divided.under(tmp_path)
+    divided = DividedLedger.under(tmp_path)
     place = PagePlace(divided.layout, ("live",), QuestionRunner(), ManualClock(START))
     router, app = APIRouter(), FastAPI()
     for add in (add_balances, add_search, add_stories):

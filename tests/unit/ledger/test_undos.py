@@ -39,7 +39,7 @@ UNPAIRED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportedFact:
     """A fact, the event that told it, and the settings that it was read with."""
 
     provider: str
@@ -49,7 +49,7 @@ class Reported:
     case: str
 
 
-def reported_by(provider: str) -> Iterator[Reported]:
+def reported_by(provider: str) -> Iterator[ReportedFact]:
     """All that the provider's sample webhooks moved."""
     samples = samples_of(provider)
     rows = [(row.case, row.body, row.settings, row.endpoint) for row in samples.WEBHOOKS if row.refused is None]
@@ -64,13 +64,13 @@ def reported_by(provider: str) -> Iterator[Reported]:
         for event in adapter.events(request, endpoint):
             fact = adapter.money(event.body, event.event_type) if event.fact_key is not None else None
             if fact is not None and fact.money.amount_minor > 0:
-                yield Reported(provider, fact, event, settings, case)
+                yield ReportedFact(provider, fact, event, settings, case)
 
 
 EVERY = {provider: list(reported_by(provider)) for provider in PROVIDERS}
 
 
-def may_lack_a_pair(undo: Reported) -> bool:
+def may_lack_a_pair(undo: ReportedFact) -> bool:
     return any(re.match(pattern, f"{undo.provider}: {undo.case}") for pattern in UNPAIRED)
 
 
@@ -93,7 +93,7 @@ def pairs() -> Iterator[Any]:
             yield pytest.param(*found, id=f"{provider}: {movement}")
 
 
-def decided(folder: Path, *told: Reported) -> list[JournalRow]:
+def decided(folder: Path, *told: ReportedFact) -> list[JournalRow]:
     """The rows of these facts, each told by an event of its own: samples share their ids."""
     ledger = Ledger(folder, told[-1].settings)
     for number, one in enumerate(told):
@@ -112,7 +112,7 @@ def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
 
 @pytest.mark.parametrize(("done", "undo"), list(pairs()))
 def test_an_undo_is_booked_where_what_it_takes_back_is_and_verify_finds_one_that_stands_alone(
-    tmp_path: Path, duckdb: DuckDb, done: Reported, undo: Reported
+    tmp_path: Path, duckdb: DuckDb, done: ReportedFact, undo: ReportedFact
 ) -> None:
     [alone] = decided(tmp_path / "alone", undo)
     assert (alone.decision, alone.error_code, alone.postings) == (Decision.UNKNOWN, EARLY_UNDO, None)

@@ -29,7 +29,7 @@ BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECRETS = {"stripe": "whsec_x", "adyen": "ab" * 32, "standardwebhooks": "whsec_" + "c2VjcmV0" * 4}
 
 
-class Receiver(http.server.ThreadingHTTPServer):
+class LoadReceiver(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
@@ -50,7 +50,7 @@ class Takes(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = Receiver(("127.0.0.1", 0), Takes)
+    server = LoadReceiver(("127.0.0.1", 0), Takes)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

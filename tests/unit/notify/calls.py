@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from core.work import DownstreamHeld
 
 
-class Calls:
+class SubscriberCalls:
     """Who was called, and with which failures."""
 
     def __init__(self, *, open_: bool = False) -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from load.certificates import Issuer
-from tests.unit.notify.place import Place, placed
-from tests.unit.notify.receiver import Receiver, receiving
+from tests.unit.notify.place import SubscribersFolder, placed
+from tests.unit.notify.receiver import SubscriberServer, receiving
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[SubscribersFolder]:
     yield from placed(tmp_path)
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver() -> Iterator[SubscriberServer]:
     with receiving() as server:
         yield server
 

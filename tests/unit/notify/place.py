@@ -37,7 +37,7 @@ class FixedResolver:
 
 
 @dataclass
-class Place:
+class SubscribersFolder:
     """A folder with ``subscribers.toml``; `add` names a subscriber and gives it a secret."""
 
     folder: Path
@@ -82,8 +82,8 @@ class Place:
             handler.close()
 
 
-def placed(folder: Path) -> Iterator[Place]:
-    place = Place(folder)
+def placed(folder: Path) -> Iterator[SubscribersFolder]:
+    place = SubscribersFolder(folder)
     try:
         yield place
     finally:

@@ -24,7 +24,7 @@ class Received:
 
 
 @dataclass
-class Receiver:
+class SubscriberServer:
     """Answers each request with what ``answer`` writes; `replies` sets it from plain bytes."""
 
     tls: ssl.SSLContext | None = None
@@ -107,8 +107,8 @@ def status(code: int, *headers: str, body: bytes = b"") -> bytes:
 
 
 @contextlib.contextmanager
-def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    receiver = Receiver(tls)
+def receiving(tls: ssl.SSLContext | None = None) -> Iterator[SubscriberServer]:
+    receiver = SubscriberServer(tls)
     try:
         yield receiver
     finally:

@@ -16,9 +16,9 @@ from load.certificates import Issuer
 from notify.delivery import BODY_BYTES_MAX
 from notify.errors import AddressRefused, FileUnusable, NotTaken, Unreachable
 from notify.settings import Allowance
-from tests.unit.notify.calls import Calls
-from tests.unit.notify.place import HOST, FixedResolver, Place, item, row
-from tests.unit.notify.receiver import OK, Receiver, receiving, shows, status
+from tests.unit.notify.calls import SubscriberCalls
+from tests.unit.notify.place import HOST, FixedResolver, SubscribersFolder, item, row
+from tests.unit.notify.receiver import OK, SubscriberServer, receiving, shows, status
 
 METADATA = "169.254.169.254"
 
@@ -28,7 +28,7 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_the_same_connection_carries_the_next_event(place: Place, receiver: Receiver) -> None:
+def test_the_same_connection_carries_the_next_event(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     handler = place.handler()
     for number in range(5):
@@ -43,10 +43,12 @@ def test_the_same_connection_carries_the_next_event(place: Place, receiver: Rece
         *(["127.0.0.1", "10.0.0.1"], ["127.0.0.1", "::1"]),
     ],
 )
-def test_a_name_is_refused_when_one_of_its_addresses_is(place: Place, receiver: Receiver, addresses: list[str]) -> None:
+def test_a_name_is_refused_when_one_of_its_addresses_is(
+    place: SubscribersFolder, receiver: SubscriberServer, addresses: list[str]
+) -> None:
     place.add("shop", receiver.port)
     place.resolver = FixedResolver(addresses)
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(AddressRefused, match=HOST) as refused:
         place.handler()(item("shop"))
     assert receiver.connections == 0
@@ -54,7 +56,7 @@ def test_a_name_is_refused_when_one_of_its_addresses_is(place: Place, receiver: 
     assert [type(failure) for failure in calls.failures] == [AddressRefused]
 
 
-def test_loopback_needs_to_be_allowed(place: Place, receiver: Receiver) -> None:
+def test_loopback_needs_to_be_allowed(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     place.settings["allow"]["shop"] = Allowance(ports=(receiver.port,), http=True)
     with pytest.raises(AddressRefused, match=r"127\.0\.0\.1 isn't a public address.*\[notify.allow.shop\]"):
@@ -62,7 +64,7 @@ def test_loopback_needs_to_be_allowed(place: Place, receiver: Receiver) -> None:
     assert receiver.connections == 0
 
 
-def test_what_one_subscriber_may_reach_another_may_not(place: Place, receiver: Receiver) -> None:
+def test_what_one_subscriber_may_reach_another_may_not(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     place.add("bank", receiver.port)
     del place.settings["allow"]["bank"]
@@ -72,7 +74,9 @@ def test_what_one_subscriber_may_reach_another_may_not(place: Place, receiver: R
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", METADATA])
-def test_an_address_in_the_url_is_checked_without_asking_anybody(place: Place, receiver: Receiver, host: str) -> None:
+def test_an_address_in_the_url_is_checked_without_asking_anybody(
+    place: SubscribersFolder, receiver: SubscriberServer, host: str
+) -> None:
     place.add("shop", receiver.port, host=host)
     place.settings["allow"]["shop"] = Allowance(ports=(receiver.port,), http=True)
     with pytest.raises(AddressRefused, match="public|credentials"):
@@ -81,7 +85,7 @@ def test_an_address_in_the_url_is_checked_without_asking_anybody(place: Place, r
 
 
 def test_a_name_that_changes_between_check_and_connection_leads_nowhere_else(
-    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DNS rebinding: the second answer of the attacker's server would be the metadata address. It is never asked."""
     place.add("shop", receiver.port)
@@ -101,7 +105,7 @@ def test_a_name_that_changes_between_check_and_connection_leads_nowhere_else(
 
 
 def test_a_name_is_asked_for_again_and_checked_again(
-    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("notify.delivery.ADDRESSES_KEPT_S", 0.0)
     place.add("shop", receiver.port)
@@ -113,7 +117,9 @@ def test_a_name_is_asked_for_again_and_checked_again(
     assert len(receiver.requests) == 1
 
 
-def test_an_address_that_refuses_is_passed_over_for_the_next(place: Place, receiver: Receiver) -> None:
+def test_an_address_that_refuses_is_passed_over_for_the_next(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     place.resolver = FixedResolver(["127.0.0.2", "127.0.0.1"])
     handler = place.handler()
@@ -122,20 +128,20 @@ def test_an_address_that_refuses_is_passed_over_for_the_next(place: Place, recei
     assert receiver.connections == 1
 
 
-def test_the_certificate_must_be_the_names(place: Place, issuer: Issuer) -> None:
+def test_the_certificate_must_be_the_names(place: SubscribersFolder, issuer: Issuer) -> None:
     place.settings["ca_file"] = str(issuer.ca)
     with receiving(shows(issuer, HOST)) as right, receiving(shows(issuer, "other.example.com")) as wrong:
         place.add("shop", right.port, scheme="https")
         place.add("bank", wrong.port, scheme="https")
         assert place.handler()(item("shop")) == Applied()
-        calls = Calls()
+        calls = SubscriberCalls()
         with limited_by(calls), pytest.raises(Unreachable, match=r"(?i)hostname mismatch"):
             place.handler()(item("bank"))
         assert len(calls.failures) == 1
         assert wrong.requests == []
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, issuer: Issuer) -> None:
+def test_a_certificate_that_nobody_vouches_for_is_refused(place: SubscribersFolder, issuer: Issuer) -> None:
     with receiving(shows(issuer, HOST)) as server:
         place.add("shop", server.port, scheme="https")
         with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -144,7 +150,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(place: Place, issuer: 
 
 
 def test_authorities_that_were_changed_count_from_the_next_request_on(
-    place: Place, issuer: Issuer, tmp_path: Path
+    place: SubscribersFolder, issuer: Issuer, tmp_path: Path
 ) -> None:
     ca = tmp_path / "ca.pem"
     write_whole(ca, Issuer.make(tmp_path / "other", "other issuer").ca.read_text())
@@ -165,7 +171,7 @@ def test_authorities_that_were_changed_count_from_the_next_request_on(
 
 
 def test_plain_http_where_tls_is_wanted_is_no_delivery(
-    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("notify.sender.CONNECT_S_MAX", 0.2)
     place.add("shop", receiver.port, scheme="https")
@@ -174,7 +180,7 @@ def test_plain_http_where_tls_is_wanted_is_no_delivery(
     assert receiver.requests == []
 
 
-def test_a_redirect_isnt_followed(place: Place, receiver: Receiver) -> None:
+def test_a_redirect_isnt_followed(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     with receiving() as elsewhere:
         place.add("shop", receiver.port)
         receiver.replies(status(307, f"location: http://127.0.0.1:{elsewhere.port}/"))
@@ -183,16 +189,18 @@ def test_a_redirect_isnt_followed(place: Place, receiver: Receiver) -> None:
         assert elsewhere.connections == 0
 
 
-def test_nobody_listening_is_a_failure_of_the_downstream(place: Place) -> None:
+def test_nobody_listening_is_a_failure_of_the_downstream(place: SubscribersFolder) -> None:
     place.add("shop", closed_port())
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(Unreachable, match="no connection to 127.0.0.1") as failed:
         place.handler()(item("shop"))
     assert calls.failures == [failed.value]
     assert failed.value.kind is ErrorKind.SNBE
 
 
-def test_a_name_that_isnt_known_is_a_failure_of_the_downstream(place: Place, receiver: Receiver) -> None:
+def test_a_name_that_isnt_known_is_a_failure_of_the_downstream(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     class Nobody(FixedResolver):
         def addresses(self, host: str, port: int) -> list[str]:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -203,26 +211,26 @@ def test_a_name_that_isnt_known_is_a_failure_of_the_downstream(place: Place, rec
         place.handler()(item("shop"))
 
 
-def silent(receiver: Receiver) -> None:
+def silent(receiver: SubscriberServer) -> None:
     receiver.ended.wait()
 
 
-def dripping_head(receiver: Receiver, connection: socket.socket) -> None:
+def dripping_head(receiver: SubscriberServer, connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\n")
     while not receiver.ended.wait(0.02):
         connection.sendall(b"x-a: b\r\n")
 
 
-def test_a_silent_receiver_costs_its_time_and_no_more(place: Place, receiver: Receiver) -> None:
+def test_a_silent_receiver_costs_its_time_and_no_more(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port, "timeout_s = 0.3")
     receiver.answer = lambda _: silent(receiver)
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(Unreachable, match=r"no answer within 0.3 s"):
         place.handler()(item("shop"))
     assert len(calls.failures) == 1
 
 
-def test_a_head_that_drips_ends_when_the_time_is_over(place: Place, receiver: Receiver) -> None:
+def test_a_head_that_drips_ends_when_the_time_is_over(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     """Each piece comes well within the read timeout: only the time of the whole request ends it."""
     place.add("shop", receiver.port, "timeout_s = 0.3")
     receiver.answer = lambda connection: dripping_head(receiver, connection)
@@ -230,7 +238,9 @@ def test_a_head_that_drips_ends_when_the_time_is_over(place: Place, receiver: Re
         place.handler()(item("shop"))
 
 
-def test_the_read_timeout_is_its_own(place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_read_timeout_is_its_own(
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("notify.sender.SILENCE_S_MAX", 0.2)
     place.add("shop", receiver.port)
     receiver.answer = lambda _: silent(receiver)
@@ -238,10 +248,10 @@ def test_the_read_timeout_is_its_own(place: Place, receiver: Receiver, monkeypat
         place.handler()(item("shop"))
 
 
-def test_a_resolver_that_hangs_costs_its_subscriber_alone(place: Place, receiver: Receiver) -> None:
+def test_a_resolver_that_hangs_costs_its_subscriber_alone(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     released = threading.Event()
 
-    class Hanging(FixedResolver):
+    class HangingResolver(FixedResolver):
         def addresses(self, host: str, port: int) -> list[str]:
             if host == HOST:
                 self.asked += 1
@@ -250,7 +260,7 @@ def test_a_resolver_that_hangs_costs_its_subscriber_alone(place: Place, receiver
 
     place.add("shop", receiver.port, "timeout_s = 0.2")
     place.add("bank", receiver.port, host="bank.example.com")
-    place.resolver = Hanging()
+    place.resolver = HangingResolver()
     handler = place.handler()
     for _ in range(3):
         with pytest.raises(Unreachable, match=r"no answer within 0.2 s"):
@@ -262,7 +272,7 @@ def test_a_resolver_that_hangs_costs_its_subscriber_alone(place: Place, receiver
 
 @pytest.mark.parametrize("code", [200, 410, 500])
 def test_the_status_counts_although_the_body_never_ends(
-    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, code: int
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     monkeypatch.setattr("notify.delivery.BODY_WAIT_S", 0.2)
 
@@ -282,7 +292,7 @@ def test_the_status_counts_although_the_body_never_ends(
     assert not receiver.ended.is_set()
 
 
-def test_a_huge_answer_is_cut_and_not_held_in_memory(place: Place, receiver: Receiver) -> None:
+def test_a_huge_answer_is_cut_and_not_held_in_memory(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     sent = [0]
     gone = threading.Event()
 
@@ -305,7 +315,7 @@ def test_a_huge_answer_is_cut_and_not_held_in_memory(place: Place, receiver: Rec
     assert receiver.connections == 2
 
 
-def test_a_compressed_answer_isnt_unpacked(place: Place, receiver: Receiver) -> None:
+def test_a_compressed_answer_isnt_unpacked(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(400, "content-encoding: gzip", body=b"\x1f\x8b" + b"\x00" * BODY_BYTES_MAX))
     with pytest.raises(NotTaken, match="400"):
@@ -316,7 +326,7 @@ def test_a_compressed_answer_isnt_unpacked(place: Place, receiver: Receiver) -> 
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 abc\r\n\r\n", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\n" + b"x" * 200_000]
 )
-def test_what_is_no_http_is_no_delivery(place: Place, receiver: Receiver, answer: bytes) -> None:
+def test_what_is_no_http_is_no_delivery(place: SubscribersFolder, receiver: SubscriberServer, answer: bytes) -> None:
     def says(connection: socket.socket) -> None:
         connection.sendall(answer)
         connection.shutdown(socket.SHUT_RDWR)
@@ -328,7 +338,7 @@ def test_what_is_no_http_is_no_delivery(place: Place, receiver: Receiver, answer
 
 
 def test_no_proxy_of_the_environment_stands_between(
-    place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    place: SubscribersFolder, receiver: SubscriberServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiving() as proxy:
         for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -338,7 +348,7 @@ def test_no_proxy_of_the_environment_stands_between(
         assert proxy.connections == 0
 
 
-def test_cookies_arent_kept(place: Place, receiver: Receiver) -> None:
+def test_cookies_arent_kept(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(200, "set-cookie: a=b; Path=/"))
     handler = place.handler()
@@ -347,7 +357,7 @@ def test_cookies_arent_kept(place: Place, receiver: Receiver) -> None:
     assert "cookie" not in receiver.requests[1].headers
 
 
-def test_closing_ends_requests_under_way(place: Place, receiver: Receiver) -> None:
+def test_closing_ends_requests_under_way(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     started = threading.Event()
 

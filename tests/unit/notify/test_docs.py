@@ -19,8 +19,8 @@ from notify.facts import notice_json
 from notify.settings import NotifySettings
 from notify.signature import key_of, new_secret, signed_headers
 from notify.subscribers import parse_subscribers
-from tests.unit.notify.place import Place, item, reversal, row
-from tests.unit.notify.receiver import Receiver
+from tests.unit.notify.place import SubscribersFolder, item, reversal, row
+from tests.unit.notify.receiver import SubscriberServer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")
 BLOCKS = dict(re.findall(r"^\*\*`([^`\n]+)`\*\*\n```\w+\n(.*?)^```$", PAGE, re.M | re.S))
@@ -57,7 +57,7 @@ def test_every_field_of_an_envelope_is_explained() -> None:
         assert f"`reversal.{name}`" in PAGE, name
 
 
-def test_the_request_of_the_page_is_what_is_sent(place: Place, receiver: Receiver) -> None:
+def test_the_request_of_the_page_is_what_is_sent(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     place.handler()(item("shop"))
     (request,) = receiver.requests

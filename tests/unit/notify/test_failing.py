@@ -61,7 +61,7 @@ DOWN = {
 }
 
 
-class Shop:
+class SubscriberStream:
     """A subscriber's stream, an event every few seconds."""
 
     def __init__(self, folder: Path) -> None:
@@ -84,7 +84,7 @@ class Shop:
 
 @pytest.mark.parametrize("how", DOWN)
 def test_a_subscriber_that_is_down_shows_and_is_over_when_it_takes_an_event(tmp_path: Path, how: str) -> None:
-    shop = Shop(tmp_path)
+    shop = SubscriberStream(tmp_path)
     shop.post(5)
     assert (shop.status["since"], shop.status["failing_since"], shop.status["why"]) == (None, None, "")
     shop.act, why = DOWN[how]
@@ -110,7 +110,7 @@ def test_a_subscriber_that_is_down_shows_and_is_over_when_it_takes_an_event(tmp_
 
 
 def test_one_that_refuses_every_event_fails_though_it_is_called_as_usual(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    shop = SubscriberStream(tmp_path)
     shop.act = answers(NotTaken("shop", 404, "", None))
     shop.post(8)
     assert (shop.status["state"], shop.status["since"]) == ("closed", None)
@@ -124,7 +124,7 @@ def test_one_that_refuses_every_event_fails_though_it_is_called_as_usual(tmp_pat
 
 
 def test_one_that_takes_most_events_does_not_fail(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    shop = SubscriberStream(tmp_path)
     shop.act = lambda item: takes(item) if item.item_seq % 2 else answers(NotTaken("shop", 400, "", None))(item)
     shop.post(8)
     assert shop.status["failing_since"] is None

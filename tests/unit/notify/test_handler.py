@@ -23,13 +23,13 @@ from notify.facts import message_id, notice_json
 from notify.handler import build
 from notify.settings import NotifySettings
 from notify.signature import new_secret
-from tests.unit.notify.place import HOST, Place, item, row
-from tests.unit.notify.receiver import OK, Receiver, status
+from tests.unit.notify.place import HOST, SubscribersFolder, item, row
+from tests.unit.notify.receiver import OK, SubscriberServer, status
 
 EVENT_ID = message_id("live", "stripe:evt_1:charge.captured")
 
 
-def test_a_fact_is_posted_signed_to_the_subscribers_url(place: Place, receiver: Receiver) -> None:
+def test_a_fact_is_posted_signed_to_the_subscribers_url(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     secret = place.add("shop", receiver.port, 'headers = {X-Team = "payments"}')
     assert place.handler()(item("shop")) == Applied()
     (request,) = receiver.requests
@@ -48,7 +48,9 @@ def test_a_fact_is_posted_signed_to_the_subscribers_url(place: Place, receiver: 
     assert request.headers["webhook-signature"] == Webhook(secret).sign(EVENT_ID, signed_at, request.body.decode())
 
 
-def test_the_id_is_the_same_on_a_retry_from_another_worker_later(place: Place, receiver: Receiver) -> None:
+def test_the_id_is_the_same_on_a_retry_from_another_worker_later(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(500), OK)
     with pytest.raises(NotTaken):
@@ -61,7 +63,9 @@ def test_the_id_is_the_same_on_a_retry_from_another_worker_later(place: Place, r
     assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) == 3_600
 
 
-def test_a_rotated_secret_is_taken_up_and_the_older_one_signs_too(place: Place, receiver: Receiver) -> None:
+def test_a_rotated_secret_is_taken_up_and_the_older_one_signs_too(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     older, newer = place.add("shop", receiver.port), new_secret()
     handler = place.handler()
     handler(item("shop"))
@@ -74,7 +78,7 @@ def test_a_rotated_secret_is_taken_up_and_the_older_one_signs_too(place: Place, 
     assert after[0] != before[0]
 
 
-def test_a_body_that_is_no_envelope_dies_unsent(place: Place, receiver: Receiver) -> None:
+def test_a_body_that_is_no_envelope_dies_unsent(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     with pytest.raises(NoticeUnreadable) as failed:
         place.handler()(replace(item("shop"), body=b'{"card":"4111111111111111"}'))
@@ -82,7 +86,7 @@ def test_a_body_that_is_no_envelope_dies_unsent(place: Place, receiver: Receiver
     assert receiver.connections == 0
 
 
-def test_many_threads_share_one_handler(place: Place, receiver: Receiver) -> None:
+def test_many_threads_share_one_handler(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     place.add("bank", receiver.port)
     handler, outcomes = place.handler(), []
@@ -102,7 +106,7 @@ def test_many_threads_share_one_handler(place: Place, receiver: Receiver) -> Non
     assert place.resolver.asked == 2
 
 
-def test_a_handler_goes_on_after_its_subscriber_moved(place: Place, receiver: Receiver) -> None:
+def test_a_handler_goes_on_after_its_subscriber_moved(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     handler = place.handler()
     handler(item("shop"))
@@ -111,7 +115,9 @@ def test_a_handler_goes_on_after_its_subscriber_moved(place: Place, receiver: Re
     assert [request.line.split()[1] for request in receiver.requests] == ["/hook?x=1", "/elsewhere"]
 
 
-def test_building_connects_to_nobody_and_names_what_is_missing(place: Place, receiver: Receiver) -> None:
+def test_building_connects_to_nobody_and_names_what_is_missing(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     handler = build(place.notify_settings(), Receivers())
     assert handler.version == "notify-1"
@@ -139,7 +145,9 @@ def test_errors_travel_between_processes_whole() -> None:
             assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_a_traced_fact_takes_its_trace_to_the_subscriber_and_no_other_does(place: Place, receiver: Receiver) -> None:
+def test_a_traced_fact_takes_its_trace_to_the_subscriber_and_no_other_does(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port, 'headers = {X-Team = "payments"}')
     sent = f"00-{'4b' * 16}-00f067aa0ba902b7-01"
     place.handler()(replace(item("shop"), traceparent=sent))
@@ -149,7 +157,7 @@ def test_a_traced_fact_takes_its_trace_to_the_subscriber_and_no_other_does(place
 
 
 def test_it_logs_whom_it_asks_and_what_the_answer_is(
-    place: Place, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    place: SubscribersFolder, receiver: SubscriberServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "notify.handler")
     place.add("shop", receiver.port)

@@ -9,19 +9,19 @@ from core.work import Applied, Ignored, limited_by
 from notify.errors import NotTaken
 from notify.facts import message_id
 from notify.handler import GONE_S, DisabledSubscribers, on_driver
-from tests.unit.notify.calls import Calls
-from tests.unit.notify.place import Place, item, row
-from tests.unit.notify.receiver import OK, Receiver, status
+from tests.unit.notify.calls import SubscriberCalls
+from tests.unit.notify.place import SubscribersFolder, item, row
+from tests.unit.notify.receiver import OK, SubscriberServer, status
 
 AT = "2026-01-31T12:00:00.000000Z"
 EVENT_ID = message_id("live", "stripe:evt_1:charge.captured")
 
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
-def test_any_2xx_is_a_delivery(place: Place, receiver: Receiver, code: int) -> None:
+def test_any_2xx_is_a_delivery(place: SubscribersFolder, receiver: SubscriberServer, code: int) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(code))
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls):
         assert place.handler()(item("shop")) == Applied()
     assert (calls.called, calls.failures) == (["subscriber:shop"], [])
@@ -29,11 +29,11 @@ def test_any_2xx_is_a_delivery(place: Place, receiver: Receiver, code: int) -> N
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504, 599, 429, 408])
 def test_an_answer_that_says_it_cant_now_is_its_downstreams_failure(
-    place: Place, receiver: Receiver, code: int
+    place: SubscribersFolder, receiver: SubscriberServer, code: int
 ) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(code))
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(NotTaken) as failed:
         place.handler()(item("shop"))
     assert calls.failures == [failed.value]
@@ -43,11 +43,11 @@ def test_an_answer_that_says_it_cant_now_is_its_downstreams_failure(
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 301, 302, 307, 308, 304])
 def test_a_refusal_in_good_health_is_tried_again_but_no_failure_of_the_downstream(
-    place: Place, receiver: Receiver, code: int
+    place: SubscribersFolder, receiver: SubscriberServer, code: int
 ) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(code, body=b"no such hook"))
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(NotTaken, match=str(code)) as failed:
         place.handler()(item("shop"))
     assert (calls.called, calls.failures) == (["subscriber:shop"], [])
@@ -55,7 +55,9 @@ def test_a_refusal_in_good_health_is_tried_again_but_no_failure_of_the_downstrea
     assert "no such hook" in str(failed.value) or code == 304
 
 
-def test_what_a_refusal_says_is_cut_and_holds_no_card_number(place: Place, receiver: Receiver) -> None:
+def test_what_a_refusal_says_is_cut_and_holds_no_card_number(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(422, body=b"card 4111111111111111 " + b"x" * 3_000))
     with pytest.raises(NotTaken) as failed:
@@ -77,8 +79,8 @@ def test_what_a_refusal_says_is_cut_and_holds_no_card_number(place: Place, recei
 )
 @pytest.mark.parametrize("code", [429, 503, 404])
 def test_retry_after_is_honoured_within_its_cap(
-    place: Place,
-    receiver: Receiver,
+    place: SubscribersFolder,
+    receiver: SubscriberServer,
     code: int,
     header: str,
     seconds: float | None,
@@ -92,12 +94,12 @@ def test_retry_after_is_honoured_within_its_cap(
     assert failed.value.retry_after_s == seconds
 
 
-def test_410_disables_until_a_person_enables_again(place: Place, receiver: Receiver) -> None:
+def test_410_disables_until_a_person_enables_again(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     """The event is passed over with the reason, later ones too: in every worker once the driver has kept it."""
     place.add("shop", receiver.port)
     place.add("bank", receiver.port)
     receiver.replies(status(410), OK)
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls):
         first = place.handler()(item("shop"))
     assert calls.failures == []
@@ -113,7 +115,7 @@ def test_410_disables_until_a_person_enables_again(place: Place, receiver: Recei
     assert place.handler()(item("shop", row("evt_3"))) == Applied()
 
 
-def test_who_is_enabled_at_once_is_asked_at_once(place: Place, receiver: Receiver) -> None:
+def test_who_is_enabled_at_once_is_asked_at_once(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     """By the worker to which it answered 410, too."""
     place.add("shop", receiver.port)
     receiver.replies(status(410), OK)
@@ -125,7 +127,9 @@ def test_who_is_enabled_at_once_is_asked_at_once(place: Place, receiver: Receive
     assert handler(item("shop", row("evt_2"))) == Applied()
 
 
-def test_a_worker_asks_nothing_more_before_the_driver_has_kept_it(place: Place, receiver: Receiver) -> None:
+def test_a_worker_asks_nothing_more_before_the_driver_has_kept_it(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     receiver.replies(status(410), OK)
     handler = place.handler()

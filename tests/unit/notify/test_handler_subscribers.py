@@ -11,9 +11,9 @@ from core.decision import ErrorKind
 from core.work import Applied, DownstreamHeld, Ignored, limited_by
 from notify.errors import FileUnusable, SubscriberGone, SubscribersUnreadable
 from notify.signature import new_secret
-from tests.unit.notify.calls import Calls
-from tests.unit.notify.place import Place, item, reversal, row
-from tests.unit.notify.receiver import Receiver
+from tests.unit.notify.calls import SubscriberCalls
+from tests.unit.notify.place import SubscribersFolder, item, reversal, row
+from tests.unit.notify.receiver import SubscriberServer
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from tests.unit.notify.receiver import Receiver
     ],
 )
 def test_what_isnt_for_a_subscriber_is_ignored_with_the_reason(
-    place: Place, receiver: Receiver, lines: str, fields: dict[str, str], reason: str
+    place: SubscribersFolder, receiver: SubscriberServer, lines: str, fields: dict[str, str], reason: str
 ) -> None:
     place.add("shop", receiver.port, lines)
     outcome = place.handler()(item("shop", row(**fields)))
@@ -42,7 +42,7 @@ def test_what_isnt_for_a_subscriber_is_ignored_with_the_reason(
     [('["charge.*"]', True), ('["payhook.reversed"]', True), ('["*"]', True), ('["refund.*"]', False)],
 )
 def test_a_reversal_goes_to_who_wants_what_it_takes_back(
-    place: Place, receiver: Receiver, types: str, goes_out: bool
+    place: SubscribersFolder, receiver: SubscriberServer, types: str, goes_out: bool
 ) -> None:
     place.add("shop", receiver.port, f"types = {types}")
     outcome = place.handler()(replace(item("shop", reversal(row())), event_type="payhook.reversed"))
@@ -52,18 +52,20 @@ def test_a_reversal_goes_to_who_wants_what_it_takes_back(
         assert outcome == Ignored("subscriber shop doesn't want charge.captured")
 
 
-def test_a_tenants_event_key_still_finds_its_subscriber(place: Place, receiver: Receiver) -> None:
+def test_a_tenants_event_key_still_finds_its_subscriber(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port, 'tenant = "shop-a"')
     event = item("shop", row(tenant="shop-a"))
     assert place.handler()(replace(event, event_key=f"shop-a~{event.event_key}")) == Applied()
 
 
-def test_a_subscriber_that_was_taken_out_is_passed_over(place: Place, receiver: Receiver) -> None:
+def test_a_subscriber_that_was_taken_out_is_passed_over(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     assert place.handler()(item("bank")) == Ignored("there is no subscriber bank any more")
 
 
-def test_a_subscriber_that_vanishes_from_the_file_waits_in_every_worker(place: Place, receiver: Receiver) -> None:
+def test_a_subscriber_that_vanishes_from_the_file_waits_in_every_worker(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     """Also in a worker that was started later and never saw it."""
     place.add("shop", receiver.port)
     place.add("bank", receiver.port)
@@ -72,7 +74,7 @@ def test_a_subscriber_that_vanishes_from_the_file_waits_in_every_worker(place: P
     assert older(item("shop")) == Applied()
     place.file.write_text(whole[whole.index("[bank]") :])
     for handler in (older, place.handler()):
-        calls = Calls()
+        calls = SubscriberCalls()
         with limited_by(calls), pytest.raises(SubscriberGone, match="enabled = false.*or restart") as failed:
             handler(item("shop", row("evt_2")))
         assert failed.value.kind is ErrorKind.SNBE
@@ -84,7 +86,9 @@ def test_a_subscriber_that_vanishes_from_the_file_waits_in_every_worker(place: P
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nobody\n"])
-def test_a_file_that_was_emptied_stops_the_stream(place: Place, receiver: Receiver, text: str) -> None:
+def test_a_file_that_was_emptied_stops_the_stream(
+    place: SubscribersFolder, receiver: SubscriberServer, text: str
+) -> None:
     place.add("shop", receiver.port)
     handler = place.handler()
     assert handler(item("shop")) == Applied()
@@ -95,14 +99,14 @@ def test_a_file_that_was_emptied_stops_the_stream(place: Place, receiver: Receiv
 
 
 def test_a_subscriber_that_is_switched_off_is_passed_over_whoever_the_stream_began_with(
-    place: Place, receiver: Receiver
+    place: SubscribersFolder, receiver: SubscriberServer
 ) -> None:
     place.add("shop", receiver.port, "enabled = false")
     place.receivers.add(["shop"])
     assert place.handler()(item("shop")) == Ignored("subscriber shop isn't enabled")
 
 
-def test_a_file_that_cant_be_used_stops_the_stream(place: Place, receiver: Receiver) -> None:
+def test_a_file_that_cant_be_used_stops_the_stream(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
     handler = place.handler()
     place.file.write_text("[shop")
@@ -112,9 +116,9 @@ def test_a_file_that_cant_be_used_stops_the_stream(place: Place, receiver: Recei
     assert failed.value.kind is ErrorKind.SBE
 
 
-def test_a_held_subscriber_isnt_called(place: Place, receiver: Receiver) -> None:
+def test_a_held_subscriber_isnt_called(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port)
-    with limited_by(Calls(open_=True)), pytest.raises(DownstreamHeld):
+    with limited_by(SubscriberCalls(open_=True)), pytest.raises(DownstreamHeld):
         place.handler()(item("shop"))
     assert receiver.connections == 0
 
@@ -129,13 +133,13 @@ def test_a_held_subscriber_isnt_called(place: Place, receiver: Receiver) -> None
     ],
 )
 def test_a_subscriber_without_usable_secrets_waits_behind_its_breaker(
-    place: Place, receiver: Receiver, secrets: str | None, problem: str
+    place: SubscribersFolder, receiver: SubscriberServer, secrets: str | None, problem: str
 ) -> None:
     """Its events aren't sent unsigned, nor do they die one by one before somebody mends the file."""
     place.add("shop", receiver.port)
     path = place.folder / "secrets" / "notify.shop"
     path.unlink() if secrets is None else path.write_text(secrets)
-    calls = Calls()
+    calls = SubscriberCalls()
     with limited_by(calls), pytest.raises(FileUnusable, match=problem) as failed:
         place.handler()(item("shop"))
     assert calls.failures == [failed.value]
@@ -144,7 +148,7 @@ def test_a_subscriber_without_usable_secrets_waits_behind_its_breaker(
     assert receiver.connections == 0
 
 
-def test_a_secret_header_comes_from_its_file(place: Place, receiver: Receiver) -> None:
+def test_a_secret_header_comes_from_its_file(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port, 'headers = {authorization = {file = "secrets/notify.token"}}')
     handler = place.handler()
     with pytest.raises(FileUnusable, match="secrets/notify.token"):

@@ -11,13 +11,13 @@ from notify.facts import build
 from notify.settings import NotifySettings
 from processor.settings import DeadHead
 from processor.source.feed import FeedRecords
-from tests.unit.notify.place import Place, reversal, row
+from tests.unit.notify.place import SubscribersFolder, reversal, row
 from tests.unit.processor.harness import EVENTS, Engine
 
 UNWELL = Reply(503)
 
 
-def engine_of(folder: Path, place: Place) -> Engine:
+def engine_of(folder: Path, place: SubscribersFolder) -> Engine:
     engine = Engine(folder, dead_head=DeadHead.CONTINUE)
     engine.handler = place.handler()  # type: ignore[assignment]
     engine.start()
@@ -41,14 +41,16 @@ def seqs(subscriber: Subscriber, entity: str) -> list[int]:
     return [envelope["fact"]["seq"] for envelope in subscriber.envelopes if envelope["fact"]["entity"] == entity]
 
 
-def subscribed(place: Place, name: str, failing: Any = lambda _: None) -> Subscriber:
+def subscribed(place: SubscribersFolder, name: str, failing: Any = lambda _: None) -> Subscriber:
     """A receiver of its own for a new subscriber."""
     receiver = Subscriber([], place.clock, replies=failing)
     receiver.trust(place.add(name, receiver.port))
     return receiver
 
 
-def test_every_entity_is_reported_in_order_though_every_third_request_fails(tmp_path: Path, place: Place) -> None:
+def test_every_entity_is_reported_in_order_though_every_third_request_fails(
+    tmp_path: Path, place: SubscribersFolder
+) -> None:
     with subscribed(place, "shop", lambda number: UNWELL if number % 3 == 0 else None) as shop:
         engine = engine_of(tmp_path / "engine", place)
         for number in range(1, 13):
@@ -61,7 +63,7 @@ def test_every_entity_is_reported_in_order_though_every_third_request_fails(tmp_
         assert shop.counts.refused > 3
 
 
-def test_a_reversal_follows_what_it_reverses(tmp_path: Path, place: Place) -> None:
+def test_a_reversal_follows_what_it_reverses(tmp_path: Path, place: SubscribersFolder) -> None:
     """The subscriber is unwell: both wait, and come in order, each under its own id."""
     with subscribed(place, "shop", lambda number: UNWELL if number == 0 else None) as shop:
         engine = engine_of(tmp_path / "engine", place)
@@ -78,7 +80,7 @@ def test_a_reversal_follows_what_it_reverses(tmp_path: Path, place: Place) -> No
         assert (shop.counts.taken, shop.counts.repeated) == (2, 0)
 
 
-def test_an_event_that_dies_lets_its_followers_pass(tmp_path: Path, place: Place) -> None:
+def test_an_event_that_dies_lets_its_followers_pass(tmp_path: Path, place: SubscribersFolder) -> None:
     """Five retries after the first try; what it blocked goes out in order, and the dead one never does."""
     with subscribed(place, "shop", lambda number: Reply(422) if number < 6 else None) as shop:
         engine = engine_of(tmp_path / "engine", place)
@@ -92,7 +94,7 @@ def test_an_event_that_dies_lets_its_followers_pass(tmp_path: Path, place: Place
         assert [engine.decisions(key)[-1] for key in followers] == ["applied"] * 2
 
 
-def test_one_subscriber_that_is_down_holds_up_no_other(tmp_path: Path, place: Place) -> None:
+def test_one_subscriber_that_is_down_holds_up_no_other(tmp_path: Path, place: SubscribersFolder) -> None:
     with subscribed(place, "shop", lambda _: UNWELL) as shop, subscribed(place, "bank") as bank:
         engine = engine_of(tmp_path / "engine", place)
         keys = [notify(engine, name, number, "e1") for number in range(1, 4) for name in ("shop", "bank")]
@@ -103,7 +105,7 @@ def test_one_subscriber_that_is_down_holds_up_no_other(tmp_path: Path, place: Pl
         assert engine.decisions(keys[0])[-1] == "retry"
 
 
-def test_a_fact_that_is_sent_again_after_a_crash_is_taken_once(tmp_path: Path, place: Place) -> None:
+def test_a_fact_that_is_sent_again_after_a_crash_is_taken_once(tmp_path: Path, place: SubscribersFolder) -> None:
     """Handlers run before the commit: what was sent and not committed is sent again, under the same id."""
     with subscribed(place, "shop") as shop:
         for attempt in range(2):
@@ -113,7 +115,7 @@ def test_a_fact_that_is_sent_again_after_a_crash_is_taken_once(tmp_path: Path, p
         assert (shop.counts.taken, shop.counts.repeated) == (1, 1)
 
 
-def test_retry_after_is_waited_for(tmp_path: Path, place: Place) -> None:
+def test_retry_after_is_waited_for(tmp_path: Path, place: SubscribersFolder) -> None:
     busy = Reply(429, (("retry-after", "300"),))
     with subscribed(place, "shop", lambda number: busy if number == 0 else None) as shop:
         engine = engine_of(tmp_path / "engine", place)
@@ -125,7 +127,7 @@ def test_retry_after_is_waited_for(tmp_path: Path, place: Place) -> None:
         assert (engine.decisions(key), shop.counts.taken) == (["retry", "applied"], 1)
 
 
-def test_410_turns_waiting_events_into_ignored_ones(tmp_path: Path, place: Place) -> None:
+def test_410_turns_waiting_events_into_ignored_ones(tmp_path: Path, place: SubscribersFolder) -> None:
     with subscribed(place, "shop", lambda number: Reply(503 if number == 0 else 410)) as shop:
         engine = engine_of(tmp_path / "engine", place)
         keys = [notify(engine, "shop", number, "e1") for number in (1, 2, 3)]

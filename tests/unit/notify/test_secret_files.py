@@ -9,11 +9,11 @@ import pytest
 from core.decision import ErrorKind
 from core.work import Applied
 from notify.errors import FileUnusable, NotTaken
-from tests.unit.notify.place import Place, item
-from tests.unit.notify.receiver import Receiver, status
+from tests.unit.notify.place import SubscribersFolder, item
+from tests.unit.notify.receiver import SubscriberServer, status
 
 
-def with_token(place: Place, receiver: Receiver, file: str | Path) -> None:
+def with_token(place: SubscribersFolder, receiver: SubscriberServer, file: str | Path) -> None:
     place.add("shop", receiver.port, f'headers = {{authorization = {{file = "{file}"}}}}')
 
 
@@ -26,7 +26,7 @@ def write(path: Path, text: str = "Bearer abc\n") -> Path:
 @pytest.mark.parametrize(
     "file", ["secrets/notify.shop.token", "secrets/notify/token", "secrets/notify/a/b", "secrets/../secrets/notify.x"]
 )
-def test_notifys_own_files_are_read(place: Place, receiver: Receiver, file: str) -> None:
+def test_notifys_own_files_are_read(place: SubscribersFolder, receiver: SubscriberServer, file: str) -> None:
     with_token(place, receiver, file)
     write(place.folder / file)
     assert place.handler()(item("shop")) == Applied()
@@ -40,7 +40,7 @@ def test_notifys_own_files_are_read(place: Place, receiver: Receiver, file: str)
         *("secrets/notify/../../../token", "secrets/notify", "secrets/notify.d/token", "/etc/hostname"),
     ],
 )
-def test_any_other_file_is_refused_unread(place: Place, receiver: Receiver, file: str) -> None:
+def test_any_other_file_is_refused_unread(place: SubscribersFolder, receiver: SubscriberServer, file: str) -> None:
     with_token(place, receiver, file)
     with pytest.raises(FileUnusable, match=r"notify reads no secret there\. Put it below .*secrets/notify/") as refused:
         place.handler()(item("shop"))
@@ -48,14 +48,14 @@ def test_any_other_file_is_refused_unread(place: Place, receiver: Receiver, file
     assert receiver.connections == 0
 
 
-def test_a_link_that_leads_out_is_refused(place: Place, receiver: Receiver) -> None:
+def test_a_link_that_leads_out_is_refused(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     with_token(place, receiver, "secrets/notify.shop.token")
     (place.folder / "secrets" / "notify.shop.token").symlink_to(write(place.folder / "secrets" / "stripe"))
     with pytest.raises(FileUnusable, match="notify reads no secret there"):
         place.handler()(item("shop"))
 
 
-def test_links_in_a_ring_are_refused(place: Place, receiver: Receiver) -> None:
+def test_links_in_a_ring_are_refused(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     with_token(place, receiver, "secrets/notify.shop.token")
     link = place.folder / "secrets" / "notify.shop.token"
     link.symlink_to(link)
@@ -63,7 +63,7 @@ def test_links_in_a_ring_are_refused(place: Place, receiver: Receiver) -> None:
         place.handler()(item("shop"))
 
 
-def test_signing_secrets_are_held_to_the_same(place: Place, receiver: Receiver) -> None:
+def test_signing_secrets_are_held_to_the_same(place: SubscribersFolder, receiver: SubscriberServer) -> None:
     place.add("shop", receiver.port, 'secrets = "secrets/stripe"')
     write(place.folder / "secrets" / "stripe", "whsec_c2VjcmV0c2VjcmV0c2VjcmV0\n")
     with pytest.raises(FileUnusable, match="notify reads no secret there"):
@@ -71,7 +71,7 @@ def test_signing_secrets_are_held_to_the_same(place: Place, receiver: Receiver) 
 
 
 def test_another_folder_can_be_allowed(
-    place: Place, receiver: Receiver, tmp_path_factory: pytest.TempPathFactory
+    place: SubscribersFolder, receiver: SubscriberServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """As a mounted secret is: a link within the folder that is allowed."""
     mounted = tmp_path_factory.mktemp("mounted")
@@ -86,7 +86,9 @@ def test_another_folder_can_be_allowed(
 
 
 @pytest.mark.parametrize("code", [422, 503])
-def test_an_answer_that_repeats_a_secret_header_is_kept_without_it(place: Place, receiver: Receiver, code: int) -> None:
+def test_an_answer_that_repeats_a_secret_header_is_kept_without_it(
+    place: SubscribersFolder, receiver: SubscriberServer, code: int
+) -> None:
     with_token(place, receiver, "secrets/notify.shop.token")
     write(place.folder / "secrets" / "notify.shop.token", "Bearer abc-def-ghi\n")
     receiver.replies(status(code, body=b'{"authorization": "Bearer abc-def-ghi", "token": "abc-def-ghi"}'))

@@ -34,7 +34,7 @@ from operations.audit_log import (
     AuditOutcome,
     ChainWalk,
 )
-from tests.unit.journal.test_anchors import KEYS, Kafka
+from tests.unit.journal.test_anchors import KEYS, AnchorsProducer
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CHECKPOINT_EVERY = int(CONFIGURATION["delta.checkpointInterval"])
@@ -234,8 +234,8 @@ def test_checkpoints_of_the_log_keep_the_count(path: Path) -> None:
 
 
 @pytest.fixture
-def kafka() -> Kafka:
-    return Kafka()
+def kafka() -> AnchorsProducer:
+    return AnchorsProducer()
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def acts(tmp_path: Path) -> AuditLog:
 
 
 @pytest.fixture
-def anchors(acts: AuditLog, kafka: Kafka, clock: ManualClock) -> AuditAnchors:
+def anchors(acts: AuditLog, kafka: AnchorsProducer, clock: ManualClock) -> AuditAnchors:
     return AuditAnchors(acts, Anchoring(STREAM, "payments.anchors", KEYS, kafka, clock))
 
 
@@ -259,7 +259,7 @@ def record(acts: AuditLog) -> str:
 
 
 def test_what_another_process_recorded_is_anchored_too(
-    anchors: AuditAnchors, kafka: Kafka, tmp_path: Path, clock: ManualClock
+    anchors: AuditAnchors, kafka: AnchorsProducer, tmp_path: Path, clock: ManualClock
 ) -> None:
     anchors.anchor_head()
     assert kafka.written == []
@@ -274,7 +274,7 @@ def test_what_another_process_recorded_is_anchored_too(
 
 
 def test_the_last_head_is_anchored_when_the_listener_ends(
-    anchors: AuditAnchors, acts: AuditLog, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+    anchors: AuditAnchors, acts: AuditLog, kafka: AnchorsProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_log, "LOOK_EVERY_S", 0.01)
     record(acts)
@@ -288,7 +288,7 @@ def test_the_last_head_is_anchored_when_the_listener_ends(
 
 
 def test_a_record_that_is_broken_is_not_anchored_and_stops_nothing(
-    anchors: AuditAnchors, kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    anchors: AuditAnchors, kafka: AnchorsProducer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     DeltaTable.create(str(tmp_path / "acts"), AUDIT_SCHEMA)
     Appender.open(str(tmp_path / "acts")).append(None, AppTransaction(APP_ID, 1))

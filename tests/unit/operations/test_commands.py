@@ -115,7 +115,7 @@ class Acknowledged:
         return 41
 
 
-class FakeProducer:
+class CommandsProducer:
     """Acknowledges with an error, without one, or never."""
 
     def __init__(self, deliver: Callable[[Any], None] | None) -> None:
@@ -134,7 +134,7 @@ class FakeProducer:
 
 
 def test_a_command_is_sent_when_kafka_says_so() -> None:
-    producer = FakeProducer(lambda callback: callback(None, Acknowledged()))
+    producer = CommandsProducer(lambda callback: callback(None, Acknowledged()))
     assert send(producer, command()) == SentCommand("payments.control", 0, 41)
     assert producer.sent == [("payments.control", encode(command()), b"c1")]
 
@@ -142,7 +142,7 @@ def test_a_command_is_sent_when_kafka_says_so() -> None:
 @pytest.mark.parametrize("deliver", [None, lambda callback: callback("broker down", None)])
 def test_a_command_without_an_acknowledgement_is_an_error(deliver: Callable[[Any], None] | None) -> None:
     with pytest.raises(CommandNotSent, match="send it again"):
-        send(FakeProducer(deliver), command())
+        send(CommandsProducer(deliver), command())
 
 
 def proposed() -> Command:

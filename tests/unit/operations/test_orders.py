@@ -56,7 +56,7 @@ def journal(tmp_path: Path) -> Path:
     return path
 
 
-class Kafka(Taking):
+class OrdersProducer(Taking):
     def __init__(self) -> None:
         self.sent: list[Command] = []
         self.down_after = 100
@@ -72,7 +72,7 @@ class Kafka(Taking):
         return 7
 
 
-class Kept:
+class AuditEntries:
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
 
@@ -80,8 +80,8 @@ class Kept:
         self.entries.append(entry)
 
 
-def service(journal: Path, kafka: Kafka, log: Kept | None = None) -> OrderService:
-    orders = OrderSender(lambda: kafka, CONTROL, Recorder(log or Kept(), ManualClock(AT), "api"))
+def service(journal: Path, kafka: OrdersProducer, log: AuditEntries | None = None) -> OrderService:
+    orders = OrderSender(lambda: kafka, CONTROL, Recorder(log or AuditEntries(), ManualClock(AT), "api"))
     return OrderService("ledger", DeltaView(journal, CONTROL), orders, ManualClock(AT))
 
 
@@ -96,7 +96,7 @@ def order(*items: OrderedItem, command_id: str = "c2") -> OperatorOrder:
 
 
 def test_an_order_becomes_a_command_that_names_each_items_last_row(journal: Path) -> None:
-    kafka = Kafka()
+    kafka = OrdersProducer()
     given = service(journal, kafka).place_order(order(OrderedItem(1), OrderedItem(2, seen(journal, 5))))
     assert (given.control, given.decided) == (SentCommand(CONTROL, 0, 7), None)
     assert kafka.sent == [
@@ -117,7 +117,7 @@ def test_an_actor_who_may_order_nothing_orders_nothing(journal: Path) -> None:
     def check_actor(name: str) -> None:
         raise NotSignedIn
 
-    log, kafka = Kept(), Kafka()
+    log, kafka = AuditEntries(), OrdersProducer()
     orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "api"), check_actor)
     with pytest.raises(NotSignedIn):
         orders.send(Command.with_new_id("ledger", "l1", "purge", [seen(journal, 1)], "zoe", "why", AT), "it")
@@ -125,7 +125,7 @@ def test_an_actor_who_may_order_nothing_orders_nothing(journal: Path) -> None:
 
 
 def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sent(journal: Path) -> None:
-    kafka = Kafka()
+    kafka = OrdersProducer()
     given = service(journal, kafka).place_order(order(OrderedItem(3), command_id="c1"))
     assert given.control == SentCommand(CONTROL, 0, 0)
     assert given.decided is not None and given.decided.decision is Decision.REPLAYED
@@ -133,7 +133,7 @@ def test_an_order_that_was_decided_is_reported_as_its_first_copy_was_and_not_sen
 
 
 def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> None:
-    kafka = Kafka()
+    kafka = OrdersProducer()
     with pytest.raises(OrderRefused) as refused:
         service(journal, kafka).place_order(
             order(OrderedItem(1, seen(journal, 1)), OrderedItem(2, seen(journal, 2)), OrderedItem(3), OrderedItem(9))
@@ -147,7 +147,7 @@ def test_one_item_that_is_not_as_seen_stops_the_whole_order(journal: Path) -> No
 
 
 def test_an_item_that_is_another_row_since_a_restore_stops_the_whole_order(journal: Path) -> None:
-    kafka, other = Kafka(), ItemTarget(1, 1, "0" * 16)
+    kafka, other = OrdersProducer(), ItemTarget(1, 1, "0" * 16)
     with pytest.raises(OrderRefused) as refused:
         service(journal, kafka).place_order(order(OrderedItem(1, other), OrderedItem(2, seen(journal, 5))))
     assert list(refused.value.moved) == [1] and "the journal was restored since" in refused.value.moved[1]
@@ -164,7 +164,7 @@ def test_a_journal_that_nobody_has_begun_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_an_order_is_recorded_with_what_became_of_it(journal: Path) -> None:
-    log, kafka = Kept(), Kafka()
+    log, kafka = AuditEntries(), OrdersProducer()
     service(journal, kafka, log).place_order(order(OrderedItem(1)))
     with pytest.raises(OrderRefused):
         service(journal, kafka, log).place_order(order(OrderedItem(3)))
@@ -179,7 +179,7 @@ def test_an_order_is_recorded_with_what_became_of_it(journal: Path) -> None:
 
 
 def test_the_commands_of_one_act_are_one_entry_that_names_those_that_were_sent() -> None:
-    log, kafka = Kept(), Kafka()
+    log, kafka = AuditEntries(), OrdersProducer()
     orders = OrderSender(lambda: kafka, CONTROL, Recorder(log, ManualClock(AT), "cli"))
     kafka.down_after = 2
     commands = [

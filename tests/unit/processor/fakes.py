@@ -43,7 +43,7 @@ class Crash(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class HandlerCall:
     """One call of the handler, and what came of it: applied, ignored, or a word for the error (`OUTCOMES`)."""
 
     event_key: str
@@ -64,7 +64,7 @@ OUTCOMES: dict[type, str] = {
 }
 
 
-class Handler:
+class ScriptedHandler:
     """Does what the test says of an event key; applies everything else. ``down_for`` which events nothing works."""
 
     version = "test-1"
@@ -73,7 +73,7 @@ class Handler:
         self.script: dict[str, Callable[[WorkItem], Outcome]] = {}
         self.down_for: Callable[[WorkItem], bool] = lambda _: False
         self.calls: list[str] = []
-        self.log: list[Call] = []
+        self.log: list[HandlerCall] = []
 
     def __call__(self, item: WorkItem) -> Outcome:
         self.calls.append(item.event_key)
@@ -89,7 +89,7 @@ class Handler:
             raise
         finally:
             word = OUTCOMES.get(type(came), "bug")
-            self.log.append(Call(item.event_key, item.entity_key, item.previous is not None, word))
+            self.log.append(HandlerCall(item.event_key, item.entity_key, item.previous is not None, word))
 
     def fails(self, event_key: str, error: Exception, times: int = 10**6) -> None:
         left = [times]
@@ -125,10 +125,10 @@ def run_groups(
 class InlineExecutor:
     """Runs groups in this process, by the executors' own code."""
 
-    def __init__(self, handler: Handler, *, stop_on_dead: bool = True) -> None:
+    def __init__(self, handler: ScriptedHandler, *, stop_on_dead: bool = True) -> None:
         self._handler = handler
         # Patient: what a test machine's stalls would do to real deadlines is no part of what is decided here.
-        self._task = Task("ledger", Handler, Classifier(), Deadlines(60.0, 100.0), 1, stop_on_dead)
+        self._task = Task("ledger", ScriptedHandler, Classifier(), Deadlines(60.0, 100.0), 1, stop_on_dead)
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         answers = dict(run_groups(self._task, self._handler, list(groups))) if groups else {}

@@ -40,13 +40,13 @@ from processor.source.while_blocked import WhileBlocked
 from processor.streams import StreamConfig
 from tests.unit.journal.rows import row_hash
 from tests.unit.processor.fakes import (
-    Handler,
     InlineExecutor,
     ListBodies,
     ListDeadLetters,
     ListJournal,
     NamedFact,
     Same,
+    ScriptedHandler,
 )
 
 EVENTS, CONTROL = "payments.events", "payments.control"
@@ -78,7 +78,7 @@ class Engine:
     ) -> None:
         self.folder = folder
         self.clock = ManualClock(NOW)
-        self.handler = Handler()
+        self.handler = ScriptedHandler()
         self.journal = ListJournal(marks={EVENTS: {0: 0}, CONTROL: {0: 0}})
         self.bodies = ListBodies()
         self.dead_letters = ListDeadLetters()

@@ -37,7 +37,7 @@ ACTIONS = ("replay", "purge", "resolve")
 
 
 @dataclass(frozen=True)
-class Step:
+class HostileBatch:
     """One batch. ``arriving``: events by entity, each with what its tries come to (names of `ANSWERS`, `ODD_ERRORS`);
     then it is applied. ``copy``: which event is delivered again, and by which version of left-out fields. ``adapter``:
     what the adapter does with any body (a name of `ADAPTERS`), or "" for what is right. ``orders``: acts on items by
@@ -54,13 +54,13 @@ class Step:
     seconds: int = 0
 
 
-def steps() -> st.SearchStrategy[list[Step]]:
+def steps() -> st.SearchStrategy[list[HostileBatch]]:
     names = st.sampled_from([*ANSWERS, *ODD_ERRORS])
     tries = st.just(()) | st.lists(names, min_size=1, max_size=3).map(tuple)
     arriving = st.lists(st.tuples(st.sampled_from(["e1", "e1", "e2", "e3"]), tries), max_size=4).map(tuple)
     seldom = st.integers(0, 3).map(lambda number: number == 0)
     step = st.builds(
-        Step,
+        HostileBatch,
         arriving=arriving,
         copy=st.none() | st.tuples(st.integers(0, 20), st.sampled_from([1, 9])),
         poison=seldom,
@@ -73,12 +73,12 @@ def steps() -> st.SearchStrategy[list[Step]]:
     return st.lists(step, min_size=1, max_size=8)
 
 
-def run(folder: Path, policy: DeadHead, todo: Sequence[Step]) -> None:
+def run(folder: Path, policy: DeadHead, todo: Sequence[HostileBatch]) -> None:
     """
     :raises AssertionError: something wasn't decided, or an order wasn't obeyed; whatever else is raised stopped the
         stream
     """
-    stream = Stream(Engine(folder, dead_head=policy))
+    stream = HostileStream(Engine(folder, dead_head=policy))
     try:
         for step in todo:
             stream.take(step)
@@ -87,7 +87,7 @@ def run(folder: Path, policy: DeadHead, todo: Sequence[Step]) -> None:
         stream.engine.index.close()
 
 
-class Stream:
+class HostileStream:
     """The engine, and what was sent to it."""
 
     def __init__(self, engine: Engine) -> None:
@@ -95,7 +95,7 @@ class Stream:
         self.sent: list[tuple[str, str]] = []
         self.orders = 0
 
-    def take(self, step: Step) -> None:
+    def take(self, step: HostileBatch) -> None:
         engine = self.engine
         for entity, tries in step.arriving:
             self.sent.append((f"evt_{len(self.sent)}", entity))
@@ -185,7 +185,7 @@ def _acts(names: Sequence[str]) -> Callable[[WorkItem], Outcome]:
 
 
 EVERYTHING = tuple(
-    replace(Step(), arriving=(("e1", (name,)), ("e2", ())), copy=(index, 9), adapter=adapter)
+    replace(HostileBatch(), arriving=(("e1", (name,)), ("e2", ())), copy=(index, 9), adapter=adapter)
     for index, (name, adapter) in enumerate(zip([*ANSWERS, *ODD_ERRORS], list(ADAPTERS) * 4, strict=False))
 )
 """Each odd answer and error once, beside an odd adapter and another entity's events."""

@@ -15,7 +15,7 @@ from processor.decide.handlers import Handlers
 from processor.errors.classify import Failure
 from processor.workers.execute import Results
 from processor.workers.outcomes import add_previous_dead, holds_back, is_passed_dead
-from tests.unit.processor.fakes import Call
+from tests.unit.processor.fakes import HandlerCall
 
 RETRY_S = 1
 ANSWERS: Mapping[str, Outcome | Failure] = {
@@ -85,7 +85,7 @@ class DictStore:
 
 
 @dataclass
-class MemoryJournal:
+class UnwrittenJournal:
     """Takes a batch's rows and writes nothing."""
 
     rows: list[JournalRow] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Oracle:
     def __init__(self, words: Sequence[str], *, stop_on_dead: bool) -> None:
         self._words = list(words)
         self._stop_on_dead = stop_on_dead
-        self.log: list[Call] = []
+        self.log: list[HandlerCall] = []
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
         results = Results("test-1")
@@ -141,7 +141,7 @@ class Oracle:
         if len(self.log) == len(self._words):
             raise AnswerWanted
         word = self._words[len(self.log)]
-        self.log.append(Call(item.event_key, item.entity_key, item.previous is not None, word))
+        self.log.append(HandlerCall(item.event_key, item.entity_key, item.previous is not None, word))
         return ANSWERS[word]
 
 

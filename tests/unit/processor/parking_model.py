@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from operations.command import ReplayMode
 from processor.settings import DeadHead
-from tests.unit.processor.fakes import Call
-from tests.unit.processor.parking_walk import HELD_S, RETRIES_S, Event, Told, Walk, was_passed
+from tests.unit.processor.fakes import HandlerCall
+from tests.unit.processor.parking_walk import HELD_S, RETRIES_S, Event, LastRow, Walk, was_passed
 
 
 class Before(NamedTuple):
@@ -80,7 +80,7 @@ class Model:
     def events(self) -> list[Event]:
         return [event for events in self.entities.values() for event in events]
 
-    def batch(self, now: datetime, calls: Sequence[Call]) -> bool:
+    def batch(self, now: datetime, calls: Sequence[HandlerCall]) -> bool:
         """One batch of a stream that isn't blocked, in which the handler was called so; whether it is blocked then.
 
         AssertionError where it should have been called otherwise.
@@ -92,7 +92,7 @@ class Model:
         self._walk(now, calls, due, own, blocks=blocks)
         return blocks
 
-    def probe(self, now: datetime, calls: Sequence[Call], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
+    def probe(self, now: datetime, calls: Sequence[HandlerCall], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
         """One probe of a blocked stream; what of ``arrived`` it took."""
         candidates = [*self.due(now), *(new for _, new in arrived[:1])]
         best = min(candidates, key=lambda event: (event.suspect, event.is_put_off), default=None)
@@ -111,7 +111,7 @@ class Model:
     def _walk(
         self,
         now: datetime,
-        calls: Sequence[Call],
+        calls: Sequence[HandlerCall],
         taken: Sequence[Event],
         own: set[str],
         *,
@@ -215,7 +215,7 @@ class Model:
         for event in self.events():
             before = self.before.get(event)
             if before is None or before.version != event.version:
-                event.told = Told(event.out_of_order, event.due, event.held)
+                event.told = LastRow(event.out_of_order, event.due, event.held)
             elif crashed:
                 event.due, event.held = before.due, before.held
 
@@ -279,6 +279,6 @@ class Model:
         event.replays += 1
 
 
-def _applied_after(calls: Sequence[Call], at: int) -> bool:
+def _applied_after(calls: Sequence[HandlerCall], at: int) -> bool:
     """Whether a call said that the whole stream is blocked, and a later one in the batch disproved it."""
     return calls[at].outcome == "down" and any(later.outcome == "applied" for later in calls[at + 1 :])

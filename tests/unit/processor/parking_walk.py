@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from processor.settings import DeadHead
-from tests.unit.processor.fakes import Call
+from tests.unit.processor.fakes import HandlerCall
 
 if TYPE_CHECKING:
     from tests.unit.processor.parking_model import Model
@@ -19,7 +19,7 @@ HELD_S = 7.0
 OPEN = {"parked", "retry", "dead", "replayed"}
 
 
-class Told(NamedTuple):
+class LastRow(NamedTuple):
     """What an event's last row says."""
 
     out_of_order: bool = False
@@ -57,7 +57,7 @@ class Event:
     held: bool = False
     fact: str | None = None
     is_booked: bool = False
-    told: Told = field(default_factory=Told)
+    told: LastRow = field(default_factory=LastRow)
 
     def copy(self) -> Event:
         """The same, for another future. `replace` takes ten times as long, in a search that does little else."""
@@ -126,7 +126,7 @@ class Walk:
     events: list[Event]
     now: datetime
     due: set[int]
-    calls: list[Call]
+    calls: list[HandlerCall]
     own: set[str]
     blocks: bool
     probe: bool

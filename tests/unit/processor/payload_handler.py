@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.work import Applied, Outcome, WorkItem
 
 
-class Seen:
+class PayloadHandler:
     """Shows what it was given."""
 
     version = "seen-1"
@@ -15,5 +15,5 @@ class Seen:
         return Applied()
 
 
-def build() -> Seen:
-    return Seen()
+def build() -> PayloadHandler:
+    return PayloadHandler()

@@ -35,7 +35,7 @@ from processor.settings import DeadHead
 from processor.source.records import PACKED, KafkaRecord, ParsedRecord
 from tests.unit.processor.fakes import ListDeadLetters, NamedFact, Same
 from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, stream_config
-from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, MemoryJournal, Oracle
+from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, Oracle, UnwrittenJournal
 from tests.unit.processor.parking_model import Model, Order
 from tests.unit.processor.parking_walk import Event
 
@@ -83,7 +83,7 @@ class Scope:
 
 
 @dataclass
-class World:
+class SearchState:
     """Where things stand after some batches."""
 
     model: Model
@@ -187,11 +187,13 @@ class Search:
             frontier = following
         self.states = len(seen)
 
-    def _first(self) -> World:
+    def _first(self) -> SearchState:
         scope = self.scope
-        return World(Model(scope.policy, scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW)
+        return SearchState(
+            Model(scope.policy, scope.drain_max, replays_max=1, retries_s=(RETRY_S,), held_s=RETRY_S), NOW
+        )
 
-    def _futures(self, world: World) -> Iterator[World]:
+    def _futures(self, world: SearchState) -> Iterator[SearchState]:
         for arrivals, acts, seconds in self._inputs(world):
             words: list[list[str]] = [[]]
             while words:
@@ -201,7 +203,7 @@ class Search:
                 except AnswerWanted:
                     words += [[*given, word] for word in self.scope.answers]
 
-    def _inputs(self, world: World) -> Iterator[tuple[tuple[Arrival, ...], tuple[Act, ...], float]]:
+    def _inputs(self, world: SearchState) -> Iterator[tuple[tuple[Arrival, ...], tuple[Act, ...], float]]:
         arrivals = [several for several in self.scope.arrivals if self._may_arrive(world, several)]
         acts = list(self._acts(world))
         waits = any(event.due is not None and event.due > world.clock for event in world.model.events())
@@ -217,14 +219,14 @@ class Search:
             if one.events == other.events:
                 yield (), (one, other), 0.0
 
-    def _may_arrive(self, world: World, several: Sequence[Arrival]) -> bool:
+    def _may_arrive(self, world: SearchState, several: Sequence[Arrival]) -> bool:
         first = sum(arrival.copy_of is None for arrival in several)
         there = len(world.bodies)
         if there + first > self.scope.events_max or world.records + len(several) > self.scope.records_max:
             return False
         return all(arrival.copy_of is None or arrival.copy_of < there for arrival in several)
 
-    def _acts(self, world: World) -> Iterator[Act]:
+    def _acts(self, world: SearchState) -> Iterator[Act]:
         for event in world.model.events():
             for action in self.scope.actions:
                 if action == "replay ignored":
@@ -239,8 +241,8 @@ class Search:
                     yield Act("replay", dead, ReplayMode.WITH_FOLLOWERS)
 
     def _decide(
-        self, world: World, arrivals: Sequence[Arrival], acts: Sequence[Act], seconds: float, words: Sequence[str]
-    ) -> World:
+        self, world: SearchState, arrivals: Sequence[Arrival], acts: Sequence[Act], seconds: float, words: Sequence[str]
+    ) -> SearchState:
         """One batch by a new process, or obeying and a probe where the stream is blocked; compared with the model."""
         self.batches += 1
         sent_before = tuple((entity, event.copy(), record) for entity, event, record in world.sent)
@@ -250,7 +252,7 @@ class Search:
             self._arrive(after, arrival)
         orders, records = self._orders(after, acts)
         clock = ManualClock(after.clock)
-        journal = MemoryJournal(marks=after.marks, notes=dict(after.notes))
+        journal = UnwrittenJournal(marks=after.marks, notes=dict(after.notes))
         store = DictStore(after.store)
         oracle = Oracle(words, stop_on_dead=self.scope.policy is DeadHead.WAIT)
         engine = self._engine(after, journal, store, oracle, clock)
@@ -268,7 +270,7 @@ class Search:
         return after
 
     def _engine(
-        self, world: World, journal: MemoryJournal, store: DictStore, oracle: Oracle, clock: ManualClock
+        self, world: SearchState, journal: UnwrittenJournal, store: DictStore, oracle: Oracle, clock: ManualClock
     ) -> Batches:
         state = JournalState(
             epoch=1,
@@ -300,7 +302,7 @@ class Search:
             clock,
         )
 
-    def _arrive(self, world: World, arrival: Arrival) -> None:
+    def _arrive(self, world: SearchState, arrival: Arrival) -> None:
         number = len(world.bodies) if arrival.copy_of is None else arrival.copy_of
         if arrival.copy_of is None:
             world.bodies = (*world.bodies, (arrival.entity, arrival.fact))
@@ -314,7 +316,7 @@ class Search:
         record = KafkaRecord(EVENTS, 0, event.order, None, [], named)
         world.sent = (*world.sent, (entity, event, record))
 
-    def _orders(self, world: World, acts: Sequence[Act]) -> tuple[list[Order], list[KafkaRecord]]:
+    def _orders(self, world: SearchState, acts: Sequence[Act]) -> tuple[list[Order], list[KafkaRecord]]:
         by_order = {event.order: event for event in world.model.events()}
         orders, records = [], []
         for number, act in enumerate(acts):
@@ -330,7 +332,7 @@ class Search:
         return orders, records
 
     def _batched(
-        self, world: World, engine: Batches, oracle: Oracle, orders: Sequence[Order], journal: MemoryJournal
+        self, world: SearchState, engine: Batches, oracle: Oracle, orders: Sequence[Order], journal: UnwrittenJournal
     ) -> None:
         assert journal.rows or not (world.sent or orders)
         for entity, event, _ in world.sent:
@@ -342,13 +344,13 @@ class Search:
 
     def _while_blocked(
         self,
-        world: World,
+        world: SearchState,
         engine: Batches,
         oracle: Oracle,
         orders: Sequence[Order],
         records: Sequence[KafkaRecord],
         sent: Sequence[KafkaRecord],
-        journal: MemoryJournal,
+        journal: UnwrittenJournal,
     ) -> None:
         if records:
             engine.run_commands(records)
@@ -366,7 +368,7 @@ class Search:
         else:
             journal.notes = {**journal.notes, **engine._blocked.make_note()}
 
-    def _obeyed(self, world: World, orders: Sequence[Order]) -> None:
+    def _obeyed(self, world: SearchState, orders: Sequence[Order]) -> None:
         for order in orders:
             if order.action == "replay":
                 world.model.replay(order, world.clock)
@@ -374,7 +376,7 @@ class Search:
                 world.model.close(order)
         world.model.ends_batch(world.clock)
 
-    def _agrees(self, world: World, engine: Batches) -> None:
+    def _agrees(self, world: SearchState, engine: Batches) -> None:
         index = engine._known.index
         seqs = {}
         for event in world.model.events():
@@ -405,7 +407,7 @@ def batch_of(engine: Batches, records: Sequence[KafkaRecord]) -> None:
     engine.run(pa.table({PACKED: pa.array([blob], pa.binary())}))
 
 
-def _applied_upto(world: World, after: Mapping[str, int]) -> dict[str, int]:
+def _applied_upto(world: SearchState, after: Mapping[str, int]) -> dict[str, int]:
     last: dict[str, int] = {}
     for row in world.last.values():
         entity = row.entity_key or ""

@@ -80,7 +80,7 @@ class FakeLease:
         self.given_up += 1
 
 
-class Scripted:
+class ScriptedStream:
     """A stream whose runs fail as its script says, one after the other, and what it reported.
 
     ``fails_to_open``: its runs fail before they begin. ``has_decided``: each run commits a batch before it fails.
@@ -165,7 +165,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def running(
-    *streams: Scripted, spark_runs: Callable[[], bool] = lambda: True
+    *streams: ScriptedStream, spark_runs: Callable[[], bool] = lambda: True
 ) -> Iterator[tuple[Application, list[bool]]]:
     pairs = [(cast(WorkStream, stream), stream) for stream in streams]
     whole, answers = Application(pairs, SystemClock(), spark_runs), []
@@ -177,15 +177,17 @@ def running(
 
 
 def test_where_spark_has_ended_the_process_ends_although_each_stream_would_restart() -> None:
-    one, other = Scripted("one", *[ValueError("SparkContext was shut down")] * 1_000), Scripted("other")
+    one, other = ScriptedStream("one", *[ValueError("SparkContext was shut down")] * 1_000), ScriptedStream("other")
     with running(one, other, spark_runs=lambda: one.begun < 3) as (_, answers):
         pass
     assert answers == [False]
 
 
 def test_the_only_running_streams_failure_ends_the_process() -> None:
-    off = Scripted("off", idle=lambda: "nobody is named")
-    alone = Scripted("alone", ValueError("bug"), idle=lambda: None if off.reported else "the other one comes first")
+    off = ScriptedStream("off", idle=lambda: "nobody is named")
+    alone = ScriptedStream(
+        "alone", ValueError("bug"), idle=lambda: None if off.reported else "the other one comes first"
+    )
     with running(alone, off) as (_, answers):
         pass
     assert answers == [False]
@@ -203,7 +205,7 @@ def fenced() -> Fenced:
 
 
 def test_a_stream_whose_lease_another_process_has_stands_by_and_begins_when_it_is_free() -> None:
-    stream = Scripted("ledger")
+    stream = ScriptedStream("ledger")
     stream.lease.free = False
     with running(stream) as (whole, answers):
         until(lambda: stream.stood_by > 3)
@@ -217,7 +219,7 @@ def test_a_stream_whose_lease_another_process_has_stands_by_and_begins_when_it_i
 
 @pytest.mark.parametrize("failure", [None, ValueError("a bug")])
 def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> None:
-    stream = Scripted("ledger", failure)
+    stream = ScriptedStream("ledger", failure)
     with running(stream) as (whole, _):
         if failure is None:
             assert stream.running.wait(WAIT_S_MAX)
@@ -231,7 +233,7 @@ def test_a_stream_that_ends_gives_its_lease_up(failure: Exception | None) -> Non
 )
 def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception, follows: int) -> None:
     """What a person decides of a refused one begins an epoch, which the next try is to follow."""
-    stream, well = Scripted("ledger", failure, failure, None), Scripted("well")
+    stream, well = ScriptedStream("ledger", failure, failure, None), ScriptedStream("well")
     with running(stream, well) as (whole, _):
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
@@ -241,7 +243,7 @@ def test_a_stream_keeps_its_lease_from_one_try_to_the_next(failure: Exception, f
 
 def test_a_run_whose_lease_another_process_has_taken_is_stopped_and_the_stream_stands_by() -> None:
     """Also where it has nothing to commit, by which it would be fenced."""
-    stream = Scripted("ledger")
+    stream = ScriptedStream("ledger")
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)
         stream.running.clear()
@@ -259,9 +261,9 @@ def test_a_run_whose_lease_another_process_has_taken_is_stopped_and_the_stream_s
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_fenced_stream_stands_by_and_its_process_goes_on(others: int) -> None:
     """A fresh process would take the journal back at once, and the other one's would do the same."""
-    stream = Scripted("taken", fenced(), None)
+    stream = ScriptedStream("taken", fenced(), None)
     stream.lease.is_other_after_drop = True
-    with running(stream, *[Scripted("well")] * others) as (whole, answers):
+    with running(stream, *[ScriptedStream("well")] * others) as (whole, answers):
         until(lambda: stream.stood_by > 3)
         assert answers == []
         stream.lease.free = True
@@ -273,7 +275,7 @@ def test_a_fenced_stream_stands_by_and_its_process_goes_on(others: int) -> None:
 
 def test_whatever_fails_in_a_run_whose_lease_is_lost_does_not_end_the_process() -> None:
     """The other process takes Spark's checkpoint too, where both are on one data folder."""
-    stream = Scripted("ledger", ValueError("the checkpoint is gone"), None)
+    stream = ScriptedStream("ledger", ValueError("the checkpoint is gone"), None)
     stream.lease.is_lost_at_once = True
     with running(stream) as (whole, answers):
         until(lambda: stream.stood_by > 1)
@@ -285,7 +287,7 @@ def test_whatever_fails_in_a_run_whose_lease_is_lost_does_not_end_the_process() 
 
 def test_a_stream_that_was_paused_before_its_first_epoch_may_not_follow_the_one_that_took_over_meanwhile() -> None:
     """It reads the journal's epoch, and then finds that the lease is another one's."""
-    stream = Scripted("ledger")
+    stream = ScriptedStream("ledger")
     stream.lease.renews = [False]
     with running(stream) as (whole, _):
         assert stream.running.wait(WAIT_S_MAX)
@@ -294,7 +296,7 @@ def test_a_stream_that_was_paused_before_its_first_epoch_may_not_follow_the_one_
 
 
 def test_a_place_of_the_lease_that_cannot_be_reached_is_an_outage_like_any() -> None:
-    stream = Scripted("ledger")
+    stream = ScriptedStream("ledger")
     stream.lease.failures = [DOWN, DOWN]
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)
@@ -305,8 +307,8 @@ def test_a_place_of_the_lease_that_cannot_be_reached_is_an_outage_like_any() -> 
 
 def test_a_stream_with_nobody_to_serve_waits_until_there_is_somebody() -> None:
     receivers: list[str] = []
-    waiting = Scripted("waiting", idle=lambda: None if receivers else "nobody is named")
-    with running(waiting, Scripted("well")) as (whole, _):
+    waiting = ScriptedStream("waiting", idle=lambda: None if receivers else "nobody is named")
+    with running(waiting, ScriptedStream("well")) as (whole, _):
         while not waiting.reported:
             threading.Event().wait(0.01)
         receivers.append("shop")
@@ -319,7 +321,7 @@ def test_what_stands_in_the_way_of_looking_for_work_is_a_failure_like_any() -> N
     def unreadable() -> str | None:
         raise OSError("subscribers.toml is wrong")
 
-    sick, well = Scripted("sick", idle=unreadable), Scripted("well")
+    sick, well = ScriptedStream("sick", idle=unreadable), ScriptedStream("well")
     with running(sick, well) as (whole, _):
         while "restarted" not in sick.reported:
             threading.Event().wait(0.01)
@@ -340,7 +342,7 @@ def test_waits_double_until_a_run_was_steady(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("has_decided", "tries"), [(False, [1, 2, 3]), (True, [1])])
 def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: list[int]) -> None:
-    stream = Scripted("ledger", DOWN, DOWN, DOWN, None, has_decided=has_decided)
+    stream = ScriptedStream("ledger", DOWN, DOWN, DOWN, None, has_decided=has_decided)
     with running(stream) as (whole, _):
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
@@ -350,7 +352,7 @@ def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: li
 @pytest.mark.parametrize("failure", [DOWN, CommitUnknown("ledger", "no answer"), IndexBroken("index", "torn")])
 def test_what_says_that_the_stream_goes_on_by_itself_is_gone_on_from_by_itself(failure: Exception) -> None:
     assert "stream goes on by itself" in str(failure)
-    stream = Scripted("ledger", failure, failure, None)
+    stream = ScriptedStream("ledger", failure, failure, None)
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
@@ -360,7 +362,7 @@ def test_what_says_that_the_stream_goes_on_by_itself_is_gone_on_from_by_itself(f
 def test_a_stop_ends_the_wait_for_the_storage_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "OUTAGE_S_FIRST", 3_600.0)
     monkeypatch.setattr(application, "OUTAGE_S_MAX", 3_600.0)
-    stream = Scripted("ledger", DOWN)
+    stream = ScriptedStream("ledger", DOWN)
     with running(stream) as (whole, answers):
         until(lambda: bool(stream.reported))
         whole.stop()
@@ -369,7 +371,7 @@ def test_a_stop_ends_the_wait_for_the_storage_at_once(monkeypatch: pytest.Monkey
 
 def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_has_decided() -> None:
     refused = StreamRefused("Kafka holds another record; see `payhook recover`")
-    stream = Scripted("ledger", *[refused] * 20, None, fails_to_open=True)
+    stream = ScriptedStream("ledger", *[refused] * 20, None, fails_to_open=True)
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)
         whole.stop()
@@ -380,8 +382,8 @@ def test_a_refused_stream_stays_up_reports_why_and_checks_again_until_a_person_h
 
 @pytest.mark.row("B5")
 def test_a_stream_in_an_outage_is_one_that_runs_so_another_ones_failure_ends_nothing() -> None:
-    paused = Scripted("paused", *[DOWN] * 200, None)
-    sick = Scripted("sick", ValueError("first"), None)
+    paused = ScriptedStream("paused", *[DOWN] * 200, None)
+    sick = ScriptedStream("sick", ValueError("first"), None)
     with running(paused, sick) as (whole, answers):
         assert sick.running.wait(WAIT_S_MAX)
         whole.stop()

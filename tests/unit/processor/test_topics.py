@@ -16,7 +16,7 @@ from journal.kafka_log import KafkaSilent
 TOPICS = ("payments.events", "payments.control", "dlq.ledger")
 
 
-class Kafka:
+class SilentAdmin:
     """It lists its topics, and says nothing of their configuration."""
 
     def list_topics(self, timeout: float) -> Any:
@@ -30,7 +30,7 @@ class Kafka:
 
 
 def test_topics_that_are_not_described_in_time_are_looked_at_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "open_admin", lambda _: Kafka())
+    monkeypatch.setattr(topics, "open_admin", lambda _: SilentAdmin())
     dlq = SimpleNamespace(create_topic=False, prefix="dlq.")
     wired: Any = SimpleNamespace(
         config=SimpleNamespace(name="ledger", dlq=dlq),

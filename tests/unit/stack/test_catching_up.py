@@ -56,7 +56,7 @@ class Spans:
     listed_until = CatchUps.listed_until
 
 
-class Bench:
+class CatchUpBench:
     def __init__(self, until: datetime | None) -> None:
         self.clock, self.engine, self.table = ManualClock(NOW), Listing(), Spans()
         self.again: ListAgain | None = None
@@ -88,19 +88,19 @@ class Bench:
 
 
 def test_the_first_list_begins_with_the_first_event_of_the_ledger() -> None:
-    bench = Bench(None)
+    bench = CatchUpBench(None)
     bench.run()
     assert bench.since == NOW - timedelta(days=3) - OVERLAP
 
 
 def test_a_list_begins_a_little_before_the_end_of_the_last_one() -> None:
-    bench = Bench(NOW - timedelta(minutes=4))
+    bench = CatchUpBench(NOW - timedelta(minutes=4))
     bench.run()
     assert bench.since == NOW - timedelta(minutes=4) - OVERLAP
 
 
 def test_each_event_is_looked_for_again_when_it_is_a_day_old_though_a_round_is_killed() -> None:
-    bench = Bench(None)
+    bench = CatchUpBench(None)
     bench.run()
     bench.clock.advance(240.0)
     bench.engine.fails_after = 1
@@ -115,14 +115,14 @@ def test_each_event_is_looked_for_again_when_it_is_a_day_old_though_a_round_is_k
 
 def test_nothing_is_looked_for_from_before_the_first_list() -> None:
     """What came to be before payhook was set up isn't missing."""
-    bench = Bench(NOW - timedelta(minutes=4))
+    bench = CatchUpBench(NOW - timedelta(minutes=4))
     bench.run()
     assert [span.since for span in bench.engine.spans] == [NOW - timedelta(minutes=4) - OVERLAP]
 
 
 def test_what_was_accepted_as_lost_is_listed_again_from_where_the_loss_begins() -> None:
     """Killed in between, it goes on where it was; listed once, it isn't again."""
-    bench = Bench(NOW - timedelta(minutes=4))
+    bench = CatchUpBench(NOW - timedelta(minutes=4))
     bench.again = ListAgain(NOW - timedelta(hours=9), NOW)
     bench.engine.fails_after = 3
     bench.run()
@@ -137,7 +137,7 @@ def test_what_was_accepted_as_lost_is_listed_again_from_where_the_loss_begins() 
 @pytest.mark.parametrize("is_loss", [False, True])
 def test_what_a_person_lists_leaves_out_nothing_before_it(is_loss: bool) -> None:
     """``--since`` begins later than the next round would have."""
-    bench = Bench(NOW - timedelta(hours=5))
+    bench = CatchUpBench(NOW - timedelta(hours=5))
     if is_loss:
         bench.again = ListAgain(NOW - timedelta(hours=9), NOW)
     bench.run(NOW - HOUR)
@@ -148,7 +148,7 @@ def test_what_a_person_lists_leaves_out_nothing_before_it(is_loss: bool) -> None
 
 
 def test_what_no_list_has_any_more_is_lost_with_its_reason() -> None:
-    bench = Bench(NOW - timedelta(minutes=4))
+    bench = CatchUpBench(NOW - timedelta(minutes=4))
     bench.again = ListAgain(NOW - timedelta(days=40), NOW)
     outcome = bench.run()
     oldest = NOW - timedelta(days=30)

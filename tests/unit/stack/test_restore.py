@@ -97,7 +97,7 @@ def test_the_next_start_goes_on_from_there(lake: SmallLake) -> None:
     assert lake.state().next_seq == 6
 
 
-class TestShards:
+class TestRestoreOfShards:
     """A backup of two shards, each with a journal and bodies of its own."""
 
     def test_both_are_put_back(self, lake: SmallLake) -> None:

@@ -30,7 +30,7 @@ def browser_of(data: Path, layout: StreamLayout, clock: Clock, sent: SentTo) -> 
     return browser
 
 
-class Divided:
+class ShardsPage:
     """Two shards' dead letters, a browser of somebody who signed in, and what was sent."""
 
     def __init__(self, data: Path) -> None:
@@ -48,16 +48,16 @@ class Divided:
 
 
 @pytest.fixture
-def divided(tmp_path: Path) -> Divided:
+def divided(tmp_path: Path) -> ShardsPage:
     (tmp_path / "console").mkdir()
-    return Divided(tmp_path)
+    return ShardsPage(tmp_path)
 
 
 def items(page: str) -> set[int]:
     return {int(number) for number in re.findall(r'href="/dlq/items/(\d+)', page)}
 
 
-def test_the_overview_is_of_both_and_each_has_a_list_of_its_own(divided: Divided) -> None:
+def test_the_overview_is_of_both_and_each_has_a_list_of_its_own(divided: ShardsPage) -> None:
     for path in ("/", "/?stream=ledger.1"):
         page = divided.get(path)
         assert re.search(r"<h3>Dead</h3><p><a[^>]*>9</a>", page)
@@ -68,13 +68,13 @@ def test_the_overview_is_of_both_and_each_has_a_list_of_its_own(divided: Divided
     assert lists[0] | lists[1] == set(range(1, 10))
 
 
-def test_an_item_is_shown_in_its_shard_alone(divided: Divided) -> None:
+def test_an_item_is_shown_in_its_shard_alone(divided: ShardsPage) -> None:
     number = min(items(divided.get("/dlq?view=items&stream=ledger.1")))
     assert f"/dlq/items/{number}/payload?stream=ledger.1" in divided.get(f"/dlq/items/{number}?stream=ledger.1")
     assert divided.browser.get(f"/dlq/items/{number}").status_code == 404
 
 
-def test_what_is_ordered_names_the_shard_s_stream(divided: Divided) -> None:
+def test_what_is_ordered_names_the_shard_s_stream(divided: ShardsPage) -> None:
     token = csrf_of(divided.browser.get("/"))
     fields = {"stream": "ledger.1", "what": "all"}
     made = divided.browser.post("/dlq/selections?stream=ledger.1", fields, token)
@@ -87,7 +87,7 @@ def test_what_is_ordered_names_the_shard_s_stream(divided: Divided) -> None:
 
 def test_who_approves_a_reversal_is_led_to_the_event_that_was_meant(tmp_path: Path) -> None:
     """The first shard has another event of the same number."""
-    ledger = divided_ledger.Divided.under(tmp_path)
+    ledger = divided_ledger.DividedLedger.under(tmp_path)
     command, meant = ledger.proposed()
     (data := ledger.layout.root).joinpath("console").mkdir()
     browser = browser_of(data, ledger.layout.ledger(), ManualClock(START + timedelta(hours=1)), SentTo())

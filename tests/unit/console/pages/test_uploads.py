@@ -40,7 +40,7 @@ class Comparisons:
         return "r1"
 
 
-class Office:
+class UploadsPage:
     def __init__(self, data: Path) -> None:
         from fastapi import FastAPI
 
@@ -74,19 +74,19 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path / "data")
+def office(tmp_path: Path) -> Iterator[UploadsPage]:
+    made = UploadsPage(tmp_path / "data")
     yield made
     made.comparisons.goes_on.set()
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Office:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> UploadsPage:
     """One for the uploads that are refused: nothing of them is compared."""
-    return Office(tmp_path_factory.mktemp("shared") / "data")
+    return UploadsPage(tmp_path_factory.mktemp("shared") / "data")
 
 
-def test_a_report_is_compared_and_leads_to_its_result(office: Office) -> None:
+def test_a_report_is_compared_and_leads_to_its_result(office: UploadsPage) -> None:
     browser = office.browser()
     period: Any = {"from": "2026-01-01", "to": "2026-02-01"}
     answer = office.upload(browser, account="acct_1", tenant="", **period)
@@ -102,7 +102,7 @@ def test_a_report_is_compared_and_leads_to_its_result(office: Office) -> None:
     assert (entry.actor, entry.channel, entry.what) == ("fay", "page", "live stripe jan.csv")
 
 
-def test_while_it_is_compared_the_page_says_so_and_comes_again(office: Office) -> None:
+def test_while_it_is_compared_the_page_says_so_and_comes_again(office: UploadsPage) -> None:
     office.comparisons.goes_on.clear()
     browser = office.browser()
     at = office.upload(browser).headers["location"]
@@ -112,7 +112,7 @@ def test_while_it_is_compared_the_page_says_so_and_comes_again(office: Office) -
     assert office.ended(browser, at).status_code == 303
 
 
-def test_a_report_that_cannot_be_compared_says_why(office: Office) -> None:
+def test_a_report_that_cannot_be_compared_says_why(office: UploadsPage) -> None:
     office.comparisons.fails = "jan.csv, line 3, column 'gross': is <empty>"
     browser = office.browser()
     page = office.ended(browser, office.upload(browser).headers["location"])
@@ -130,7 +130,7 @@ def test_a_report_that_cannot_be_compared_says_why(office: Office) -> None:
     ],
 )
 def test_what_is_missing_or_wrong_is_said_at_its_field(
-    shared: Office, fields: dict[str, str], report: bytes, says: str
+    shared: UploadsPage, fields: dict[str, str], report: bytes, says: str
 ) -> None:
     answer = shared.upload(shared.browser(), report, **fields)
     assert answer.status_code == 422 and says in answer.text
@@ -147,14 +147,14 @@ def test_what_is_missing_or_wrong_is_said_at_its_field(
         ("märz.csv", "report.csv"),
     ],
 )
-def test_a_files_name_is_no_way_out_of_its_folder_and_no_option(office: Office, given: str, kept: str) -> None:
+def test_a_files_name_is_no_way_out_of_its_folder_and_no_option(office: UploadsPage, given: str, kept: str) -> None:
     browser = office.browser()
     office.ended(browser, office.upload(browser, name=given).headers["location"])
     assert [name for _, name, _ in office.comparisons.asked] == [kept]
 
 
 @pytest.mark.parametrize("name", ["eve", "bob", "ida"])
-def test_only_finance_uploads(shared: Office, name: str) -> None:
+def test_only_finance_uploads(shared: UploadsPage, name: str) -> None:
     browser = shared.browser(name)
     token = csrf_of(browser.get("/password"))
     headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
@@ -165,14 +165,14 @@ def test_only_finance_uploads(shared: Office, name: str) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "0" * 64])
-def test_an_upload_needs_the_forms_token(shared: Office, token: str | None) -> None:
+def test_an_upload_needs_the_forms_token(shared: UploadsPage, token: str | None) -> None:
     data = {"provider": "stripe"} if token is None else {"provider": "stripe", "csrf_token": token}
     headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
     answer = shared.browser().request("POST", PATH, data=data, files={"report": REPORT}, headers=headers)
     assert (answer.status_code, "too old" in answer.text, shared.comparisons.asked) == (403, True, [])
 
 
-def test_an_upload_of_another_sites_page_is_refused(office: Office) -> None:
+def test_an_upload_of_another_sites_page_is_refused(office: UploadsPage) -> None:
     browser = office.browser()
     data = {"csrf_token": csrf_of(browser.get(PATH)), "provider": "stripe"}
     headers = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
@@ -180,7 +180,7 @@ def test_an_upload_of_another_sites_page_is_refused(office: Office) -> None:
     assert answer.status_code == 403 and office.comparisons.asked == []
 
 
-def test_no_other_form_takes_a_file(office: Office) -> None:
+def test_no_other_form_takes_a_file(office: UploadsPage) -> None:
     browser = office.browser()
     data = {"csrf_token": csrf_of(browser.get(PATH))}
     headers = {"origin": ORIGIN, "sec-fetch-site": "same-origin"}
@@ -189,7 +189,7 @@ def test_no_other_form_takes_a_file(office: Office) -> None:
 
 
 def test_a_report_beyond_the_limit_is_refused_and_nothing_is_kept(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: UploadsPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.forms.UPLOAD_BYTES_MAX", 10_000)
     browser = office.browser()
@@ -198,7 +198,7 @@ def test_a_report_beyond_the_limit_is_refused_and_nothing_is_kept(
     assert len(office.comparisons.asked) <= 1
 
 
-def test_a_torn_upload_is_refused(office: Office) -> None:
+def test_a_torn_upload_is_refused(office: UploadsPage) -> None:
     browser = office.browser()
     headers = {
         "origin": ORIGIN,
@@ -209,7 +209,7 @@ def test_a_torn_upload_is_refused(office: Office) -> None:
     assert answer.status_code in (400, 403) and office.comparisons.asked == []
 
 
-def test_more_reports_than_can_wait_are_refused(office: Office) -> None:
+def test_more_reports_than_can_wait_are_refused(office: UploadsPage) -> None:
     office.comparisons.goes_on.clear()
     browser = office.browser()
     assert [office.upload(browser).status_code for _ in range(OPEN_MAX)] == [303] * OPEN_MAX
@@ -217,5 +217,5 @@ def test_more_reports_than_can_wait_are_refused(office: Office) -> None:
     assert answer.status_code == 409 and "wait to be compared" in answer.text
 
 
-def test_an_upload_that_is_not_known_is_a_404(office: Office) -> None:
+def test_an_upload_that_is_not_known_is_a_404(office: UploadsPage) -> None:
     assert office.browser().get("/ledger/reports/none").status_code == 404

@@ -19,7 +19,7 @@ from tests.unit.console.places import unused_client
 NEW = "another horse battery"
 
 
-class Office:
+class UsersPage:
     """A listener of its own, and an administrator at its page of users."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,19 +49,19 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Office:
-    return Office(tmp_path)
+def office(tmp_path: Path) -> UsersPage:
+    return UsersPage(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Office:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> UsersPage:
     """One with a second administrator, for what is refused: it changes no user."""
-    made = Office(tmp_path_factory.mktemp("shared"))
+    made = UsersPage(tmp_path_factory.mktemp("shared"))
     accounts.add_user(made.users, "amy", frozenset({Role.ADMIN}), PASSWORD, lambda *_: None)
     return made
 
 
-def test_everybody_is_listed_with_roles_tokens_and_when_they_signed_in_last(office: Office) -> None:
+def test_everybody_is_listed_with_roles_tokens_and_when_they_signed_in_last(office: UsersPage) -> None:
     office.clock.advance(600)
     office.browser(BOB)
     page = text(office.ada.get("/users").text)
@@ -72,7 +72,7 @@ def test_everybody_is_listed_with_roles_tokens_and_when_they_signed_in_last(offi
     assert "ida none: sees nothing not known test" in page
 
 
-def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: Office) -> None:
+def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: UsersPage) -> None:
     office.adds("zoe", "viewer")
     zoe = office.browser("zoe", NEW)
     assert zoe.get("/dlq").status_code == 200
@@ -97,7 +97,7 @@ def test_a_user_who_is_added_signs_in_with_the_roles_they_were_given(office: Off
     ],
 )
 def test_who_cannot_be_added_is_reported_why_and_nobody_sees_the_password_again(
-    shared: Office, fields: dict[str, str], status: int, problem: str
+    shared: UsersPage, fields: dict[str, str], status: int, problem: str
 ) -> None:
     before = shared.users.read_accounts().keys()
     answer = shared.ada.post("/users", fields, csrf_of(shared.ada.get("/")))
@@ -108,7 +108,7 @@ def test_who_cannot_be_added_is_reported_why_and_nobody_sees_the_password_again(
         assert shared.acts()[0] == ("ada", "user_add", fields["name"], "refused")
 
 
-def test_a_change_of_roles_ends_sessions_and_without_roles_nothing_is_seen(office: Office) -> None:
+def test_a_change_of_roles_ends_sessions_and_without_roles_nothing_is_seen(office: UsersPage) -> None:
     bob = office.browser(BOB)
     assert office.post("/users/bob/roles", {"role": "finance"}) == (303, "/users/bob")
     assert bob.get("/dlq").status_code == 303, "the session is over"
@@ -119,7 +119,7 @@ def test_a_change_of_roles_ends_sessions_and_without_roles_nothing_is_seen(offic
     assert ("ada", "user_roles", "bob", "done") in office.acts()
 
 
-def test_a_password_is_set_and_the_old_one_is_none_any_more(office: Office) -> None:
+def test_a_password_is_set_and_the_old_one_is_none_any_more(office: UsersPage) -> None:
     assert office.post("/users/eve/password", {"password": NEW, "again": NEW}) == (303, "/users/eve")
     assert passwords.is_password_of(NEW, office.users.read_accounts()[EVE].password)
     assert Browser(office.listener).sign_in(EVE).status_code == 401
@@ -127,7 +127,7 @@ def test_a_password_is_set_and_the_old_one_is_none_any_more(office: Office) -> N
     assert NEW not in json.dumps([act.as_row() for act in office.listener.audit_log.read(100)], default=str)
 
 
-def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: Office) -> None:
+def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: UsersPage) -> None:
     assert office.listener.request("GET", "/api/dlq/items", EVE).status_code != 401
     assert office.post("/users/eve/revoke", {"token": "test"}) == (303, "/users/eve")
     assert office.listener.request("GET", "/api/dlq/items", EVE).status_code == 401
@@ -150,7 +150,7 @@ def test_a_token_is_revoked_and_a_user_is_removed_who_is_named_again(office: Off
     ],
 )
 def test_administrators_are_made_and_changed_on_the_machine_alone(
-    shared: Office, path: str, fields: dict[str, str]
+    shared: UsersPage, path: str, fields: dict[str, str]
 ) -> None:
     before, acts = shared.users.read_accounts(), len(shared.acts())
     status, reported = shared.post(path, fields)
@@ -159,7 +159,7 @@ def test_administrators_are_made_and_changed_on_the_machine_alone(
     assert [act[3] for act in shared.acts()[:-acts]] == ["refused"]
 
 
-def test_nobody_but_administrators_changes_users(office: Office) -> None:
+def test_nobody_but_administrators_changes_users(office: UsersPage) -> None:
     bob = office.browser(BOB)
     for path in ("/users", "/users/eve/roles", "/users/bob/password", "/users/eve/revoke", "/users/eve/remove"):
         status, reported = office.post(path, {"role": "finance"}, bob)
@@ -167,7 +167,7 @@ def test_nobody_but_administrators_changes_users(office: Office) -> None:
     assert office.acts()[0] == ("bob", "order", "POST /users/eve/remove", "refused")
 
 
-def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_on_record_is_not_done(office: UsersPage, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: p
     assert office.users.read_accounts() == before
 
 
-def test_everybody_changes_their_own_password_who_knows_it(office: Office) -> None:
+def test_everybody_changes_their_own_password_who_knows_it(office: UsersPage) -> None:
     ida = office.browser(IDA)
     assert ida.get("/password").status_code == 200, "without any role, too"
     wrong = {"current": "not this one", "password": NEW, "again": NEW}
@@ -201,7 +201,7 @@ def test_everybody_changes_their_own_password_who_knows_it(office: Office) -> No
     office.browser(IDA, NEW)
 
 
-def test_a_password_is_not_guessed_over_a_session_that_somebody_left_open(office: Office) -> None:
+def test_a_password_is_not_guessed_over_a_session_that_somebody_left_open(office: UsersPage) -> None:
     eve = office.browser(EVE)
     fields = {"current": "not this one", "password": NEW, "again": NEW}
     statuses = [office.post("/password", fields, eve)[0] for _ in range(6)]

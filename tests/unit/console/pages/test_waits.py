@@ -21,7 +21,7 @@ from tests.unit.console.pages.test_operators import text
 HELD = "bank isn't called as usual since 2026-01-31T12:00:00Z: its breaker is open (no answer)"
 
 
-class Stream:
+class WaitingLedger:
     """A ledger with one event that waits, what its processor says, and its pages."""
 
     def __init__(self, data: Path) -> None:
@@ -52,15 +52,15 @@ class Stream:
 
 
 @pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    return Stream(tmp_path / "data")
+def stream(tmp_path: Path) -> WaitingLedger:
+    return WaitingLedger(tmp_path / "data")
 
 
 def down(since: str, next_try: str) -> dict[str, Any]:
     return {"state": "open", "text": "", "since": since, "why": "no answer", "next_try_at": next_try}
 
 
-def test_an_item_page_says_what_holds_the_event_now_and_when_it_is_tried_next(stream: Stream) -> None:
+def test_an_item_page_says_what_holds_the_event_now_and_when_it_is_tried_next(stream: WaitingLedger) -> None:
     due = stream.put_off(47)
     stream.says(downstreams={"bank": down("2026-01-31T11:00:00Z", "2026-01-31T12:47:00Z")})
     page = text(stream.browser.get("/dlq/items/1").text)
@@ -70,12 +70,12 @@ def test_an_item_page_says_what_holds_the_event_now_and_when_it_is_tried_next(st
     assert "by its last row" not in page
 
 
-def test_where_no_index_is_the_page_says_that_the_due_time_is_of_the_last_row(stream: Stream) -> None:
+def test_where_no_index_is_the_page_says_that_the_due_time_is_of_the_last_row(stream: WaitingLedger) -> None:
     page = text(stream.browser.get("/dlq/items/1").text)
     assert "due, by its last row" in page and "waits for" not in page
 
 
-def test_the_command_shows_the_same(stream: Stream) -> None:
+def test_the_command_shows_the_same(stream: WaitingLedger) -> None:
     stream.put_off(47)
     stream.says()
     shown = CliRunner(env={"COLUMNS": "300"}).invoke(main, ["dlq", "show", "1", "--data", str(stream.pages.data)])
@@ -84,7 +84,7 @@ def test_the_command_shows_the_same(stream: Stream) -> None:
     assert "by its last row" not in shown.output
 
 
-def test_an_item_that_is_dead_or_closed_meanwhile_waits_for_no_try(stream: Stream) -> None:
+def test_an_item_that_is_dead_or_closed_meanwhile_waits_for_no_try(stream: WaitingLedger) -> None:
     stream.put_off(47)
     for _ in range(7):
         stream.letters.advance(30)
@@ -93,7 +93,7 @@ def test_an_item_that_is_dead_or_closed_meanwhile_waits_for_no_try(stream: Strea
     assert "waits since" not in page and "next try" not in page
 
 
-def test_the_overview_says_since_when_streams_wait_and_when_they_ask_again(stream: Stream) -> None:
+def test_the_overview_says_since_when_streams_wait_and_when_they_ask_again(stream: WaitingLedger) -> None:
     times = {"blocked_since": "2026-01-31T11:30:00Z", "next_probe_at": "2026-01-31T12:01:00Z"}
     bank = down("2026-01-31T11:00:00Z", "2026-01-31T12:05:00Z")
     stream.says(blocked="Down: no directory", downstreams={"bank": bank}, **times)

@@ -21,7 +21,7 @@ LEASE_S = 60.0
 KEPT_S = 86_400.0
 KEY = {"idempotency-key": '"k-1"'}
 
-Act = Callable[["Call"], Awaitable[None]]
+Act = Callable[["AppCall"], Awaitable[None]]
 
 
 class BreakableAnswers(MemoryAnswers):
@@ -51,7 +51,7 @@ class BreakableAnswers(MemoryAnswers):
             raise ClaimsUnavailable("gone")
 
 
-class Call:
+class AppCall:
     """One run of the application."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
@@ -78,7 +78,7 @@ class Guarded:
         self.clock = ManualClock(datetime(2026, 1, 31, tzinfo=UTC))
         self.store = BreakableAnswers(self.clock, LEASE_S, KEPT_S)
         self.act = act
-        self.calls: list[Call] = []
+        self.calls: list[AppCall] = []
         self.caller = "ann"
         self.app: ASGIApp = IdempotencyKey(self._app, store=self.store, caller=lambda _: self.caller)
 
@@ -88,7 +88,7 @@ class Guarded:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        call = Call(scope, receive, send, body)
+        call = AppCall(scope, receive, send, body)
         self.calls.append(call)
         if self.act is not None:
             await self.act(call)

@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ingest.idempotency import middleware
 from ingest.idempotency.middleware import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, IdempotencyKey
-from tests.unit.ingest.idempotency.guarded_app import KEPT_S, KEY, Call, Guarded, empty_body, slug
+from tests.unit.ingest.idempotency.guarded_app import KEPT_S, KEY, AppCall, Guarded, empty_body, slug
 
 
 async def no_answer(_: Message) -> None:
@@ -113,7 +113,7 @@ def test_after_its_time_a_key_is_new_again() -> None:
 
 
 def test_of_fifty_at_once_one_runs_and_the_others_are_reported_to_come_again() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await asyncio.sleep(0)
         await gate.wait()
         await call.answer()
@@ -135,7 +135,7 @@ def test_of_fifty_at_once_one_runs_and_the_others_are_reported_to_come_again() -
 
 
 def test_another_request_with_the_key_of_one_in_flight_is_refused_for_good() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         async with guarded.client() as client:
             inner.append(await client.post("/refunds", headers=KEY, content=b"other"))
         await call.answer()
@@ -147,7 +147,7 @@ def test_another_request_with_the_key_of_one_in_flight_is_refused_for_good() -> 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 400, 404, 409, 422])
 def test_answers_below_500_are_kept_errors_too(status: int) -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.answer(status, b"" if status == 204 else b"said")
 
     guarded = Guarded(act)
@@ -158,7 +158,7 @@ def test_answers_below_500_are_kept_errors_too(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 408, 425, 429, 500, 502, 503])
 def test_what_may_fare_otherwise_runs_again_and_knows_that_it_does(status: int) -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.answer(status if len(guarded.calls) == 1 else 201)
 
     guarded = Guarded(act)
@@ -168,7 +168,7 @@ def test_what_may_fare_otherwise_runs_again_and_knows_that_it_does(status: int) 
 
 
 def test_an_application_that_refuses_before_it_begins_leaves_the_key_free() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         call.run.nothing_began()
         await call.answer(422)
 
@@ -180,7 +180,7 @@ def test_an_application_that_refuses_before_it_begins_leaves_the_key_free() -> N
 
 
 def test_a_refusal_on_a_second_try_does_not_hide_the_first() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         if len(guarded.calls) == 2:
             call.run.nothing_began()
         await call.answer(500)
@@ -194,7 +194,7 @@ def test_a_refusal_on_a_second_try_does_not_hide_the_first() -> None:
 
 
 def test_a_streamed_request_and_a_streamed_answer_come_through_whole() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.send({"type": "http.response.start", "status": 200, "headers": []})
         for part in (b"one ", b"two ", b""):
             await call.send({"type": "http.response.body", "body": part, "more_body": True})
@@ -210,7 +210,7 @@ def test_a_streamed_request_and_a_streamed_answer_come_through_whole() -> None:
 
 
 def test_an_answer_too_large_to_keep_is_given_once_and_then_reported_of_truly() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.send({"type": "http.response.start", "status": 201, "headers": []})
         for _ in range(4):
             await call.send({"type": "http.response.body", "body": part, "more_body": True})
@@ -227,7 +227,7 @@ def test_an_answer_too_large_to_keep_is_given_once_and_then_reported_of_truly() 
 
 
 def test_an_answer_of_exactly_the_limit_is_kept() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.answer(body=b"x" * ANSWER_BYTES_MAX)
 
     guarded = Guarded(act)
@@ -259,7 +259,7 @@ def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_cookies_and_dates_are_not_repeated() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.answer(set_cookie="session=1", date="Sat, 31 Jan 2026 12:00:00 GMT", etag='"v1"', x_trace="7")
 
     guarded = Guarded(act)

@@ -9,11 +9,11 @@ import pytest
 from starlette.types import Message
 
 from ingest.idempotency.middleware import ANSWER_BYTES_MAX
-from tests.unit.ingest.idempotency.guarded_app import KEY, LEASE_S, Call, Guarded, empty_body, slug
+from tests.unit.ingest.idempotency.guarded_app import KEY, LEASE_S, AppCall, Guarded, empty_body, slug
 
 
 def test_an_application_that_raises_gets_the_request_again() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         if len(guarded.calls) == 1:
             raise RuntimeError("bug")
         await call.answer()
@@ -24,7 +24,7 @@ def test_an_application_that_raises_gets_the_request_again() -> None:
 
 
 def test_work_after_the_answer_that_fails_leaves_the_answer_kept() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.answer()
         raise RuntimeError("the mail wasn't sent")
 
@@ -34,7 +34,7 @@ def test_work_after_the_answer_that_fails_leaves_the_answer_kept() -> None:
 
 
 def test_an_owner_that_died_leaves_the_key_to_a_copy_after_the_lease() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         reached.set()
         await asyncio.Event().wait()
 
@@ -65,7 +65,7 @@ def test_a_run_that_takes_longer_than_the_lease_keeps_its_key(monkeypatch: pytes
         slept.append(seconds)
         await really_sleep(0)
 
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         while sum(slept) < 3 * LEASE_S:
             await really_sleep(0)
         async with guarded.client() as client:
@@ -80,7 +80,7 @@ def test_a_run_that_takes_longer_than_the_lease_keeps_its_key(monkeypatch: pytes
 
 
 def test_a_client_that_leaves_changes_nothing_and_finds_the_answer_when_it_comes_back() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         reached.set()
         await gate.wait()
         await call.answer(body=b"done")
@@ -124,7 +124,7 @@ def test_an_answer_is_kept_before_its_first_byte_is_sent() -> None:
 def test_an_application_that_stops_when_its_client_leaves_is_not_reported_of_it() -> None:
     """A server's streaming answers watch for that; cut short, they would be kept as if they were whole."""
 
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         async def watch() -> None:
             reported.append((await call.receive())["type"])
 
@@ -164,7 +164,7 @@ def test_a_request_cut_off_in_its_body_claims_nothing() -> None:
 def test_an_answer_that_breaks_off_is_not_kept() -> None:
     sent: list[Message] = []
 
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         if len(guarded.calls) == 1:
             await call.send({"type": "http.response.start", "status": 200, "headers": []})
             await call.send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -181,7 +181,7 @@ def test_an_answer_that_breaks_off_is_not_kept() -> None:
 
 
 def test_an_answer_too_large_to_keep_that_stops_in_its_middle_was_given_all_the_same() -> None:
-    async def act(call: Call) -> None:
+    async def act(call: AppCall) -> None:
         await call.send({"type": "http.response.start", "status": 201, "headers": []})
         await call.send({"type": "http.response.body", "body": b"x" * (ANSWER_BYTES_MAX + 1), "more_body": True})
 

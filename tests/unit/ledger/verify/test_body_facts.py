@@ -24,7 +24,7 @@ Row = dict[str, Any]
 BOOKS = [label for label, case in CASES.items() if case.books]
 
 
-class Anybody:
+class EscapedNameDirectory:
     """Every account is one merchant's, whose name is spelled with an escape."""
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
@@ -43,7 +43,7 @@ def row(event: Event, adapters: Mapping[str, Adapter]) -> Row:
         fact_sha256=event.fact_sha256,
         tenant=event.tenant,
     )
-    outcome = LedgerHandler(adapters, Anybody())(work)
+    outcome = LedgerHandler(adapters, EscapedNameDirectory())(work)
     assert isinstance(outcome, Applied)
     about = {name: getattr(event, name) for name in COLUMNS if hasattr(event, name)}
     postings = postings_to_json(outcome.postings)

@@ -64,7 +64,7 @@ PURGED_HOLDER: list[Step] = [
 
 
 @dataclass
-class History:
+class StreamHistory:
     """What is done to one stream, step by step."""
 
     bench: SelectionBench
@@ -144,7 +144,7 @@ def test_the_dry_runs_word_is_the_processors(
         bench = SelectionBench(Path(folder), dead_head=dead_head)
         bench.engine.configure(dlq=DlqSettings(replays_max=REPLAYS_MAX))
         bench.engine.batches._rules = bench.engine.rules
-        history = History(bench)
+        history = StreamHistory(bench)
         history.do(before)
         assume(bench.engine.index.dead_count() > 0)
         bench.selections.freeze(Filter(), "ada")
@@ -155,7 +155,7 @@ def test_the_dry_runs_word_is_the_processors(
         _agrees(history, reported, asked)
 
 
-def _agrees(history: History, reported: Sequence[ItemForecast], asked: ForecastRequest) -> None:
+def _agrees(history: StreamHistory, reported: Sequence[ItemForecast], asked: ForecastRequest) -> None:
     """The same words are said by deciding it, and by what becomes of it then."""
     before = {item.row.item_seq: item.row for item in history.bench.engine.index.open_items()}
     targets = [one.target for one in reported]
@@ -178,7 +178,7 @@ def _agrees(history: History, reported: Sequence[ItemForecast], asked: ForecastR
             _ends_as_told(history, one, before[one.target.item_seq])
 
 
-def _ends_as_told(history: History, one: ItemForecast, dead: JournalRow) -> None:
+def _ends_as_told(history: StreamHistory, one: ItemForecast, dead: JournalRow) -> None:
     item = history.bench.engine.index.open_item(one.target.item_seq)
     if one.verdict is Verdict.HELD:
         assert item is not None and item.row.decision in (Decision.REPLAYED, Decision.PARKED), one

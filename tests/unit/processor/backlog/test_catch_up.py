@@ -19,7 +19,7 @@ LIMITS = PaceLimits(batch_s=1.0, records_min=100, records_max=8_000, first=2_000
 STEPS = {"fetch": 0.3, "read": 0.1, "lookup": 0.1, "handle": 0.3, "commit": 0.1, "derive": 0.1}
 
 
-class Known:
+class KnownEnds:
     """Ends as the test says."""
 
     def __init__(self, ends: Ends) -> None:
@@ -30,12 +30,12 @@ class Known:
         self.asked = marks
 
 
-class World:
+class BacklogStream:
     """One stream on one topic of two partitions, and the batches it decides."""
 
     def __init__(self, written: int, notes: dict[str, str] | None = None, tasks_max: int = 0) -> None:
         self.clock = ManualClock(NOW)
-        self.ends = Known({"t": {0: written, 1: 0}})
+        self.ends = KnownEnds({"t": {0: written, 1: 0}})
         self.executors = FixedExecutors(1, 2)
         ends: Any = self.ends
         self.catch_up = StreamCatchUp("ledger", Pace(LIMITS), ends, self.executors, self.clock, tasks_max)
@@ -53,7 +53,7 @@ class World:
 
 
 def test_nothing_is_said_of_lag_before_kafka_has_answered():
-    world = World(0)
+    world = BacklogStream(0)
     world.ends.latest_ends = {}
     world.batch(10)
     assert world.catch_up.status()["lag"] == 0
@@ -61,7 +61,7 @@ def test_nothing_is_said_of_lag_before_kafka_has_answered():
 
 
 def test_the_time_to_recover_is_known_at_once_where_the_last_process_wrote_how_fast_it_drains():
-    world = World(300_000, {DRAIN_NOTE: "10000.0"})
+    world = BacklogStream(300_000, {DRAIN_NOTE: "10000.0"})
     world.batch(1_000)
     reported = world.catch_up.status()
     assert reported["behind"]
@@ -72,7 +72,7 @@ def test_the_time_to_recover_is_known_at_once_where_the_last_process_wrote_how_f
 
 
 def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
-    world = World(100_000, {DRAIN_NOTE: "10000.0"})
+    world = BacklogStream(100_000, {DRAIN_NOTE: "10000.0"})
     world.batch(1_000)
     said = world.catch_up.status()["forecast"]
     for _ in range(11):
@@ -83,7 +83,7 @@ def test_what_was_forecast_stays_while_the_backlog_shrinks_and_after_it():
 
 
 def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
-    world = World(200_000)
+    world = BacklogStream(200_000)
     world.batch(9_000)
     assert world.catch_up.make_notes() == {}
     for _ in range(16):
@@ -94,13 +94,13 @@ def test_how_fast_a_backlog_went_is_noted_for_the_next_process():
 @pytest.mark.parametrize(("tasks_max", "wanted"), [(1, 1), (2, 1), (3, 2), (0, 7)])
 def test_no_more_executors_are_wanted_than_the_stream_has_tasks_for(tasks_max: int, wanted: int):
     """An executor has two cores."""
-    world = World(10_000_000, {DRAIN_NOTE: "10000.0"}, tasks_max)
+    world = BacklogStream(10_000_000, {DRAIN_NOTE: "10000.0"}, tasks_max)
     world.batch(1_000)
     assert world.catch_up.status()["recommended_executors"] == wanted
 
 
 def test_batches_grow_while_the_stream_is_behind():
-    world = World(100_000)
+    world = BacklogStream(100_000)
     before = world.catch_up.limit
     world.batch(before, seconds=9.0)
     assert world.catch_up.limit == before, "the first one is cold"
@@ -110,7 +110,7 @@ def test_batches_grow_while_the_stream_is_behind():
 
 
 def test_a_full_batch_read_before_the_limit_went_up_says_that_the_stream_is_behind():
-    world = World(100_000)
+    world = BacklogStream(100_000)
     first = world.catch_up.limit
     world.batch(first, seconds=9.0, fetch=BatchFetch(limit=first))
     world.batch(first, seconds=0.1, fetch=BatchFetch(limit=first))
@@ -123,7 +123,7 @@ def test_a_full_batch_read_before_the_limit_went_up_says_that_the_stream_is_behi
 
 @pytest.mark.parametrize(("ahead", "lowered"), [(True, False), (False, True)])
 def test_a_batch_read_while_another_was_decided_took_the_longer_of_both(*, ahead: bool, lowered: bool):
-    world = World(100_000)
+    world = BacklogStream(100_000)
     for _ in range(8):
         world.batch(world.catch_up.limit, seconds=world.catch_up.limit / 4_000)
     limit = world.catch_up.limit
@@ -132,7 +132,7 @@ def test_a_batch_read_while_another_was_decided_took_the_longer_of_both(*, ahead
 
 
 def test_the_same_batch_seen_twice_counts_once():
-    world = World(100_000)
+    world = BacklogStream(100_000)
     world.batch(2_000, seconds=9.0)
     world.batch(2_000, seconds=9.0)
     limit = world.catch_up.limit
@@ -141,7 +141,7 @@ def test_the_same_batch_seen_twice_counts_once():
 
 
 def test_partitions_whose_end_is_not_known_do_not_count():
-    world = World(1_000)
+    world = BacklogStream(1_000)
     world.ends.latest_ends = {"t": {0: 1_000}}
     world.batch(400)
     assert world.catch_up.status()["lag"] == 600

@@ -29,7 +29,7 @@ def service() -> Iterator[MerchantService]:
     running.stop()
 
 
-class Traffic:
+class MerchantTraffic:
     """Events of merchants that nobody remembers, each an entity of its own."""
 
     def __init__(self, engine: LimitedEngine, directory: HttpDirectory) -> None:
@@ -72,7 +72,7 @@ def test_a_minutes_outage_dead_letters_nothing_and_is_called_a_bounded_number_of
         return HttpDirectory(service.url, open_client(timeout_s), engine.clock)
 
     patient = directory(timeout_s=30.0)
-    traffic = Traffic(engine, patient)
+    traffic = MerchantTraffic(engine, patient)
     for _ in range(4):
         traffic.step()
     traffic.settle()

@@ -176,12 +176,12 @@ def test_an_event_that_fails_alone_while_others_pass_spends_its_attempts(
 
 
 def test_what_blocks_the_whole_stream_still_does(engine: LimitedEngine) -> None:
-    class Refused(Exception):
+    class RefusedCall(Exception):
         kind = ErrorKind.SBE
 
     def refused(_: WorkItem) -> Outcome:
         with calling("merchants"):
-            raise Refused("401")
+            raise RefusedCall("401")
 
     engine.handler.script[engine.post("evt_1")] = refused
     engine.batch()

@@ -81,11 +81,11 @@ def test_after_a_row_of_failures_nothing_more_is_called() -> None:
 
 
 def test_retry_after_ends_the_batchs_calls_at_once() -> None:
-    class Busy(Exception):
+    class BusyDownstream(Exception):
         retry_after_s = 30.0
 
     subject = limiter()
-    assert [call(subject, Busy()), call(subject)] == ["failed", FAILING]
+    assert [call(subject, BusyDownstream()), call(subject)] == ["failed", FAILING]
     assert subject.collect_reports()["merchants"].quiet_s == 30.0
 
 

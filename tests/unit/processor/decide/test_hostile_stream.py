@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from processor.settings import DeadHead
-from tests.unit.processor.hostile_stream import EVERYTHING, Step, run, steps
+from tests.unit.processor.hostile_stream import EVERYTHING, HostileBatch, run, steps
 
 
 @pytest.mark.parametrize("policy", DeadHead)
@@ -24,11 +24,11 @@ def test_everything_odd_once(tmp_path: Path, policy: DeadHead) -> None:
 @example(
     policy=DeadHead.WAIT,
     todo=[
-        Step(arriving=(("e1", ("nothing",)), ("e1", ())), poison=True),
-        Step(copy=(1, 9), adapter="a newer version", orders=(("replay", 0), ("replay", 2))),
-        Step(adapter="a key that is half a pair", orders=(("purge", 0),), raw="a time before all others"),
+        HostileBatch(arriving=(("e1", ("nothing",)), ("e1", ())), poison=True),
+        HostileBatch(copy=(1, 9), adapter="a newer version", orders=(("replay", 0), ("replay", 2))),
+        HostileBatch(adapter="a key that is half a pair", orders=(("purge", 0),), raw="a time before all others"),
     ],
 )
-def test_whatever_is_done_to_it_the_stream_goes_on(policy: DeadHead, todo: list[Step]) -> None:
+def test_whatever_is_done_to_it_the_stream_goes_on(policy: DeadHead, todo: list[HostileBatch]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run(Path(folder), policy, todo)

@@ -194,11 +194,11 @@ def test_an_event_with_another_key_by_now_keeps_its_key_and_gets_its_fact(engine
 
 
 def test_an_event_that_todays_adapter_cannot_read_keeps_its_names(engine: Engine) -> None:
-    class Broken(Adapter):
+    class BrokenMoneyAdapter(Adapter):
         def money(self, body: bytes, event_type: str) -> MoneyFact | None:
             raise KeyError("amount")
 
-    runs(engine, Broken(CAPTURE))
+    runs(engine, BrokenMoneyAdapter(CAPTURE))
     key = received(engine, Adapter(OLD_NAME))
     replayed(engine, key)
     row = last(engine, key)

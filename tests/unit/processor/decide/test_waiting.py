@@ -23,7 +23,7 @@ class NotTaken(Exception):
     kind = ErrorKind.SNBE
 
 
-class Shop:
+class MendedSubscriber:
     """A subscriber that answers 500 until it is mended."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Shop:
         return Applied()
 
 
-def limited(folder: Path, reset_s_max: float = 3_600.0) -> tuple[LimitedEngine, Shop]:
-    shop = Shop()
+def limited(folder: Path, reset_s_max: float = 3_600.0) -> tuple[LimitedEngine, MendedSubscriber]:
+    shop = MendedSubscriber()
     settings = {SHOP: DownstreamSettings(reset_s_max=reset_s_max)}
     engine = LimitedEngine(folder, settings, dead_head=DeadHead.CONTINUE, deadlines=PATIENT)
     return engine, shop
 
 
-def post(engine: Engine, shop: Shop, number: int, entity: str | None = None) -> str:
+def post(engine: Engine, shop: MendedSubscriber, number: int, entity: str | None = None) -> str:
     key = engine.post(f"evt_{number}", entity or f"e{number}")
     engine.handler.script[key] = shop
     return key

@@ -37,7 +37,7 @@ from tests.unit.processor.errors.failing import (
 
 
 @dataclass(frozen=True)
-class Case:
+class ErrorCase:
     says: str
     rules: dict[str, Any]
     error: Callable[[], BaseException]
@@ -47,95 +47,103 @@ class Case:
 TIMED_OUT = {"kind": "SBE", "error": "DriverError", "message": "statement timeout|connection attempt failed"}
 CASES = [
     # what nobody configured
-    Case("an unknown error is a handler's bug", {}, lambda: ZeroDivisionError(), NRE),
-    Case("an error may say its kind itself", {}, lambda: Busy(), SLE),
-    Case("a refused connection is the event's own trouble", {}, lambda: ConnectionRefusedError(), SNBE),
-    Case("a name that can't be resolved", {}, lambda: socket.gaierror(-2, "unknown"), SNBE),
-    Case("a timeout", {}, lambda: TimeoutError(), SNBE),
-    Case("a server that hangs up", {}, lambda: httpx2.RemoteProtocolError("gone"), SNBE),
-    Case("an event that another one must precede", {}, lambda: MissingPredecessor("a", "b"), SNBE),
-    Case("a downstream that is held, wrapped by its caller", {}, lambda: raised(
+    ErrorCase("an unknown error is a handler's bug", {}, lambda: ZeroDivisionError(), NRE),
+    ErrorCase("an error may say its kind itself", {}, lambda: Busy(), SLE),
+    ErrorCase("a refused connection is the event's own trouble", {}, lambda: ConnectionRefusedError(), SNBE),
+    ErrorCase("a name that can't be resolved", {}, lambda: socket.gaierror(-2, "unknown"), SNBE),
+    ErrorCase("a timeout", {}, lambda: TimeoutError(), SNBE),
+    ErrorCase("a server that hangs up", {}, lambda: httpx2.RemoteProtocolError("gone"), SNBE),
+    ErrorCase("an event that another one must precede", {}, lambda: MissingPredecessor("a", "b"), SNBE),
+    ErrorCase("a downstream that is held, wrapped by its caller", {}, lambda: raised(
         RuntimeError("no answer"), cause=DownstreamHeld("merchants", 2.0)), SNBE),
     # by class
-    Case("a class", {"kinds": {"LookupError": "SNBE"}}, lambda: LookupError(), SNBE),
-    Case("its base", {"kinds": {"LookupError": "SNBE"}}, lambda: KeyError("a"), SNBE),
-    Case("the nearest base counts", {"kinds": {"LookupError": "SNBE", "KeyError": "SLE"}}, lambda: KeyError("a"), SLE),
-    Case("in whatever order", {"kinds": {"KeyError": "SLE", "LookupError": "SNBE"}}, lambda: KeyError("a"), SLE),
-    Case("a class of a module", {"kinds": {"socket.gaierror": "SBE"}}, lambda: socket.gaierror(), SBE),
-    Case("a class of a package", {"kinds": {"http.HTTPException": "SLE"}}, lambda: http.client.HTTPException(), SLE),
-    Case("not another module's", {"kinds": {"httpx2.TimeoutError": "SBE"}}, lambda: TimeoutError(), SNBE),
-    Case("not a module that begins alike", {"kinds": {"htt.ReadError": "SBE"}}, lambda: httpx2.ReadError(""), SNBE),
-    Case("a name with its module comes first", {"kinds": {"gaierror": "NRE", "socket.gaierror": "SBE"}},
+    ErrorCase("a class", {"kinds": {"LookupError": "SNBE"}}, lambda: LookupError(), SNBE),
+    ErrorCase("its base", {"kinds": {"LookupError": "SNBE"}}, lambda: KeyError("a"), SNBE),
+    ErrorCase("the nearest base counts", {"kinds": {"LookupError": "SNBE", "KeyError": "SLE"}},
+         lambda: KeyError("a"), SLE),
+    ErrorCase("in whatever order", {"kinds": {"KeyError": "SLE", "LookupError": "SNBE"}}, lambda: KeyError("a"), SLE),
+    ErrorCase("a class of a module", {"kinds": {"socket.gaierror": "SBE"}}, lambda: socket.gaierror(), SBE),
+    ErrorCase("a class of a package", {"kinds": {"http.HTTPException": "SLE"}},
+         lambda: http.client.HTTPException(), SLE),
+    ErrorCase("not another module's", {"kinds": {"httpx2.TimeoutError": "SBE"}}, lambda: TimeoutError(), SNBE),
+    ErrorCase("not a module that begins alike", {"kinds": {"htt.ReadError": "SBE"}},
+         lambda: httpx2.ReadError(""), SNBE),
+    ErrorCase("a name with its module comes first", {"kinds": {"gaierror": "NRE", "socket.gaierror": "SBE"}},
          lambda: socket.gaierror(), SBE),
-    Case("configured before the error's own word", {"kinds": {"Busy": "SBE"}}, lambda: Busy(), SBE),
-    Case("configured before the built-in", {"kinds": {"TimeoutError": "SBE"}}, lambda: TimeoutError(), SBE),
+    ErrorCase("configured before the error's own word", {"kinds": {"Busy": "SBE"}}, lambda: Busy(), SBE),
+    ErrorCase("configured before the built-in", {"kinds": {"TimeoutError": "SBE"}}, lambda: TimeoutError(), SBE),
     # by message
-    Case("a text", rule(**TIMED_OUT), lambda: DriverError("canceling statement due to statement timeout"), SBE),
-    Case("of a class that is derived", rule(**TIMED_OUT), lambda: OperationalDriverError("statement timeout"), SBE),
-    Case("another text of that class", rule(**TIMED_OUT), lambda: DriverError("duplicate key"), NRE),
-    Case("that text of another class", rule(**TIMED_OUT), lambda: ValueError("statement timeout"), NRE),
-    Case("a text of any class", rule(kind="SLE", message="(?i)deadlock"), lambda: ValueError("DEADLOCK found"), SLE),
-    Case("a text in which letters matter", rule(kind="SLE", message="deadlock"), lambda: ValueError("DEADLOCK"), NRE),
+    ErrorCase("a text", rule(**TIMED_OUT), lambda: DriverError("canceling statement due to statement timeout"), SBE),
+    ErrorCase("of a class that is derived", rule(**TIMED_OUT),
+         lambda: OperationalDriverError("statement timeout"), SBE),
+    ErrorCase("another text of that class", rule(**TIMED_OUT), lambda: DriverError("duplicate key"), NRE),
+    ErrorCase("that text of another class", rule(**TIMED_OUT), lambda: ValueError("statement timeout"), NRE),
+    ErrorCase("a text of any class", rule(kind="SLE", message="(?i)deadlock"),
+         lambda: ValueError("DEADLOCK found"), SLE),
+    ErrorCase("a text in which letters matter", rule(kind="SLE", message="deadlock"),
+         lambda: ValueError("DEADLOCK"), NRE),
     # by code
-    Case("a SQLSTATE", rule(kind="SLE", code="40001"), lambda: DriverError("x", "40001"), SLE),
-    Case("a class of SQLSTATEs", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "08006"), SBE),
-    Case("another SQLSTATE", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "23505"), NRE),
-    Case("a status of the answer", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(503), SNBE),
-    Case("a status that isn't listed", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(404), NRE),
-    Case("a code that is a number", rule(kind="SBE", code=[111]), lambda: OSError(111, "refused"), SBE),
-    Case("a code by name", rule(kind="SBE", code="UNAVAILABLE"), lambda: with_code("code", Grpc.UNAVAILABLE), SBE),
-    Case("a code that is a method isn't called", rule(kind="SBE", code="*"), lambda: with_code("code", print), NRE),
-    Case("all that a rule names must fit", rule(kind="SBE", code="08*", message="gone"),
+    ErrorCase("a SQLSTATE", rule(kind="SLE", code="40001"), lambda: DriverError("x", "40001"), SLE),
+    ErrorCase("a class of SQLSTATEs", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "08006"), SBE),
+    ErrorCase("another SQLSTATE", rule(kind="SBE", code=["53*", "08*"]), lambda: DriverError("x", "23505"), NRE),
+    ErrorCase("a status of the answer", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(503), SNBE),
+    ErrorCase("a status that isn't listed", rule(kind="SNBE", code=["429", "5*"]), lambda: Refused(404), NRE),
+    ErrorCase("a code that is a number", rule(kind="SBE", code=[111]), lambda: OSError(111, "refused"), SBE),
+    ErrorCase("a code by name", rule(kind="SBE", code="UNAVAILABLE"), lambda: with_code("code", Grpc.UNAVAILABLE), SBE),
+    ErrorCase("a code that is a method isn't called", rule(kind="SBE", code="*"),
+         lambda: with_code("code", print), NRE),
+    ErrorCase("all that a rule names must fit", rule(kind="SBE", code="08*", message="gone"),
          lambda: DriverError("still there", "08006"), NRE),
-    Case("and on one error", rule(kind="SBE", code="08*", message="gone"),
+    ErrorCase("and on one error", rule(kind="SBE", code="08*", message="gone"),
          lambda: raised(ValueError("gone"), cause=DriverError("still there", "08006")), NRE),
     # rules among themselves
-    Case("the last rule that fits counts",
+    ErrorCase("the last rule that fits counts",
          {"rules": {"all": {"kind": "SBE", "error": "DriverError"}, "some": {"kind": "SLE", "code": "40001"}}},
          lambda: DriverError("x", "40001"), SLE),
-    Case("a rule comes before a class",
+    ErrorCase("a rule comes before a class",
          {"kinds": {"DriverError": "NRE"}, **rule(kind="SLE", code="40001")}, lambda: DriverError("x", "40001"), SLE),
     # wrapped and masked
-    Case("the cause", {}, lambda: raised(RuntimeError("wrapped"), cause=Busy()), SLE),
-    Case("the cause's cause", {}, lambda: raised(
+    ErrorCase("the cause", {}, lambda: raised(RuntimeError("wrapped"), cause=Busy()), SLE),
+    ErrorCase("the cause's cause", {}, lambda: raised(
         RuntimeError("a"), cause=raised(RuntimeError("b"), cause=ConnectionResetError())), SNBE),
-    Case("the context", {}, lambda: raised(RuntimeError("while handling"), over=Busy()), SLE),
-    Case("the context of the cause", {}, lambda: raised(
+    ErrorCase("the context", {}, lambda: raised(RuntimeError("while handling"), over=Busy()), SLE),
+    ErrorCase("the context of the cause", {}, lambda: raised(
         RuntimeError("a"), cause=raised(RuntimeError("b"), over=Busy())), SLE),
-    Case("the cause before the context", {}, lambda: raised(RuntimeError("a"), over=Closed(), cause=Busy()), SLE),
-    Case("a context beside an unknown cause", {}, lambda: raised(
+    ErrorCase("the cause before the context", {}, lambda: raised(RuntimeError("a"), over=Closed(), cause=Busy()), SLE),
+    ErrorCase("a context beside an unknown cause", {}, lambda: raised(
         RuntimeError("a"), over=Busy(), cause=ValueError("b")), SLE),
-    Case("a context that `from None` hides", {}, lambda: hidden(RuntimeError("it failed"), Busy()), SLE),
-    Case("an outer error that is known masks the inner one", {"kinds": {"KeyError": "NRE"}},
+    ErrorCase("a context that `from None` hides", {}, lambda: hidden(RuntimeError("it failed"), Busy()), SLE),
+    ErrorCase("an outer error that is known masks the inner one", {"kinds": {"KeyError": "NRE"}},
          lambda: raised(Busy(), cause=KeyError("a")), SLE),
-    Case("as a rule for it does", {"kinds": {"RuntimeError": "SNBE", "Busy": "SBE"}},
+    ErrorCase("as a rule for it does", {"kinds": {"RuntimeError": "SNBE", "Busy": "SBE"}},
          lambda: raised(RuntimeError("a"), cause=Busy()), SNBE),
-    Case("a handler names the kind of an error whose class says too little", {"kinds": {"KeyError": "NRE"}},
+    ErrorCase("a handler names the kind of an error whose class says too little", {"kinds": {"KeyError": "NRE"}},
          lambda: raised(OfKind(SNBE, "not there yet"), cause=KeyError("a")), SNBE),
-    Case("what is configured of an inner error comes before what is built in of an outer one",
+    ErrorCase("what is configured of an inner error comes before what is built in of an outer one",
          {"kinds": {"DriverError": "SBE"}}, lambda: raised(TimeoutError("slow"), cause=DriverError("x")), SBE),
-    Case("an error that is carried as an attribute", rule(kind="SBE", code="08*"),
+    ErrorCase("an error that is carried as an attribute", rule(kind="SBE", code="08*"),
          lambda: DriverError("wrapped", orig=DriverError("gone", "08006")), SBE),
-    Case("an error that is carried as an argument", {}, lambda: urllib.error.URLError(TimeoutError("slow")), SNBE),
+    ErrorCase("an error that is carried as an argument", {}, lambda: urllib.error.URLError(TimeoutError("slow")), SNBE),
     # several at once
-    Case("a group's member", {}, lambda: ExceptionGroup("two", [ValueError("a"), Busy()]), SLE),
-    Case("of several the gravest", {}, lambda: ExceptionGroup("two", [Busy(), TimeoutError(), Closed()]), NRE),
-    Case("a blocked stream is graver than a bug", {"kinds": {"TimeoutError": "SBE"}},
+    ErrorCase("a group's member", {}, lambda: ExceptionGroup("two", [ValueError("a"), Busy()]), SLE),
+    ErrorCase("of several the gravest", {}, lambda: ExceptionGroup("two", [Busy(), TimeoutError(), Closed()]), NRE),
+    ErrorCase("a blocked stream is graver than a bug", {"kinds": {"TimeoutError": "SBE"}},
          lambda: ExceptionGroup("two", [Closed(), TimeoutError()]), SBE),
-    Case("a member of a member", {}, lambda: ExceptionGroup("a", [ExceptionGroup("b", [raised(
+    ErrorCase("a member of a member", {}, lambda: ExceptionGroup("a", [ExceptionGroup("b", [raised(
         RuntimeError("c"), cause=Busy())])]), SLE),
-    Case("a group as a cause", {}, lambda: raised(RuntimeError("a"), cause=ExceptionGroup("b", [Busy()])), SLE),
-    Case("a group's own cause", {}, lambda: raised(ExceptionGroup("a", [ValueError("b")]), cause=Busy()), SLE),
+    ErrorCase("a group as a cause", {}, lambda: raised(RuntimeError("a"), cause=ExceptionGroup("b", [Busy()])), SLE),
+    ErrorCase("a group's own cause", {}, lambda: raised(ExceptionGroup("a", [ValueError("b")]), cause=Busy()), SLE),
     # the default
-    Case("a default for the unlisted", {"default": "SLE"}, lambda: ZeroDivisionError(), SLE),
-    Case("only for them", {"default": "SLE"}, lambda: Closed(), NRE),
-    Case("and after the built-in", {"default": "SLE"}, lambda: raised(ValueError("a"), cause=TimeoutError()), SNBE),
+    ErrorCase("a default for the unlisted", {"default": "SLE"}, lambda: ZeroDivisionError(), SLE),
+    ErrorCase("only for them", {"default": "SLE"}, lambda: Closed(), NRE),
+    ErrorCase("and after the built-in", {"default": "SLE"},
+         lambda: raised(ValueError("a"), cause=TimeoutError()), SNBE),
 ]  # fmt: skip
 
 
 @pytest.mark.row("E1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.says)
-def test_each_rule(case: Case) -> None:
+def test_each_rule(case: ErrorCase) -> None:
     assert Classifier(Rules.model_validate(case.rules)).find_kind(case.error()) is case.kind
 
 
@@ -171,7 +179,7 @@ def test_a_text_that_is_made_to_be_slow_to_match_is_not() -> None:
     assert Classifier(rules).find_kind(ValueError("a" * 1_900 + "!")) is NRE
 
 
-class Unprintable(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise TypeError("not a string")
 
@@ -181,7 +189,9 @@ class Unprintable(Exception):
 
 
 def test_an_error_whose_own_code_fails_is_judged_all_the_same() -> None:
-    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).make_failure(Unprintable())
+    failure = Classifier(Rules.model_validate(rule(kind="SLE", message="can't be had"))).make_failure(
+        UnprintableError()
+    )
     assert (failure.kind, failure.error_code) == (SLE, None)
     assert "TypeError" in failure.message
 

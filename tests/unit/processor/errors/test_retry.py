@@ -254,14 +254,14 @@ def test_a_refusal_travels_between_processes() -> None:
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
-class Stream(BaseModel):
+class PolicySetting(BaseModel):
     retry: PolicyText
 
 
 def test_a_setting_that_holds_a_wrong_policy_is_refused_with_the_place() -> None:
-    assert Stream(retry=DEFAULT).retry == DEFAULT
+    assert PolicySetting(retry=DEFAULT).retry == DEFAULT
     with pytest.raises(ValidationError, match=r"character 7, 'soon'"):
-        Stream(retry="fixed(soon)")
+        PolicySetting(retry="fixed(soon)")
 
 
 # what was written down

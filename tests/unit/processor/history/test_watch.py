@@ -21,7 +21,7 @@ OLD = records(*(f"evt_{at}" for at in range(6)))
 OTHER = [*OLD[:2], *records(*(f"new_{at}" for at in range(6)), low=2)]
 
 
-class World:
+class WatchedStream:
     """A stream that decides when the test says so."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class World:
 
 
 def test_a_look_that_finds_nothing_is_noted() -> None:
-    world = World()
+    world = WatchedStream()
     world.watch.note_position()
     world.watch.compare_noted(MemoryLog(OLD))
     assert world.watch.refusal is None
@@ -42,7 +42,7 @@ def test_a_look_that_finds_nothing_is_noted() -> None:
 
 
 def test_a_partition_whose_last_record_had_its_time_is_named() -> None:
-    world = World()
+    world = WatchedStream()
     world.watch.note_position()
     world.watch.compare_noted(MemoryLog(OLD, low=3))
     assert not world.watch.by_range
@@ -51,7 +51,7 @@ def test_a_partition_whose_last_record_had_its_time_is_named() -> None:
 
 
 def test_a_log_that_was_exchanged_is_found_though_the_last_row_agrees_with_the_new_one() -> None:
-    world = World()
+    world = WatchedStream()
     world.watch.note_position()
     world.decides(OTHER, 8)
     world.watch.note_position()
@@ -62,7 +62,7 @@ def test_a_log_that_was_exchanged_is_found_though_the_last_row_agrees_with_the_n
 
 
 def test_the_last_row_of_one_look_is_compared_by_the_next_one_again() -> None:
-    world = World()
+    world = WatchedStream()
     world.watch.note_position()
     world.watch.compare_noted(MemoryLog(OLD))
     world.decides(OTHER, 8)
@@ -76,7 +76,7 @@ def test_a_log_that_went_back_and_a_topic_that_was_created_again_are_found_witho
         (MemoryLog(OLD[:2]), DisagreementKind.ENDS_BEFORE),
         (MemoryLog(OLD, topic_id="id-2"), DisagreementKind.OTHER_TOPIC),
     ):
-        world = World()
+        world = WatchedStream()
         known = MemoryLog(OLD).topic_ids([TOPIC])
         state = world.position.state
         world.position = DecidedPosition(4, replace(state, histories=with_ids({}, known)), world.position.lasts)
@@ -103,7 +103,7 @@ class BrokenOnce(MemoryLog):
 def test_a_look_that_fails_in_any_way_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that ended in silence would let a log that is exchanged later pass."""
     monkeypatch.setattr(watch_module, "TICK_S", 0.01)
-    world = World()
+    world = WatchedStream()
     broken = BrokenOnce(OTHER)
     world.watch = HistoryWatch("ledger", lambda: world.position, lambda: broken, [TOPIC])
     world.watch.start()

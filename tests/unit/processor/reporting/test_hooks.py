@@ -34,7 +34,7 @@ def dead(seq: int = 7) -> JournalRow:
     )
 
 
-class Reported:
+class RecordingHooks:
     """Remembers its calls."""
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class Reported:
         self.errors.append(error)
 
 
-def runner_of(hooks: Reported, problems: list[tuple[str, str]], call_s_max: float = WAIT_S) -> HookRunner:
+def runner_of(hooks: RecordingHooks, problems: list[tuple[str, str]], call_s_max: float = WAIT_S) -> HookRunner:
     return HookRunner(hooks, lambda *problem: problems.append(problem), call_s_max)
 
 
 @pytest.mark.row("E7")
 def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became_of_it() -> None:
-    hooks, problems = Reported(), list[tuple[str, str]]()
+    hooks, problems = RecordingHooks(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     runner.on_taken(dead())
     runner.settle(WAIT_S)
@@ -75,12 +75,12 @@ def test_a_hook_is_reported_before_and_after_with_the_error_and_with_what_became
 
 
 def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
-    class Careless(Reported):
+    class CarelessHooks(RecordingHooks):
         def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
             event.decision, event.reason = Decision.APPLIED, "I say so"
             raise SystemExit(3)
 
-    hooks, problems = Careless(), list[tuple[str, str]]()
+    hooks, problems = CarelessHooks(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     row = dead()
     runner.on_taken(row)
@@ -92,7 +92,7 @@ def test_what_a_hook_raises_or_changes_is_counted_and_touches_nothing() -> None:
     assert hooks.calls == [("after", 7, "MerchantUnknown", None, None)]
 
 
-class Slow(Reported):
+class Slow(RecordingHooks):
     """Takes its time over each row until it is let go on."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ def retry(seq: int) -> JournalRow:
 
 
 def test_a_scheduled_retry_is_told_with_its_route_and_what_is_decided_otherwise_isn_t() -> None:
-    hooks, problems = Reported(), list[tuple[str, str]]()
+    hooks, problems = RecordingHooks(), list[tuple[str, str]]()
     runner = runner_of(hooks, problems)
     runner.on_scheduled([retry(1), bare_row(2, Decision.APPLIED), bare_row(3, Decision.PARKED), dead(4), retry(5)])
     runner.close(WAIT_S)
@@ -169,12 +169,12 @@ def test_a_hook_that_hangs_on_a_retry_keeps_no_event_from_its_next_try(tmp_path:
 
 
 def test_what_a_hook_raises_on_a_retry_is_counted_alone(tmp_path: Path) -> None:
-    class Broken(Reported):
+    class BrokenHooks(RecordingHooks):
         def after(self, event: JournalRow, error: Failure, route: str | None, failure: Exception | None) -> None:
             raise RuntimeError("the pager is away")
 
     problems = list[tuple[str, str]]()
-    runner = runner_of(Broken(), problems)
+    runner = runner_of(BrokenHooks(), problems)
     engine = Engine(tmp_path)
     engine.on_decided = lambda items: runner.on_scheduled(item.row for item in items)
     key = engine.post("evt_1")

@@ -33,7 +33,7 @@ class NothingKnown:
         """Nobody is asked."""
 
 
-class Reported:
+class StatusReport:
     """A stream's status, with its file and a clock that moves on with every look."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,11 +55,11 @@ class Reported:
 
 
 @pytest.fixture
-def reported(tmp_path: Path) -> Reported:
-    return Reported(tmp_path)
+def reported(tmp_path: Path) -> StatusReport:
+    return StatusReport(tmp_path)
 
 
-def test_ready_is_said_once_it_is_warm_with_the_engines_figures(reported: Reported, tmp_path: Path) -> None:
+def test_ready_is_said_once_it_is_warm_with_the_engines_figures(reported: StatusReport, tmp_path: Path) -> None:
     engine = Engine(tmp_path)
     engine.post("a")
     engine.batch()
@@ -77,7 +77,7 @@ def test_ready_is_said_once_it_is_warm_with_the_engines_figures(reported: Report
     )
 
 
-def test_each_batch_is_timed_once_however_often_it_is_reported_of(reported: Reported, tmp_path: Path) -> None:
+def test_each_batch_is_timed_once_however_often_it_is_reported_of(reported: StatusReport, tmp_path: Path) -> None:
     def timed() -> list[float | None]:
         return [reported.metrics.registry.get_sample_value(f"payhook_batch_seconds_{of}") for of in ("count", "sum")]
 
@@ -93,7 +93,7 @@ def test_each_batch_is_timed_once_however_often_it_is_reported_of(reported: Repo
         assert timed() == pytest.approx([number, seconds])
 
 
-def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported: Reported, tmp_path: Path) -> None:
+def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported: StatusReport, tmp_path: Path) -> None:
     reported.status.report_failed(LookupError("gone"))
     said = reported.said()
     assert (said["ready"], said["state"], said["last_failure"]) == (False, "failed", "LookupError: gone")
@@ -107,7 +107,7 @@ def test_a_failure_is_reported_until_it_runs_again_and_remembered_then(reported:
     assert said["last_failure"] == "LookupError: gone"
 
 
-def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: Reported) -> None:
+def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: StatusReport) -> None:
     reported.status.report_off("nobody is told")
     said = reported.said()
     assert (said["ready"], said["state"], said["why"]) == (True, "off", "nobody is told")
@@ -116,7 +116,7 @@ def test_a_stream_with_nobody_to_serve_is_off_and_no_trouble(reported: Reported)
 LEADER = Holder("other", "host-2 (pid 7)", datetime(2026, 1, 31, 11, 0, tzinfo=UTC))
 
 
-def test_a_stream_that_stands_by_says_whose_lease_it_waits_for(reported: Reported) -> None:
+def test_a_stream_that_stands_by_says_whose_lease_it_waits_for(reported: StatusReport) -> None:
     reported.status.report_failed(LookupError("gone"))
     reported.said()
     reported.status.report_standby(LEADER)
@@ -127,7 +127,7 @@ def test_a_stream_that_stands_by_says_whose_lease_it_waits_for(reported: Reporte
 
 
 def test_a_stream_that_stands_by_leaves_the_file_to_the_process_that_decides_it_in_this_folder(
-    reported: Reported,
+    reported: StatusReport,
 ) -> None:
     reported.file.write_text('{"state": "running"}')
     reported.status.report_standby(replace(LEADER, here=True))
@@ -135,7 +135,7 @@ def test_a_stream_that_stands_by_leaves_the_file_to_the_process_that_decides_it_
     assert reported.status_file.last_written["state"] == "standby"
 
 
-def test_an_outage_of_its_storage_is_reported_with_its_reason(reported: Reported) -> None:
+def test_an_outage_of_its_storage_is_reported_with_its_reason(reported: StatusReport) -> None:
     reported.status.report_off("not begun")
     reported.said()
     reported.status.report_outage("StorageDown: disk full", 3)

@@ -78,7 +78,7 @@ def test_a_body_is_the_same_whenever_it_is_asked_for() -> None:
     assert again[0] == again[1]
 
 
-class Careless(OwnFeed):
+class FeedWithoutBodies(OwnFeed):
     """Knows no body of the row with seq 2, and gives a text for the one with seq 3."""
 
     def body(self, row: JournalRow) -> bytes:
@@ -89,7 +89,7 @@ class Careless(OwnFeed):
 
 def test_a_row_whose_body_the_feed_cannot_make_dies_and_holds_up_no_other(tmp_path: Path) -> None:
     """A replay sends no receiver an empty body: the feed's error stands again in what becomes of it."""
-    feed = FeedRecords("notify", ["ledger"], Careless("notify"), ["shop"])
+    feed = FeedRecords("notify", ["ledger"], FeedWithoutBodies("notify"), ["shop"])
     engine = Engine(tmp_path)
     engine.batches.run(feed.make_table("ledger", [row(seq, mode="live") for seq in (1, 2, 3, 4)]))
     assert [one.decision for one in engine.journal.rows] == ["applied", "dead", "dead", "applied"]

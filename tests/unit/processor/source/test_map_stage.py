@@ -190,7 +190,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-class Odd(ByBody):
+class OutcomeByContent(ByBody):
     """Answers as the event's content says."""
 
     def __call__(self, item: WorkItem) -> Outcome:
@@ -204,5 +204,5 @@ def test_what_is_no_outcome_is_left_to_the_batchs_own_job(tmp_path: Path, name: 
     engine = Plain(tmp_path)
     engine.post("evt_1", content=f"|{name}")
     engine.post("fine")
-    odd, fine = read_table(passed(table(engine._pending), reported(Odd)))
+    odd, fine = read_table(passed(table(engine._pending), reported(OutcomeByContent)))
     assert (odd.early, fine.early is not None) == (None, True)

@@ -16,7 +16,7 @@ EVENTS = [poison_event("stripe", body, "live", "no JSON") for body in (b"{", b"[
 OUTGOING = [(event, to_headers(event, NOW, Dedupe.DEFERRED)) for event in EVENTS]
 
 
-class FakeProducer:
+class FlushedProducer:
     """Answers each record at the flush: with None, an error, or not at all."""
 
     def __init__(self, answers: list[object], fails: Exception | None = None) -> None:
@@ -42,7 +42,7 @@ class FakeProducer:
 
 
 def test_each_event_goes_out_by_its_entity_with_its_headers() -> None:
-    producer = FakeProducer([None, None])
+    producer = FlushedProducer([None, None])
     assert Republisher(lambda: producer, "payments.events")(OUTGOING) is None
     assert producer.sent == [
         ("payments.events", event.body, event.entity_key.encode(), headers) for event, headers in OUTGOING
@@ -54,11 +54,11 @@ def test_each_event_goes_out_by_its_entity_with_its_headers() -> None:
     [([None, "broker down"], "broker down"), ([None], "no answer within 5 s"), ([], "no answer within 5 s")],
 )
 def test_one_that_is_not_acknowledged_is_reported_of(answers: list[object], problem: str) -> None:
-    assert Republisher(lambda: FakeProducer(answers), "payments.events")(OUTGOING) == problem
+    assert Republisher(lambda: FlushedProducer(answers), "payments.events")(OUTGOING) == problem
 
 
 def test_after_a_failure_a_new_producer_is_made() -> None:
-    made = [FakeProducer([], BufferError("queue full")), FakeProducer([None, None])]
+    made = [FlushedProducer([], BufferError("queue full")), FlushedProducer([None, None])]
     republish = Republisher(lambda: made.pop(0), "payments.events")
     assert republish(OUTGOING) == "queue full"
     assert republish(OUTGOING) is None
@@ -67,8 +67,8 @@ def test_after_a_failure_a_new_producer_is_made() -> None:
 def test_one_producer_does_for_all() -> None:
     made = []
 
-    def make() -> FakeProducer:
-        made.append(FakeProducer([None, None]))
+    def make() -> FlushedProducer:
+        made.append(FlushedProducer([None, None]))
         return made[-1]
 
     republish = Republisher(make, "payments.events")

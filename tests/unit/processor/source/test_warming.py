@@ -31,7 +31,7 @@ class Query:
         self.ended = not under_way.is_alive()
 
 
-class Writer:
+class StreamWriter:
     """Spark's writer of a stream, and the frame that it is of."""
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class Writer:
         self._batch: Any = None
 
     @property
-    def writeStream(self) -> Writer:  # noqa: N802 - Spark's name
+    def writeStream(self) -> StreamWriter:  # noqa: N802 - Spark's name
         return self
 
-    def foreachBatch(self, batch: Any) -> Writer:  # noqa: N802 - Spark's name
+    def foreachBatch(self, batch: Any) -> StreamWriter:  # noqa: N802 - Spark's name
         self._batch = batch
         return self
 
-    def option(self, _name: str, _value: str) -> Writer:
+    def option(self, _name: str, _value: str) -> StreamWriter:
         return self
 
-    def options(self, **_options: str) -> Writer:
+    def options(self, **_options: str) -> StreamWriter:
         return self
 
     def start(self) -> Query:
@@ -59,7 +59,7 @@ class Writer:
 
 class Source:
     def __init__(self) -> None:
-        self.writer = Writer()
+        self.writer = StreamWriter()
         self.collected = 0
 
     def idle_frame(self) -> Any:

@@ -21,14 +21,14 @@ from tests.unit.processor.limited import LimitedEngine
 
 
 @dataclass
-class Control:
+class ControlRecords:
     """The control topic, beside Spark: what is in it from the marks on."""
 
     records: list[KafkaRecord] = field(default_factory=list)
     opened: int = 0
     closed: int = 0
 
-    def open(self) -> Control:
+    def open(self) -> ControlRecords:
         self.opened += 1
         return self
 
@@ -62,7 +62,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     one.index.close()
 
 
-def waiting(engine: Engine, control: Control, waits_max: int = 100_000) -> WhileBlocked:
+def waiting(engine: Engine, control: ControlRecords, waits_max: int = 100_000) -> WhileBlocked:
     return WhileBlocked(engine.batches, engine.clock, control.open, Steps(engine, waits_max), lambda: None)
 
 
@@ -86,13 +86,13 @@ def purge_last(engine: Engine, command_id: str = "c1") -> Sequence[KafkaRecord]:
 
 
 def test_a_stream_that_is_not_blocked_opens_nothing(engine: Engine) -> None:
-    control = Control()
+    control = ControlRecords()
     assert waiting(engine, control).wait_while_blocked(given(engine))
     assert control.opened == 0
 
 
 def test_an_order_that_is_read_beside_spark_is_decided_once(engine: Engine) -> None:
-    bad, control = blocked_by(engine), Control()
+    bad, control = blocked_by(engine), ControlRecords()
     held = given(engine)
     control.records += purge_last(engine)
     while_blocked = waiting(engine, control)
@@ -107,7 +107,7 @@ def test_an_order_that_is_read_beside_spark_is_decided_once(engine: Engine) -> N
 
 
 def test_an_order_in_the_held_batch_is_decided_before_its_events(engine: Engine) -> None:
-    bad, control = blocked_by(engine), Control()
+    bad, control = blocked_by(engine), ControlRecords()
     purge_last(engine)
     other = engine.post("evt_other", "e2")
     waiting(engine, control).wait_while_blocked(given(engine))
@@ -121,7 +121,7 @@ def test_an_order_does_not_wait_for_the_next_probe(engine: Engine) -> None:
     blocked_by(engine)
     engine.run(300)
     assert engine.batches.probe_s == 60
-    control, began = Control(), engine.clock.monotonic_s()
+    control, began = ControlRecords(), engine.clock.monotonic_s()
     control.records += purge_last(engine)
     waiting(engine, control).wait_while_blocked(table([]))
     assert not engine.batches.is_blocked
@@ -130,7 +130,7 @@ def test_an_order_does_not_wait_for_the_next_probe(engine: Engine) -> None:
 
 def test_a_batch_of_which_nothing_is_left_makes_room_for_the_next_one(engine: Engine) -> None:
     blocked_by(engine)
-    control = Control()
+    control = ControlRecords()
     while_blocked = waiting(engine, control)
     for _ in range(3):
         assert not while_blocked.wait_while_blocked(table([]))
@@ -145,7 +145,7 @@ def test_a_batch_is_held_while_an_outage_lasts_and_its_events_stay_undecided(eng
     engine.batch()
     for n in range(20, 40):
         engine.post(f"evt_{n}", f"e{n}")
-    control = Control()
+    control = ControlRecords()
     while_blocked = waiting(engine, control, waits_max=100)
     assert not while_blocked.wait_while_blocked(given(engine)), "it was stopped"
     assert engine.batches.is_blocked
@@ -160,7 +160,7 @@ def test_the_backlog_is_decided_as_usual_once_the_outage_is_over(engine: Engine)
     keys = [engine.post(f"evt_{n}", f"e{n}") for n in range(20)]
     engine.batch()
     keys += [engine.post(f"evt_{n}", f"e{n}") for n in range(20, 40)]
-    assert waiting(engine, Control()).wait_while_blocked(given(engine))
+    assert waiting(engine, ControlRecords()).wait_while_blocked(given(engine))
     assert engine.clock.monotonic_s() - over <= 61
     engine.batch()
     engine.batch()
@@ -189,7 +189,7 @@ def test_events_that_prove_nothing_cost_no_wait(engine: Engine, act: Callable[[W
     others = [engine.post(f"evt_{n}", f"e{n}") for n in range(10)]
     engine.handler.script |= dict.fromkeys(others, act)
     good, began = engine.post("evt_good", "good"), engine.clock.monotonic_s()
-    assert waiting(engine, Control()).wait_while_blocked(given(engine))
+    assert waiting(engine, ControlRecords()).wait_while_blocked(given(engine))
     assert engine.clock.monotonic_s() - began < 70
     assert engine.decisions(good) == ["applied"]
 

@@ -19,8 +19,8 @@ from notify.errors import FileUnusable
 from notify.handler import on_driver as notify_on_driver
 from processor.workers.deadlines import Deadlines
 from processor.workers.worker import HandlerFiles
-from tests.unit.notify.place import Place, item, placed, row
-from tests.unit.notify.receiver import Receiver, receiving
+from tests.unit.notify.place import SubscribersFolder, item, placed, row
+from tests.unit.notify.receiver import SubscriberServer, receiving
 from tests.unit.processor.limited import LimitedEngine
 
 
@@ -31,13 +31,13 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[SubscribersFolder]:
     (tmp_path / "there").mkdir()
     yield from placed(tmp_path / "there")
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver() -> Iterator[SubscriberServer]:
     with receiving() as server:
         yield server
 
@@ -96,7 +96,9 @@ def test_what_is_sent_is_not_shown(tmp_path: Path) -> None:
     assert "a-secret" not in repr(files._received)
 
 
-def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Place, receiver: Receiver) -> None:
+def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port, 'headers = {x-team = {file = "secrets/notify/team"}}')
     (place.folder / "secrets" / "notify").mkdir()
     (place.folder / "secrets" / "notify" / "team").write_text("payments\n")
@@ -108,7 +110,9 @@ def test_a_subscriber_is_sent_to_by_a_worker_without_any_of_its_files(place: Pla
     assert request.headers["x-team"] == "payments"
 
 
-def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(place: Place, receiver: Receiver) -> None:
+def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(
+    place: SubscribersFolder, receiver: SubscriberServer
+) -> None:
     place.add("shop", receiver.port)
     sent = HandlerFiles(notify_on_driver(place.notify_settings()))
     arrive(sent)
@@ -120,7 +124,9 @@ def test_who_answered_410_is_disabled_on_all_executors_with_the_next_job(place: 
     assert receiver.requests == []
 
 
-def test_a_secret_that_a_link_leads_away_from_is_not_sent(place: Place, receiver: Receiver, tmp_path: Path) -> None:
+def test_a_secret_that_a_link_leads_away_from_is_not_sent(
+    place: SubscribersFolder, receiver: SubscriberServer, tmp_path: Path
+) -> None:
     place.add("shop", receiver.port)
     (tmp_path / "elsewhere").write_text("whsec_AAAA")
     secret = place.folder / "secrets" / "notify.shop"
@@ -134,7 +140,7 @@ def test_a_secret_that_a_link_leads_away_from_is_not_sent(place: Place, receiver
         place.handler()(item("shop"))
 
 
-class Kept:
+class KeptNotes:
     def __init__(self) -> None:
         self.notes: list[tuple[str, ...]] = []
 
@@ -146,7 +152,7 @@ class Kept:
 
 
 def test_only_answers_with_a_note_are_kept(tmp_path: Path) -> None:
-    side = Kept()
+    side = KeptNotes()
     engine = LimitedEngine(tmp_path, side=side, deadlines=Deadlines(60.0, 60.0))
     answers = {engine.post("evt_1", "e1"): Ignored("no"), engine.post("evt_2", "e2"): Ignored("yes", note=("a", "b"))}
     engine.handler.script = dict.fromkeys(answers, lambda item: answers[item.event_key])
@@ -156,7 +162,7 @@ def test_only_answers_with_a_note_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_event_whose_note_cannot_be_kept_dies_and_holds_up_no_other_entity(tmp_path: Path) -> None:
-    class Full(Kept):
+    class Full(KeptNotes):
         def keep(self, note: tuple[str, ...]) -> None:
             raise OSError(f"no room for {note[0]}")
 

@@ -22,7 +22,7 @@ from tests.unit.processor.fakes import run_groups
 HANG_S_MAX = 30.0
 
 
-class Hanging:
+class HangingHandler:
     """``hang`` until the test lets go, ``spin`` in Python code for ever, ``slow`` for 30 ms; all else is at once."""
 
     version = "test-1"
@@ -63,8 +63,8 @@ class Hanging:
 
 
 @pytest.fixture
-def handler() -> Iterator[Hanging]:
-    made = Hanging()
+def handler() -> Iterator[HangingHandler]:
+    made = HangingHandler()
     yield made
     made.let_go.set()
 
@@ -76,7 +76,7 @@ def item(seq: int, kind: str = "fine", entity: str = "") -> WorkItem:
 def task(call_s: float = 0.4, batch_s: float = 0.5, *, hasty: bool = False, **changes: object) -> Task:
     settings: dict[str, object] = {
         "stream": "test",
-        "build_handler": Hanging,
+        "build_handler": HangingHandler,
         "classifier": Classifier(),
         "deadlines": Deadlines(call_s, batch_s, hasty),
         "concurrency": 1,
@@ -95,7 +95,7 @@ def reported(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
 
 
 def chunk(
-    handler: Hanging,
+    handler: HangingHandler,
     left: AbandonedCalls,
     *items: WorkItem,
     call_s: float = 0.4,
@@ -106,13 +106,13 @@ def chunk(
 
 
 @pytest.mark.row("D1")
-def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: Hanging):
+def test_entities_behind_those_that_hang_are_handled_although_only_one_thread_is_asked_for(handler: HangingHandler):
     groups = [[item(seq, "hang" if seq % 20 == 0 else "fine")] for seq in range(200)]
     results = reported(run_groups(task(), handler, groups))
     assert results == {seq: "HandlerTimeout" if seq % 20 == 0 else Applied for seq in range(200)}
 
 
-def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: Hanging):
+def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: HangingHandler):
     results = run_groups(task(), handler, [[item(1, "hang", "e"), item(2, entity="e")], [item(3)]])
     assert reported(results) == {1: "HandlerTimeout", 3: Applied}
     assert handler.calls == [1, 3]
@@ -120,7 +120,7 @@ def test_a_timeout_is_the_events_own_and_its_followers_did_not_run(handler: Hang
     assert late.kind is ErrorKind.SNBE and "key-1" in late.message
 
 
-def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_second_call(handler: Hanging):
+def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_second_call(handler: HangingHandler):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"))
     again = chunk(handler, left, replace(item(1, "hang"), attempt=1))
@@ -128,7 +128,7 @@ def test_while_a_call_hangs_a_later_attempt_of_its_event_times_out_without_a_sec
     assert (handler.calls, again.hung, again.waited_s) == ([1], 1, 0.0)
 
 
-def test_a_late_result_is_never_taken(handler: Hanging):
+def test_a_late_result_is_never_taken(handler: HangingHandler):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"))
     handler.let_go.set()
@@ -138,7 +138,7 @@ def test_a_late_result_is_never_taken(handler: Hanging):
     assert (handler.calls, again.hung) == ([1, 1], 0)
 
 
-def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_meanwhile(handler: Hanging):
+def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_meanwhile(handler: HangingHandler):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     the_call(left).began -= 31.0
@@ -148,7 +148,7 @@ def test_a_result_that_came_too_late_is_not_taken_although_nobody_had_looked_mea
     assert handler.calls == [1, 1]
 
 
-def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hanging):
+def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: HangingHandler):
     left = AbandonedCalls()
     first = chunk(handler, left, item(1, "hang"), item(2), call_s=30.0)
     assert reported(first.results) == {2: Applied} and 0.4 <= first.still_out[1].seconds < 30
@@ -161,7 +161,7 @@ def test_a_call_that_takes_longer_than_its_batch_waits_is_not_lost(handler: Hang
     assert (reported(third.results), third.still_out, handler.calls) == ({1: Applied}, {}, [1, 2, 3])
 
 
-def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: Hanging):
+def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(handler: HangingHandler):
     """New events are numbered before it is known how many rows come before theirs."""
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
@@ -178,7 +178,7 @@ def test_a_call_is_found_again_by_its_event_although_its_row_has_another_number(
 
 
 @pytest.mark.parametrize("later", [replace(item(1, "hang"), attempt=1), replace(item(1, "hang"), replays=1)])
-def test_a_result_is_only_for_the_attempt_and_the_replay_that_it_came_of(handler: Hanging, later: WorkItem):
+def test_a_result_is_only_for_the_attempt_and_the_replay_that_it_came_of(handler: HangingHandler, later: WorkItem):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     handler.let_go.set()
@@ -187,7 +187,7 @@ def test_a_result_is_only_for_the_attempt_and_the_replay_that_it_came_of(handler
     assert handler.calls == [1, 1]
 
 
-def test_a_result_is_taken_once(handler: Hanging):
+def test_a_result_is_taken_once(handler: HangingHandler):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     handler.let_go.set()
@@ -197,7 +197,7 @@ def test_a_result_is_taken_once(handler: Hanging):
     assert handler.calls == [1, 1]
 
 
-def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_second(handler: Hanging):
+def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_second(handler: HangingHandler):
     left = AbandonedCalls()
     chunk(handler, left, item(1, "hang"), call_s=30.0)
     the_call(left).began -= 30.0
@@ -205,20 +205,20 @@ def test_a_call_whose_time_runs_out_between_two_batches_is_a_timeout_in_the_seco
     assert handler.calls == [1]
 
 
-def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: Hanging):
+def test_a_hasty_batch_leaves_a_call_behind_sooner(handler: HangingHandler):
     limits = {"call_s": 30.0, "batch_s": 10.0}
     hasty = chunk(handler, AbandonedCalls(), item(1, "hang"), item(2), hasty=True, **limits)
     assert reported(hasty.results) == {2: Applied}
     assert 1.0 <= hasty.still_out[1].seconds < 8.0
 
 
-def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: Hanging):
+def test_a_batch_says_how_long_it_waited_for_nothing_but_calls_that_were_out(handler: HangingHandler):
     assert 0.0 < chunk(handler, AbandonedCalls(), item(1, "hang"), call_s=1.0, batch_s=10.0).waited_s < 8.0
     assert chunk(handler, AbandonedCalls(), item(2), item(3), call_s=30.0, batch_s=10.0).waited_s == 0.0
 
 
 def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_next_batch(
-    handler: Hanging, monkeypatch: pytest.MonkeyPatch
+    handler: HangingHandler, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("processor.workers.worker.HUNG_CALLS_MAX", 5)
     left = AbandonedCalls()
@@ -230,21 +230,21 @@ def test_no_more_threads_stay_than_may_and_what_was_not_begun_is_left_for_the_ne
     assert left.count() == 7
 
 
-def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: Hanging):
+def test_a_call_that_spins_is_ended_once_it_has_timed_out(handler: HangingHandler):
     left = AbandonedCalls()
     assert reported(chunk(handler, left, item(1, "spin")).results) == {1: "HandlerTimeout"}
     the_call(left).thread.join(HANG_S_MAX)
     assert (left.count(), handler.let_go.is_set()) == (0, False)
 
 
-def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: Hanging):
+def test_a_batch_whose_calls_come_back_is_not_cut_off_at_its_deadline(handler: HangingHandler):
     groups = [[item(seq, "slow")] for seq in range(20)]
     results = run_groups(task(batch_s=0.5, call_s=30.0), handler, groups)
     assert reported(results) == dict.fromkeys(range(20), Applied)
 
 
 def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
-    handler: Hanging, monkeypatch: pytest.MonkeyPatch
+    handler: HangingHandler, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("processor.workers.deadlines.WORK_DEADLINES", 0.1)
     group = [item(seq, "slow", "e") for seq in range(100)]
@@ -254,7 +254,7 @@ def test_a_batch_that_works_for_some_deadlines_leaves_the_rest_for_the_next_one(
 
 
 def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(
-    handler: Hanging, monkeypatch: pytest.MonkeyPatch
+    handler: HangingHandler, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("processor.workers.worker_pool.SPARE_AFTER_USUAL", 100)
     groups = [[item(seq, "slow")] for seq in range(30)]
@@ -267,13 +267,13 @@ def test_calls_that_take_their_usual_time_are_no_more_at_a_time_than_asked_for(
     assert handler.peak == 1
 
 
-def test_a_handler_that_ends_its_thread_is_a_bug_of_its_event_only(handler: Hanging):
+def test_a_handler_that_ends_its_thread_is_a_bug_of_its_event_only(handler: HangingHandler):
     results = run_groups(task(), handler, [[item(1, "exit")], [item(2)]])
     assert reported(results) == {1: "SystemExit", 2: Applied}
     assert isinstance(results[0][1], Failure) and results[0][1].kind is ErrorKind.NRE
 
 
-def test_an_entitys_events_run_one_after_the_other_whatever_hangs_and_overtakes(handler: Hanging):
+def test_an_entitys_events_run_one_after_the_other_whatever_hangs_and_overtakes(handler: HangingHandler):
     kinds = ["fine", "slow", "fine", "fine", "hang"]
     groups = [[item(100 * entity + n, kinds[(entity + n) % 5], f"e{entity}") for n in range(4)] for entity in range(30)]
     results = dict(run_groups(task(concurrency=2), handler, groups))
@@ -285,7 +285,7 @@ def test_an_entitys_events_run_one_after_the_other_whatever_hangs_and_overtakes(
         assert [one.item_seq in results for one in group] == [n <= hung for n in range(4)]
 
 
-def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
+def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: HangingHandler):
     budgets = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)})
     groups = [[item(1, "call")], [item(2, "call")], [item(3)]]
     answer = run_chunk(task(), handler, Chunk(groups, budgets), AbandonedCalls())
@@ -294,7 +294,7 @@ def test_a_try_that_waits_for_its_turn_to_call_is_no_timeout(handler: Hanging):
     assert late.downstream == "bank"
 
 
-def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_next_batch(handler: Hanging):
+def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_next_batch(handler: HangingHandler):
     budgets, left = Budgets({"bank": Budget(calls=10, retries=10, at_once=1, failures=10)}), AbandonedCalls()
     first = run_chunk(task(hasty=True), handler, Chunk([[item(1, "call")], [item(2, "call")]], budgets), left)
     assert first.results == [] and first.still_out.keys() == {1}
@@ -309,7 +309,7 @@ def test_a_try_that_was_cut_short_while_it_waited_for_its_turn_is_made_in_the_ne
 def test_the_log_lines_of_a_failure_are_those_of_its_own_thread():
     both = threading.Barrier(2)
 
-    class Talks(Hanging):
+    class TalkingTogether(HangingHandler):
         def act(self, item: WorkItem) -> Outcome:
             both.wait(HANG_S_MAX)
             for n in range(20):
@@ -317,7 +317,7 @@ def test_the_log_lines_of_a_failure_are_those_of_its_own_thread():
             both.wait(HANG_S_MAX)
             raise ValueError(item.event_key)
 
-    results = run_groups(task(concurrency=2), Talks(), [[item(1)], [item(2)]])
+    results = run_groups(task(concurrency=2), TalkingTogether(), [[item(1)], [item(2)]])
     assert len(results) == 2
     for seq, result in results:
         assert isinstance(result, Failure) and result.log_lines is not None
@@ -325,14 +325,14 @@ def test_the_log_lines_of_a_failure_are_those_of_its_own_thread():
 
 
 def test_an_event_does_not_get_the_log_lines_of_the_one_before_it():
-    class Talks(Hanging):
+    class TalkingOnce(HangingHandler):
         def act(self, item: WorkItem) -> Outcome:
             if item.item_seq == 1:
                 logging.getLogger("handler").warning("said of the first")
                 return Applied()
             raise ValueError(item.event_key)
 
-    results = dict(run_groups(task(), Talks(), [[item(1)], [item(2)]]))
+    results = dict(run_groups(task(), TalkingOnce(), [[item(1)], [item(2)]]))
     assert isinstance(results[2], Failure) and results[2].log_lines is None
 
 

@@ -23,7 +23,7 @@ BYTES_MAX = 20_000
 """Of what an event's result may be when it travels: its texts are bounded."""
 
 
-class Answers:
+class OutcomeByType:
     """Does the same with every event of one type, and applies all others."""
 
     version = "test-1"
@@ -56,7 +56,7 @@ def _raises(error: Callable[[], BaseException]) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("name", ODD_ANSWERS)
 def test_what_is_no_outcome_ends_its_event_and_says_what_is_wanted(name: str) -> None:
-    failure = _results(Answers(ODD_ANSWERS[name]))[1]
+    failure = _results(OutcomeByType(ODD_ANSWERS[name]))[1]
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.error_class) == (ErrorKind.NRE, "OutcomeInvalid")
     assert "a handler returns Applied, Ignored, Unknown or Held" in failure.message
@@ -64,7 +64,7 @@ def test_what_is_no_outcome_ends_its_event_and_says_what_is_wanted(name: str) ->
 
 @pytest.mark.parametrize("name", MADE_SAFE)
 def test_an_outcome_with_odd_texts_is_made_safe(name: str) -> None:
-    outcome = _results(Answers(MADE_SAFE[name][0]))[1]
+    outcome = _results(OutcomeByType(MADE_SAFE[name][0]))[1]
     assert type(outcome) in (Applied, Ignored, Unknown, Held)
     for text in (getattr(outcome, field, "") for field in ("code", "reason", "downstream")):
         assert text.encode("utf-8") is not None
@@ -73,7 +73,7 @@ def test_an_outcome_with_odd_texts_is_made_safe(name: str) -> None:
 
 @pytest.mark.parametrize("name", ODD_ERRORS)
 def test_whatever_a_handler_raises_comes_back_as_plain_values(name: str) -> None:
-    result = _results(Answers(_raises(ODD_ERRORS[name])))[1]
+    result = _results(OutcomeByType(_raises(ODD_ERRORS[name])))[1]
     assert isinstance(result, Failure)
     for text in (result.error_class, result.error_code or "", result.message, result.stack, result.log_lines or ""):
         assert text.encode("utf-8") is not None
@@ -84,7 +84,7 @@ def test_whatever_a_handler_raises_comes_back_as_plain_values(name: str) -> None
 def test_a_hook_that_raises_anything_leaves_it_to_the_rules(name: str) -> None:
     hooked = make_classifier(Rules(hook="tests.unit.processor.hook_of_kinds:decide"))
     hooked._hook = lambda *_: _raises(ODD_ERRORS[name])()
-    failure = _results(Answers(_raises(lambda: ConnectionError("reset"))), hooked)[1]
+    failure = _results(OutcomeByType(_raises(lambda: ConnectionError("reset"))), hooked)[1]
     assert isinstance(failure, Failure)
     assert failure.kind is ErrorKind.SNBE
     assert "the hook" in (failure.log_lines or "")
@@ -96,7 +96,7 @@ def test_a_held_event_is_due_again_within_a_day() -> None:
 
 @pytest.mark.parametrize("version", [None, 7, HALF, HUGE, Awkward()])
 def test_a_version_that_is_no_text_stops_nothing(version: Any) -> None:
-    handler = Answers(Applied)
+    handler = OutcomeByType(Applied)
     handler.version = version
     assert len(read_version(handler).encode("utf-8")) <= 1_000
     assert _results(handler)[1] == Applied()
@@ -123,7 +123,7 @@ def test_what_a_handler_logs_while_it_fails_is_kept_from_info_on(monkeypatch: py
 
     root = logging.getLogger()
     monkeypatch.setattr(root, "level", logging.WARNING)
-    failure = _results(Answers(fail))[1]
+    failure = _results(OutcomeByType(fail))[1]
     assert isinstance(failure, Failure)
     assert failure.log_lines == "INFO merchants: asked for merchant 7"
     assert root.level == logging.WARNING

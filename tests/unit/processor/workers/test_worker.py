@@ -13,7 +13,7 @@ class Down(Exception):
     kind = ErrorKind.SBE
 
 
-class Busy(Exception):
+class BusyService(Exception):
     kind = ErrorKind.SLE
 
 
@@ -21,7 +21,7 @@ class Stuck(Exception):
     kind = ErrorKind.SNBE
 
 
-class Scripted:
+class HandlerByType:
     """Does what an item's type says, and remembers the order."""
 
     version = "test-1"
@@ -39,9 +39,9 @@ class Scripted:
             case "down":
                 raise Down
             case "busy once" if self.calls.count(item.item_seq) == 1:
-                raise Busy
+                raise BusyService
             case "busy":
-                raise Busy
+                raise BusyService
             case "nobody":
                 return Ignored("nobody handles it")
         return Applied()
@@ -54,7 +54,7 @@ def item(seq: int, kind: str = "fine") -> WorkItem:
 def task(**changes: object) -> Task:
     settings: dict[str, object] = {
         "stream": "test",
-        "build_handler": Scripted,
+        "build_handler": HandlerByType,
         "classifier": Classifier(),
         "deadlines": Deadlines(60.0, 60.0),
         "concurrency": 1,
@@ -68,28 +68,28 @@ def kinds(results: list[tuple[int, Outcome | Failure]]) -> dict[int, object]:
 
 
 def test_events_of_an_entity_run_in_order_and_stop_at_the_first_that_fails():
-    handler = Scripted()
+    handler = HandlerByType()
     results = run_groups(task(), handler, [[item(1), item(2, "stuck"), item(3)], [item(4, "nobody")]])
     assert handler.calls == [1, 2, 4]
     assert kinds(results) == {1: Applied, 2: ErrorKind.SNBE, 4: Ignored}
 
 
 def test_a_dead_event_lets_its_followers_run_where_the_stream_says_so():
-    results = run_groups(task(stop_on_dead=False), Scripted(), [[item(1, "bug"), item(2)]])
+    results = run_groups(task(stop_on_dead=False), HandlerByType(), [[item(1, "bug"), item(2)]])
     assert kinds(results) == {1: ErrorKind.NRE, 2: Applied}
-    results = run_groups(task(stop_on_dead=True), Scripted(), [[item(1, "bug"), item(2)]])
+    results = run_groups(task(stop_on_dead=True), HandlerByType(), [[item(1, "bug"), item(2)]])
     assert kinds(results) == {1: ErrorKind.NRE}
 
 
 def test_a_short_lived_error_is_tried_again_in_place():
-    handler = Scripted()
+    handler = HandlerByType()
     results = run_groups(task(), handler, [[item(1, "busy once")], [item(2, "busy")]])
     assert kinds(results) == {1: Applied, 2: ErrorKind.SLE}
     assert sorted(handler.calls) == [1, 1, 2, 2, 2]
 
 
 def test_when_everything_would_fail_the_rest_is_left_alone():
-    handler = Scripted()
+    handler = HandlerByType()
     results = run_groups(task(), handler, [[item(n, "down")] for n in range(1, 10)])
     assert kinds(results) == dict.fromkeys(range(1, BLOCKED_IN_A_ROW + 1), ErrorKind.SBE)
     assert all(isinstance(one, Failure) and one.is_blocking for _, one in results)
@@ -105,7 +105,7 @@ def test_what_blocks_by_its_own_fault_is_disproved_by_the_next_event_that_is_app
         [item(6)],
         [item(7, "down")],
     ]
-    results = dict(run_groups(task(), Scripted(), groups))
+    results = dict(run_groups(task(), HandlerByType(), groups))
     assert {n: one.is_blocking for n, one in results.items() if isinstance(one, Failure)} == {
         2: False,
         4: False,
@@ -116,13 +116,13 @@ def test_what_blocks_by_its_own_fault_is_disproved_by_the_next_event_that_is_app
 
 
 def test_a_failures_log_lines_are_kept():
-    class Talks(Scripted):
+    class TalkingHandler(HandlerByType):
         def __call__(self, item: WorkItem) -> Outcome:
             import logging
 
             logging.getLogger("handler").warning("asked %s", item.event_key)
             raise Stuck
 
-    [(_, failure)] = run_groups(task(), Talks(), [[item(1)]])
+    [(_, failure)] = run_groups(task(), TalkingHandler(), [[item(1)]])
     assert isinstance(failure, Failure)
     assert failure.log_lines == "WARNING handler: asked key-1"
