@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from console.access.roles import Role
 from console.access.routes import require_role, signed_in
 from console.api_routes import StrictRoute, add_acting_route, problem_responses
-from console.dead_letters import StreamDeadLetters, Streams, StreamWanted
+from console.dead_letters import Streams, StreamWanted
 from console.selection_words import (
     ApprovalAsked,
     DryRunView,
@@ -130,8 +130,9 @@ def running_routes(streams: Streams) -> APIRouter:
     """Makes the routes for users who may act; each one says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
-    async def begin(request: Request, dead: StreamDeadLetters, number: int, run: RunRequest) -> RunStarted:
-        started = await asyncio.to_thread(dead.runs.start, number, run, signed_in(request).name)
+    async def begin(request: Request, stream: str, number: int, run: RunRequest) -> RunStarted:
+        runs, actor = streams.find_stream(stream).runs, signed_in(request).name
+        started = await asyncio.to_thread(runs.start, number, run, actor)
         return RunStarted.from_run(started.run, again=started.again)
 
     @add_acting_route(router, "/selections", Role.REPLAYER, 201, summary="Freeze a selection")
@@ -147,7 +148,7 @@ def running_routes(streams: Streams) -> APIRouter:
     ) -> RunStarted:
         """Begins the selection's one run. The same again changes nothing and says so. Beyond the limits it waits for a
         second person (`state`)."""
-        return await begin(request, streams.find_stream(stream), number, asked.run())
+        return await begin(request, stream, number, asked.run())
 
     @add_acting_route(router, f"{ONE}/resolve", Role.REPLAYER, summary="Resolve a selection")
     async def resolve(
@@ -155,9 +156,7 @@ def running_routes(streams: Streams) -> APIRouter:
     ) -> RunStarted:
         """Closes its items as brought about elsewhere: what comes again is a duplicate. Beyond the limits it waits for
         a second person (`state`)."""
-        return await begin(
-            request, streams.find_stream(stream), number, RunRequest("resolve", asked.reason, propose=asked.propose)
-        )
+        return await begin(request, stream, number, asked.run("resolve"))
 
     @add_acting_route(router, f"{ONE}/purge", Role.ADMIN, summary="Purge a selection")
     async def purge(
@@ -165,9 +164,7 @@ def running_routes(streams: Streams) -> APIRouter:
     ) -> RunStarted:
         """Discards its items: none takes effect, their keys stay held, and what comes again is a duplicate. Beyond the
         limits it waits for a second person (`state`)."""
-        return await begin(
-            request, streams.find_stream(stream), number, RunRequest("purge", asked.reason, propose=asked.propose)
-        )
+        return await begin(request, stream, number, asked.run("purge"))
 
     @add_acting_route(router, f"{ONE}/release", Role.REPLAYER, summary="Propose to release a selection")
     async def release(
@@ -175,9 +172,7 @@ def running_routes(streams: Streams) -> APIRouter:
     ) -> RunStarted:
         """Proposes to discard its items and to free their keys: what the provider sends again is decided as a new
         event. It always waits for a second person (`state`)."""
-        return await begin(
-            request, streams.find_stream(stream), number, RunRequest("release", asked.reason, propose=asked.propose)
-        )
+        return await begin(request, stream, number, asked.run("release"))
 
     @add_acting_route(router, f"{ONE}/approve", Role.ADMIN, 200, summary="Approve a selection's run")
     async def approve(

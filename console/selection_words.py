@@ -89,6 +89,9 @@ class ReasonAsked(BaseModel):
     reason: Text = Field(description="kept with every decision")
     propose: bool = Field(False, description="another person approves it, even below the limits")
 
+    def run(self, action: str) -> RunRequest:
+        return RunRequest(action, self.reason, propose=self.propose)
+
 
 class ApprovalAsked(BaseModel):
     """Repeats what was looked at."""

@@ -19,7 +19,7 @@ from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from journal.shards import own_after
-from ledger.maintain.compact import CONF
+from ledger.maintain.compact import CONF, ROW_GROUP_BYTES
 from ledger.postings import (
     BOOKING_DECISIONS,
     MARK_APP_ID,
@@ -34,8 +34,6 @@ from ledger.spark import REBUILD, maintenance_master, open_staging, read_session
 
 LINES_PER_FILE = 1_000_000
 """About what maintenance leaves as it is."""
-
-ROW_GROUP_BYTES = 8 << 20
 
 
 class BookingUnreadable(PayhookError):

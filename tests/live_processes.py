@@ -19,10 +19,10 @@ from console.pulse import Pulse
 from core.clock import ManualClock
 from core.decision import Decision
 from ingest.metrics import IngestMetrics
-from journal.schema import JournalRow
 from processor.decide.item import BatchItem
 from processor.reporting.exposition import join_registries
 from processor.reporting.metrics import ProcessorMetrics
+from tests.unit.journal.rows import bare_row
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PAGE_S_MAX = 60.0
@@ -63,17 +63,8 @@ class LiveProcesses:
                 alone.submit(asyncio.run, look()).result()
 
     def decide(self, stream: str, decision: Decision, count: int, took_s: float = 0.3) -> None:
-        row = JournalRow(
-            seq=1,
-            item_seq=1,
-            first=True,
-            topic="payments.events",
-            partition=0,
-            offset=0,
-            decision=decision,
-            decided_at=NOW,
-            received_at=self.clock.now() - timedelta(seconds=took_s),
-        )
+        received_at = self.clock.now() - timedelta(seconds=took_s)
+        row = bare_row(1, decision, decided_at=NOW, received_at=received_at)
         self.streams[stream].count_decisions([BatchItem(row, b"")] * count)
 
     def receive(self, outcome: str, count: int) -> None:

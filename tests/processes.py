@@ -1,4 +1,4 @@
-"""Processes of others, waited for."""
+"""Processes of others, waited for; and what happens to them: they are killed, their disk is full."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from pathlib import Path
 import psutil
 
 from load.client import wait_for
+
+
+class Killed(BaseException):
+    """The process ends here: no ``except Exception`` of it sees this."""
 
 
 def dies_with_the_test() -> list[str]:
@@ -44,3 +48,14 @@ def _stands_still(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
     return set(states) == {"T"}
+
+
+def fill_disk(path: Path) -> None:
+    """Writes a file until its disk takes nothing more."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue

@@ -40,6 +40,7 @@ from tests.backed_up import SmallLake
 from tests.object_store import BUCKET, ObjectStore, Relay, with_bucket
 from tests.object_store.fixtures import reach
 from tests.object_store.server import PREFIXES, SCHEME
+from tests.processes import Killed
 
 LAKES = {
     "from store to store": ("store", "store"),
@@ -180,10 +181,6 @@ def test_damage_on_the_store_is_found_and_is_not_put_back(stored: SmallLake) -> 
     storage.delete([name])
     [problem] = check_backup(stored.settings, backup)
     assert "can't be read" in problem
-
-
-class Killed(BaseException):
-    """What ends a process at a point."""
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0, 1.3] if EVERY_WAY else [0.5, 1.3])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
 import fakeredis
@@ -20,8 +19,6 @@ from core.routing import MODES
 from core.settings import RedisSettings
 from ingest.claims import CONTENT_BYTES, ClaimKey, Claims, ClaimState, RedisGate
 from ingest.redis_claims import CLAIM, RedisClaims
-from stack.servers.redis import ADMIN, redis_server, redis_url
-from stack.servers.server import run_server
 from tests.memory_claims import MemoryClaims
 from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
@@ -90,13 +87,6 @@ class RedisClaimsBackend:
 
 async def _await(step: Awaitable[Answer]) -> Answer:
     return await step
-
-
-@pytest.fixture(scope="module")
-def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("redis")
-    with run_server(redis_server(folder, folder / "redis.log")):
-        yield redis_url(folder, ADMIN)
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])

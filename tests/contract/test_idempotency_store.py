@@ -6,9 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 from unittest.mock import patch
 
@@ -21,8 +20,6 @@ from core.redis import AsyncClient, async_redis
 from core.settings import RedisSettings
 from ingest.claims import ClaimState, RedisGate
 from ingest.idempotency.store import AnswerStore, KeptAnswer, KeyClaim, RedisAnswers, RequestKey
-from stack.servers.redis import ADMIN, redis_server, redis_url
-from stack.servers.server import run_server
 from tests.memory_answers import MemoryAnswers
 from tests.redis_sites import FORMS, MORE_FORMS, RedisSite
 
@@ -93,13 +90,6 @@ class RedisAnswersBackend:
 
     def forget(self) -> None:
         self._empty()
-
-
-@pytest.fixture(scope="module")
-def real_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("redis")
-    with run_server(redis_server(folder, folder / "redis.log")):
-        yield redis_url(folder, ADMIN)
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis", *MORE_FORMS])

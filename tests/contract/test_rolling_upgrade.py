@@ -21,11 +21,11 @@ import pytest
 from core.decision import Decision, ErrorKind
 from core.event import Dedupe, to_headers
 from journal.schema import JournalRow
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from providers import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from tests.one_merchant import OneMerchant
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import last, order
 
@@ -96,13 +96,6 @@ Delivery = tuple[str, list[tuple[str, str]], str]
 """A webhook: provider, headers, body."""
 
 
-class Directory:
-    """Knows every account."""
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        return Merchant("main")
-
-
 class OlderCommit:
     """A commit's code, run in processes of its own."""
 
@@ -164,7 +157,7 @@ def begins(engine: Engine, settings: dict[str, Any]) -> None:
     """The processor of now, on the journal as it is."""
     adapters = build_adapters(ProvidersSettings(**settings))
     engine.adapters = dict(adapters)
-    engine.handler = LedgerHandler(adapters, Directory())  # type: ignore[assignment]
+    engine.handler = LedgerHandler(adapters, OneMerchant("main"))  # type: ignore[assignment]
     engine.start()
 
 

@@ -19,6 +19,7 @@ import pytest
 from load.client import wait_for
 from load.embedded import SAMPLE_CONFIG
 from tests.e2e.conftest import Stack
+from tests.processes import fill_disk
 
 LAKE = "48m"
 UP_S_MAX = 300.0
@@ -100,7 +101,7 @@ def test_a_full_lake_stops_decisions_not_webhooks_and_ends_by_itself(small_lake:
     small_lake.post(*before)
     small_lake.decide(before)
     pid, filler = small_lake.processor_status()["pid"], small_lake.lake / "filler"
-    fill(filler)
+    fill_disk(filler)
     assert {answer.status for answer in small_lake.post(*meanwhile)} == {200}
     assert wait_for(lambda: "No space left on device" in small_lake.blocked(), SEEN_S), small_lake.processor_status()
     metrics = small_lake.metrics()
@@ -115,13 +116,3 @@ def test_a_full_lake_stops_decisions_not_webhooks_and_ends_by_itself(small_lake:
     assert decisions == ["applied"] * 25
     said = small_lake.run("verify")
     assert said.returncode == 0, said.stdout + said.stderr
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12):
-            try:
-                while True:
-                    file.write(b"\0" * size)
-            except OSError:
-                continue

@@ -19,6 +19,7 @@ from load.client import wait_for
 from processor import application
 from processor.application import StreamLoop
 from tests.integration.processor.stored import FileKafka, Stored, StoredStream
+from tests.processes import fill_disk
 
 DISK = "12m"
 GOES_ON_S = 60.0
@@ -42,13 +43,7 @@ def limited(_disk: Path) -> Callable[[], None]:
 
 def filled(disk: Path) -> Callable[[], None]:
     filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12):
-            try:
-                while True:
-                    file.write(b"\0" * size)
-            except OSError:
-                continue
+    fill_disk(filler)
     return filler.unlink
 
 

@@ -18,7 +18,7 @@ from operations.command import Command
 from operations.commands import decode
 from operations.selection import runs
 from tests.dead_items import DeadItems
-from tests.unit.operations.selection.bench import Acknowledged
+from tests.unit.dlq.publishing import Acknowledged
 
 
 class SentCommands:

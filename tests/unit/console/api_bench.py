@@ -28,19 +28,9 @@ from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
 from tests.unit.console.listening import BOB, Listener
 from tests.unit.console.places import attention_at, bookings_at
+from tests.unit.dlq.publishing import Acknowledged
 from tests.unit.ingest.idempotency.guarded_app import BreakableAnswers
 from tests.unit.processor.harness import CONTROL, Engine
-
-
-class Acknowledged:
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
 
 
 class MemoryKafka:

@@ -26,6 +26,7 @@ from dead_letters.listing import Filter, Sort
 from dead_letters.payload import Payloads
 from journal.schema import JournalRow
 from tests.examples import examples
+from tests.processes import Killed
 from tests.small_ledger import START, SmallLedger
 
 A_ROW = timedelta(minutes=41)
@@ -273,10 +274,6 @@ def opened(folder: Path, clock: ManualClock) -> DeadLetterIndex:
     layout = Layout(folder).ledger()
     payloads, closed = Payloads(layout.bodies_table), timedelta(days=CLOSED_DAYS)
     return DeadLetterIndex(layout.dead_letter_index, layout.journal, payloads, clock, closed)
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 def _crash(index: DeadLetterIndex, monkeypatch: pytest.MonkeyPatch, after: int) -> None:

@@ -31,6 +31,7 @@ from processor.reporting.exposition import PartFigures, join_registries
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.progress import BatchProgress
 from stack.services.receiver import _build_gauges
+from tests.unit.journal.rows import bare_row
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -125,15 +126,4 @@ class _Deaf:
 
 
 def _row(decision: Decision) -> JournalRow:
-    return JournalRow(
-        seq=1,
-        item_seq=1,
-        first=True,
-        topic="payments.events",
-        partition=0,
-        offset=0,
-        decision=decision,
-        decided_at=NOW,
-        received_at=NOW,
-        attempt=int(decision is Decision.RETRY),
-    )
+    return bare_row(1, decision, decided_at=NOW, received_at=NOW, attempt=int(decision is Decision.RETRY))

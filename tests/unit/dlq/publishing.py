@@ -26,10 +26,10 @@ def dead_row(seq: int, decision: Decision = Decision.DEAD, partition: int = 0) -
     return bare_row(seq, decision, partition=partition, body_sha256=hashlib.sha256(BODY).hexdigest())
 
 
-class Landed:
+class Acknowledged:
     """A record as Kafka holds it."""
 
-    def __init__(self, partition: int, offset: int) -> None:
+    def __init__(self, offset: int = 0, partition: int = 0) -> None:
         self._partition, self._offset = partition, offset
 
     def partition(self) -> int:
@@ -80,7 +80,7 @@ class FakeProducer:
             self.landed.append(int(dict(record["headers"])["payhook.seq"]))
             self.values.append(record["value"])
             self.partitions.append(record["partition"])
-            callback(None, Landed(record["partition"], len(self.landed) - 1))
+            callback(None, Acknowledged(len(self.landed) - 1, record["partition"]))
 
     def fail(self, count: int, error: KafkaError) -> None:
         for _ in range(min(count, len(self.queue))):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -22,16 +22,16 @@ from core.money import Movement
 from core.routing import scope_event
 from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.verify.body_facts import COLUMNS, read_body_fact
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from load.samples.sender import Sample
 from providers import Request
 from providers.settings import MoneyRule, StandardWebhooksSettings
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.examples import examples
+from tests.one_merchant import OneMerchant
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
@@ -58,23 +58,12 @@ VERSION = "ledger-2.0123abcd"
 PROMISES = ("bookings_are_reported", "one_effect_per_fact_key", "one_effect_per_event_key")
 
 
-class RememberingDirectory:
-    """Every account is one merchant's. Remembers which were asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        self.asked.append(account)
-        return Merchant("m-1")
-
-
 class BookingEngine(Engine):
     """The engine with a provider's adapter, and the ledger's own handler."""
 
     def __init__(self, folder: Path, case: Case) -> None:
         self.case = case
-        self.directory = RememberingDirectory()
+        self.directory = OneMerchant()
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
@@ -94,12 +83,6 @@ class _Real(ScriptedHandler):
     def __call__(self, item: WorkItem) -> Outcome:
         self.items.append(item)
         return self._handler(item)
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("duckdb"), "500m") as engine:
-        yield engine
 
 
 def events(case: Case, accounts: Sequence[str], tenant: str | None = None) -> list[Event]:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from core.event import Dedupe, Event, to_headers
 from core.money import UNDOS, MoneyFact
 from core.work import Outcome, WorkItem
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from load.samples.adyen import AdyenItem, adyen_notification
@@ -25,6 +24,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.examples import examples
+from tests.one_merchant import OneMerchant
 from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 
@@ -103,19 +103,12 @@ def sequences(draw: st.DrawFn) -> list[Sent]:
     return draw(st.permutations(once + again))
 
 
-class AnyAccount:
-    """Every account is one merchant's."""
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        return Merchant("m-1")
-
-
 class RealHandler(ScriptedHandler):
     """The ledger's own, in the harness's place for one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._real = LedgerHandler(ADAPTERS, AnyAccount())
+        self._real = LedgerHandler(ADAPTERS, OneMerchant())
 
     def __call__(self, item: WorkItem) -> Outcome:
         return self._real(item)

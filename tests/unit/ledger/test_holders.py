@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, permutations
 from pathlib import Path
@@ -21,13 +21,13 @@ from core.event import Dedupe, to_headers
 from core.work import Outcome, WorkItem
 from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from load.samples import mollie as mollie_samples
 from processor.decide.handlers import EARLY_UNDO
 from providers.port import Adapter, Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from tests.unit.ledger.test_any_order import AnyAccount
+from tests.one_merchant import OneMerchant
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
@@ -459,7 +459,7 @@ class VersionedLedgerHandler(ScriptedHandler):
 
     def __init__(self, adapters: Mapping[str, Adapter]) -> None:
         super().__init__()
-        self._real = LedgerHandler(adapters, AnyAccount())
+        self._real = LedgerHandler(adapters, OneMerchant())
 
     def __call__(self, item: WorkItem) -> Outcome:
         return self._real(item)
@@ -487,12 +487,6 @@ class Ledger(Engine):
         for line in flatten_postings(self.journal.rows).to_pylist():
             found[line["account"]] += line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
         return found
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @pytest.mark.row("G2")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from core.decision import Decision
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from processor.decide.handlers import EARLY_UNDO
 from providers import Request
 from tests.unit.ledger.test_holders import PROMISES, Ledger, ProviderRequest
@@ -35,12 +35,6 @@ CASES = [
     ),
     ("braintree", [ProviderRequest("braintree", braintree.posted(body)) for body in AT_BRAINTREE]),
 ]
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @pytest.mark.row("G2")

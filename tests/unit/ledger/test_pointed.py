@@ -9,21 +9,14 @@ import pytest
 
 from core.event import Event
 from core.work import Applied, Outcome, Unknown, WorkItem
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from providers import ProvidersSettings, Request, build_adapters
+from tests.one_merchant import OneMerchant
 from tests.unit.providers.samples import gocardless, stripe
 from tests.unit.providers.samples.stripe import CHARGE, DISPUTE, ONE_REFUND, PAYOUT, THIN_MONEY, thin
 
 ADAPTERS = build_adapters(ProvidersSettings())
 MONEY = dict(zip(THIN_MONEY, (CHARGE, ONE_REFUND, PAYOUT, DISPUTE), strict=True))
-
-
-class AnyDirectory:
-    """Knows every account."""
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        return Merchant("m-1")
 
 
 def handled(provider: str, request: Request) -> list[Outcome]:
@@ -34,7 +27,7 @@ def handled(provider: str, request: Request) -> list[Outcome]:
 def _handled(event: Event) -> Outcome:
     names = (event.event_key, event.entity_key, event.provider, event.account, event.event_type)
     item = WorkItem(1, *names, event.body, event.fact_key, 0, fact_sha256=event.fact_sha256)
-    return LedgerHandler(ADAPTERS, AnyDirectory())(item)
+    return LedgerHandler(ADAPTERS, OneMerchant())(item)
 
 
 def balances(outcomes: Sequence[Outcome]) -> dict[str, int]:

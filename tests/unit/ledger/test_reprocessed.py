@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +22,11 @@ from core.work import Outcome, WorkItem
 from journal.target import ItemTarget
 from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from providers.port import Request
 from tests.examples import examples
-from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, AnyAccount, Sent, balance, sequences
+from tests.one_merchant import OneMerchant
+from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, Sent, balance, sequences
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
@@ -69,7 +69,7 @@ class ReprocessingHandler(ScriptedHandler):
 
     def __init__(self, adapters: Mapping[str, Any], version: str) -> None:
         super().__init__()
-        self._real = LedgerHandler(adapters, AnyAccount())
+        self._real = LedgerHandler(adapters, OneMerchant())
         self.version = version
 
     def __call__(self, item: WorkItem) -> Outcome:
@@ -111,12 +111,6 @@ class TwoVersions(Engine):
     def booked(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = flatten_postings(self.journal.rows).to_pylist()
         return found
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @given(

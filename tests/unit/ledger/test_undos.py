@@ -17,7 +17,7 @@ from core.decision import Decision
 from core.event import Dedupe, Event, to_headers
 from core.money import UNDOS, MoneyFact
 from journal.schema import JournalRow
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from processor.decide.handlers import EARLY_UNDO
 from providers import build_adapters
 from providers.settings import ProvidersSettings
@@ -102,12 +102,6 @@ def decided(folder: Path, *told: ReportedFact) -> list[JournalRow]:
         ledger.batch()
     ledger.index.close()
     return ledger.journal.rows
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @pytest.mark.parametrize(("done", "undo"), list(pairs()))

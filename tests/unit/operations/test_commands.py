@@ -29,6 +29,7 @@ from operations.command import (
 )
 from operations.command_fields import target_of_text
 from operations.commands import CommandNotSent, SentCommand, decode, encode, send
+from tests.unit.dlq.publishing import Acknowledged
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -105,16 +106,6 @@ def test_bytes_that_are_no_command_are_refused(raw: bytes) -> None:
         decode(raw)
 
 
-class Acknowledged:
-    """Kafka's word of a record."""
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 41
-
-
 class CommandsProducer:
     """Acknowledges with an error, without one, or never."""
 
@@ -134,7 +125,7 @@ class CommandsProducer:
 
 
 def test_a_command_is_sent_when_kafka_says_so() -> None:
-    producer = CommandsProducer(lambda callback: callback(None, Acknowledged()))
+    producer = CommandsProducer(lambda callback: callback(None, Acknowledged(41)))
     assert send(producer, command()) == SentCommand("payments.control", 0, 41)
     assert producer.sent == [("payments.control", encode(command()), b"c1")]
 

@@ -9,6 +9,7 @@ import pytest
 from stack.backup.copying import CopyTarget
 from stack.backup.trees import DiskTree
 from tests.backed_up import SmallLake
+from tests.processes import Killed
 
 
 @pytest.fixture
@@ -32,9 +33,6 @@ def test_a_folder_of_somebody_else_with_a_name_like_a_backups_stays(lake: SmallL
 
 
 def test_what_a_killed_backup_left_goes_with_the_next_one(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
     def killed(*_: object) -> None:
         raise Killed
 
@@ -55,9 +53,6 @@ def test_a_removal_that_was_interrupted_is_done_by_the_next_backup(
 ) -> None:
     first = lake.back_up()
     lake.commit()
-
-    class Killed(BaseException):
-        pass
 
     def half(tree: DiskTree, path: str) -> None:
         if path == first.name:

@@ -12,23 +12,16 @@ from core.event import Event
 from core.routing import scope_event
 from core.work import Applied, WorkItem, postings_to_json
 from journal.schema import pair_of
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, read_bodies, read_body_fact
 from providers import Adapter, ProvidersSettings
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.contract.adapter_cases.promises import events_of
+from tests.one_merchant import OneMerchant
 
 Row = dict[str, Any]
 BOOKS = [label for label, case in CASES.items() if case.books]
-
-
-class EscapedNameDirectory:
-    """Every account is one merchant's, whose name is spelled with an escape."""
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        return Merchant("m:1")
 
 
 def adapters_of(case: Case) -> Mapping[str, Adapter]:
@@ -43,7 +36,8 @@ def row(event: Event, adapters: Mapping[str, Adapter]) -> Row:
         fact_sha256=event.fact_sha256,
         tenant=event.tenant,
     )
-    outcome = LedgerHandler(adapters, EscapedNameDirectory())(work)
+    # The merchant's name is spelled with an escape.
+    outcome = LedgerHandler(adapters, OneMerchant("m:1"))(work)
     assert isinstance(outcome, Applied)
     about = {name: getattr(event, name) for name in COLUMNS if hasattr(event, name)}
     postings = postings_to_json(outcome.postings)

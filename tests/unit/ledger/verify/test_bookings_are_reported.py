@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from core.routing import of_tenant
 from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
 from ledger.accounts import BOOKINGS, AccountRole, book_fact, holder_of
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from tests.unit.journal.rows import row
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 
@@ -42,12 +41,6 @@ def named(duckdb: DuckDb, *rows: JournalRow) -> list[object]:
     """The rows that offend."""
     name_rows(duckdb, rows)
     return [one["seq"] for one in offenders(duckdb, "bookings_are_reported")]
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @pytest.mark.parametrize("tenant", [None, "shop-a"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from core.decision import Decision
-from ledger.verify.duckdb_engine import DuckDb, duckdb_engine
+from ledger.verify.duckdb_engine import DuckDb
 from operations.command import PROPOSE_RUN, ApprovedProposal
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.decide.selection_runs import command as command_of_run
@@ -18,12 +17,6 @@ from tests.unit.processor.harness import CONTROL, NOW, Engine
 from tests.unit.processor.ordering import approval, command, decided, dying, last, mended, target
 
 NAMES = ("releases_have_two_people", "one_effect_per_event_key", "items_close_once", "order_kept")
-
-
-@pytest.fixture(scope="module")
-def duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckDb]:
-    with duckdb_engine(tmp_path_factory.mktemp("engine"), "500m") as found:
-        yield found
 
 
 @pytest.fixture

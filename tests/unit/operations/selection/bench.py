@@ -34,6 +34,7 @@ from operations.selection.runs import RunOrders
 from operations.selection.selections import Selections
 from processor.decide import runs
 from processor.settings import DeadHead
+from tests.unit.dlq.publishing import Acknowledged
 from tests.unit.processor.fakes import ListJournal
 from tests.unit.processor.harness import CONTROL, EVENTS, Engine
 
@@ -50,14 +51,6 @@ class Acts:
     def record(self, entry: AuditEntry) -> object:
         self.acts.append(entry)
         return entry
-
-
-class Acknowledged:
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return 0
 
 
 class EngineKafka:

@@ -10,23 +10,16 @@ from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import Money, MoneyFact, Movement
 from core.routing import scope_event
-from ledger.directory import Merchant
 from ledger.handler import LedgerHandler
 from providers import Request
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
+from tests.one_merchant import OneMerchant
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 from tests.unit.processor.ordering import command, decided, last, order, target
 
 CAPTURE = MoneyFact("stripe:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(500, "EUR"))
 OLD_NAME = MoneyFact("stripe:pi_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(500, "EUR"))
-
-
-class Directory:
-    """Knows every account."""
-
-    def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        return Merchant("main")
 
 
 class Adapter(StripeAdapter):
@@ -64,7 +57,7 @@ class Adapter(StripeAdapter):
 def runs(engine: Engine, adapter: Adapter) -> None:
     """The processor's version from its next start on."""
     engine.adapters["stripe"] = adapter
-    engine.handler = LedgerHandler({"stripe": adapter}, Directory(), "ledger-test")  # type: ignore[assignment]
+    engine.handler = LedgerHandler({"stripe": adapter}, OneMerchant("main"), "ledger-test")  # type: ignore[assignment]
     engine.start()
 
 
@@ -142,7 +135,7 @@ def test_in_its_real_entity_it_runs_behind_what_was_applied_there(engine: Engine
     runs(engine, Adapter(CAPTURE, entity="e9"))
     key = received(engine, Adapter(None, entity="e1"))
     passing = MoneyFact("stripe:ch_2:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(7, "EUR"))
-    engine.handler = LedgerHandler({"stripe": Adapter(passing)}, Directory(), "x")  # type: ignore[assignment]
+    engine.handler = LedgerHandler({"stripe": Adapter(passing)}, OneMerchant("main"), "x")  # type: ignore[assignment]
     engine.start()
     assert last(engine, received(engine, Adapter(passing, entity="e9"), "evt_2")).decision is Decision.APPLIED
     runs(engine, Adapter(CAPTURE, entity="e9"))

@@ -6,19 +6,11 @@ from processor.errors.classify import Classifier, Failure
 from processor.workers.deadlines import Deadlines
 from processor.workers.worker import Task
 from processor.workers.worker_pool import BLOCKED_IN_A_ROW
-from tests.unit.processor.fakes import run_groups
-
-
-class Down(Exception):
-    kind = ErrorKind.SBE
+from tests.unit.processor.fakes import Down, Stuck, run_groups
 
 
 class BusyService(Exception):
     kind = ErrorKind.SLE
-
-
-class Stuck(Exception):
-    kind = ErrorKind.SNBE
 
 
 class HandlerByType:
