@@ -147,7 +147,7 @@ def event(place: Place, keys: tuple[str, ...], as_json: bool) -> None:
     """
 
     ledger = place.ledger
-    with ledger_tables.show_spinner("looking through the journal"):
+    with ledger_tables.show_spinner():
         stories_read = {key: ledger.read_story(key) for key in keys}
     stories, bodies = (
         {key: story for key, (story, _) in stories_read.items()},
@@ -175,7 +175,7 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
     KEY is an entity key: provider:account:payment. Exit 1 if it is unknown.
     """
 
-    with ledger_tables.show_spinner("looking through the journal"):
+    with ledger_tables.show_spinner():
         story = place.ledger.read_entity(key, limit)
     if as_json:
         click.echo(to_json_text(story))
@@ -196,7 +196,7 @@ def unknown(place: Place, every: bool, as_json: bool) -> None:
     Exit 1 if there are any. What moves nothing for you is closed with a reason: `payhook dlq select --state unknown`,
     then `payhook dlq discard sN`; it is on record, and its key stays held.
     """
-    with ledger_tables.show_spinner("looking through the journal"):
+    with ledger_tables.show_spinner():
         events = find_unknown_events(place.ledger.list_journals())
         closed = find_closed_unknown(place.ledger.list_journals()) if every else []
     if as_json:
@@ -272,7 +272,7 @@ def search(
         currency=currency,
         in_keys=text_in_keys,
     )
-    with ledger_tables.show_spinner("looking through the journal"):
+    with ledger_tables.show_spinner():
         ledger = place.ledger
         hits = find(ledger.list_journals(), ledger.list_postings(), criteria, limit)
     if as_json:

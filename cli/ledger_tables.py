@@ -28,9 +28,9 @@ TEXT_CHARS_MAX = 2_000
 
 
 @contextlib.contextmanager
-def show_spinner(words: str) -> Iterator[None]:
+def show_spinner() -> Iterator[None]:
     console = Console(stderr=True)
-    with console.status(words) if console.is_terminal else contextlib.nullcontext():
+    with console.status("looking through the journal") if console.is_terminal else contextlib.nullcontext():
         yield
 
 

@@ -17,12 +17,12 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 NOT_IMPORTED = frozenset({"tests", "docs"})
 
 
-def hidden_packages(checkout: Path = CHECKOUT) -> Iterator[tuple[str, str]]:
+def hidden_packages() -> Iterator[tuple[str, str]]:
     """Finds packages of payhook's that others hide, each with where the other one is.
 
     An editable installation comes last on the path, so anything else of that name hides it.
     """
-    for package in sorted(checkout.glob("*/__init__.py")):
+    for package in sorted(CHECKOUT.glob("*/__init__.py")):
         name = package.parent.name
         spec = None if name in NOT_IMPORTED else find_spec(name)
         if spec is not None and (spec.origin is None or Path(spec.origin).resolve() != package):

@@ -31,7 +31,7 @@ def search(place: Place, text: str, as_json: bool) -> None:
     in the field that console.order_field names.
     """
     ledger = place.ledger
-    with ledger_tables.show_spinner("looking through the journal"):
+    with ledger_tables.show_spinner():
         payments = find_payments(
             ledger, text, Deadline(SystemClock(), SEARCH_S_MAX), place.settings.console.order_field
         )

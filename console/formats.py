@@ -28,11 +28,6 @@ def format_lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
     return escape(visible_lines(value, chars_max))
 
 
-def escape_exactly(value: str) -> Markup:
-    """Escapes a text, and leaves it as it is else: the value of a form's field, never what people read."""
-    return escape(value)
-
-
 def format_money(amount_minor: int | None, currency: str | None) -> str:
     """Writes ``1,234.50 EUR``; nothing of None."""
     if amount_minor is None or currency is None:
@@ -75,7 +70,8 @@ def format_number(value: int | float | None) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "exact": escape_exactly,
+    # The value of a form's field, never what people read.
+    "exact": escape,
     "lines": format_lines,
     "moment": mark_up_moment,
     "money": format_money,

@@ -26,8 +26,6 @@ def name_in(stream: str, item_seq: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JoinedItem(Item):
-    """An item, and its stream."""
-
     stream: str
 
     @property

@@ -211,5 +211,4 @@ UNAVAILABLE = frozenset(code for code, refusal in REFUSALS.items() if refusal.st
 
 
 def runbook_of(code: str) -> str | None:
-    """The runbook's entry of a code; None for one that has none."""
     return f"{RUNBOOK}#503-{code}" if code in UNAVAILABLE else None

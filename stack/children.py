@@ -216,7 +216,6 @@ def _make_side_server(layout: Layout, env: Mapping[str, str], name: str, module:
 
 
 def answers_ok(url: str) -> bool:
-    """Whether a GET is answered with 200."""
     try:
         with urllib.request.urlopen(url, timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - a loopback URL of our own
             return bool(answer.status == 200)

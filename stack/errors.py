@@ -6,6 +6,9 @@ from pathlib import Path
 
 from core.errors import PayhookError
 
+TAIL_LINES = 15
+"""The last lines of a server's log that a message shows."""
+
 
 class JavaMissing(PayhookError):
     """There is no Java that Spark and Kafka run on."""
@@ -102,12 +105,12 @@ class ServerNotUp(PayhookError):
         super().__init__(f"{name} {problem}; {what}")
 
 
-def _read_tail(log: Path, log_from: int, lines_max: int = 15) -> str:
+def _read_tail(log: Path, log_from: int) -> str:
     try:
         lines = log.read_bytes()[log_from:].decode("utf-8", "replace").splitlines()
     except OSError:
         return "  (no log)"
-    return "\n".join(f"  {line[:300]}" for line in lines[-lines_max:])
+    return "\n".join(f"  {line[:300]}" for line in lines[-TAIL_LINES:])
 
 
 class StackNotUp(PayhookError):

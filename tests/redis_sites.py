@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.crc import key_slot
 
 from core.redis import FAILURES, AsyncClient, Client, async_redis, sync_redis
 from core.settings import RedisSettings
@@ -152,17 +151,6 @@ class RedisSite:
     def primary_client(self) -> contextlib.closing[Client]:
         """As payhook's processors."""
         return contextlib.closing(sync_redis(self.settings(), ADMIN_S))
-
-    def master_of(self, key: bytes) -> Node:
-        """The cluster's node that has a key's slot now; asked of those that answer."""
-        port = 0
-        for node in self.nodes:
-            with contextlib.suppress(*FAILURES), node.admin() as client:
-                slots: Any = client.execute_command("CLUSTER SLOTS")
-                slot = key_slot(key)
-                port = next(int(row["primary"][1]) for (low, high), row in slots.items() if low <= slot <= high)
-                break
-        return next(node for node in self.nodes if node.port == port)
 
     def part(self, replica: Node, *, parted: bool = True) -> None:
         """From now on it gets none of what is written to its primary; or again."""

@@ -134,7 +134,6 @@ def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
 
 
 def _format_hex(rows: np.ndarray) -> pa.Array:
-    """Formats each row of bytes as hex."""
     chars = 2 * rows.shape[1]
     ends = np.arange(0, chars * (len(rows) + 1), chars, dtype="i4")
     return pa.StringArray.from_buffers(len(rows), pa.py_buffer(ends), pa.py_buffer(rows.tobytes().hex().encode()))

@@ -84,8 +84,6 @@ class StreamComparison:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The addresses of Kafka and Redis."""
-
     kafka: KafkaSettings
     redis: RedisSettings
 
