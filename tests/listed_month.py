@@ -85,7 +85,7 @@ READ_MAX = 150_000
 """So many events are remembered as read, those of two days: reading is tried elsewhere, and takes most of the time."""
 
 
-class Account:
+class ListedAccount:
     """The events that a provider generates, by number in the order of their time. Times are seconds since `BEGIN`."""
 
     def __init__(self, count: int, days: int, chance: random.Random) -> None:
@@ -134,7 +134,7 @@ def _moment_s(days: int, chance: random.Random) -> int:
 class AccountLists(Lists):
     """The account's list: newest first, in pages whose events are in any order, behind a server that has troubles."""
 
-    account: Account = field(default_factory=lambda: Account(0, 1, random.Random(0)))
+    account: ListedAccount = field(default_factory=lambda: ListedAccount(0, 1, random.Random(0)))
     chance: random.Random = field(default_factory=random.Random)
     pages: int = 0
     refused: int = 0
@@ -208,7 +208,7 @@ class MemoryCatchUps:
 class DecidingKafka:
     """Takes what is published, and the journal decides it a moment later."""
 
-    def __init__(self, account: Account, clock: ManualClock) -> None:
+    def __init__(self, account: ListedAccount, clock: ManualClock) -> None:
         self.account, self.clock = account, clock
         self.times = bytearray(account.count)
         self.came_s = array("d", bytes(8 * account.count))
@@ -287,7 +287,7 @@ class SimulatedMonth:
         chance = random.Random(seed)
         (folder / "stripe").write_text("whsec_" + "a" * 32 + "\n", "utf-8")
         (folder / "stripe-api").write_text(KEY + "\n", "utf-8")
-        self.account = Account(count, days, chance)
+        self.account = ListedAccount(count, days, chance)
         self.clock = ManualClock(BEGIN)
         self.lists = AccountLists(account=self.account, chance=chance, now=self.clock.now)
         self.kafka = DecidingKafka(self.account, self.clock)

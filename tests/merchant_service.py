@@ -47,14 +47,14 @@ class MerchantService:
             def log_message(self, *args: object) -> None:
                 """Nobody reads it."""
 
-        class Server(ThreadingHTTPServer):
+        class MerchantServer(ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 128
 
             def handle_error(self, *args: object) -> None:
                 """A client that was answered too late has gone away."""
 
-        self._server = Server(("127.0.0.1", 0), MerchantHandler)
+        self._server = MerchantServer(("127.0.0.1", 0), MerchantHandler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/merchants"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 

@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class _Server(ThreadingHTTPServer):
+class _ListsServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is gone is none."""
 
@@ -245,7 +245,7 @@ def _write_answer(lists: Lists, head: bytes, writer: asyncio.StreamWriter) -> bo
 def serve_lists(lists: Lists) -> Iterator[Lists]:
     """Serves the lists on a free port of the loopback address."""
     handler = type("Handler", (_Handler,), {"lists": lists})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = _ListsServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     lists.base = f"http://127.0.0.1:{server.server_port}"

@@ -46,7 +46,7 @@ MORE_FORMS = [pytest.param(form, marks=pytest.mark.more(reason="several servers 
 """As parameters: a suite passes on one plain server in `make test`, and on these in `make test-more`."""
 
 
-class Node:
+class RedisNode:
     """One server, which a test may kill and start again."""
 
     def __init__(self, site: RedisSite, port: int, server: Server) -> None:
@@ -93,8 +93,8 @@ class RedisSite:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.tls = tls
-        self.nodes: list[Node] = []
-        self.sentinels: list[Node] = []
+        self.nodes: list[RedisNode] = []
+        self.sentinels: list[RedisNode] = []
         self.passwords = {user: secrets.token_hex(16) for user in (PAYHOOK, ADMIN)}
         for user in self.passwords:
             self.write_credentials(user)
@@ -143,7 +143,7 @@ class RedisSite:
                     do(client)
 
     @property
-    def primary(self) -> Node:
+    def primary(self) -> RedisNode:
         """Of those that Sentinel watches."""
         assert wait_for(lambda: any(node.role == "master" for node in self.nodes), WAIT_S)
         return next(node for node in self.nodes if node.role == "master")
@@ -152,7 +152,7 @@ class RedisSite:
         """As payhook's processors."""
         return contextlib.closing(sync_redis(self.settings(), ADMIN_S))
 
-    def part(self, replica: Node, *, parted: bool = True) -> None:
+    def part(self, replica: RedisNode, *, parted: bool = True) -> None:
         """From now on it gets none of what is written to its primary; or again."""
         with replica.admin() as client:
             client.config_set("masterauth", "wrong" if parted else self.passwords[ADMIN])
@@ -229,23 +229,23 @@ class RedisSite:
         """Whether each of the cluster's nodes takes all of them for alive, and answers for its slots."""
         return all(self._knows_all(node) and self._is_covered(node) for node in self.nodes)
 
-    def _knows_all(self, node: Node) -> bool:
+    def _knows_all(self, node: RedisNode) -> bool:
         with node.admin() as client:
             nodes: Any = client.execute_command("CLUSTER NODES")
         alive = [one for one in nodes.values() if {"handshake", "fail", "fail?"}.isdisjoint(one["flags"].split(","))]
         return len(alive) == len(self.nodes)
 
-    def _is_covered(self, node: Node) -> bool:
+    def _is_covered(self, node: RedisNode) -> bool:
         with node.admin() as client:
             info: Any = client.execute_command("CLUSTER INFO")
             return str(info["cluster_state"]) == "ok"
 
-    def _replicates(self, node: Node) -> bool:
+    def _replicates(self, node: RedisNode) -> bool:
         with node.admin() as client:
             info: Any = client.info("replication")
             return str(info.get("master_link_status")) == "up"
 
-    def _sees_all(self, sentinel: Node) -> bool:
+    def _sees_all(self, sentinel: RedisNode) -> bool:
         with sentinel.admin() as client:
             masters: Any = client.sentinel_masters()
             state = masters[SERVICE]
@@ -265,7 +265,7 @@ class RedisSite:
     # one server
 
     def _start(
-        self, among: list[Node], port: int, commands: Sequence[str], *options: str, sentinel: bool = False
+        self, among: list[RedisNode], port: int, commands: Sequence[str], *options: str, sentinel: bool = False
     ) -> None:
         folder = self.folder / str(port)
         config = folder / ("sentinel.conf" if sentinel else "redis.conf")
@@ -287,9 +287,9 @@ class RedisSite:
 
         command = (str(find_redis()), str(config), *(["--sentinel"] if sentinel else []))
         log = self.folder / f"{port}.log"
-        node: Node
+        node: RedisNode
         server = Server(f"redis-{port}", command, log, lambda: _answers(lambda: node.admin()), prepare)
-        node = Node(self, port, server)
+        node = RedisNode(self, port, server)
         among.append(node)
         node.process.wait_until_it_answers()
 

@@ -40,7 +40,7 @@ SERVICE_KEYS = {
 
 
 @dataclass(frozen=True)
-class Role:
+class ImageRole:
     """What stands in for an image that can't be had: its root folder's layers, and how it is started."""
 
     image: Image
@@ -156,7 +156,7 @@ class Project:
     work: Path
     file: Mapping[str, Any]
     built: Image
-    roles: Mapping[str, Role]
+    roles: Mapping[str, ImageRole]
     containers: dict[str, Container] = field(default_factory=dict)
     _nets: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -286,7 +286,7 @@ class Project:
         )
 
     def _spec(self, name: str, service: Mapping[str, Any]) -> dict[str, Any]:
-        role = Role(self.built) if "build" in service else self.roles[name]
+        role = ImageRole(self.built) if "build" in service else self.roles[name]
         image = role.image
         uid, gid = map(int, str(service.get("user", image.user)).split(":"))
         command = tuple(service.get("command", image.command))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stack.jars import kafka_jars
 from stack.machine import find_redis
-from tests.containers.compose import Role
+from tests.containers.compose import ImageRole
 from tests.containers.image import Image
 
 KAFKA_UID, REDIS_UID, REDIS_GID = 1000, 999, 1000
@@ -33,7 +33,7 @@ exec $java kafka.Kafka "$config"
 """
 
 
-def kafka(work: Path, built: Image) -> Role:
+def kafka(work: Path, built: Image) -> ImageRole:
     """On the first two layers of the image that is built: the base, and Java."""
     layer = work / "kafka-role"
     libs, run = layer / "opt/kafka/libs", layer / "etc/kafka/docker/run"
@@ -46,10 +46,10 @@ def kafka(work: Path, built: Image) -> Role:
     data = layer / "var/lib/kafka/data"
     data.mkdir(parents=True)
     os.chown(data, KAFKA_UID, 0)
-    return Role(_alone(built, 2, layer), entry=("/etc/kafka/docker/run",))
+    return ImageRole(_alone(built, 2, layer), entry=("/etc/kafka/docker/run",))
 
 
-def redis(work: Path, built: Image) -> Role:
+def redis(work: Path, built: Image) -> ImageRole:
     """On the base alone."""
     layer = work / "redis-role"
     programs, data = layer / "usr/local/bin", layer / "data"
@@ -59,7 +59,7 @@ def redis(work: Path, built: Image) -> Role:
     for name in ("redis-server", "redis-cli"):
         shutil.copy(find_redis().with_name(name), programs / name)
     _add_libraries(find_redis(), built.layers[0], layer)
-    return Role(replace(_alone(built, 1, layer), folder="/data"))
+    return ImageRole(replace(_alone(built, 1, layer), folder="/data"))
 
 
 def _add_libraries(program: Path, base: Path, layer: Path) -> None:

@@ -20,7 +20,7 @@ DELIVERY = b"x-sample-delivery"
 """A header that no adapter knows but the planted one, and that no request of the suite's cases has."""
 
 
-class Named:
+class NamingAdapter:
     """An adapter that names something of its events by a header."""
 
     def __init__(self, adapter: Adapter, header: bytes, renamed: Callable[[Event, str], Event]) -> None:
@@ -51,7 +51,7 @@ def by_content(event: Event, value: str) -> Event:
 def planted(name: str, header: bytes, renamed: Callable[[Event, str], Event]) -> Case:
     class PlantedCase(Case):
         def adapter(self, **settings: Any) -> Adapter:
-            return cast(Adapter, Named(super().adapter(**settings), header, renamed))
+            return cast(Adapter, NamingAdapter(super().adapter(**settings), header, renamed))
 
     return PlantedCase(name)
 

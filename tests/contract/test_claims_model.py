@@ -32,7 +32,7 @@ START = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 @dataclass
-class Request:
+class ClaimRequest:
     """One delivery at one of the receivers, as far as it has come."""
 
     content: str
@@ -85,7 +85,7 @@ class ClaimHistory(RuleBasedStateMachine):
     """Steps of deliveries of one event key, in any order; ``kafka`` holds the contents that were acknowledged."""
 
     store_class: Any
-    requests: Bundle[Request] = Bundle("requests")
+    requests: Bundle[ClaimRequest] = Bundle("requests")
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,26 +106,26 @@ class ClaimHistory(RuleBasedStateMachine):
         self.time.stop()
 
     @rule(target=requests, content=CONTENTS)
-    def arrive(self, content: str) -> Request:
-        request = Request(content, next(self.owners).to_bytes(16, "big"))
+    def arrive(self, content: str) -> ClaimRequest:
+        request = ClaimRequest(content, next(self.owners).to_bytes(16, "big"))
         self.ask(request)
         return request
 
     @rule(target=requests, content=CONTENTS)
-    def arrive_while_redis_is_away(self, content: str) -> Request:
+    def arrive_while_redis_is_away(self, content: str) -> ClaimRequest:
         """It is published as deferred, and settles with a Redis that is back by then."""
         self.undisturbed = False
-        return Request(content, next(self.owners).to_bytes(16, "big"))
+        return ClaimRequest(content, next(self.owners).to_bytes(16, "big"))
 
     @rule(target=requests, request=consumes(requests))
-    def ask_again(self, request: Request) -> Request:
+    def ask_again(self, request: ClaimRequest) -> ClaimRequest:
         """Only a request that was answered `in_flight` does."""
         if request.state is ClaimState.IN_FLIGHT:
             self.ask(request)
         return request
 
     @rule(request=requests)
-    def kafka_acknowledges(self, request: Request) -> None:
+    def kafka_acknowledges(self, request: ClaimRequest) -> None:
         if not request.acknowledged and (request.state is None or request.state in PUBLISHED):
             request.acknowledged = True
             self.kafka.append(request.content)
@@ -136,7 +136,7 @@ class ClaimHistory(RuleBasedStateMachine):
         await self.claims.await_settlements()
 
     @rule(request=consumes(requests))
-    def settle(self, request: Request) -> None:
+    def settle(self, request: ClaimRequest) -> None:
         """Confirm or release, as the receiver does; a conflict and a duplicate have nothing to settle."""
         if request.state not in (None, ClaimState.CLAIMED, ClaimState.RECLAIMED):
             return
@@ -151,7 +151,7 @@ class ClaimHistory(RuleBasedStateMachine):
                 self.key = None
 
     @rule(request=consumes(requests))
-    def receiver_dies(self, request: Request) -> None:
+    def receiver_dies(self, request: ClaimRequest) -> None:
         """Wherever it was: before Kafka, or after it and before the confirmation."""
 
     @rule(seconds=st.sampled_from([1.0, LEASE_S + 1.0, 0.6 * CONFIRMED_S]))
@@ -180,7 +180,7 @@ class ClaimHistory(RuleBasedStateMachine):
     def without_trouble_one_copy_is_published(self) -> None:
         assert self.taken <= 1 or not self.undisturbed
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: ClaimRequest) -> None:
         [said] = self.runner.run(self.claims.claim([ClaimKey.for_event(EVENT_KEY, request.content)], request.owner))
         assert said == self.expected(request)
         request.state = said
@@ -191,7 +191,7 @@ class ClaimHistory(RuleBasedStateMachine):
         if said is ClaimState.CONFLICT:
             assert any(content != request.content for content in self.kafka)
 
-    def expected(self, request: Request) -> ClaimState:
+    def expected(self, request: ClaimRequest) -> ClaimState:
         key = self.live_key()
         if key is None:
             return ClaimState.CLAIMED

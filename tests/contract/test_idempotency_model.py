@@ -30,7 +30,7 @@ PROBE = bytes(16)
 
 
 @dataclass
-class Runner:
+class ApplicationRun:
     """One run of the application, as far as it has come."""
 
     key: RequestKey
@@ -53,7 +53,7 @@ class Requests(RuleBasedStateMachine):
     """Requests with one key, and two bodies, from clients that repeat themselves."""
 
     store_class: Any
-    runners: Bundle[Runner] = Bundle("runners")
+    runners: Bundle[ApplicationRun] = Bundle("runners")
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Requests(RuleBasedStateMachine):
             self.store = RedisAnswers(self.redis, GATE, LEASE_S)
         self.owners = itertools.count(1)
         self.known: KnownAnswer | None = None
-        self.acted: list[Runner] = []
+        self.acted: list[ApplicationRun] = []
         self.undisturbed = True
 
     def teardown(self) -> None:
@@ -77,8 +77,8 @@ class Requests(RuleBasedStateMachine):
         self.time.stop()
 
     @rule(target=runners, body=BODIES)
-    def request(self, body: bytes) -> Runner:
-        runner = Runner(RequestKey.for_request("ann", "k", body), next(self.owners).to_bytes(16, "big"))
+    def request(self, body: bytes) -> ApplicationRun:
+        runner = ApplicationRun(RequestKey.for_request("ann", "k", body), next(self.owners).to_bytes(16, "big"))
         claimed = self.runner.run(self.store.claim(runner.key, runner.owner))
         assert claimed == self.expected(runner.key)
         if claimed.state in (ClaimState.CLAIMED, ClaimState.RECLAIMED):
@@ -90,21 +90,21 @@ class Requests(RuleBasedStateMachine):
         return runner
 
     @rule(runner=runners)
-    def act(self, runner: Runner) -> None:
+    def act(self, runner: ApplicationRun) -> None:
         """The application does its work; a request that was refused or answered has nothing to do."""
         if not runner.acted:
             runner.acted = True
             self.acted.append(runner)
 
     @rule(runner=runners)
-    def renew(self, runner: Runner) -> None:
+    def renew(self, runner: ApplicationRun) -> None:
         renewed = self.runner.run(self.store.renew(runner.key, runner.owner))
         assert renewed == self.owns(runner)
         if renewed:
             self.pend(runner, LEASE_S)
 
     @rule(runner=consumes(runners), size=st.sampled_from([0, 5, None]))
-    def confirm(self, runner: Runner, size: int | None) -> None:
+    def confirm(self, runner: ApplicationRun, size: int | None) -> None:
         if runner not in self.acted:
             return
         answer = KeptAnswer(
@@ -117,7 +117,7 @@ class Requests(RuleBasedStateMachine):
             self.known = KnownAnswer(runner.key, None, until, until, answer)
 
     @rule(runner=consumes(runners))
-    def lapse(self, runner: Runner) -> None:
+    def lapse(self, runner: ApplicationRun) -> None:
         """The application answered 5xx, or raised."""
         owned = self.owns(runner)
         self.runner.run(self.store.end_lease(runner.key, runner.owner))
@@ -125,7 +125,7 @@ class Requests(RuleBasedStateMachine):
             self.pend(runner, 0.0)
 
     @rule(runner=consumes(runners))
-    def release(self, runner: Runner) -> None:
+    def release(self, runner: ApplicationRun) -> None:
         """Only a run that did nothing, and that no other one came before, gives the key back."""
         if any(one.key == runner.key for one in self.acted):
             return
@@ -135,7 +135,7 @@ class Requests(RuleBasedStateMachine):
             self.known = None
 
     @rule(runner=consumes(runners))
-    def dies(self, runner: Runner) -> None:
+    def dies(self, runner: ApplicationRun) -> None:
         """Wherever it was."""
 
     @rule(seconds=st.sampled_from([1.0, LEASE_S + 1.0, 0.6 * KEPT_S]))
@@ -174,11 +174,11 @@ class Requests(RuleBasedStateMachine):
         alive = known.lease_until > self.clock.monotonic_s()
         return KeyClaim(ClaimState.IN_FLIGHT if alive else ClaimState.RECLAIMED)
 
-    def owns(self, runner: Runner) -> bool:
+    def owns(self, runner: ApplicationRun) -> bool:
         known = self.live()
         return known is not None and known.owner == runner.owner
 
-    def pend(self, runner: Runner, lease_s: float) -> None:
+    def pend(self, runner: ApplicationRun, lease_s: float) -> None:
         until = self.clock.monotonic_s() + lease_s
         self.known = KnownAnswer(runner.key, runner.owner, until, until + KEPT_S)
 

@@ -19,7 +19,7 @@ CALLED = "127.0.0.1:9000"
 """The address that the page's handlers call."""
 
 
-class Downstream(ABC):
+class DownstreamServer(ABC):
     """A server that the page's handlers call; a test says what is answered."""
 
     port: int

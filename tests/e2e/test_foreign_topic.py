@@ -18,7 +18,7 @@ import pytest
 from load.client import wait_for
 from load.embedded import DOWN_S_MAX, UP_S_MAX, payhook
 from tests.e2e.conftest import DECIDED_S, Stack
-from tests.e2e.streams_page import Downstream, set_streams, write_page
+from tests.e2e.streams_page import DownstreamServer, set_streams, write_page
 
 pytestmark = pytest.mark.more(reason="a whole stack with one stream more")
 SLOW_S = 1.5
@@ -28,7 +28,7 @@ BEGUN_S = 300.0
 """A stream that failed begins again after a minute at most, and reads at once."""
 
 
-class Shipping(Downstream):
+class Shipping(DownstreamServer):
     """Takes orders; its first answers to those in ``slow`` come too late."""
 
     def __init__(self) -> None:

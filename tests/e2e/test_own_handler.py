@@ -19,13 +19,13 @@ from load.embedded import embedded_stack, payhook
 from load.samples.stripe import stripe_event
 from tests.documented import CHECKOUT
 from tests.e2e.conftest import DECIDED_S, Stack
-from tests.e2e.streams_page import Downstream, set_streams, write_page
+from tests.e2e.streams_page import DownstreamServer, set_streams, write_page
 
 pytestmark = pytest.mark.more(reason="a whole stack with one stream more")
 DISPUTE = "charge.dispute.created"
 
 
-class CaseSystem(Downstream):
+class CaseSystem(DownstreamServer):
     """Answers each case with the statuses that are next for its event, then 201."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ GET = head(line=b"GET /healthz HTTP/1.1")
 UNENDING_HEAD = b"POST /webhooks/stripe HTTP/1.1\r\nHost: x\r\nX-Slow: "
 
 
-class Holder:
+class HeldConnections:
     """Connections of 127.0.0.1 that are held in one way; one that is ended is opened again while ``again``."""
 
     def __init__(self, url: str, first: bytes, then: bytes = b"", *, half_closed: bool = False) -> None:
@@ -65,7 +65,7 @@ class Holder:
 
 
 @contextlib.contextmanager
-def holding(holder: Holder, count: int, *, keeps: bool) -> Iterator[None]:
+def holding(holder: HeldConnections, count: int, *, keeps: bool) -> Iterator[None]:
     keeping = threading.Thread(target=holder.keep)
     try:
         holder.open(count)
@@ -102,12 +102,12 @@ def posted(receiver: ReceiverUnderTest, name: str, address: str) -> list[tuple[i
     ],
 )
 def test_webhooks_of_another_address_are_taken(receiver: ReceiverUnderTest, way: str, count: int) -> None:
-    ways: dict[str, Callable[[], Holder]] = {
-        "silent": lambda: Holder(receiver.url, b""),
-        "idle": lambda: Holder(receiver.url, GET),
-        "slow head": lambda: Holder(receiver.url, UNENDING_HEAD, b"x"),
-        "slow body": lambda: Holder(receiver.url, head(b"Content-Length: 100000"), b"x"),
-        "half-closed": lambda: Holder(receiver.url, UNENDING_HEAD, half_closed=True),
+    ways: dict[str, Callable[[], HeldConnections]] = {
+        "silent": lambda: HeldConnections(receiver.url, b""),
+        "idle": lambda: HeldConnections(receiver.url, GET),
+        "slow head": lambda: HeldConnections(receiver.url, UNENDING_HEAD, b"x"),
+        "slow body": lambda: HeldConnections(receiver.url, head(b"Content-Length: 100000"), b"x"),
+        "half-closed": lambda: HeldConnections(receiver.url, UNENDING_HEAD, half_closed=True),
     }
     assert count >= LIMITS.connections_max
     with holding(ways[way](), count, keeps=way in {"slow head", "slow body"}):
@@ -118,7 +118,7 @@ def test_webhooks_of_another_address_are_taken(receiver: ReceiverUnderTest, way:
 
 def test_webhooks_of_the_same_address_are_taken_too(receiver: ReceiverUnderTest) -> None:
     """As where a proxy stands before the receiver."""
-    with holding(Holder(receiver.url, b""), 900, keeps=False):
+    with holding(HeldConnections(receiver.url, b""), 900, keeps=False):
         answers = posted(receiver, "same", "127.0.0.1")
     assert [status for status, _ in answers] == [200] * WEBHOOKS
 
@@ -127,11 +127,11 @@ def test_a_connection_whose_request_is_under_way_keeps_its_place(receiver: Recei
     """Its provider holds most connections of all, and Kafka answers late."""
     body, headers = receiver.stripe("kept")
     fields = [f"{name}: {value}".encode() for name, value in headers.items()]
-    with receiver.wire() as wire, holding(Holder(receiver.url, b""), 450, keeps=False):
+    with receiver.wire() as wire, holding(HeldConnections(receiver.url, b""), 450, keeps=False):
         with receiver.servers.paused(receiver.servers.kafka):
             wire.send(head(b"Content-Length: %d" % len(body), *fields) + body)
             time.sleep(0.3)
-            with holding(Holder(receiver.url, b""), 1_000, keeps=False):
+            with holding(HeldConnections(receiver.url, b""), 1_000, keeps=False):
                 time.sleep(0.3)
         answer = wire.answer()
         assert answer is not None

@@ -17,7 +17,7 @@ from ingest.claims import ClaimKey, ClaimState, ClaimsUnavailable, RedisGate
 from ingest.redis_claims import RedisClaims, confirmed_hashes
 from processor.claims import WRITE
 from stack.servers.redis import CLUSTER_COMMANDS, COMMANDS, PAYHOOK, SENTINEL_COMMANDS
-from tests.redis_sites import Node, RedisSite
+from tests.redis_sites import RedisNode, RedisSite
 
 DOCS = Path(__file__).parents[2] / "docs" / "redis.md"
 REFUSED = (
@@ -74,7 +74,7 @@ def test_nothing_else_is_allowed(alone: RedisSite, command: str) -> None:
     refused_of(alone, alone.nodes[0], command)
 
 
-def refused_of(site: RedisSite, node: Node, command: str) -> None:
+def refused_of(site: RedisSite, node: RedisNode, command: str) -> None:
     settings = site.settings(url=site.url(node.port))
     with contextlib.closing(sync_redis(settings, 5.0)) as client, pytest.raises(NoPermissionError):
         client.execute_command(*command.split())

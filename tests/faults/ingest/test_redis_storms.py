@@ -15,7 +15,7 @@ import pytest
 from load.client import wait_for
 from tests.integration.processor.stored import Stored
 from tests.processes import pause
-from tests.redis_sites import DOWN_MS, Node, RedisSite, has_tls
+from tests.redis_sites import DOWN_MS, RedisNode, RedisSite, has_tls
 from tests.redis_storm import CLAIMED, DEFERRED, Storm
 
 ROUNDS = 4
@@ -41,12 +41,12 @@ async def in_thread(condition: Callable[[], bool]) -> None:
     assert await asyncio.to_thread(wait_for, condition, WAIT_S)
 
 
-async def joined(site: RedisSite, node: Node) -> None:
+async def joined(site: RedisSite, node: RedisNode) -> None:
     """It replicates the one that took over."""
     await in_thread(lambda: node.role == "slave" and site._replicates(node))
 
 
-async def kill(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
+async def kill(_site: RedisSite, primary: RedisNode) -> Callable[[], Awaitable[None]]:
     primary.kill()
 
     async def back() -> None:
@@ -55,7 +55,7 @@ async def kill(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]
     return back
 
 
-async def kill_with_a_sentinel(site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
+async def kill_with_a_sentinel(site: RedisSite, primary: RedisNode) -> Callable[[], Awaitable[None]]:
     """A host that both were on is gone; it is the first that a client would ask."""
     site.sentinels[0].kill()
     back_of_primary = await kill(site, primary)
@@ -67,7 +67,7 @@ async def kill_with_a_sentinel(site: RedisSite, primary: Node) -> Callable[[], A
     return back
 
 
-async def hang(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]:
+async def hang(_site: RedisSite, primary: RedisNode) -> Callable[[], Awaitable[None]]:
     """It keeps its connections, and believes for a moment that it is still the primary when it comes round."""
     pause(primary.process.process_id)
 
@@ -81,7 +81,7 @@ async def hang(_site: RedisSite, primary: Node) -> Callable[[], Awaitable[None]]
 def test_behind_sentinel(
     watched: RedisSite,
     tmp_path: Path,
-    ends: Callable[[RedisSite, Node], Awaitable[Callable[[], Awaitable[None]]]],
+    ends: Callable[[RedisSite, RedisNode], Awaitable[Callable[[], Awaitable[None]]]],
     record_property: Callable[[str, object], None],
 ) -> None:
     """Each time the replica lacks the last claims."""

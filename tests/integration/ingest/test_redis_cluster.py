@@ -21,7 +21,7 @@ from ingest.generations import RedisGenerations
 from ingest.redis_claims import RedisClaims
 from load.client import wait_for
 from tests.processes import pause
-from tests.redis_sites import SLOTS, Node, RedisSite, has_tls
+from tests.redis_sites import SLOTS, RedisNode, RedisSite, has_tls
 
 pytestmark = pytest.mark.more(reason="a cluster of six servers")
 
@@ -212,7 +212,7 @@ def test_while_a_slot_moves_its_claims_are_followed(site: RedisSite) -> None:
     asyncio.run(history())
 
 
-def give(site: RedisSite, source: object, target: Node, key: bytes) -> None:
+def give(site: RedisSite, source: object, target: RedisNode, key: bytes) -> None:
     answer = source.execute_command(  # type: ignore[attr-defined]
         *("MIGRATE", "127.0.0.1", target.port, "", 0, 5_000, "AUTH2", "admin", site.passwords["admin"], "KEYS", key)
     )

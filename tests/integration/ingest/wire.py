@@ -23,7 +23,7 @@ _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*\r\n")
 
 
 @dataclass(frozen=True)
-class Answer:
+class WireAnswer:
     """One answer as it stood on the wire."""
 
     status: int
@@ -77,7 +77,7 @@ class Wire:
         head, _, self._unread = self._unread.partition(b"\r\n\r\n")
         return head
 
-    def answer(self, seconds: float = ANSWER_S) -> Answer | None:
+    def answer(self, seconds: float = ANSWER_S) -> WireAnswer | None:
         """The next answer; None where the connection ended before one."""
         until = time.monotonic() + seconds
         while b"\r\n\r\n" not in self._unread:
@@ -95,7 +95,7 @@ class Wire:
             assert self._more(until), "the answer ends before its body does"
             rest = self._unread
         self._unread = rest[length:]
-        return Answer(int(status[1]), headers, rest[:length])
+        return WireAnswer(int(status[1]), headers, rest[:length])
 
     def stays_open(self, seconds: float = STILL_OPEN_S) -> bool:
         return not self.is_closed(seconds)

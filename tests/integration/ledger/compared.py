@@ -85,7 +85,7 @@ def books_of(folder: Path, rows: Sequence[JournalRow], postings_upto: int | None
     return Books([(lake / "journal", lake / "postings")], Reconciliations(lake / "reconciliation", lake / "runs"))
 
 
-class Compared:
+class ComparedRun:
     """A run, and what it found."""
 
     def __init__(self, run: Reconciliation, books: Books) -> None:
@@ -100,7 +100,7 @@ class Compared:
         return found
 
 
-Compare = Callable[..., Compared]
+Compare = Callable[..., ComparedRun]
 
 
 @pytest.fixture
@@ -109,12 +109,12 @@ def compare(spark: SparkSession, tmp_path: Path) -> Compare:
 
 
 def comparing(spark: SparkSession, folder: Path) -> Compare:
-    def compare(books: Books, body: bytes, provider: str = "stripe", account: str = "", **more: Any) -> Compared:
+    def compare(books: Books, body: bytes, provider: str = "stripe", account: str = "", **more: Any) -> ComparedRun:
         report = folder / "report.csv"
         report.write_bytes(body)
         reader = build_report(provider, ProvidersSettings(), account)
         wanted = ReportRequest(report, reader, account, **more)
-        return Compared(reconcile(spark, books, wanted, folder, ManualClock(NOW)), books)
+        return ComparedRun(reconcile(spark, books, wanted, folder, ManualClock(NOW)), books)
 
     return compare
 

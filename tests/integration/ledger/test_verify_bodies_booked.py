@@ -51,7 +51,7 @@ def refund(payment: str, minor: int) -> tuple[str, dict[str, Any]]:
     return "refund.created", {"id": f"re_{payment}_{minor}", "payment_intent": payment, **money}
 
 
-class Booked:
+class BookedRows:
     """Rows that the ledger's handler would have written, and their bodies."""
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ OF_BODIES = [
 
 
 @pytest.fixture
-def look(engine: SqlEngine, world: World) -> Callable[[Booked], Findings]:
-    def found(booked: Booked) -> Findings:
+def look(engine: SqlEngine, world: World) -> Callable[[BookedRows], Findings]:
+    def found(booked: BookedRows) -> Findings:
         BodyStore(str(world.lake.bodies_table)).append(list(booked.bodies.items()))
         world.rows += booked.rows
         world.state = replace(world.state, next_seq=world.rows[-1].seq + 1)
@@ -113,8 +113,8 @@ def look(engine: SqlEngine, world: World) -> Callable[[Booked], Findings]:
     return found
 
 
-def test_bookings_are_held_against_their_bodies(look: Callable[[Booked], Findings], world: World) -> None:
-    booked = Booked()
+def test_bookings_are_held_against_their_bodies(look: Callable[[BookedRows], Findings], world: World) -> None:
+    booked = BookedRows()
     booked.add(charge("pi_1"))
     right = booked.add(refund("pi_1", 400))
     gone = booked.add(charge("pi_2"))
@@ -142,11 +142,11 @@ def test_bookings_are_held_against_their_bodies(look: Callable[[Booked], Finding
     assert right.seq not in {one["seq"] for one in found.offenders}
 
 
-def test_only_a_movement_that_was_undone_before_books_nothing(look: Callable[[Booked], Findings]) -> None:
+def test_only_a_movement_that_was_undone_before_books_nothing(look: Callable[[BookedRows], Findings]) -> None:
     def payout(end: str, name: str) -> tuple[str, dict[str, Any]]:
         return f"payout.{end}", {"id": name, "amount": 1_000, "currency": "eur"}
 
-    booked = Booked()
+    booked = BookedRows()
     booked.add(payout("paid", "po_1"))
     booked.add(payout("failed", "po_1"))
     booked.add(payout("failed", "po_2"), postings=None, decision=Decision.UNKNOWN)
@@ -168,11 +168,11 @@ def test_only_a_movement_that_was_undone_before_books_nothing(look: Callable[[Bo
 
 
 def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(
-    look: Callable[[Booked], Findings], world: World
+    look: Callable[[BookedRows], Findings], world: World
 ) -> None:
     """As a whole the account gave back no more than it captured, and its two payments are two merchants'."""
     of_merchant = {"entity_key": "stripe:acct_1"}
-    booked = Booked()
+    booked = BookedRows()
     booked.add(charge("pi_1"), **of_merchant)
     booked.add(charge("pi_2"), **of_merchant, merchant="m-2")
     booked.add(refund("pi_1", 600), **of_merchant)
@@ -195,8 +195,8 @@ def test_where_order_is_kept_for_a_merchant_the_bodies_name_the_payments(
     assert "bodies that are kept name it" in str(findings[RefundsHaveCaptures.name].unknown)
 
 
-def test_bodies_that_are_gone_as_a_whole_are_not_passed(look: Callable[[Booked], Findings], world: World) -> None:
-    booked = Booked()
+def test_bodies_that_are_gone_as_a_whole_are_not_passed(look: Callable[[BookedRows], Findings], world: World) -> None:
+    booked = BookedRows()
     booked.add(charge("pi_1"))
     DeltaTable(str(world.lake.bodies_table)).delete()
     booked.bodies = {"0" * 64: b"another"}

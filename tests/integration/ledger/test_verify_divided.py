@@ -29,7 +29,7 @@ TENANTS = ("eu-a", "us-a", "us-b", "eu-a", None, "eu-b")
 
 
 @dataclass
-class Streams:
+class TwoStreams:
     """Two streams of one topic, each with a journal by the real writer."""
 
     folder: Path
@@ -102,17 +102,17 @@ def record(offset: int, tenant: str | None) -> TopicRecord:
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Streams:
+def streams(tmp_path: Path) -> TwoStreams:
     kafka = FakeKafka({EVENTS: {0: (0, len(TENANTS))}})
     kafka.planted = {(EVENTS, 0, offset): record(offset, tenant) for offset, tenant in enumerate(TENANTS)}
-    return Streams(tmp_path, kafka)
+    return TwoStreams(tmp_path, kafka)
 
 
 Ask = Callable[..., Report]
 
 
 @pytest.fixture
-def ask(engine: SqlEngine, streams: Streams) -> Ask:
+def ask(engine: SqlEngine, streams: TwoStreams) -> Ask:
     def check(stream: str, *names: str, division: Sequence[str] = ("east", "west")) -> Report:
         divided = Division(EVENTS, {name: [name] for name in division}) if division else None
         options, clock = Options(division=divided), ManualClock(AT + timedelta(seconds=5))
@@ -128,7 +128,7 @@ def one(report: Report, name: str) -> Finding:
     return next(finding for finding in report.findings if finding.name == name)
 
 
-def divide(streams: Streams) -> None:
+def divide(streams: TwoStreams) -> None:
     """As both streams decide `TENANTS`."""
     east, west = (streams.elsewhere(stream, *span) for stream, span in {"east": (1, 5), "west": (0, 6)}.items())
     first, third, fifth = streams.own(0, 3, 5)
@@ -136,7 +136,7 @@ def divide(streams: Streams) -> None:
     streams.write("west", numbered(west, *streams.own(1, 2, 4)), 6)
 
 
-def test_two_streams_divide_a_topic_whole(streams: Streams, ask: Ask) -> None:
+def test_two_streams_divide_a_topic_whole(streams: TwoStreams, ask: Ask) -> None:
     divide(streams)
     for stream in ("east", "west"):
         found = ask(stream, *NAMES)
@@ -145,7 +145,7 @@ def test_two_streams_divide_a_topic_whole(streams: Streams, ask: Ask) -> None:
         assert one(found, "elsewhere_is_others").figures == {"compared": 3}
 
 
-def test_what_neither_took_is_named(streams: Streams, ask: Ask) -> None:
+def test_what_neither_took_is_named(streams: TwoStreams, ask: Ask) -> None:
     """Both wrote that offsets 3 and 4 are the other one's."""
     first, fifth = streams.own(0, 5)
     streams.write("east", numbered(first, streams.elsewhere("east", 1, 5), fifth), 6)
@@ -159,32 +159,32 @@ def test_what_neither_took_is_named(streams: Streams, ask: Ask) -> None:
     assert [offender["offset"] for offender in one(ask("west", *NAMES), "elsewhere_is_others").offenders] == [4]
 
 
-def test_what_the_only_stream_of_a_topic_left_out_is_named(streams: Streams, ask: Ask) -> None:
+def test_what_the_only_stream_of_a_topic_left_out_is_named(streams: TwoStreams, ask: Ask) -> None:
     divide(streams)
     offenders = one(ask("east", "topic_divided", division=["east"]), "topic_divided").offenders
     assert [(offender["at_offset"], offender["until_offset"]) for offender in offenders] == [(1, 3), (4, 5)]
 
 
-def test_the_first_and_the_last_record_that_neither_took_are_named(streams: Streams, ask: Ask) -> None:
+def test_the_first_and_the_last_record_that_neither_took_are_named(streams: TwoStreams, ask: Ask) -> None:
     streams.write("east", numbered(streams.elsewhere("east", 0, 6), *streams.own(3)), 6)
     streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
     offenders = one(ask("west", "topic_divided"), "topic_divided").offenders
     assert [(offender["at_offset"], offender["until_offset"]) for offender in offenders] == [(0, 1), (5, 6)]
 
 
-def test_what_one_hasn_t_read_yet_or_began_behind_is_no_gap(streams: Streams, ask: Ask) -> None:
+def test_what_one_hasn_t_read_yet_or_began_behind_is_no_gap(streams: TwoStreams, ask: Ask) -> None:
     streams.write("east", numbered(streams.elsewhere("east", 2, 3), *streams.own(3)), 4, start=2)
     streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
     found = ask("west", "topic_divided")
     assert (found.ok, one(found, "topic_divided").figures) == (True, {"offsets": 2})
 
 
-def test_as_long_as_the_other_one_hasn_t_begun_nothing_is_proved(streams: Streams, ask: Ask) -> None:
+def test_as_long_as_the_other_one_hasn_t_begun_nothing_is_proved(streams: TwoStreams, ask: Ask) -> None:
     streams.write("west", numbered(streams.elsewhere("west", 0, 6), *streams.own(1, 2, 4)), 6)
     assert one(ask("west", "topic_divided"), "topic_divided").not_checked == "east hasn't begun"
 
 
-def test_a_stream_that_has_no_other_beside_it_isn_t_asked_how_they_divide(streams: Streams, ask: Ask) -> None:
+def test_a_stream_that_has_no_other_beside_it_isn_t_asked_how_they_divide(streams: TwoStreams, ask: Ask) -> None:
     divide(streams)
     assert [finding.name for finding in ask("east", *NAMES, division=()).findings] == [
         *("offsets_accounted", "elsewhere_is_others")
@@ -200,7 +200,7 @@ def test_a_stream_that_has_no_other_beside_it_isn_t_asked_how_they_divide(stream
     ],
 )
 def test_an_offset_that_is_in_no_row_beside_what_is_elsewhere_is_named(
-    streams: Streams, ask: Ask, change: Callable[[dict[str, object]], object], problem: str, offset: int | None
+    streams: TwoStreams, ask: Ask, change: Callable[[dict[str, object]], object], problem: str, offset: int | None
 ) -> None:
     divide(streams)
 
@@ -212,7 +212,7 @@ def test_an_offset_that_is_in_no_row_beside_what_is_elsewhere_is_named(
     assert [(offender["problem"], offender.get("offset")) for offender in offenders] == [(problem, offset)]
 
 
-def test_an_offset_that_two_rows_say_is_elsewhere_is_named(streams: Streams, ask: Ask) -> None:
+def test_an_offset_that_two_rows_say_is_elsewhere_is_named(streams: TwoStreams, ask: Ask) -> None:
     divide(streams)
 
     def twice(rows: Rows) -> None:

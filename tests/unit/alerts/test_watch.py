@@ -157,7 +157,7 @@ def test_what_waits_for_a_receiver_that_is_not_there_any_more_is_dropped(
     assert json.loads(stack.file.read_text())["waiting"] == {"boss": []}
 
 
-class Held:
+class HeldReceiver:
     """Takes a notice once it is let go, and at the latest after ten seconds."""
 
     shown = "held"
@@ -172,9 +172,9 @@ class Held:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[tuple[AlertWatch, Held, Held, dict[str, DeadSummary]]]:
+def held(tmp_path: Path) -> Iterator[tuple[AlertWatch, HeldReceiver, HeldReceiver, dict[str, DeadSummary]]]:
     """A watch with a receiver that holds what it gets, one that doesn't, and what there is to see."""
-    slow, pager, dead = Held(), Held(), {"a": DeadSummary(500, None), "b": DeadSummary(500, None)}
+    slow, pager, dead = HeldReceiver(), HeldReceiver(), {"a": DeadSummary(500, None), "b": DeadSummary(500, None)}
     pager.let_go.set()
     settings = AlertsSettings(receivers={name: ReceiverSettings(command=("/bin/true",)) for name in ("slow", "pager")})
 
@@ -193,7 +193,7 @@ def delivered(watch: AlertWatch, name: str) -> None:
 
 
 def test_no_look_and_no_other_receiver_waits_for_a_slow_one(
-    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]],
+    held: tuple[AlertWatch, HeldReceiver, HeldReceiver, dict[str, DeadSummary]],
 ) -> None:
     watch, slow, pager, dead = held
     watch.run_once()
@@ -208,7 +208,7 @@ def test_no_look_and_no_other_receiver_waits_for_a_slow_one(
 
 
 def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
-    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]], tmp_path: Path
+    held: tuple[AlertWatch, HeldReceiver, HeldReceiver, dict[str, DeadSummary]], tmp_path: Path
 ) -> None:
     watch, slow, _, _ = held
     watch.run_once()
@@ -227,7 +227,7 @@ def test_at_the_end_only_what_is_under_way_is_waited_for_and_the_rest_is_kept(
 
 
 def test_a_receivers_bug_ends_the_next_look(
-    held: tuple[AlertWatch, Held, Held, dict[str, DeadSummary]], monkeypatch: pytest.MonkeyPatch
+    held: tuple[AlertWatch, HeldReceiver, HeldReceiver, dict[str, DeadSummary]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch, _, pager, _ = held
     monkeypatch.setattr(pager, "got", None)

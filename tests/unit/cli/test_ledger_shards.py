@@ -34,7 +34,7 @@ from stack.data_folder import make_key
 from tests.divided_ledger import CONTROL, MOVES, STAYS, DividedLedger, ShardLedger
 from tests.small_ledger import START
 from tests.unit.console.places import SentTo
-from tests.unit.ledger.ignored_events import IgnoredEvents
+from tests.unit.ledger.ignored_events import IgnoredLedger
 
 
 @pytest.fixture(autouse=True)
@@ -238,7 +238,7 @@ def test_a_body_that_both_shards_hold_is_removed_and_reported_once_each(divided:
         assert charge.body_sha256 not in BodyStore(shard.bodies).find_kept([charge.body_sha256 or ""])
 
 
-class IgnoredOfShards(IgnoredEvents, ShardLedger):
+class IgnoredOfShards(IgnoredLedger, ShardLedger):
     """Real events that were ignored, in a ledger that is divided then."""
 
 

@@ -12,7 +12,7 @@ from journal.entity_queue import read_entity
 from processor.calls import downstream
 from processor.settings import DownstreamSettings
 from tests.unit.processor.limited import LimitedEngine
-from tests.unit.processor.served import SETTINGS, Service, post
+from tests.unit.processor.served import SETTINGS, ServedDownstream, post
 
 
 def waits(engine: LimitedEngine, key: str) -> EventWait:
@@ -31,7 +31,7 @@ def engine(tmp_path: Path) -> LimitedEngine:
 
 
 def test_an_event_behind_an_open_breaker_waits_for_it(engine: LimitedEngine) -> None:
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     keys = post(engine, service, 30)
     engine.batch()
@@ -43,7 +43,7 @@ def test_an_event_behind_an_open_breaker_waits_for_it(engine: LimitedEngine) -> 
 
 def test_an_event_that_failed_waits_for_its_backoff(tmp_path: Path) -> None:
     engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(failures_to_open=1_000)})
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     [key] = post(engine, service, 1)
     engine.batch()
@@ -54,7 +54,7 @@ def test_a_retry_beyond_the_budget_waits_for_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(downstream, "RETRY_SHARE", 0.0)
     monkeypatch.setattr(downstream, "RETRIES_MIN", 1)
     engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(failures_to_open=1_000)})
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     keys = post(engine, service, 5)
     engine.batch()
@@ -66,7 +66,7 @@ def test_a_retry_beyond_the_budget_waits_for_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_an_event_that_failed_before_the_breaker_opened_waits_for_that_now(engine: LimitedEngine) -> None:
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     [key] = post(engine, service, 1)
     engine.batch()
@@ -81,7 +81,7 @@ def test_an_event_that_failed_before_the_breaker_opened_waits_for_that_now(engin
 
 def test_an_event_waits_since_its_first_refusal_and_until_its_next_try(engine: LimitedEngine) -> None:
     """What is tried in between changes when it is due, and nothing else."""
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     keys = post(engine, service, 30)
     first_refused_at = engine.clock.now()

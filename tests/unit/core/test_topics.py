@@ -16,7 +16,7 @@ from core.topics import TopicFault, TopicsUnfit, check_topics
 
 
 @dataclass
-class Topic:
+class DescribedTopic:
     """As a broker describes it; on ``replicas`` brokers."""
 
     replicas: int = 3
@@ -33,7 +33,7 @@ class Topic:
 class TopicsAdmin:
     """An `AdminClient` of a broker that has these topics."""
 
-    topics: dict[str, Topic]
+    topics: dict[str, DescribedTopic]
     failure: KafkaException | None = None
     is_silent: bool = False
     """It tells which topics there are, and nothing of their configuration."""
@@ -59,25 +59,25 @@ class TopicsAdmin:
         return {resource: answer}
 
 
-def check(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> None:
+def check(topics: dict[str, DescribedTopic], durability: Durability = "replicated", **wanted: int) -> None:
     sizes = wanted or dict.fromkeys(topics, RECORD_BYTES_MAX)
     check_topics(TopicsAdmin(topics), KafkaSettings(bootstrap_servers="kafka:9092", durability=durability), sizes)  # type: ignore[arg-type]
 
 
-def faults(topics: dict[str, Topic], durability: Durability = "replicated", **wanted: int) -> list[TopicFault]:
+def faults(topics: dict[str, DescribedTopic], durability: Durability = "replicated", **wanted: int) -> list[TopicFault]:
     with pytest.raises(TopicsUnfit) as refused:
         check(topics, durability, **wanted)
     return list(refused.value.faults)
 
 
 def test_topics_are_fit_as_they_are_made() -> None:
-    check({"events": Topic(), "control": Topic(replicas=5)})
-    check({"events": Topic(replicas=1)}, "single")
+    check({"events": DescribedTopic(), "control": DescribedTopic(replicas=5)})
+    check({"events": DescribedTopic(replicas=1)}, "single")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_too_few_replicas_are_refused_where_more_are_asked_for(replicas: int) -> None:
-    topic = Topic(replicas, changed={"min.insync.replicas": "2"})
+    topic = DescribedTopic(replicas, changed={"min.insync.replicas": "2"})
     [fault] = faults({"events": topic})
     assert fault.problem == f"a partition has {replicas} replicas, 3 are the least"
     assert "kafka-reassign-partitions.sh" in fault.remedy
@@ -99,7 +99,7 @@ def test_too_few_replicas_are_refused_where_more_are_asked_for(replicas: int) ->
 def test_what_loses_records_or_refuses_them_is_named_with_the_command_that_changes_it(
     name: str, value: str, durability: Durability
 ) -> None:
-    [fault] = faults({"events": Topic(changed={name: value}), "control": Topic()}, durability)
+    [fault] = faults({"events": DescribedTopic(changed={name: value}), "control": DescribedTopic()}, durability)
     right = {**topic_config(3), "max.message.bytes": str(RECORD_BYTES_MAX)}[name]
     assert fault == TopicFault(
         "events",
@@ -110,32 +110,32 @@ def test_what_loses_records_or_refuses_them_is_named_with_the_command_that_chang
 
 
 def test_a_topic_needs_to_take_no_larger_records_than_are_sent_to_it() -> None:
-    check({"receipts": Topic(changed={"max.message.bytes": "1048588"})}, receipts=0)
+    check({"receipts": DescribedTopic(changed={"max.message.bytes": "1048588"})}, receipts=0)
 
 
 def test_one_acknowledging_broker_is_enough_where_one_is_all_there_is() -> None:
-    check({"events": Topic(changed={"min.insync.replicas": "1"})}, "single")
+    check({"events": DescribedTopic(changed={"min.insync.replicas": "1"})}, "single")
 
 
 def test_a_topic_that_is_not_there_is_refused() -> None:
-    [fault] = faults({"events": Topic()}, events=0, control=0)
+    [fault] = faults({"events": DescribedTopic()}, events=0, control=0)
     assert (fault.topic, fault.problem, fault.remedy) == ("control", "it isn't there", "python -m stack.topics")
 
 
 def test_a_topic_of_events_with_fewer_partitions_than_are_configured_is_refused() -> None:
     kafka = KafkaSettings(durability="single")
-    check_topics(TopicsAdmin({"payments.events": Topic(partitions=9)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+    check_topics(TopicsAdmin({"payments.events": DescribedTopic(partitions=9)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
     with pytest.raises(TopicsUnfit) as refused:
-        check_topics(TopicsAdmin({"payments.events": Topic(partitions=3)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
+        check_topics(TopicsAdmin({"payments.events": DescribedTopic(partitions=3)}), kafka, {"payments.events": 0})  # type: ignore[arg-type]
     [fault] = refused.value.faults
     assert fault.problem == "it has 3 partitions, kafka.events_partitions is 4"
     assert fault.remedy == "python -m stack.topics"
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    events = Topic(1, changed={"cleanup.policy": "compact", "unclean.leader.election.enable": "true"})
+    events = DescribedTopic(1, changed={"cleanup.policy": "compact", "unclean.leader.election.enable": "true"})
     with pytest.raises(TopicsUnfit) as refused:
-        check({"events": events, "control": Topic()}, events=0, control=0, dlq=0)
+        check({"events": events, "control": DescribedTopic()}, events=0, control=0, dlq=0)
     lines = str(refused.value).splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["topic events", "topic events", "topic dlq"]
     assert "cleanup.policy is compact, unclean.leader.election.enable is true, min.insync.replicas is 1" in lines[1]
@@ -146,7 +146,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_a_kafka_that_does_not_describe_its_topics_in_time_is_one_that_cannot_be_asked() -> None:
-    silent = TopicsAdmin({"events": Topic(1)}, is_silent=True)
+    silent = TopicsAdmin({"events": DescribedTopic(1)}, is_silent=True)
     with pytest.raises(KafkaException) as failed:
         check_topics(silent, KafkaSettings(durability="single"), {"events": 0})  # type: ignore[arg-type]
     assert failed.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT

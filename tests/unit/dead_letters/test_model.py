@@ -101,7 +101,7 @@ class DeadLetterHistory:
 
 
 @dataclass
-class Expected:
+class ExpectedItem:
     """What plain Python makes of one item's rows."""
 
     seen_seq: int
@@ -115,7 +115,7 @@ class Expected:
     closed_at: datetime | None
 
 
-def expected(rows: Sequence[JournalRow], now: datetime) -> dict[int, Expected]:
+def expected(rows: Sequence[JournalRow], now: datetime) -> dict[int, ExpectedItem]:
     """By item: those that are open, and those that died and were closed lately."""
     by_item: dict[int, list[JournalRow]] = {}
     for row in rows:
@@ -125,7 +125,7 @@ def expected(rows: Sequence[JournalRow], now: datetime) -> dict[int, Expected]:
     return {seq: one for seq, one in found.items() if one.closed_at is None or one.closed_at >= limit}
 
 
-def _item(rows: list[JournalRow]) -> Expected | None:
+def _item(rows: list[JournalRow]) -> ExpectedItem | None:
     if rows[0].provider == "payhook" or rows[0].decision not in OPEN_DECISIONS:
         return None
     deaths = [row for row in rows if row.decision is Decision.DEAD]
@@ -134,7 +134,7 @@ def _item(rows: list[JournalRow]) -> Expected | None:
     state = STATE_AFTER.get(ends[0].decision if ends else rows[-1].decision, "replayed")
     if ends and not deaths:
         return None
-    return Expected(
+    return ExpectedItem(
         seen_seq=rows[-1].seq,
         seen_hash=rows[-1].row_hash[:16],
         state=state,
@@ -196,7 +196,7 @@ def agrees(index: DeadLetterIndex, rows: Sequence[JournalRow], now: datetime) ->
     _statistics_agree(index, wanted, now)
 
 
-def _statistics_agree(index: DeadLetterIndex, wanted: dict[int, Expected], now: datetime) -> None:
+def _statistics_agree(index: DeadLetterIndex, wanted: dict[int, ExpectedItem], now: datetime) -> None:
     stripe = Filter(providers=("stripe",))
     # The same question to the table of counts, and to the items: text that everything has takes the other way.
     for asked in (Filter(), stripe, Filter(text=":"), Filter(text=":", providers=("stripe",))):

@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 SECRET = "live_3kXbDbWVQzTFq5hYpG8d"  # of our own making
 
 
-class Provider:
+class ProviderServer:
     """A server that answers what a test sets, and remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class Provider:
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    started = Provider()
+def provider() -> Iterator[ProviderServer]:
+    started = ProviderServer()
 
     class ProviderHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

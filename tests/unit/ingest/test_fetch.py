@@ -11,10 +11,10 @@ from core.clock import ManualClock
 from ingest.fetch import HttpFetch
 from ingest.provider_client import CredentialsRefused
 from providers.port import Fetched, Wanted
-from tests.unit.ingest.provider_server import SECRET, Provider, failing, running, until
+from tests.unit.ingest.provider_server import SECRET, ProviderServer, failing, running, until
 
 
-def test_what_is_wanted_comes_as_it_was_sent(provider: Provider, clock: ManualClock) -> None:
+def test_what_is_wanted_comes_as_it_was_sent(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         fetched = await fetching.fetch(Wanted(f"{provider.base}/v2/payments/tr_1?embed=refunds", 0, (SECRET,)))
         assert fetched == Fetched(200, b'{"id":"tr_1"} of 1', 0)
@@ -23,7 +23,7 @@ def test_what_is_wanted_comes_as_it_was_sent(provider: Provider, clock: ManualCl
     assert provider.asked == [("/v2/payments/tr_1?embed=refunds", SECRET)]
 
 
-def test_a_clients_id_and_secret_are_exchanged_for_a_token(provider: Provider, clock: ManualClock) -> None:
+def test_a_clients_id_and_secret_are_exchanged_for_a_token(provider: ProviderServer, clock: ManualClock) -> None:
     provider.body, provider.counting = b'{"access_token":"t-1","expires_in":600}', False
     wanted = Wanted(f"{provider.base}/event", bearers=("id:secret",), token_url=f"{provider.base}/token")
 
@@ -45,7 +45,7 @@ def test_a_clients_id_and_secret_are_exchanged_for_a_token(provider: Provider, c
 @pytest.mark.parametrize(
     "answer", [b"", b"{}", b'{"access_token":"two words","expires_in":600}', b'{"access_token":"t"}']
 )
-def test_what_is_no_token_is_asked_for_again_later(provider: Provider, clock: ManualClock, answer: bytes) -> None:
+def test_what_is_no_token_is_asked_for_again_later(provider: ProviderServer, clock: ManualClock, answer: bytes) -> None:
     provider.body, provider.counting = answer, False
 
     async def scene(fetching: HttpFetch) -> None:
@@ -57,7 +57,7 @@ def test_what_is_no_token_is_asked_for_again_later(provider: Provider, clock: Ma
 
 
 def test_a_client_that_is_refused_is_named_and_a_broken_token_server_isnt_its_fault(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     wanted = Wanted(f"{provider.base}/e", bearers=("id:secret",), token_url=f"{provider.base}/token")
 
@@ -72,7 +72,7 @@ def test_a_client_that_is_refused_is_named_and_a_broken_token_server_isnt_its_fa
     running(scene, clock)
 
 
-def test_a_token_is_asked_for_by_https_alone(provider: Provider, clock: ManualClock) -> None:
+def test_a_token_is_asked_for_by_https_alone(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         wanted = Wanted(f"{provider.base}/e", bearers=("id:secret",), token_url="http://api.example/token")
         assert "https" in (await failing(fetching, wanted)).problem
@@ -81,7 +81,7 @@ def test_a_token_is_asked_for_by_https_alone(provider: Provider, clock: ManualCl
     assert provider.asked == []
 
 
-def test_without_credentials_none_are_sent(provider: Provider, clock: ManualClock) -> None:
+def test_without_credentials_none_are_sent(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         assert (await fetching.fetch(Wanted(f"{provider.base}/cert"))).status == 200
 
@@ -90,7 +90,7 @@ def test_without_credentials_none_are_sent(provider: Provider, clock: ManualCloc
 
 
 def test_an_answer_is_kept_for_as_long_as_the_adapter_allows_and_no_longer(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     async def scene(fetching: HttpFetch) -> None:
         cert = Wanted(f"{provider.base}/cert", kept_s=60)
@@ -106,7 +106,7 @@ def test_an_answer_is_kept_for_as_long_as_the_adapter_allows_and_no_longer(
 
 
 def test_what_may_not_be_kept_is_asked_each_time_even_after_another_kept_it(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     async def scene(fetching: HttpFetch) -> None:
         await fetching.fetch(Wanted(f"{provider.base}/p", kept_s=60))
@@ -117,7 +117,7 @@ def test_what_may_not_be_kept_is_asked_each_time_even_after_another_kept_it(
     running(scene, clock)
 
 
-def test_what_one_credential_may_see_is_not_shown_to_another(provider: Provider, clock: ManualClock) -> None:
+def test_what_one_credential_may_see_is_not_shown_to_another(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("one",)))
         await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("other",)))
@@ -126,7 +126,9 @@ def test_what_one_credential_may_see_is_not_shown_to_another(provider: Provider,
     assert provider.bearers == ["one", "other"]
 
 
-def test_one_credentials_answer_under_way_is_not_shared_with_another(provider: Provider, clock: ManualClock) -> None:
+def test_one_credentials_answer_under_way_is_not_shared_with_another(
+    provider: ProviderServer, clock: ManualClock
+) -> None:
     async def scene(fetching: HttpFetch) -> None:
         provider.open.clear()
         asking = [asyncio.create_task(fetching.fetch(Wanted(f"{provider.base}/p", 60, (key,)))) for key in "ab"]
@@ -138,7 +140,7 @@ def test_one_credentials_answer_under_way_is_not_shared_with_another(provider: P
     assert sorted(provider.bearers) == ["a", "b"]
 
 
-def test_an_answer_to_a_credential_is_kept_for_that_credential(provider: Provider, clock: ManualClock) -> None:
+def test_an_answer_to_a_credential_is_kept_for_that_credential(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         for _ in range(3):
             await fetching.fetch(Wanted(f"{provider.base}/p", 60, ("one",)))
@@ -148,7 +150,7 @@ def test_an_answer_to_a_credential_is_kept_for_that_credential(provider: Provide
 
 
 @pytest.mark.parametrize("status", [404, 410])
-def test_what_is_gone_is_handed_over_and_not_kept(provider: Provider, clock: ManualClock, status: int) -> None:
+def test_what_is_gone_is_handed_over_and_not_kept(provider: ProviderServer, clock: ManualClock, status: int) -> None:
     provider.status["*"] = status
 
     async def scene(fetching: HttpFetch) -> None:
@@ -159,7 +161,7 @@ def test_what_is_gone_is_handed_over_and_not_kept(provider: Provider, clock: Man
     assert len(provider.asked) == 2
 
 
-def test_the_least_used_of_too_many_kept_answers_is_dropped(provider: Provider, clock: ManualClock) -> None:
+def test_the_least_used_of_too_many_kept_answers_is_dropped(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         for path in ("/a", "/b", "/a", "/c", "/a", "/b"):
             await fetching.fetch(Wanted(provider.base + path, kept_s=60))
@@ -168,7 +170,9 @@ def test_the_least_used_of_too_many_kept_answers_is_dropped(provider: Provider, 
     assert [path for path, _ in provider.asked] == ["/a", "/b", "/c", "/b"]
 
 
-def test_all_who_want_what_may_be_kept_share_the_request_under_way(provider: Provider, clock: ManualClock) -> None:
+def test_all_who_want_what_may_be_kept_share_the_request_under_way(
+    provider: ProviderServer, clock: ManualClock
+) -> None:
     async def scene(fetching: HttpFetch) -> None:
         provider.open.clear()
         cert = Wanted(f"{provider.base}/cert", kept_s=60)
@@ -185,7 +189,7 @@ def test_all_who_want_what_may_be_kept_share_the_request_under_way(provider: Pro
 
 
 def test_a_later_webhook_never_takes_an_answer_that_is_older_than_itself(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     """The answer under way may have been made before what the later webhook is about: it shares the next one."""
 
@@ -205,7 +209,7 @@ def test_a_later_webhook_never_takes_an_answer_that_is_older_than_itself(
     assert len(provider.asked) == 2
 
 
-def test_who_goes_away_does_not_take_the_answer_from_others(provider: Provider, clock: ManualClock) -> None:
+def test_who_goes_away_does_not_take_the_answer_from_others(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         provider.open.clear()
         cert = Wanted(f"{provider.base}/cert", kept_s=60)
@@ -220,7 +224,7 @@ def test_who_goes_away_does_not_take_the_answer_from_others(provider: Provider, 
     running(scene, clock)
 
 
-def test_a_refused_credential_is_followed_by_the_next(provider: Provider, clock: ManualClock) -> None:
+def test_a_refused_credential_is_followed_by_the_next(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status = {"old": 401, "other": 403}
 
     async def scene(fetching: HttpFetch) -> None:
@@ -230,7 +234,7 @@ def test_a_refused_credential_is_followed_by_the_next(provider: Provider, clock:
     assert provider.bearers == ["old", "other", "new"]
 
 
-def test_when_all_credentials_are_refused_the_operator_has_to_act(provider: Provider, clock: ManualClock) -> None:
+def test_when_all_credentials_are_refused_the_operator_has_to_act(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status = {"*": 401}
 
     async def scene(fetching: HttpFetch) -> None:
@@ -242,7 +246,7 @@ def test_when_all_credentials_are_refused_the_operator_has_to_act(provider: Prov
     assert running(scene, clock).failures == 1
 
 
-def test_a_payment_that_another_credential_knows_is_found(provider: Provider, clock: ManualClock) -> None:
+def test_a_payment_that_another_credential_knows_is_found(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status = {"live": 404}
 
     async def scene(fetching: HttpFetch) -> None:
@@ -252,7 +256,9 @@ def test_a_payment_that_another_credential_knows_is_found(provider: Provider, cl
     running(scene, clock)
 
 
-def test_a_payment_is_not_gone_while_a_refused_credential_might_know_it(provider: Provider, clock: ManualClock) -> None:
+def test_a_payment_is_not_gone_while_a_refused_credential_might_know_it(
+    provider: ProviderServer, clock: ManualClock
+) -> None:
     provider.status = {"mistyped": 401, "test": 404}
 
     async def scene(fetching: HttpFetch) -> None:

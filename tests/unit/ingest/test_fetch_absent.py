@@ -11,10 +11,10 @@ from core.clock import ManualClock
 from ingest.fetch import HttpFetch
 from ingest.provider_client import FetchFailed, NotThereYet
 from providers.port import Wanted
-from tests.unit.ingest.provider_server import SECRET, Provider, failing, running, until
+from tests.unit.ingest.provider_server import SECRET, ProviderServer, failing, running, until
 
 
-def wanted(provider: Provider, **more: Any) -> Wanted:
+def wanted(provider: ProviderServer, **more: Any) -> Wanted:
     return Wanted(f"{provider.base}/p", bearers=(SECRET,), **{"may_appear": True, "within_s": 10.0, **more})
 
 
@@ -28,7 +28,7 @@ async def absent(fetching: HttpFetch, what: Wanted) -> float:
 
 @pytest.mark.parametrize("status", [404, 410])
 def test_what_appears_a_second_later_is_found_within_the_request(
-    provider: Provider, clock: ManualClock, status: int
+    provider: ProviderServer, clock: ManualClock, status: int
 ) -> None:
     provider.first = [status]
 
@@ -41,7 +41,7 @@ def test_what_appears_a_second_later_is_found_within_the_request(
 
 
 def test_it_is_asked_for_after_1_and_5_s_and_then_the_provider_is_to_send_again(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     provider.status["*"] = 404
 
@@ -53,7 +53,7 @@ def test_it_is_asked_for_after_1_and_5_s_and_then_the_provider_is_to_send_again(
     assert len(provider.asked) == 3
 
 
-def test_no_request_waits_for_longer_than_its_provider_does(provider: Provider, clock: ManualClock) -> None:
+def test_no_request_waits_for_longer_than_its_provider_does(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status["*"] = 404
 
     async def scene(fetching: HttpFetch) -> None:
@@ -64,7 +64,7 @@ def test_no_request_waits_for_longer_than_its_provider_does(provider: Provider, 
 
 
 def test_tries_are_remembered_between_deliveries_and_a_delivery_too_early_asks_nobody(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     provider.status["*"] = 404
 
@@ -81,7 +81,7 @@ def test_tries_are_remembered_between_deliveries_and_a_delivery_too_early_asks_n
 
 
 def test_what_was_given_up_is_asked_for_once_a_delivery_and_found_when_it_is_there(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     provider.first = [404] * 5
 
@@ -95,7 +95,7 @@ def test_what_was_given_up_is_asked_for_once_a_delivery_and_found_when_it_is_the
     assert len(provider.asked) == 7
 
 
-def test_what_was_found_is_forgotten(provider: Provider, clock: ManualClock) -> None:
+def test_what_was_found_is_forgotten(provider: ProviderServer, clock: ManualClock) -> None:
     provider.first = [404, 200, 404]
 
     async def scene(fetching: HttpFetch) -> None:
@@ -107,7 +107,7 @@ def test_what_was_found_is_forgotten(provider: Provider, clock: ManualClock) -> 
     running(scene, clock)
 
 
-def test_two_deliveries_at_once_count_as_one_try(provider: Provider, clock: ManualClock) -> None:
+def test_two_deliveries_at_once_count_as_one_try(provider: ProviderServer, clock: ManualClock) -> None:
     provider.first = [404, 404]
 
     async def scene(fetching: HttpFetch) -> None:
@@ -119,7 +119,9 @@ def test_two_deliveries_at_once_count_as_one_try(provider: Provider, clock: Manu
     running(scene, clock)
 
 
-def test_made_up_ids_keep_no_more_than_a_part_of_those_who_wait_asleep(provider: Provider, clock: ManualClock) -> None:
+def test_made_up_ids_keep_no_more_than_a_part_of_those_who_wait_asleep(
+    provider: ProviderServer, clock: ManualClock
+) -> None:
     """Anybody posts ids to Mollie's endpoint: real ones must find room meanwhile."""
     provider.status["*"] = 404
     asleep = asyncio.Semaphore(0)
@@ -138,7 +140,7 @@ def test_made_up_ids_keep_no_more_than_a_part_of_those_who_wait_asleep(provider:
     running(scene, clock, waiting_max=24)
 
 
-def test_only_so_many_absences_are_remembered(provider: Provider, clock: ManualClock) -> None:
+def test_only_so_many_absences_are_remembered(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status["*"] = 404
 
     async def scene(fetching: HttpFetch) -> None:
@@ -150,7 +152,7 @@ def test_only_so_many_absences_are_remembered(provider: Provider, clock: ManualC
 
 
 def test_a_host_that_asks_for_a_pause_gets_it_and_the_provider_of_the_webhook_is_told(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     provider.first, provider.headers["retry-after"] = [429], "7"
 
@@ -167,7 +169,7 @@ def test_a_host_that_asks_for_a_pause_gets_it_and_the_provider_of_the_webhook_is
 
 @pytest.mark.parametrize(("said", "pause_s"), [("0", 0.0), ("soon", None), ("999999999", 60.0)])
 def test_no_pause_is_longer_than_a_minute(
-    provider: Provider, clock: ManualClock, said: str, pause_s: float | None
+    provider: ProviderServer, clock: ManualClock, said: str, pause_s: float | None
 ) -> None:
     provider.first, provider.headers["retry-after"] = [429], said
 
@@ -179,7 +181,7 @@ def test_no_pause_is_longer_than_a_minute(
     running(scene, clock)
 
 
-def test_a_credential_may_ask_in_words_of_its_own(provider: Provider, clock: ManualClock) -> None:
+def test_a_credential_may_ask_in_words_of_its_own(provider: ProviderServer, clock: ManualClock) -> None:
     provider.status["api-key"] = 404
 
     async def scene(fetching: HttpFetch) -> None:

@@ -19,11 +19,11 @@ from load.samples import mollie
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Request, Wanted
 from providers.settings import ProvidersSettings
-from tests.unit.ingest.provider_server import NOW, SECRET, Provider, failing, running, until
+from tests.unit.ingest.provider_server import NOW, SECRET, ProviderServer, failing, running, until
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_redirects_are_not_followed(provider: Provider, clock: ManualClock, status: int) -> None:
+def test_redirects_are_not_followed(provider: ProviderServer, clock: ManualClock, status: int) -> None:
     provider.status["*"] = status
     provider.headers["location"] = "/elsewhere"
 
@@ -57,7 +57,7 @@ def test_only_https_is_fetched(clock: ManualClock, url: str) -> None:
     running(scene, clock)
 
 
-def test_plain_http_to_the_loopback_address_needs_to_be_allowed(provider: Provider, clock: ManualClock) -> None:
+def test_plain_http_to_the_loopback_address_needs_to_be_allowed(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         await failing(fetching, Wanted(f"{provider.base}/p"))
 
@@ -66,7 +66,7 @@ def test_plain_http_to_the_loopback_address_needs_to_be_allowed(provider: Provid
 
 
 @pytest.mark.parametrize("chunks", [1, 8])
-def test_an_answer_beyond_the_limit_is_refused(provider: Provider, clock: ManualClock, chunks: int) -> None:
+def test_an_answer_beyond_the_limit_is_refused(provider: ProviderServer, clock: ManualClock, chunks: int) -> None:
     provider.body, provider.chunks = b"x" * (2_048 // chunks), chunks
 
     async def scene(fetching: HttpFetch) -> None:
@@ -76,7 +76,7 @@ def test_an_answer_beyond_the_limit_is_refused(provider: Provider, clock: Manual
 
 
 def test_a_compressed_answer_is_refused_because_it_may_unpack_to_any_size(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     provider.headers["content-encoding"] = "gzip"
 
@@ -86,7 +86,7 @@ def test_a_compressed_answer_is_refused_because_it_may_unpack_to_any_size(
     running(scene, clock)
 
 
-def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: Provider, clock: ManualClock) -> None:
+def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: ProviderServer, clock: ManualClock) -> None:
     provider.open.clear()
 
     async def scene(fetching: HttpFetch) -> None:
@@ -96,7 +96,7 @@ def test_nobody_waits_for_a_slow_provider_beyond_the_time_out(provider: Provider
 
 
 def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
-    provider: Provider, clock: ManualClock
+    provider: ProviderServer, clock: ManualClock
 ) -> None:
     async def scene(fetching: HttpFetch) -> None:
         async with fetching._places:
@@ -109,7 +109,7 @@ def test_who_finds_no_place_in_time_is_put_off_and_it_is_not_the_hosts_fault(
     running(scene, clock, timeout_s=0.1, at_once_max=1, failures_max=2)
 
 
-def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: ManualClock) -> None:
+def test_one_more_than_may_wait_is_put_off_at_once(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         provider.open.clear()
         waiting = [asyncio.create_task(fetching.fetch(Wanted(f"{provider.base}/{n}"))) for n in range(3)]
@@ -125,7 +125,7 @@ def test_one_more_than_may_wait_is_put_off_at_once(provider: Provider, clock: Ma
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_host_that_keeps_failing_is_left_alone_and_asked_again_after_its_time(
-    provider: Provider, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, status: int
+    provider: ProviderServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.setattr(pybreaker, "datetime", SimpleNamespace(now=lambda _: clock.now()))
     provider.status["*"] = status
@@ -154,7 +154,7 @@ def test_a_host_that_is_not_there_counts_as_failing(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("status", [400, 402, 418, 302, 401])
 def test_what_is_wrong_with_one_request_does_not_shut_out_the_others(
-    provider: Provider, clock: ManualClock, status: int
+    provider: ProviderServer, clock: ManualClock, status: int
 ) -> None:
     provider.status["*"] = status
 
@@ -166,7 +166,7 @@ def test_what_is_wrong_with_one_request_does_not_shut_out_the_others(
     running(scene, clock, failures_max=2)
 
 
-def test_one_hosts_breaker_does_not_hold_another_up(provider: Provider, clock: ManualClock) -> None:
+def test_one_hosts_breaker_does_not_hold_another_up(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         for _ in range(3):
             await failing(fetching, Wanted("http://127.0.0.1:1/p"))
@@ -175,7 +175,7 @@ def test_one_hosts_breaker_does_not_hold_another_up(provider: Provider, clock: M
     running(scene, clock, failures_max=2)
 
 
-def test_breakers_are_remembered_for_a_bounded_number_of_hosts(provider: Provider, clock: ManualClock) -> None:
+def test_breakers_are_remembered_for_a_bounded_number_of_hosts(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         for host in ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"):
             await failing(fetching, Wanted(f"http://{host}/p"))
@@ -185,7 +185,7 @@ def test_breakers_are_remembered_for_a_bounded_number_of_hosts(provider: Provide
 
 
 def test_nothing_of_credentials_or_queries_is_reported_to_anybody(
-    provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    provider: ProviderServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     wanted = Wanted(f"{provider.base}/p?token=hush", 0, (SECRET,))
@@ -204,7 +204,7 @@ def test_nothing_of_credentials_or_queries_is_reported_to_anybody(
     assert SECRET not in repr(wanted)
 
 
-def test_hosts_leave_no_cookies(provider: Provider, clock: ManualClock) -> None:
+def test_hosts_leave_no_cookies(provider: ProviderServer, clock: ManualClock) -> None:
     provider.headers["set-cookie"] = "seen=1; Path=/"
 
     async def scene(fetching: HttpFetch) -> None:
@@ -214,7 +214,7 @@ def test_hosts_leave_no_cookies(provider: Provider, clock: ManualClock) -> None:
     running(scene, clock)
 
 
-def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provider, clock: ManualClock) -> None:
+def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         provider.open.clear()
         waiting = asyncio.create_task(failing(fetching, Wanted(f"{provider.base}/p")))
@@ -225,7 +225,7 @@ def test_what_is_under_way_at_the_end_is_given_up_and_said_to_be(provider: Provi
     running(scene, clock)
 
 
-def test_what_an_adapter_wants_is_fetched_and_reported(provider: Provider, clock: ManualClock) -> None:
+def test_what_an_adapter_wants_is_fetched_and_reported(provider: ProviderServer, clock: ManualClock) -> None:
     """Mollie's classic delivery from its id to its events; the second key is the one that Mollie takes."""
     adapter = MollieClassicAdapter(ProvidersSettings(), provider.base)
     old, new = adapter.new_secret(), adapter.new_secret()
@@ -245,7 +245,7 @@ def test_what_an_adapter_wants_is_fetched_and_reported(provider: Provider, clock
     assert provider.asked[1] == ("/v2/payments/tr_1?embed=captures,refunds,chargebacks", new)
 
 
-def test_nothing_is_left_behind_by_many_fetches(provider: Provider, clock: ManualClock) -> None:
+def test_nothing_is_left_behind_by_many_fetches(provider: ProviderServer, clock: ManualClock) -> None:
     async def scene(fetching: HttpFetch) -> None:
         await asyncio.gather(*(fetching.fetch(Wanted(f"{provider.base}/{n % 7}")) for n in range(60)))
         await until(lambda: not fetching._flights)
@@ -255,7 +255,7 @@ def test_nothing_is_left_behind_by_many_fetches(provider: Provider, clock: Manua
 
 
 def test_a_breaker_that_opens_is_logged(
-    provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    provider: ProviderServer, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene(fetching: HttpFetch) -> None:
         await failing(fetching, Wanted("http://127.0.0.1:1/p"))

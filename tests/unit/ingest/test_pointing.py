@@ -28,7 +28,7 @@ from providers.reread import reread_events
 from providers.settings import ProvidersSettings
 from providers.stripe import StripeAdapter
 from tests.unit.ingest.app_under_test import NOW, Bench
-from tests.unit.ingest.provider_server import Provider, passing
+from tests.unit.ingest.provider_server import ProviderServer, passing
 
 TOKEN = "access_" + "A1b2C3d4E5" * 3
 
@@ -36,7 +36,7 @@ TOKEN = "access_" + "A1b2C3d4E5" * 3
 class Pointed(Bench):
     """A receiver that asks the stub by HTTP."""
 
-    def __init__(self, folder: Path, provider: Provider, **settings: Any) -> None:
+    def __init__(self, folder: Path, provider: ProviderServer, **settings: Any) -> None:
         super().__init__(folder, **settings)
         self.provider = provider
         self.kept: Any = None
@@ -129,7 +129,7 @@ def paid(**more: Any) -> bytes:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, provider: Provider) -> Iterator[Pointed]:
+def bench(tmp_path: Path, provider: ProviderServer) -> Iterator[Pointed]:
     provider.body = paid()
     yield Pointed(tmp_path, provider)
 
@@ -154,7 +154,9 @@ def test_an_id_that_mollie_never_knows_is_sent_again_and_then_answered_with_a_re
     assert bench.publisher.records == []
 
 
-def test_a_test_payment_is_fetched_with_an_oauth_token_at_the_test_endpoint(tmp_path: Path, provider: Provider) -> None:
+def test_a_test_payment_is_fetched_with_an_oauth_token_at_the_test_endpoint(
+    tmp_path: Path, provider: ProviderServer
+) -> None:
     bench = Pointed(tmp_path, provider, test_traffic=True, endpoints={"mollieclassic/sandbox": {"mode": "test"}})
     (tmp_path / "mollieclassic.sandbox").write_text(TOKEN + "\n", "utf-8")
     provider.body = paid(mode="test")

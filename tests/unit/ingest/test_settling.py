@@ -21,7 +21,7 @@ DUPLICATE, CLAIMED, RECLAIMED = ClaimState.DUPLICATE, ClaimState.CLAIMED, ClaimS
 Result = TypeVar("Result")
 
 
-class Gate(RedisGate):
+class FailingGate(RedisGate):
     """Shut while Redis is ``down``, or does what is asked and can't say so (``mute``)."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Gate(RedisGate):
         return answer
 
 
-def claims_behind(gate: Gate, lease_s: float = 30.0) -> RedisClaims:
+def claims_behind(gate: FailingGate, lease_s: float = 30.0) -> RedisClaims:
     return RedisClaims(fakeredis.FakeAsyncRedis(), gate, lease_s, 1_000.0, settle_again_s=AGAIN_S)
 
 
-async def all_reported(claims: RedisClaims, gate: Gate) -> None:
+async def all_reported(claims: RedisClaims, gate: FailingGate) -> None:
     """Returns when nothing is kept and nothing is under way: three looks without a try."""
     tries, quiet = -1, 0
     while quiet < 3:
@@ -51,7 +51,7 @@ async def all_reported(claims: RedisClaims, gate: Gate) -> None:
         await asyncio.sleep(AGAIN_S)
 
 
-async def tried(gate: Gate, times: int) -> None:
+async def tried(gate: FailingGate, times: int) -> None:
     """Returns when Redis has been asked so many times."""
     for _ in range(500):
         if gate.tries >= times:
@@ -63,7 +63,7 @@ async def tried(gate: Gate, times: int) -> None:
 @pytest.mark.parametrize("how", ["down", "mute"])
 def test_what_redis_was_not_told_is_reported_again_when_it_is_back(how: str) -> None:
     async def history() -> None:
-        gate = Gate()
+        gate = FailingGate()
         claims = claims_behind(gate)
         assert await claims.claim([KEY, MORE], ANN) == [CLAIMED, CLAIMED]
         setattr(gate, how, True)
@@ -78,10 +78,10 @@ def test_what_redis_was_not_told_is_reported_again_when_it_is_back(how: str) -> 
 
 def test_told_late_it_leaves_alone_what_another_owner_took_over() -> None:
     async def history() -> None:
-        gate = Gate()
+        gate = FailingGate()
         claims = claims_behind(gate)
-        other = RedisClaims(claims._redis, Gate(), 30.0, 1_000.0)
-        hasty = RedisClaims(claims._redis, Gate(), 0.001, 1_000.0)
+        other = RedisClaims(claims._redis, FailingGate(), 30.0, 1_000.0)
+        hasty = RedisClaims(claims._redis, FailingGate(), 0.001, 1_000.0)
         await hasty.claim([KEY, MORE], ANN)
         gate.down = True
         claims.settle([KEY], [MORE], ANN)
@@ -96,7 +96,7 @@ def test_told_late_it_leaves_alone_what_another_owner_took_over() -> None:
 
 def test_after_the_lease_nothing_is_reported_any_more() -> None:
     async def history() -> None:
-        gate = Gate()
+        gate = FailingGate()
         claims = claims_behind(gate, lease_s=3 * AGAIN_S)
         gate.down = True
         claims.settle([KEY], [], ANN)
@@ -114,7 +114,7 @@ def test_many_are_reported_a_part_at_a_time_and_only_so_many_are_kept(monkeypatc
     keys = [ClaimKey.for_event(f"key {n}", "11" * 32) for n in range(15)]
 
     async def history() -> None:
-        gate = Gate()
+        gate = FailingGate()
         claims = claims_behind(gate)
         await claims.claim(keys, ANN)
         gate.down = True
@@ -134,7 +134,7 @@ def test_many_are_reported_a_part_at_a_time_and_only_so_many_are_kept(monkeypatc
 @pytest.mark.parametrize("back", [True, False])
 def test_at_the_end_what_waits_is_reported_once_more_and_nobody_waits_for_longer(back: bool) -> None:
     async def history() -> None:
-        gate = Gate()
+        gate = FailingGate()
         claims = RedisClaims(fakeredis.FakeAsyncRedis(), gate, 30.0, 1_000.0, settle_again_s=3_600.0)
         await claims.claim([KEY], ANN)
         gate.down = True

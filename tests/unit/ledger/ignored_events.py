@@ -22,7 +22,7 @@ REFUND = "refund.created"
 MERCHANTS = '[stripe]\n"acct_1" = "m-1"\n'
 
 
-class IgnoredEvents(SmallLedger):
+class IgnoredLedger(SmallLedger):
     """`ignored` adds one; `commit` writes. Bodies are Stripe's."""
 
     def __init__(self, data: Path) -> None:

@@ -53,7 +53,7 @@ ADYEN_CODES = (
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentEvent:
     """One event of a provider: ``number`` tells the ids apart."""
 
     provider: str
@@ -88,14 +88,14 @@ class Sent:
         return adyen_notification([item])
 
 
-def sent(number: int, provider: str) -> st.SearchStrategy[Sent]:
+def sent(number: int, provider: str) -> st.SearchStrategy[SentEvent]:
     kinds = st.sampled_from(STRIPE_TYPES if provider == "stripe" else ADYEN_CODES)
     amounts, currencies = st.integers(0, 10_000), st.sampled_from(("EUR", "JPY", "KWD"))
-    return st.builds(Sent, st.just(provider), kinds, st.integers(1, 3), amounts, currencies, st.just(number))
+    return st.builds(SentEvent, st.just(provider), kinds, st.integers(1, 3), amounts, currencies, st.just(number))
 
 
 @st.composite
-def sequences(draw: st.DrawFn) -> list[Sent]:
+def sequences(draw: st.DrawFn) -> list[SentEvent]:
     """Events of both providers, some delivered again, in any order."""
     count = draw(st.integers(1, 12))
     once = [draw(sent(number, draw(st.sampled_from(("stripe", "adyen"))))) for number in range(count)]
@@ -119,7 +119,7 @@ class LedgerEngine(Engine):
         self.handler = RealHandler()
         super().start(keeps_index=keeps_index)
 
-    def deliver(self, every: list[Sent], per_batch: int) -> None:
+    def deliver(self, every: list[SentEvent], per_batch: int) -> None:
         for at in range(0, len(every), per_batch):
             for one in every[at : at + per_batch]:
                 for event in one.events():
@@ -144,7 +144,7 @@ def balance(lines: list[dict[str, object]]) -> Counter[object]:
 @given(sequences(), st.data())
 @settings(max_examples=examples(30), deadline=None)
 def test_debits_equal_credits_and_a_second_delivery_of_everything_changes_nothing(
-    every: list[Sent], data: st.DataObject
+    every: list[SentEvent], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         engine = LedgerEngine(Path(folder))
@@ -161,9 +161,9 @@ def test_debits_equal_credits_and_a_second_delivery_of_everything_changes_nothin
 
 @given(sequences())
 @settings(max_examples=examples(30), deadline=None)
-def test_the_order_changes_no_balance_of_movements_that_agree(every: list[Sent]) -> None:
+def test_the_order_changes_no_balance_of_movements_that_agree(every: list[SentEvent]) -> None:
     """One event a fact, so that no provider says two things of one movement: then every order books the same."""
-    agreeing: list[Sent] = []
+    agreeing: list[SentEvent] = []
     named: set[str] = set()
     for one in every:
         names = {event.fact_key for event in one.events() if event.fact_key}
@@ -194,7 +194,7 @@ def _balances(engine: LedgerEngine) -> dict[tuple[object, object], int]:
 
 
 def test_the_same_movement_under_two_ids_is_booked_once(tmp_path: Path) -> None:
-    first = Sent("stripe", "charge.succeeded", 1, 500, "EUR", 1)
+    first = SentEvent("stripe", "charge.succeeded", 1, 500, "EUR", 1)
     engine = LedgerEngine(tmp_path)
     engine.deliver([first, replace(first, number=2)], 1)
     assert [row.decision.value for row in engine.journal.rows] == ["applied", "duplicate_fact"]

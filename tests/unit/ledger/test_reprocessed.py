@@ -26,7 +26,7 @@ from ledger.verify.duckdb_engine import DuckDb
 from providers.port import Request
 from tests.examples import examples
 from tests.one_merchant import OneMerchant
-from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, Sent, balance, sequences
+from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, SentEvent, balance, sequences
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
@@ -92,7 +92,7 @@ class TwoVersions(Engine):
         self.adapters = dict(self.versions[self.version])
         super().start(keeps_index=keeps_index)
 
-    def deliver(self, every: list[Sent]) -> None:
+    def deliver(self, every: list[SentEvent]) -> None:
         for one in every:
             for event in self.versions[self.version][one.provider].events(Request(one.body(), ()), "live"):
                 self.send(EVENTS, event.body, to_headers(event, self.clock.now(), Dedupe.CLAIMED))
@@ -120,7 +120,7 @@ class TwoVersions(Engine):
 )
 @settings(max_examples=examples(30), deadline=None)
 def test_each_movement_is_booked_once_in_balance_and_a_second_time_changes_nothing(
-    duckdb: DuckDb, every: list[Sent], unknown: set[str], data: st.DataObject
+    duckdb: DuckDb, every: list[SentEvent], unknown: set[str], data: st.DataObject
 ) -> None:
     upto = data.draw(st.integers(1, len(every)))
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +150,7 @@ def test_each_movement_is_booked_once_in_balance_and_a_second_time_changes_nothi
         engine.index.close()
 
 
-def _is_whole(engine: TwoVersions, every: list[Sent], booked: list[dict[str, object]]) -> None:
+def _is_whole(engine: TwoVersions, every: list[SentEvent], booked: list[dict[str, object]]) -> None:
     """Every movement that today's adapters see is booked once; an undo alone, and what it undid, aren't."""
     assert not any(balance(booked).values())
     facts = Counter(line["fact_key"] for line in booked if line["line"] == 0)
@@ -165,7 +165,7 @@ def _is_whole(engine: TwoVersions, every: list[Sent], booked: list[dict[str, obj
 
 def test_each_row_says_which_version_decided_it(tmp_path: Path) -> None:
     engine = TwoVersions(tmp_path, frozenset({PAID}))
-    engine.deliver([Sent("stripe", PAID, 1, 500, "EUR", 1)])
+    engine.deliver([SentEvent("stripe", PAID, 1, 500, "EUR", 1)])
     assert engine.booked() == []
     engine.version = "today"
     engine.start()
@@ -183,7 +183,9 @@ def test_each_row_says_which_version_decided_it(tmp_path: Path) -> None:
 def test_a_movement_that_another_type_reported_meanwhile_is_not_booked_again(tmp_path: Path) -> None:
     """Stripe tells a capture as charge.succeeded and as charge.captured: one of them was known all along."""
     engine = TwoVersions(tmp_path, frozenset({PAID}))
-    engine.deliver([Sent("stripe", PAID, 1, 500, "EUR", 1), Sent("stripe", "charge.captured", 1, 500, "EUR", 2)])
+    engine.deliver(
+        [SentEvent("stripe", PAID, 1, 500, "EUR", 1), SentEvent("stripe", "charge.captured", 1, 500, "EUR", 2)]
+    )
     engine.version = "today"
     engine.start()
     engine.reprocess("ada", engine.ignored())

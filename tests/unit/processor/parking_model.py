@@ -14,7 +14,7 @@ from typing import NamedTuple
 from operations.command import ReplayMode
 from processor.settings import DeadHead
 from tests.unit.processor.fakes import HandlerCall
-from tests.unit.processor.parking_walk import HELD_S, RETRIES_S, Event, LastRow, Walk, was_passed
+from tests.unit.processor.parking_walk import HELD_S, RETRIES_S, LastRow, ModelEvent, Walk, was_passed
 
 
 class Before(NamedTuple):
@@ -30,7 +30,7 @@ class Order:
     """A command about events as they were seen: each with its version then."""
 
     action: str
-    targets: tuple[tuple[Event, int], ...]
+    targets: tuple[tuple[ModelEvent, int], ...]
     mode: ReplayMode = ReplayMode.ALONE
     interval_s: int = 0
     force: bool = False
@@ -53,14 +53,14 @@ class Model:
     due_max: int = 1_000
     retries_s: Sequence[int] = RETRIES_S
     held_s: float = HELD_S
-    entities: dict[str, list[Event]] = field(default_factory=dict)
+    entities: dict[str, list[ModelEvent]] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     holders: dict[str, bool] = field(default_factory=dict)
     others: set[tuple[str, bool]] = field(default_factory=set)
     facts: set[str] = field(default_factory=set)
-    before: dict[Event, Before] = field(default_factory=dict)
-    open_before: set[Event] = field(default_factory=set)
-    closed_heads: list[list[Event]] = field(default_factory=list)
+    before: dict[ModelEvent, Before] = field(default_factory=dict)
+    open_before: set[ModelEvent] = field(default_factory=set)
+    closed_heads: list[list[ModelEvent]] = field(default_factory=list)
 
     def copy(self) -> Model:
         """The same, for another future."""
@@ -77,7 +77,7 @@ class Model:
             open_before=set(),
         )
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[ModelEvent]:
         return [event for events in self.entities.values() for event in events]
 
     def batch(self, now: datetime, calls: Sequence[HandlerCall]) -> bool:
@@ -92,7 +92,9 @@ class Model:
         self._walk(now, calls, due, own, blocks=blocks)
         return blocks
 
-    def probe(self, now: datetime, calls: Sequence[HandlerCall], arrived: Sequence[tuple[str, Event]]) -> list[Event]:
+    def probe(
+        self, now: datetime, calls: Sequence[HandlerCall], arrived: Sequence[tuple[str, ModelEvent]]
+    ) -> list[ModelEvent]:
         """One probe of a blocked stream; what of ``arrived`` it took."""
         candidates = [*self.due(now), *(new for _, new in arrived[:1])]
         best = min(candidates, key=lambda event: (event.suspect, event.is_put_off), default=None)
@@ -103,7 +105,7 @@ class Model:
         self._walk(now, calls, [] if best is None else [best], set(), blocks=True, probe=True)
         return []
 
-    def due(self, now: datetime) -> list[Event]:
+    def due(self, now: datetime) -> list[ModelEvent]:
         """What waits and whose time has come, the longest first."""
         waiting = [(event.due, event.order, event) for event in self.events() if event.due and event.due <= now]
         return [event for _, _, event in sorted(waiting, key=lambda one: one[:2])]
@@ -112,7 +114,7 @@ class Model:
         self,
         now: datetime,
         calls: Sequence[HandlerCall],
-        taken: Sequence[Event],
+        taken: Sequence[ModelEvent],
         own: set[str],
         *,
         blocks: bool,
@@ -130,7 +132,7 @@ class Model:
                 assert not mine, f"{entity} had nothing to do, and the handler was called: {mine}"
         self._one_booking_a_fact()
 
-    def _admit(self, event: Event) -> None:
+    def _admit(self, event: ModelEvent) -> None:
         """The first content of a key is an event, another one a conflict, and what is known is a duplicate."""
         known = event.key, event.is_changed
         if event.key not in self.holders:
@@ -149,9 +151,9 @@ class Model:
                 event.state = "applied" if event.is_booked else "duplicate_fact"
                 self.facts.add(event.fact)
 
-    def _drains(self, taken: Sequence[Event], now: datetime) -> dict[str, int]:
+    def _drains(self, taken: Sequence[ModelEvent], now: datetime) -> dict[str, int]:
         """How many of each entity's line may run: what is due of it, and an equal share of what else a batch takes."""
-        by_entity: dict[str, list[Event]] = {}
+        by_entity: dict[str, list[ModelEvent]] = {}
         for event in taken:
             name = next(name for name, events in self.entities.items() if event in events)
             by_entity.setdefault(name, []).append(event)
@@ -168,7 +170,7 @@ class Model:
         """Remembers what the index knows while commands are decided."""
         self.before = {event: Before(event.version, event.due, event.held) for event in self.events()}
         self.open_before = {event for event in self.events() if event.is_open}
-        self.closed_heads: list[list[Event]] = []
+        self.closed_heads: list[list[ModelEvent]] = []
 
     def replay(self, order: Order, now: datetime) -> None:
         """A command about events as they were seen, decided after the batch's events."""
@@ -224,7 +226,7 @@ class Model:
         for event in self.events():
             event.due, event.held = event.told.due, event.told.held
 
-    def _version_before(self, event: Event) -> int | None:
+    def _version_before(self, event: ModelEvent) -> int | None:
         before = self.before.get(event)
         return None if before is None else before.version
 
@@ -236,15 +238,15 @@ class Model:
                 head.due = now
                 head.version += head.version == self._version_before(head)
 
-    def _entity_of(self, event: Event) -> list[Event]:
+    def _entity_of(self, event: ModelEvent) -> list[ModelEvent]:
         return next(events for events in self.entities.values() if event in events)
 
-    def _groups(self, targets: Sequence[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
+    def _groups(self, targets: Sequence[tuple[ModelEvent, int]]) -> list[list[tuple[ModelEvent, int]]]:
         """By entity, without those that were closed before: these are nobody's followers."""
         mine = [[target for target in targets if target[0] in events] for events in self.entities.values()]
         return [still for group in mine if (still := [one for one in group if one[0] in self.open_before])]
 
-    def _with_followers(self, group: Sequence[tuple[Event, int]], order: Order) -> list[Event]:
+    def _with_followers(self, group: Sequence[tuple[ModelEvent, int]], order: Order) -> list[ModelEvent]:
         events = {event for event, _ in group}
         first = min(event.order for event in events)
         followers = {one for one in self._entity_of(group[0][0]) if one.order > first and one.is_dead}
@@ -254,7 +256,7 @@ class Model:
             return [event for event, _ in group]
         return []
 
-    def _may_be_replayed(self, event: Event, seen: int, order: Order) -> bool:
+    def _may_be_replayed(self, event: ModelEvent, seen: int, order: Order) -> bool:
         if event.state in ("ignored", "unknown"):
             return event.version == seen == self._version_before(event)
         if event not in self.open_before or event.version != seen or not event.is_dead:
@@ -263,10 +265,10 @@ class Model:
             return False
         return order.force or event.replays < self.replays_max
 
-    def _is_placed(self, event: Event) -> bool:
+    def _is_placed(self, event: ModelEvent) -> bool:
         return event.holds or (not event.out_of_order and not was_passed(event, self._entity_of(event)))
 
-    def _replayed(self, event: Event, now: datetime) -> None:
+    def _replayed(self, event: ModelEvent, now: datetime) -> None:
         placed = self._is_placed(event)
         if event.state in ("ignored", "unknown"):
             placed, event.replays = not was_passed(event, self._entity_of(event)), 0

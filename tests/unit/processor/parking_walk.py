@@ -28,7 +28,7 @@ class LastRow(NamedTuple):
 
 
 @dataclass(eq=False)
-class Event:
+class ModelEvent:
     """One record. ``kind``: a new event, a copy of another's content, or other content under another's key.
 
     ``holds``: later ones of its entity wait behind it. ``died``: it died and was passed over. ``fact``: the movement of
@@ -59,9 +59,9 @@ class Event:
     is_booked: bool = False
     told: LastRow = field(default_factory=LastRow)
 
-    def copy(self) -> Event:
+    def copy(self) -> ModelEvent:
         """The same, for another future. `replace` takes ten times as long, in a search that does little else."""
-        same = object.__new__(Event)
+        same = object.__new__(ModelEvent)
         same.__dict__.update(self.__dict__)
         return same
 
@@ -108,7 +108,7 @@ class Event:
             self.due, self.held = due, held
 
 
-def was_passed(event: Event, of_entity: Sequence[Event]) -> bool:
+def was_passed(event: ModelEvent, of_entity: Sequence[ModelEvent]) -> bool:
     """Whether a later event of the entity was applied before it."""
     return any(other.state == "applied" and other.order > event.order for other in of_entity)
 
@@ -123,7 +123,7 @@ class Walk:
     """
 
     model: Model
-    events: list[Event]
+    events: list[ModelEvent]
     now: datetime
     due: set[int]
     calls: list[HandlerCall]
@@ -131,8 +131,8 @@ class Walk:
     blocks: bool
     probe: bool
     drain: int
-    wall: Event | None = None
-    stuck: Event | None = None
+    wall: ModelEvent | None = None
+    stuck: ModelEvent | None = None
     has_tried: bool = False
     has_failed_down: bool = False
 
@@ -160,7 +160,7 @@ class Walk:
         behind = [event for event in old if event.order > until and event.order in self.due]
         return len(run) + len(behind)
 
-    def _find_wall(self) -> Event | None:
+    def _find_wall(self) -> ModelEvent | None:
         room = self.drain
         for event in self.events:
             if event.holds and event.is_open:
@@ -174,12 +174,12 @@ class Walk:
         """Whether the batch looks at what waits, not only at what arrives."""
         return any(event.order in self.due for event in self.events)
 
-    def _behind_the_wall(self, event: Event, is_passed: bool) -> None:
+    def _behind_the_wall(self, event: ModelEvent, is_passed: bool) -> None:
         if event.is_new or event.order in self.due:
             event.out_of_order = event.out_of_order or is_passed
             event.becomes("parked", holds=True)
 
-    def _in_line(self, event: Event, is_passed: bool) -> None:
+    def _in_line(self, event: ModelEvent, is_passed: bool) -> None:
         if event.kind == "conflict":
             event.becomes("dead")
             return
@@ -189,7 +189,7 @@ class Walk:
         elif event.is_new:
             event.becomes("parked", holds=True)
 
-    def _try(self, event: Event) -> None:
+    def _try(self, event: ModelEvent) -> None:
         if event.fact is not None and event.fact in self.model.facts:
             event.becomes("duplicate_fact")
             return
@@ -212,7 +212,7 @@ class Walk:
         if event.is_open and event.holds:
             self.stuck = event
 
-    def _came_of(self, event: Event, outcome: str) -> None:
+    def _came_of(self, event: ModelEvent, outcome: str) -> None:
         if outcome in ("applied", "ignored", "unknown"):
             event.becomes(outcome)
         elif outcome == "held":

@@ -37,7 +37,7 @@ from tests.unit.processor.fakes import ListDeadLetters, NamedFact, Same
 from tests.unit.processor.harness import CONTROL, EVENTS, LINEAGE, NOW, stream_config
 from tests.unit.processor.memory import RETRY_S, AnswerWanted, DictStore, Forgetful, Oracle, UnwrittenJournal
 from tests.unit.processor.parking_model import Model, Order
-from tests.unit.processor.parking_walk import Event
+from tests.unit.processor.parking_walk import ModelEvent
 
 FACT_SHA256 = "aa" * 32
 
@@ -53,7 +53,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Act:
+class SearchAct:
     """An order about one event, or about two, by their order."""
 
     action: str
@@ -94,7 +94,7 @@ class SearchState:
     next_seq: int = 1
     marks: Marks = field(default_factory=lambda: {EVENTS: {0: 0}, CONTROL: {0: 0}})
     notes: Mapping[str, str] = field(default_factory=dict)
-    sent: tuple[tuple[str, Event, KafkaRecord], ...] = ()
+    sent: tuple[tuple[str, ModelEvent, KafkaRecord], ...] = ()
     bodies: tuple[tuple[str, str | None], ...] = ()
     """Entity and fact of each first delivery."""
 
@@ -203,7 +203,7 @@ class Search:
                 except AnswerWanted:
                     words += [[*given, word] for word in self.scope.answers]
 
-    def _inputs(self, world: SearchState) -> Iterator[tuple[tuple[Arrival, ...], tuple[Act, ...], float]]:
+    def _inputs(self, world: SearchState) -> Iterator[tuple[tuple[Arrival, ...], tuple[SearchAct, ...], float]]:
         arrivals = [several for several in self.scope.arrivals if self._may_arrive(world, several)]
         acts = list(self._acts(world))
         waits = any(event.due is not None and event.due > world.clock for event in world.model.events())
@@ -226,22 +226,27 @@ class Search:
             return False
         return all(arrival.copy_of is None or arrival.copy_of < there for arrival in several)
 
-    def _acts(self, world: SearchState) -> Iterator[Act]:
+    def _acts(self, world: SearchState) -> Iterator[SearchAct]:
         for event in world.model.events():
             for action in self.scope.actions:
                 if action == "replay ignored":
                     if event.state in ("ignored", "unknown", "replayed"):
-                        yield Act("replay", (event.order,))
+                        yield SearchAct("replay", (event.order,))
                 elif event.is_dead or (action != "replay" and event.is_open):
-                    yield Act(action, (event.order,))
+                    yield SearchAct(action, (event.order,))
         if "replay" in self.scope.actions:
             for events in world.model.entities.values():
                 dead = tuple(event.order for event in events if event.is_dead)
                 if len(dead) > 1:
-                    yield Act("replay", dead, ReplayMode.WITH_FOLLOWERS)
+                    yield SearchAct("replay", dead, ReplayMode.WITH_FOLLOWERS)
 
     def _decide(
-        self, world: SearchState, arrivals: Sequence[Arrival], acts: Sequence[Act], seconds: float, words: Sequence[str]
+        self,
+        world: SearchState,
+        arrivals: Sequence[Arrival],
+        acts: Sequence[SearchAct],
+        seconds: float,
+        words: Sequence[str],
     ) -> SearchState:
         """One batch by a new process, or obeying and a probe where the stream is blocked; compared with the model."""
         self.batches += 1
@@ -312,11 +317,11 @@ class Search:
         self._bodies[named.body_sha256] = named.body
         if fact is not None:
             self._adapter.facts[named.body] = NamedFact(fact, FACT_SHA256)  # type: ignore[assignment]
-        event = Event(named.event_key, world.records, is_changed=arrival.changed, fact=fact)
+        event = ModelEvent(named.event_key, world.records, is_changed=arrival.changed, fact=fact)
         record = KafkaRecord(EVENTS, 0, event.order, None, [], named)
         world.sent = (*world.sent, (entity, event, record))
 
-    def _orders(self, world: SearchState, acts: Sequence[Act]) -> tuple[list[Order], list[KafkaRecord]]:
+    def _orders(self, world: SearchState, acts: Sequence[SearchAct]) -> tuple[list[Order], list[KafkaRecord]]:
         by_order = {event.order: event for event in world.model.events()}
         orders, records = [], []
         for number, act in enumerate(acts):

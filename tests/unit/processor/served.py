@@ -15,7 +15,7 @@ class Unreachable(Exception):
     kind = ErrorKind.SNBE
 
 
-class Service:
+class ServedDownstream:
     """A downstream as the handler sees it; ``calls`` are the events that called it."""
 
     def __init__(self, engine: LimitedEngine, name: str = "merchants") -> None:
@@ -39,7 +39,7 @@ class Service:
         return booked()
 
 
-def post(engine: LimitedEngine, service: Service, count: int, first: int = 1) -> list[str]:
+def post(engine: LimitedEngine, service: ServedDownstream, count: int, first: int = 1) -> list[str]:
     return [service.serve(engine.post(f"evt_{n}", f"e{n}")) for n in range(first, first + count)]
 
 

@@ -21,7 +21,7 @@ WAIT_S_MAX = 20.0
 DOWN = StorageDown("the bodies", "/lake/bodies", "No space left on device")
 
 
-class Run:
+class TimedRun:
     """A run that lasts until it is told to stop, or fails at once."""
 
     def __init__(self, failure: Exception | None, has_decided: bool = False) -> None:
@@ -109,14 +109,14 @@ class ScriptedStream:
     def idle_because(self) -> str | None:
         return self._idle()
 
-    def begin(self) -> Run:
+    def begin(self) -> TimedRun:
         self.begun += 1
         failure = self._script.pop(0) if self._script else None
         if failure is None:
             self.running.set()
         elif self._fails_to_open:
             raise failure
-        return Run(failure, self._has_decided)
+        return TimedRun(failure, self._has_decided)
 
     def follow(self) -> None:
         self.followed += 1

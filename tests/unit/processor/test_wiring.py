@@ -83,7 +83,7 @@ def test_a_handlers_files_travel_with_its_task(wired: Wired) -> None:
     assert pickle.loads(pickle.dumps(wired.task)).files._sent is not None
 
 
-class Section(BaseModel):
+class UrlSection(BaseModel):
     url: str
 
 
@@ -92,7 +92,7 @@ class Own(BaseModel):
     times: int = 1
 
 
-def build_of_both(own: Own, section: Section, clock: object = None) -> tuple[object, ...]:
+def build_of_both(own: Own, section: UrlSection, clock: object = None) -> tuple[object, ...]:
     return own, section, clock
 
 
@@ -105,11 +105,11 @@ def build_of_what_nobody_has(path: Path) -> object:
 
 
 HERE = __name__
-SECTION = Section(url="http://here")
+SECTION = UrlSection(url="http://here")
 
 
 def test_a_section_by_its_type_and_a_model_of_its_own() -> None:
-    built = bind_function("[s] handler", f"{HERE}:build_of_both", {Section: SECTION}, {"greeting": "hi"})
+    built = bind_function("[s] handler", f"{HERE}:build_of_both", {UrlSection: SECTION}, {"greeting": "hi"})
     assert built() == (Own(greeting="hi"), SECTION, None)
 
 
@@ -131,7 +131,7 @@ def test_it_travels_by_name() -> None:
 )
 def test_what_is_not_there_is_named_before_anything_starts(name: str, own: dict[str, object], reported: str) -> None:
     with pytest.raises(SettingError, match=reported) as raised:
-        bind_function("[s] handler", name, {Section: SECTION}, own)
+        bind_function("[s] handler", name, {UrlSection: SECTION}, own)
     assert str(raised.value).startswith("setting [s] handler")
 
 

@@ -79,7 +79,7 @@ class EngineKafka:
         return 0
 
 
-class Bodies:
+class EngineBodies:
     """The stream's bodies as the engine wrote them."""
 
     def __init__(self, path: Path, engine: Engine) -> None:
@@ -117,7 +117,7 @@ class SelectionBench:
         self.engine = Engine(folder, dead_head=dead_head, lineage=self._begin())
         self.engine.selections = SelectionFiles(places.selections)
         self.finder = FactFinder(places.dead_letter_index, places.journal, places.bodies_table)
-        self.bodies = Bodies(Path(places.bodies_table), self.engine)
+        self.bodies = EngineBodies(Path(places.bodies_table), self.engine)
         payloads = Payloads(places.bodies_table)
         self.index = DeadLetterIndex(places.dead_letter_index, places.journal, payloads, self.engine.clock)
         self.sent: list[Command] = []

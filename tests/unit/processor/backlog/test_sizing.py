@@ -10,7 +10,7 @@ from processor.settings import ProcessorSettings
 CLUSTER = ProcessorSettings(master="spark://m:7077", executors_min=1, executors_max=4)
 
 
-class Workers:
+class SizedCluster:
     """A cluster with ``room``; executors whose ids are in ``busy`` have a task.
 
     One that is ended is still listed at the next ``looks_to_end``, and the master starts another one where fewer run
@@ -52,18 +52,18 @@ class Workers:
 
 
 @pytest.fixture
-def workers() -> Workers:
-    return Workers(room=10)
+def workers() -> SizedCluster:
+    return SizedCluster(room=10)
 
 
 @pytest.fixture
-def executors(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> AdaptiveExecutors:
+def executors(workers: SizedCluster, monkeypatch: pytest.MonkeyPatch) -> AdaptiveExecutors:
     """The test looks by itself, at the moments that it names."""
     monkeypatch.setattr("processor.backlog.sizing.LOOK_EVERY_S", 3_600.0)
     return AdaptiveExecutors(workers, 2, least=1, most=4)
 
 
-def test_the_stream_that_wants_most_is_asked_for_at_once(workers: Workers, executors: AdaptiveExecutors) -> None:
+def test_the_stream_that_wants_most_is_asked_for_at_once(workers: SizedCluster, executors: AdaptiveExecutors) -> None:
     executors.request_executors("ledger", 3)
     executors.request_executors("notify", 2)
     executors.settle()
@@ -72,13 +72,15 @@ def test_the_stream_that_wants_most_is_asked_for_at_once(workers: Workers, execu
 
 
 @pytest.mark.parametrize(("wanted", "asked"), [(0, 1), (9, 4)])
-def test_it_stays_within_its_bounds(workers: Workers, executors: AdaptiveExecutors, wanted: int, asked: int) -> None:
+def test_it_stays_within_its_bounds(
+    workers: SizedCluster, executors: AdaptiveExecutors, wanted: int, asked: int
+) -> None:
     executors.request_executors("ledger", wanted)
     executors.settle()
     assert workers.asked == [asked]
 
 
-def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, workers: Workers) -> None:
+def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, workers: SizedCluster) -> None:
     workers.room = 2
     executors.request_executors("ledger", 4)
     executors.settle()
@@ -86,7 +88,7 @@ def test_a_cluster_without_room_gives_what_it_has(executors: AdaptiveExecutors, 
     assert (workers.asked, executors.running) == ([4], 2)
 
 
-def test_a_stream_that_does_not_decide_is_asked_for_none(workers: Workers, executors: AdaptiveExecutors) -> None:
+def test_a_stream_that_does_not_decide_is_asked_for_none(workers: SizedCluster, executors: AdaptiveExecutors) -> None:
     executors.request_executors("refused", 0)
     assert executors._thread is None, "it never asked for any"
     executors.request_executors("refused", 3)
@@ -97,7 +99,7 @@ def test_a_stream_that_does_not_decide_is_asked_for_none(workers: Workers, execu
     assert workers.asked == [3, 2]
 
 
-def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExecutors) -> None:
+def test_fewer_are_those_without_a_task(workers: SizedCluster, executors: AdaptiveExecutors) -> None:
     executors.request_executors("ledger", 3)
     executors.settle()
     workers.busy = {"0", "1", "2"}
@@ -114,7 +116,7 @@ def test_fewer_are_those_without_a_task(workers: Workers, executors: AdaptiveExe
 @pytest.mark.row("D5")
 @pytest.mark.parametrize("looks", [1, 3])
 def test_no_other_one_is_ended_while_one_takes_its_time(
-    workers: Workers, executors: AdaptiveExecutors, looks: int
+    workers: SizedCluster, executors: AdaptiveExecutors, looks: int
 ) -> None:
     """The master would start another one for it, with all the code to fetch, and so on for ever."""
     executors.request_executors("ledger", 3)

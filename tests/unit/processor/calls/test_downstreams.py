@@ -17,7 +17,7 @@ from processor.settings import DownstreamSettings
 from processor.streams import load_streams
 from tests.unit.processor.harness import NOW
 from tests.unit.processor.limited import LimitedEngine
-from tests.unit.processor.served import SETTINGS, Service, Unreachable, post, state
+from tests.unit.processor.served import SETTINGS, ServedDownstream, Unreachable, post, state
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def engine(tmp_path: Path) -> LimitedEngine:
 
 
 @pytest.fixture
-def service(engine: LimitedEngine) -> Service:
-    return Service(engine)
+def service(engine: LimitedEngine) -> ServedDownstream:
+    return ServedDownstream(engine)
 
 
 def test_an_outage_opens_the_breaker_and_everything_waits_with_its_attempts(
-    engine: LimitedEngine, service: Service
+    engine: LimitedEngine, service: ServedDownstream
 ) -> None:
     service.down = True
     keys = post(engine, service, 30)
@@ -48,7 +48,7 @@ def test_an_outage_opens_the_breaker_and_everything_waits_with_its_attempts(
 
 
 @pytest.mark.row("D4")
-def test_while_it_is_open_nothing_is_called_and_others_flow(engine: LimitedEngine, service: Service) -> None:
+def test_while_it_is_open_nothing_is_called_and_others_flow(engine: LimitedEngine, service: ServedDownstream) -> None:
     service.down = True
     post(engine, service, 10)
     engine.batch()
@@ -63,7 +63,7 @@ def test_while_it_is_open_nothing_is_called_and_others_flow(engine: LimitedEngin
 
 def test_half_open_lets_so_many_probes_through_in_all_and_not_one_a_task(tmp_path: Path) -> None:
     engine = LimitedEngine(tmp_path, {"merchants": SETTINGS}, parallelism=4)
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     post(engine, service, 400)
     engine.batch()
@@ -74,7 +74,7 @@ def test_half_open_lets_so_many_probes_through_in_all_and_not_one_a_task(tmp_pat
     assert state(engine) == CLOSED
 
 
-def test_a_failed_probe_opens_it_again_and_costs_no_attempt(engine: LimitedEngine, service: Service) -> None:
+def test_a_failed_probe_opens_it_again_and_costs_no_attempt(engine: LimitedEngine, service: ServedDownstream) -> None:
     service.down = True
     keys = post(engine, service, 20)
     engine.batch()
@@ -87,7 +87,7 @@ def test_a_failed_probe_opens_it_again_and_costs_no_attempt(engine: LimitedEngin
     assert engine.dead_letters.published == []
 
 
-def test_the_next_probes_are_other_events(engine: LimitedEngine, service: Service) -> None:
+def test_the_next_probes_are_other_events(engine: LimitedEngine, service: ServedDownstream) -> None:
     """One that fails by itself doesn't hold the breaker open for the others."""
     service.down = True
     post(engine, service, 20)
@@ -100,7 +100,9 @@ def test_the_next_probes_are_other_events(engine: LimitedEngine, service: Servic
     assert first.isdisjoint(service.calls)
 
 
-def test_after_the_outage_everything_is_applied_once_and_nothing_died(engine: LimitedEngine, service: Service) -> None:
+def test_after_the_outage_everything_is_applied_once_and_nothing_died(
+    engine: LimitedEngine, service: ServedDownstream
+) -> None:
     service.down = True
     keys = post(engine, service, 40)
     engine.batch()
@@ -113,7 +115,7 @@ def test_after_the_outage_everything_is_applied_once_and_nothing_died(engine: Li
     assert state(engine) == CLOSED
 
 
-def test_followers_of_a_held_event_keep_their_order(engine: LimitedEngine, service: Service) -> None:
+def test_followers_of_a_held_event_keep_their_order(engine: LimitedEngine, service: ServedDownstream) -> None:
     service.down = True
     keys = [service.serve(engine.post(f"evt_{n}", "e1")) for n in range(6)]
     post(engine, service, 5, first=50)
@@ -125,7 +127,7 @@ def test_followers_of_a_held_event_keep_their_order(engine: LimitedEngine, servi
     assert [key for key in applied if key in keys] == keys
 
 
-def test_a_restart_finds_the_breaker_as_it_was(engine: LimitedEngine, service: Service) -> None:
+def test_a_restart_finds_the_breaker_as_it_was(engine: LimitedEngine, service: ServedDownstream) -> None:
     service.down = True
     post(engine, service, 10)
     engine.batch()
@@ -143,7 +145,7 @@ def test_a_restart_finds_the_breaker_as_it_was(engine: LimitedEngine, service: S
     assert len(service.calls) == PROBES
 
 
-def test_a_lone_event_outlives_an_outage_too(engine: LimitedEngine, service: Service) -> None:
+def test_a_lone_event_outlives_an_outage_too(engine: LimitedEngine, service: ServedDownstream) -> None:
     """Its retries are spent one by one until the breaker opens; from then on none is."""
     service.down = True
     [key] = post(engine, service, 1)
@@ -159,7 +161,7 @@ def test_a_lone_event_outlives_an_outage_too(engine: LimitedEngine, service: Ser
 
 
 def test_an_event_that_fails_alone_while_others_pass_spends_its_attempts(
-    engine: LimitedEngine, service: Service
+    engine: LimitedEngine, service: ServedDownstream
 ) -> None:
     bad = engine.post("evt_bad", "bad")
 
@@ -188,7 +190,7 @@ def test_what_blocks_the_whole_stream_still_does(engine: LimitedEngine) -> None:
     assert engine.batches.is_blocked
 
 
-def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, service: Service) -> None:
+def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, service: ServedDownstream) -> None:
     service.down, service.retry_after_s = True, 40.0
     [key] = post(engine, service, 1)
     engine.batch()
@@ -207,7 +209,7 @@ def test_retry_after_keeps_everyone_away_for_so_long(engine: LimitedEngine, serv
 
 def test_a_retry_after_keeps_others_away_up_to_a_limit_and_its_own_event_as_long_as_it_says(tmp_path: Path) -> None:
     engine = LimitedEngine(tmp_path, {"merchants": DownstreamSettings(quiet_s_max=60.0)})
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down, service.retry_after_s = True, 1_800.0
     [key] = post(engine, service, 1)
     engine.batch()
@@ -221,7 +223,7 @@ def test_a_retry_after_keeps_others_away_up_to_a_limit_and_its_own_event_as_long
 
 def test_a_subscriber_that_asks_for_half_an_hour_gets_it(tmp_path: Path) -> None:
     engine = LimitedEngine(tmp_path, load_streams()["notify"].downstreams)
-    shop = Service(engine, "subscriber:shop")
+    shop = ServedDownstream(engine, "subscriber:shop")
     shop.down, shop.retry_after_s = True, 1_800.0
     [key] = post(engine, shop, 1)
     engine.batch()
@@ -244,7 +246,7 @@ def test_retries_are_held_when_first_tries_are_few(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(downstream, "RETRIES_MIN", 1)
     few = DownstreamSettings(failures_to_open=1_000)
     engine = LimitedEngine(tmp_path, {"merchants": few})
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     keys = post(engine, service, 5)
     engine.batch()
@@ -262,7 +264,7 @@ def test_retries_are_held_when_first_tries_are_few(tmp_path: Path, monkeypatch: 
 
 
 def test_held_events_are_due_one_after_another(
-    engine: LimitedEngine, service: Service, monkeypatch: pytest.MonkeyPatch
+    engine: LimitedEngine, service: ServedDownstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downstream, "HELD_PER_S", 10.0)
     service.down = True
@@ -276,7 +278,7 @@ def test_held_events_are_due_one_after_another(
 @pytest.mark.row("A9")
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_clock_that_ran_ahead_keeps_nobody_away_any_longer(
-    engine: LimitedEngine, service: Service, ends: bool
+    engine: LimitedEngine, service: ServedDownstream, ends: bool
 ) -> None:
     """``ends``: the process, before the clock is set back."""
     service.down, service.retry_after_s = True, 40.0
@@ -298,7 +300,7 @@ def test_a_clock_that_ran_ahead_keeps_nobody_away_any_longer(
 
 
 def test_what_is_held_after_a_clock_was_set_back_is_due_as_soon_as_before(
-    engine: LimitedEngine, service: Service
+    engine: LimitedEngine, service: ServedDownstream
 ) -> None:
     service.down = True
     post(engine, service, 50)

@@ -18,7 +18,7 @@ from tests.unit.processor.source.test_map_stage import passed, reported
 KEY = "0123456789abcdef" * 2
 
 
-class Signed(Engine):
+class SignedEngine(Engine):
     """A stream that believes one key. ``mapped``: records go through the map stage."""
 
     mapped = False
@@ -43,13 +43,13 @@ class Signed(Engine):
 
 
 @pytest.fixture(params=[False, True], ids=["driver", "map stage"])
-def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Signed:
-    made = Signed(tmp_path)
+def engine(tmp_path: Path, request: pytest.FixtureRequest) -> SignedEngine:
+    made = SignedEngine(tmp_path)
     made.mapped = request.param
     return made
 
 
-def forge(engine: Signed, change: Callable[[dict[str, object]], None], fact: str | None = None) -> str:
+def forge(engine: SignedEngine, change: Callable[[dict[str, object]], None], fact: str | None = None) -> str:
     """A signed event that somebody changed; the key of the one that it looks like."""
     key = engine.post("evt_1", fact=fact)
     change(engine._pending[-1])
@@ -80,7 +80,7 @@ FORGERIES = [without_mac, other_body, other_key, other_header]
 
 @pytest.mark.parametrize("change", FORGERIES)
 def test_a_forged_event_is_dead_with_its_reason_and_is_never_handled(
-    engine: Signed, change: Callable[[dict[str, object]], None]
+    engine: SignedEngine, change: Callable[[dict[str, object]], None]
 ) -> None:
     forge(engine, change)
     [row] = engine.batch()
@@ -90,7 +90,9 @@ def test_a_forged_event_is_dead_with_its_reason_and_is_never_handled(
 
 
 @pytest.mark.parametrize("change", FORGERIES)
-def test_it_holds_no_key_no_fact_and_no_entity(engine: Signed, change: Callable[[dict[str, object]], None]) -> None:
+def test_it_holds_no_key_no_fact_and_no_entity(
+    engine: SignedEngine, change: Callable[[dict[str, object]], None]
+) -> None:
     forge(engine, change, fact="stripe:ch_1:capture")
     true = engine.post("evt_1", fact="stripe:ch_1:capture")
     forged, row = engine.batch()
@@ -99,7 +101,7 @@ def test_it_holds_no_key_no_fact_and_no_entity(engine: Signed, change: Callable[
     assert (row.event_key, row.decision) == (true, "applied")
 
 
-def test_a_replay_of_it_dies_again(engine: Signed) -> None:
+def test_a_replay_of_it_dies_again(engine: SignedEngine) -> None:
     forge(engine, without_mac)
     engine.batch()
     engine.command(item_seq=1, seen_seq=1)
@@ -110,7 +112,7 @@ def test_a_replay_of_it_dies_again(engine: Signed) -> None:
     assert engine.handler.calls == []
 
 
-def test_a_copy_of_a_true_record_is_a_duplicate(engine: Signed) -> None:
+def test_a_copy_of_a_true_record_is_a_duplicate(engine: SignedEngine) -> None:
     """It is signed: whoever copies it, it says nothing new."""
     engine.post("evt_1")
     record = engine._pending[-1]
@@ -118,7 +120,7 @@ def test_a_copy_of_a_true_record_is_a_duplicate(engine: Signed) -> None:
     assert [row.decision for row in engine.batch()] == ["applied", "duplicate"]
 
 
-def test_a_forged_command_is_refused_and_changes_nothing(engine: Signed) -> None:
+def test_a_forged_command_is_refused_and_changes_nothing(engine: SignedEngine) -> None:
     engine.handler.fails("stripe:evt_1:charge.captured", ValueError("a bug"))
     engine.post("evt_1")
     engine.batch()
@@ -134,7 +136,7 @@ def test_a_forged_command_is_refused_and_changes_nothing(engine: Signed) -> None
 
 
 def test_commands_that_come_while_the_stream_is_blocked_are_checked_too(tmp_path: Path) -> None:
-    engine = Signed(tmp_path)
+    engine = SignedEngine(tmp_path)
     command = Command("c1", "ledger", engine.lineage, "replay", (), "mallory", "money", NOW)
     engine.put(CONTROL, encode(command) if command.targets else b"{}", [])
     [row] = engine.obey()

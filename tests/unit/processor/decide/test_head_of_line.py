@@ -24,7 +24,7 @@ from processor.streams import load_streams
 from tests.unit.processor.fakes import Down, Stuck
 from tests.unit.processor.harness import NOW, Engine
 from tests.unit.processor.limited import LimitedEngine
-from tests.unit.processor.served import SETTINGS, Service, post
+from tests.unit.processor.served import SETTINGS, ServedDownstream, post
 
 FOREVER = "forever(1s, x2, max 60s)"
 AGE_S = 20.0
@@ -245,7 +245,7 @@ def test_while_its_downstream_is_not_called_no_time_counts_against_a_head(tmp_pa
     engine = LimitedEngine(tmp_path, {"merchants": SETTINGS}, dead_head=DeadHead.CONTINUE)
     engine.configure(head_age_max_s=AGE_S)
     engine.start()
-    service = Service(engine)
+    service = ServedDownstream(engine)
     service.down = True
     head, behind = (service.serve(engine.post(f"evt_{n}", "e0")) for n in ("head", "behind"))
     engine.batch()

@@ -24,7 +24,7 @@ from tests.examples import examples
 from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown
 from tests.unit.processor.harness import CONTROL, EVENTS, NOW, Engine
 from tests.unit.processor.parking_model import Model, Order
-from tests.unit.processor.parking_walk import HELD_S, Event
+from tests.unit.processor.parking_walk import HELD_S, ModelEvent
 
 ENTITIES = st.sampled_from(["e1", "e1", "e1", "e2"])
 TRIES = st.sampled_from(
@@ -106,7 +106,7 @@ class Parking(RuleBasedStateMachine):
         self.engine.configure(dlq=DlqSettings(replays_max=replays_max))
         self.engine.start()
         self.model = Model(policy, drain_max, replays_max, due_max)
-        self.sent: list[tuple[str, Event]] = []
+        self.sent: list[tuple[str, ModelEvent]] = []
         self.commands: list[Order] = []
         self.proposed: list[tuple[Order, Command]] = []
         self.bodies: list[tuple[str, str, str]] = []
@@ -177,7 +177,7 @@ class Parking(RuleBasedStateMachine):
 
     def _send(self, event_id: str, entity: str, *, changed: bool) -> str:
         key = self.engine.post(event_id, entity, "changed" if changed else "")
-        event = Event(key, self.offset, is_changed=changed)
+        event = ModelEvent(key, self.offset, is_changed=changed)
         self.sent.append((entity, event))
         self.offset += 1
         return key
@@ -195,7 +195,7 @@ class Parking(RuleBasedStateMachine):
         else:
             self._send_order(Order(action, chosen))
 
-    def _may_be_ordered(self, action: str, event: Event) -> bool:
+    def _may_be_ordered(self, action: str, event: ModelEvent) -> bool:
         if action == "replay ignored":
             return event.state in ("ignored", "unknown", "applied", "replayed")
         return event.is_dead or (action != "replay" and event.is_open)
@@ -275,7 +275,7 @@ class Parking(RuleBasedStateMachine):
             else:
                 self.model.close(order)
 
-    def _last(self, event: Event) -> JournalRow:
+    def _last(self, event: ModelEvent) -> JournalRow:
         return next(
             row for row in reversed(self.engine.journal.rows) if (row.topic, row.offset) == (EVENTS, event.order)
         )
@@ -331,7 +331,7 @@ class Parking(RuleBasedStateMachine):
         assert not self.sent
         self._applied_once_and_in_order()
 
-    def _is_left(self, event: Event) -> bool:
+    def _is_left(self, event: ModelEvent) -> bool:
         return event.is_open and event.kind == "event"
 
     def _applied_once_and_in_order(self) -> None:

@@ -22,7 +22,7 @@ CAPTURE = MoneyFact("stripe:ch_1:capture", Movement.CAPTURE, "acct_1", "pi_1", M
 OLD_NAME = MoneyFact("stripe:pi_1:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(500, "EUR"))
 
 
-class Adapter(StripeAdapter):
+class RenamingAdapter(StripeAdapter):
     """Names each event by its body, an id, with the entity and the fact that its version gives."""
 
     def __init__(self, fact: MoneyFact | None, entity: str = "e1", key: str = "stripe:{}:charge.captured") -> None:
@@ -54,14 +54,14 @@ class Adapter(StripeAdapter):
         raise AssertionError("its version hasn't changed")
 
 
-def runs(engine: Engine, adapter: Adapter) -> None:
+def runs(engine: Engine, adapter: RenamingAdapter) -> None:
     """The processor's version from its next start on."""
     engine.adapters["stripe"] = adapter
     engine.handler = LedgerHandler({"stripe": adapter}, OneMerchant("main"), "ledger-test")  # type: ignore[assignment]
     engine.start()
 
 
-def received(engine: Engine, adapter: Adapter, event_id: str = "evt_1", tenant: str | None = None) -> str:
+def received(engine: Engine, adapter: RenamingAdapter, event_id: str = "evt_1", tenant: str | None = None) -> str:
     """An event as a receiver of that version names it; its key."""
     (event,) = adapter.events(Request(event_id.encode(), ()), "live")
     event = scope_event(event, tenant, None)
@@ -80,8 +80,8 @@ def replayed(engine: Engine, key: str) -> None:
 def test_an_event_of_an_older_receiver_is_booked_by_a_replay(
     engine: Engine, older: MoneyFact | None, tenant: str | None
 ) -> None:
-    runs(engine, Adapter(CAPTURE))
-    key = received(engine, Adapter(older), tenant=tenant)
+    runs(engine, RenamingAdapter(CAPTURE))
+    key = received(engine, RenamingAdapter(older), tenant=tenant)
     assert (last(engine, key).decision, last(engine, key).error_class) == (Decision.DEAD, "FactMismatch")
     replayed(engine, key)
     row = last(engine, key)
@@ -92,29 +92,29 @@ def test_an_event_of_an_older_receiver_is_booked_by_a_replay(
 
 
 def test_an_event_of_a_newer_receiver_is_booked_by_a_replay_after_the_processors_upgrade(engine: Engine) -> None:
-    runs(engine, Adapter(None))
-    key = received(engine, Adapter(CAPTURE))
+    runs(engine, RenamingAdapter(None))
+    key = received(engine, RenamingAdapter(CAPTURE))
     assert last(engine, key).error_class == "FactMismatch"
-    runs(engine, Adapter(CAPTURE))
+    runs(engine, RenamingAdapter(CAPTURE))
     replayed(engine, key)
     assert (last(engine, key).decision, last(engine, key).fact_key) == (Decision.APPLIED, CAPTURE.fact_key)
 
 
 def test_what_was_booked_meanwhile_is_not_booked_again(engine: Engine) -> None:
     """The same movement came under another event, by a receiver that was upgraded before."""
-    runs(engine, Adapter(CAPTURE, entity="e1"))
-    key = received(engine, Adapter(None, entity="e1"))
-    other = received(engine, Adapter(CAPTURE, entity="e2"), "evt_2")
+    runs(engine, RenamingAdapter(CAPTURE, entity="e1"))
+    key = received(engine, RenamingAdapter(None, entity="e1"))
+    other = received(engine, RenamingAdapter(CAPTURE, entity="e2"), "evt_2")
     assert last(engine, other).decision is Decision.APPLIED
     replayed(engine, key)
     assert (last(engine, key).decision, last(engine, key).postings) == (Decision.DUPLICATE_FACT, None)
 
 
 def test_a_redelivery_to_the_upgraded_receiver_is_a_duplicate(engine: Engine) -> None:
-    runs(engine, Adapter(CAPTURE))
-    key = received(engine, Adapter(None))
+    runs(engine, RenamingAdapter(CAPTURE))
+    key = received(engine, RenamingAdapter(None))
     seen = target(engine, key)
-    received(engine, Adapter(CAPTURE))
+    received(engine, RenamingAdapter(CAPTURE))
     command(engine, "replay", seen)
     decided(engine)
     engine.advance(0)
@@ -122,9 +122,9 @@ def test_a_redelivery_to_the_upgraded_receiver_is_a_duplicate(engine: Engine) ->
 
 
 def test_it_keeps_its_place_in_the_entity_that_it_still_belongs_to(engine: Engine) -> None:
-    runs(engine, Adapter(CAPTURE))
-    key = received(engine, Adapter(None))
-    follower = received(engine, Adapter(CAPTURE), "evt_2")
+    runs(engine, RenamingAdapter(CAPTURE))
+    key = received(engine, RenamingAdapter(None))
+    follower = received(engine, RenamingAdapter(CAPTURE), "evt_2")
     assert last(engine, follower).decision is Decision.PARKED
     replayed(engine, key)
     assert not last(engine, key).out_of_order
@@ -132,13 +132,13 @@ def test_it_keeps_its_place_in_the_entity_that_it_still_belongs_to(engine: Engin
 
 
 def test_in_its_real_entity_it_runs_behind_what_was_applied_there(engine: Engine) -> None:
-    runs(engine, Adapter(CAPTURE, entity="e9"))
-    key = received(engine, Adapter(None, entity="e1"))
+    runs(engine, RenamingAdapter(CAPTURE, entity="e9"))
+    key = received(engine, RenamingAdapter(None, entity="e1"))
     passing = MoneyFact("stripe:ch_2:capture", Movement.CAPTURE, "acct_1", "pi_1", Money(7, "EUR"))
-    engine.handler = LedgerHandler({"stripe": Adapter(passing)}, OneMerchant("main"), "x")  # type: ignore[assignment]
+    engine.handler = LedgerHandler({"stripe": RenamingAdapter(passing)}, OneMerchant("main"), "x")  # type: ignore[assignment]
     engine.start()
-    assert last(engine, received(engine, Adapter(passing, entity="e9"), "evt_2")).decision is Decision.APPLIED
-    runs(engine, Adapter(CAPTURE, entity="e9"))
+    assert last(engine, received(engine, RenamingAdapter(passing, entity="e9"), "evt_2")).decision is Decision.APPLIED
+    runs(engine, RenamingAdapter(CAPTURE, entity="e9"))
     replayed(engine, key)
     row = last(engine, key)
     assert (row.decision, row.entity_key, row.out_of_order) == (Decision.APPLIED, "e9", True)
@@ -146,9 +146,9 @@ def test_in_its_real_entity_it_runs_behind_what_was_applied_there(engine: Engine
 
 @pytest.mark.parametrize("keeps_index", [True, False])
 def test_in_its_real_entity_it_goes_before_what_came_later_and_waits(engine: Engine, keeps_index: bool) -> None:
-    runs(engine, Adapter(CAPTURE, entity="e9"))
-    key = received(engine, Adapter(None, entity="e1"))
-    waiting = received(engine, Adapter(OLD_NAME, entity="e9"), "evt_2")
+    runs(engine, RenamingAdapter(CAPTURE, entity="e9"))
+    key = received(engine, RenamingAdapter(None, entity="e1"))
+    waiting = received(engine, RenamingAdapter(OLD_NAME, entity="e9"), "evt_2")
     order(engine, "replay", key)
     engine.start(keeps_index=keeps_index)
     engine.advance(0)
@@ -158,10 +158,10 @@ def test_in_its_real_entity_it_goes_before_what_came_later_and_waits(engine: Eng
 
 
 def test_those_that_waited_behind_it_in_its_old_entity_go_on(engine: Engine) -> None:
-    runs(engine, Adapter(CAPTURE, entity="e9"))
-    key = received(engine, Adapter(None, entity="e1"))
+    runs(engine, RenamingAdapter(CAPTURE, entity="e9"))
+    key = received(engine, RenamingAdapter(None, entity="e1"))
     other = MoneyFact("stripe:ch_2:capture", Movement.CAPTURE, "acct_1", "pi_2", Money(7, "EUR"))
-    followers = [received(engine, Adapter(other, entity="e1"), f"evt_{number}") for number in (2, 3)]
+    followers = [received(engine, RenamingAdapter(other, entity="e1"), f"evt_{number}") for number in (2, 3)]
     assert [last(engine, one).decision for one in followers] == [Decision.PARKED] * 2
     replayed(engine, key)
     engine.advance(0)
@@ -177,9 +177,9 @@ def test_those_that_waited_behind_it_in_its_old_entity_go_on(engine: Engine) -> 
 
 def test_an_event_with_another_key_by_now_keeps_its_key_and_gets_its_fact(engine: Engine) -> None:
     """Its key is held; under the new one its fact is known, so a redelivery books nothing."""
-    now = Adapter(CAPTURE, entity="e9", key="stripe:{}:charge.captured:v2")
+    now = RenamingAdapter(CAPTURE, entity="e9", key="stripe:{}:charge.captured:v2")
     runs(engine, now)
-    key = received(engine, Adapter(None, entity="e1"))
+    key = received(engine, RenamingAdapter(None, entity="e1"))
     replayed(engine, key)
     row = last(engine, key)
     assert (row.decision, row.entity_key, row.fact_key) == (Decision.APPLIED, "e1", CAPTURE.fact_key)
@@ -187,12 +187,12 @@ def test_an_event_with_another_key_by_now_keeps_its_key_and_gets_its_fact(engine
 
 
 def test_an_event_that_todays_adapter_cannot_read_keeps_its_names(engine: Engine) -> None:
-    class BrokenMoneyAdapter(Adapter):
+    class BrokenMoneyAdapter(RenamingAdapter):
         def money(self, body: bytes, event_type: str) -> MoneyFact | None:
             raise KeyError("amount")
 
     runs(engine, BrokenMoneyAdapter(CAPTURE))
-    key = received(engine, Adapter(OLD_NAME))
+    key = received(engine, RenamingAdapter(OLD_NAME))
     replayed(engine, key)
     row = last(engine, key)
     assert (row.decision, row.error_class, row.fact_key) == (Decision.DEAD, "KeyError", OLD_NAME.fact_key)
