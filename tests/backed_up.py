@@ -110,3 +110,14 @@ class SmallLake:
         store = BodyStore(str(self.places.bodies_table))
         found = store.find_kept(sha(f"body {seq - 1}") for seq in seqs)
         return [seq for seq in seqs if sha(f"body {seq - 1}") in found]
+
+
+def parquet_of(backup: Path, table: str) -> list[Path]:
+    return sorted((backup / "lake" / table).glob("*.parquet"))
+
+
+def changed(backup: Path) -> None:
+    file = parquet_of(backup, "bodies")[0]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)

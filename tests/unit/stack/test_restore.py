@@ -39,11 +39,6 @@ from tests.unit.journal.rows import sha
 CHECKOUT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> SmallLake:
-    return SmallLake(tmp_path)
-
-
 def put_back(lake: SmallLake, **options: Any) -> RestoreReport:
     lake.clock.advance(60)
     given: dict[str, Any] = {"actor": "ada", "replace_newer": True, "reason": "test", **options}
