@@ -12,7 +12,7 @@ from core.decision import Decision
 from ledger.verify.duckdb_engine import DuckDb
 from processor.decide.handlers import EARLY_UNDO
 from providers import Request
-from tests.unit.ledger.test_holders import PROMISES, Ledger, ProviderRequest
+from tests.unit.ledger.delivered import PROMISES, Ledger, ProviderRequest
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.providers.samples import braintree, checkout, razorpay, square
 from tests.unit.providers.shapes import changed

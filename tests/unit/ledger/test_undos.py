@@ -21,7 +21,7 @@ from ledger.verify.duckdb_engine import DuckDb
 from processor.decide.handlers import EARLY_UNDO
 from providers import build_adapters
 from providers.settings import ProvidersSettings
-from tests.unit.ledger.test_holders import Ledger
+from tests.unit.ledger.delivered import Ledger
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
 from tests.unit.processor.harness import EVENTS
 from tests.unit.providers.samples.table import request_of
