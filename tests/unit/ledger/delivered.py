@@ -10,6 +10,7 @@ from typing import Any
 
 from core.event import Dedupe, to_headers
 from core.work import Outcome, WorkItem
+from ledger.directory import MerchantDirectory
 from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from providers.port import Adapter, Request
@@ -24,6 +25,9 @@ PROMISES = (
     "undos_follow_movements",
 )
 
+VERSION = "ledger-3.00000000"
+"""As it is in a real journal."""
+
 
 @dataclass(frozen=True)
 class ProviderRequest:
@@ -33,16 +37,19 @@ class ProviderRequest:
     request: Request
 
 
-class VersionedLedgerHandler(ScriptedHandler):
-    """The ledger's own handler, with a version as it is in a real journal."""
+class RealHandler(ScriptedHandler):
+    """The ledger's own, in the harness's place for one. Remembers its items."""
 
-    version = "ledger-3.00000000"
-
-    def __init__(self, adapters: Mapping[str, Adapter]) -> None:
+    def __init__(
+        self, adapters: Mapping[str, Adapter], version: str = "test-1", directory: MerchantDirectory | None = None
+    ) -> None:
         super().__init__()
-        self._real = LedgerHandler(adapters, OneMerchant())
+        self._real = LedgerHandler(adapters, directory or OneMerchant(), version)
+        self.version = version
+        self.items: list[WorkItem] = []
 
     def __call__(self, item: WorkItem) -> Outcome:
+        self.items.append(item)
         return self._real(item)
 
 
@@ -54,7 +61,7 @@ class Ledger(Engine):
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.handler = VersionedLedgerHandler(self.known)
+        self.handler = RealHandler(self.known, VERSION)
         super().start(keeps_index=keeps_index)
 
     def deliver(self, told: ProviderRequest) -> None:
@@ -64,7 +71,7 @@ class Ledger(Engine):
 
     def balances(self) -> Counter[str]:
         """Debits less credits by account."""
-        found: Counter[str] = Counter()
+        balances: Counter[str] = Counter()
         for line in flatten_postings(self.journal.rows).to_pylist():
-            found[line["account"]] += line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
-        return found
+            balances[line["account"]] += line["amount_minor"] if line["side"] == "debit" else -line["amount_minor"]
+        return balances

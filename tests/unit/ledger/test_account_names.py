@@ -20,9 +20,7 @@ from core.event import Dedupe, Event, to_headers
 from core.keys import NAME_CHARS_MAX, decode_name, encode_name, key_part, name_of
 from core.money import Movement
 from core.routing import scope_event
-from core.work import Outcome, WorkItem
 from journal.schema import JournalRow
-from ledger.handler import LedgerHandler
 from ledger.verify.body_facts import COLUMNS, read_body_fact
 from ledger.verify.duckdb_engine import DuckDb
 from load.samples.sender import Sample
@@ -32,8 +30,8 @@ from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case
 from tests.examples import examples
 from tests.one_merchant import OneMerchant
+from tests.unit.ledger.delivered import RealHandler
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
 
 NAMES = (
@@ -67,22 +65,9 @@ class BookingEngine(Engine):
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.real = _Real(LedgerHandler({self.case.name: self.case.adapter()}, self.directory, VERSION))
+        self.real = RealHandler({self.case.name: self.case.adapter()}, VERSION, self.directory)
         self.handler = self.real
         super().start(keeps_index=keeps_index)
-
-
-class _Real(ScriptedHandler):
-    version = VERSION
-
-    def __init__(self, handler: LedgerHandler) -> None:
-        super().__init__()
-        self._handler = handler
-        self.items: list[WorkItem] = []
-
-    def __call__(self, item: WorkItem) -> Outcome:
-        self.items.append(item)
-        return self._handler(item)
 
 
 def events(case: Case, accounts: Sequence[str], tenant: str | None = None) -> list[Event]:

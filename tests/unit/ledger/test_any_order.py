@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from core.event import Dedupe, Event, to_headers
 from core.money import UNDOS, MoneyFact
-from core.work import Outcome, WorkItem
-from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from load.samples.adyen import AdyenItem, adyen_notification
 from load.samples.stripe import stripe_event
@@ -24,8 +22,7 @@ from providers.port import Request
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
 from tests.examples import examples
-from tests.one_merchant import OneMerchant
-from tests.unit.processor.fakes import ScriptedHandler
+from tests.unit.ledger.delivered import RealHandler
 from tests.unit.processor.harness import EVENTS, NOW, Engine
 
 ADAPTERS = build_adapters(ProvidersSettings())
@@ -103,20 +100,9 @@ def sequences(draw: st.DrawFn) -> list[SentEvent]:
     return draw(st.permutations(once + again))
 
 
-class RealHandler(ScriptedHandler):
-    """The ledger's own, in the harness's place for one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._real = LedgerHandler(ADAPTERS, OneMerchant())
-
-    def __call__(self, item: WorkItem) -> Outcome:
-        return self._real(item)
-
-
 class LedgerEngine(Engine):
     def start(self, *, keeps_index: bool = False) -> None:
-        self.handler = RealHandler()
+        self.handler = RealHandler(ADAPTERS)
         super().start(keeps_index=keeps_index)
 
     def deliver(self, every: list[SentEvent], per_batch: int) -> None:

@@ -18,17 +18,14 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
-from core.work import Outcome, WorkItem
 from journal.target import ItemTarget
-from ledger.handler import LedgerHandler
 from ledger.postings import flatten_postings
 from ledger.verify.duckdb_engine import DuckDb
 from providers.port import Request
 from tests.examples import examples
-from tests.one_merchant import OneMerchant
+from tests.unit.ledger.delivered import RealHandler
 from tests.unit.ledger.test_any_order import ADAPTERS, ADYEN_CODES, STRIPE_TYPES, SentEvent, balance, sequences
 from tests.unit.ledger.verify.ledgers import name_rows, offenders
-from tests.unit.processor.fakes import ScriptedHandler
 from tests.unit.processor.harness import EVENTS, Engine
 from tests.unit.processor.ordering import command
 
@@ -64,18 +61,6 @@ class OlderAdapter:
         return event
 
 
-class ReprocessingHandler(ScriptedHandler):
-    """The ledger's own handler over some version's adapters."""
-
-    def __init__(self, adapters: Mapping[str, Any], version: str) -> None:
-        super().__init__()
-        self._real = LedgerHandler(adapters, OneMerchant())
-        self.version = version
-
-    def __call__(self, item: WorkItem) -> Outcome:
-        return self._real(item)
-
-
 class TwoVersions(Engine):
     """A stream whose code is brought up to date by a restart."""
 
@@ -88,7 +73,7 @@ class TwoVersions(Engine):
         super().__init__(folder)
 
     def start(self, *, keeps_index: bool = False) -> None:
-        self.handler = ReprocessingHandler(self.versions[self.version], self.version)
+        self.handler = RealHandler(self.versions[self.version], self.version)
         self.adapters = dict(self.versions[self.version])
         super().start(keeps_index=keeps_index)
 
