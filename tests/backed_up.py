@@ -64,7 +64,7 @@ class SmallLake:
         """First rows with their bodies, in one commit."""
         numbers = range(self.seq + 1, self.seq + 1 + count)
         rows = [row(seq, decision=decision, decided_at=self.clock.now(), **changes) for seq in numbers]
-        self.bodies.append([(sha(f"body {one.seq - 1}"), f"body {one.seq - 1}".encode()) for one in rows])
+        self.bodies.append([(sha(f"body {added.seq - 1}"), f"body {added.seq - 1}".encode()) for added in rows])
         self.writer.commit(rows, marks(rows[-1].seq), 0)
         self.seq = rows[-1].seq
         return rows

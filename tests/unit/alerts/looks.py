@@ -28,7 +28,10 @@ class Looks:
     def of(self, seen: Observation, after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
         self.at_s += after_s
         now = NOW + timedelta(seconds=self.at_s)
-        return {(one.rule, one.subject): one.value for one in self.readings.make_readings(seen, now, self.at_s)}
+        return {
+            (reading.rule, reading.subject): reading.value
+            for reading in self.readings.make_readings(seen, now, self.at_s)
+        }
 
     def samples(self, samples: Mapping[Series, float], after_s: float = 15.0) -> Mapping[tuple[str, str], float | None]:
         return self.of(Observation(statuses={"ledger": WELL}, samples=samples), after_s)

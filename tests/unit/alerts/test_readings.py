@@ -23,24 +23,24 @@ from tests.unit.alerts.looks import NOW, WELL, Looks, counter
 
 def test_depth_and_age_are_the_journals() -> None:
     oldest = NOW - timedelta(hours=30)
-    found = Looks().of(
+    values = Looks().of(
         Observation(dead={"ledger": DeadSummary(7, oldest), "notify": DeadSummary(0, None), "own": None}), 0
     )
-    assert found["dlq_depth", "ledger"] == 7
-    assert found["dlq_age", "ledger"] == found["dlq_escalation", "ledger"] == 30 * 3_600
-    assert found["dlq_depth", "notify"] == found["dlq_age", "notify"] == 0
-    assert found["dlq_depth", "own"] is None and found["dlq_age", "own"] is None
+    assert values["dlq_depth", "ledger"] == 7
+    assert values["dlq_age", "ledger"] == values["dlq_escalation", "ledger"] == 30 * 3_600
+    assert values["dlq_depth", "notify"] == values["dlq_age", "notify"] == 0
+    assert values["dlq_depth", "own"] is None and values["dlq_age", "own"] is None
 
 
 def test_the_depth_of_a_stream_is_that_of_all_its_shards_and_an_age_is_one_shards() -> None:
     oldest = NOW - timedelta(hours=50)
     dead = {"ledger": DeadSummary(60, None), "ledger.1": DeadSummary(50, oldest), "ledger-test": DeadSummary(1, None)}
-    found = Looks().of(Observation(dead={**dead, "ledger-test.1": None}), 0)
-    assert {subject: value for (rule, subject), value in found.items() if rule == "dlq_depth"} == {
+    values = Looks().of(Observation(dead={**dead, "ledger-test.1": None}), 0)
+    assert {subject: value for (rule, subject), value in values.items() if rule == "dlq_depth"} == {
         "ledger": 110,
         "ledger-test": None,
     }
-    assert found["dlq_escalation", "ledger.1"] == 50 * 3_600 and found["dlq_escalation", "ledger"] == 0
+    assert values["dlq_escalation", "ledger.1"] == 50 * 3_600 and values["dlq_escalation", "ledger"] == 0
 
 
 @pytest.mark.row("A8")
@@ -51,7 +51,11 @@ def test_the_depth_says_how_fast_the_dead_of_all_shards_come_and_go() -> None:
         )
 
     seen = Observation(dead={"ledger": dead(200, 200, 0), "ledger.1": dead(100, 100, 0), "notify": dead(0, 0, 5)})
-    notes = {one.subject: one.note for one in Readings().make_readings(seen, NOW, 0.0) if one.rule == "dlq_depth"}
+    notes = {
+        reading.subject: reading.note
+        for reading in Readings().make_readings(seen, NOW, 0.0)
+        if reading.rule == "dlq_depth"
+    }
     assert notes["ledger"] == (
         "300 in, 0 out in the last 15 minutes (time to clear: never, at this rate), "
         "300 in, 0 out in the last hour (time to clear: never, at this rate), "
@@ -64,19 +68,19 @@ def test_the_lag_of_a_stream_is_that_of_its_shards_whose_backlog_does_not_shrink
     looks, seen = Looks(window_s=60), []
     for lag in range(10):
         statuses = {"ledger": 9_000 - 100 * lag, "ledger.1": 4_000, "ledger.2": 3_000 + lag}
-        found = looks.of(
+        values = looks.of(
             Observation(statuses={name: WELL | {"catch_up": {"lag": lag}} for name, lag in statuses.items()})
         )
-        assert {subject for rule, subject in found if rule == "lag"} == {"ledger"}
-        seen.append(found["lag", "ledger"])
+        assert {subject for rule, subject in values if rule == "lag"} == {"ledger"}
+        seen.append(values["lag", "ledger"])
     assert seen[0] == 16_000 and seen[-1] == 7_009
     assert looks.of(Observation(statuses={"ledger": WELL, "ledger.1": None}))["lag", "ledger"] is None
 
 
 @pytest.mark.parametrize("rule", ["not_ready", "refused", "dlq_publish", "retry_rate", "slo_burn"])
 def test_what_is_wrong_with_one_shard_is_said_of_that_shard(rule: str) -> None:
-    found = Looks().of(Observation(statuses={"ledger": WELL, "ledger.1": None}))
-    assert {subject for one, subject in found if one == rule} == {"ledger", "ledger.1"}
+    values = Looks().of(Observation(statuses={"ledger": WELL, "ledger.1": None}))
+    assert {subject for name, subject in values if name == rule} == {"ledger", "ledger.1"}
 
 
 def test_a_shard_that_is_silent_fires_by_its_name() -> None:
@@ -86,7 +90,7 @@ def test_a_shard_that_is_silent_fires_by_its_name() -> None:
         now = NOW + timedelta(seconds=at_s)
         seen = Observation(statuses={"ledger": WELL, "ledger.1": None})
         fired += engine.judge_readings(looks.make_readings(seen, now, float(at_s)), now)
-    assert [(one.kind, one.rule, one.text) for one in fired] == [
+    assert [(notice.kind, notice.rule, notice.text) for notice in fired] == [
         (NoticeKind.FIRING, "not_ready", "ledger.1 is down, blocked or not ready")
     ]
 
@@ -102,9 +106,9 @@ def test_a_shard_that_is_silent_fires_by_its_name() -> None:
     ],
 )
 def test_a_stream_is_not_ready_when_it_is_silent_blocked_or_says_so(status: Any, ill: float) -> None:
-    found = Looks().of(Observation(receiver_ready=False, statuses={"ledger": status}))
-    assert found["not_ready", "ledger"] == ill
-    assert found["not_ready", RECEIVER] == 1
+    values = Looks().of(Observation(receiver_ready=False, statuses={"ledger": status}))
+    assert values["not_ready", "ledger"] == ill
+    assert values["not_ready", RECEIVER] == 1
 
 
 @pytest.mark.parametrize(("status", "refused"), [(WELL, 0), ({"ready": False, "state": "refused"}, 1), (None, None)])
@@ -113,10 +117,10 @@ def test_a_stream_that_waits_for_a_persons_decision_says_so(status: Any, refused
 
 
 def test_what_only_a_stream_knows_is_unknown_while_it_is_silent() -> None:
-    found = Looks().of(Observation(statuses={"ledger": None}))
+    values = Looks().of(Observation(statuses={"ledger": None}))
     for rule in ("dlq_publish", "lag", "retry_rate", "slo_burn"):
-        assert found[rule, "ledger"] is None
-    assert found["redis_slow", ""] is None
+        assert values[rule, "ledger"] is None
+    assert values["redis_slow", ""] is None
 
 
 def test_the_oldest_unpublished_letters_wait_is_the_streams_word() -> None:
@@ -125,9 +129,9 @@ def test_the_oldest_unpublished_letters_wait_is_the_streams_word() -> None:
 
 @pytest.mark.parametrize("odd", [None, "7", [], {"lag": "many"}, {"lag": True}])
 def test_a_status_that_says_something_else_is_unknown(odd: object) -> None:
-    found = Looks().of(Observation(statuses={"ledger": WELL | {"unpublished_s": odd, "catch_up": odd}}))
-    assert found["dlq_publish", "ledger"] is None and found["lag", "ledger"] is None
-    assert found["not_ready", "ledger"] == 0.0
+    values = Looks().of(Observation(statuses={"ledger": WELL | {"unpublished_s": odd, "catch_up": odd}}))
+    assert values["dlq_publish", "ledger"] is None and values["lag", "ledger"] is None
+    assert values["not_ready", "ledger"] == 0.0
 
 
 def test_a_backlog_that_shrinks_is_no_lag() -> None:
@@ -143,9 +147,11 @@ def test_few_events_that_hold_back_most_others_are_named() -> None:
     seen = Observation(
         statuses={"ledger": WELL | {"heads": heads}, "notify": WELL | {"heads": {"head_of_line": False}}}
     )
-    found = {one.subject: one for one in readings.make_readings(seen, NOW, 0.0) if one.rule == "head_of_line"}
-    assert {name: one.value for name, one in found.items()} == {"ledger": 1.0, "notify": 0.0}
-    assert found["ledger"].note == "most wait behind stripe:evt_1:charge"
+    by_stream = {
+        reading.subject: reading for reading in readings.make_readings(seen, NOW, 0.0) if reading.rule == "head_of_line"
+    }
+    assert {name: reading.value for name, reading in by_stream.items()} == {"ledger": 1.0, "notify": 0.0}
+    assert by_stream["ledger"].note == "most wait behind stripe:evt_1:charge"
     assert Looks().of(Observation(statuses={"ledger": WELL}))["head_of_line", "ledger"] is None
 
 
@@ -155,7 +161,8 @@ def test_what_a_round_left_is_read_where_one_is_made_and_an_alert_on_it_is_unwat
 
     def look(rounds: Mapping[str, float | None]) -> list[NoticeKind]:
         return [
-            one.kind for one in engine.judge_readings(looks.make_readings(Observation(rounds=rounds), NOW, 0.0), NOW)
+            notice.kind
+            for notice in engine.judge_readings(looks.make_readings(Observation(rounds=rounds), NOW, 0.0), NOW)
         ]
 
     assert look({rule: 2.5}) == [NoticeKind.FIRING]
@@ -180,7 +187,7 @@ class UnknownLooks:
             for stream, events in unknown.items()
         }
         notices = self.engine.judge_readings(self.readings.make_readings(Observation(dead=dead), now, self.at_s), now)
-        return [(one.kind, one.subject) for one in notices]
+        return [(notice.kind, notice.subject) for notice in notices]
 
     def fire(self) -> None:
         said = [self.look(ledger=1, notify=0) for _ in range(6)]
@@ -207,8 +214,8 @@ def test_unknown_events_are_over_once_none_was_there_for_a_while() -> None:
     assert looks.look(ledger=None, notify=0) == [], "it isn't known to be gone"
     assert [looks.look(ledger=0, notify=0) for _ in range(3)] == [[], [], [(NoticeKind.RECOVERED, WHAT)]]
     looks.look(ledger=0, notify=0)
-    found = looks.readings.make_readings(Observation(dead={"ledger": None}), NOW, looks.at_s + 60.0)
-    assert not [one for one in found if one.rule == "unknown"], "what is over isn't remembered"
+    readings = looks.readings.make_readings(Observation(dead={"ledger": None}), NOW, looks.at_s + 60.0)
+    assert not [reading for reading in readings if reading.rule == "unknown"], "what is over isn't remembered"
 
 
 def test_unknown_events_that_fired_before_a_restart_are_not_over_while_their_journal_is_read() -> None:
@@ -228,28 +235,34 @@ def test_an_endpoint_that_falls_silent_is_read_and_unknown_while_no_receiver_ans
     answered = counter("payhook_ingest_answers_total", 5.0, provider="stripe", process="ingest")
     verified = counter("payhook_ingest_verified_total", 5.0, endpoint="stripe/eu", process="ingest")
     [quiet] = [
-        one
-        for one in readings.make_readings(Observation(samples=dict([answered, verified])), NOW, 0.0)
-        if one.rule == "quiet"
+        reading
+        for reading in readings.make_readings(Observation(samples=dict([answered, verified])), NOW, 0.0)
+        if reading.rule == "quiet"
     ]
     assert (quiet.subject, quiet.value) == ("stripe/eu", 1.0)
     assert "that are usual" in quiet.note
-    [unknown] = [one for one in readings.make_readings(Observation(), NOW, 15.0) if one.rule == "quiet"]
+    [unknown] = [reading for reading in readings.make_readings(Observation(), NOW, 15.0) if reading.rule == "quiet"]
     assert (unknown.subject, unknown.value) == ("stripe/eu", None)
 
 
 def test_a_list_that_cannot_be_read_has_an_age_and_what_came_in_by_it_is_counted() -> None:
     said = {"problem": "stripe: no answer", "since": to_rfc3339(NOW - timedelta(minutes=20)), "fetched_day": 3}
-    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)}
-    assert (found["catch_up"].value, found["catch_up"].note) == (1_200.0, "stripe: no answer")
-    assert (found["caught_up"].subject, found["caught_up"].value) == ("stripe", 3.0)
+    by_rule = {
+        reading.rule: reading for reading in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)
+    }
+    assert (by_rule["catch_up"].value, by_rule["catch_up"].note) == (1_200.0, "stripe: no answer")
+    assert (by_rule["caught_up"].subject, by_rule["caught_up"].value) == ("stripe", 3.0)
     well = {"problem": None, "since": None, "fetched_day": 0}
-    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": well}), NOW, 0.0)}
-    assert (found["catch_up"].value, found["caught_up"].value) == (0.0, 0.0)
+    by_rule = {
+        reading.rule: reading for reading in Readings().make_readings(Observation(caught_up={"stripe": well}), NOW, 0.0)
+    }
+    assert (by_rule["catch_up"].value, by_rule["caught_up"].value) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("reported", "value"), [(True, 1.0), (False, 0.0), (None, 0.0)])
 def test_an_endpoint_that_its_provider_switched_off_is_an_alert(reported: bool | None, value: float) -> None:
     said = {"problem": None, "since": None, "fetched_day": 0, "switched_off": reported}
-    found = {one.rule: one for one in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)}
-    assert (found["switched_off"].subject, found["switched_off"].value) == ("stripe", value)
+    by_rule = {
+        reading.rule: reading for reading in Readings().make_readings(Observation(caught_up={"stripe": said}), NOW, 0.0)
+    }
+    assert (by_rule["switched_off"].subject, by_rule["switched_off"].value) == ("stripe", value)

@@ -40,8 +40,8 @@ def requests(**counts: float) -> dict[Series, float]:
 def test_the_share_of_retries_is_of_tries_alone() -> None:
     looks = Looks(window_s=60)
     looks.samples(decisions(applied=1_000, duplicate=50, retry=0))
-    found = looks.samples(decisions(applied=1_085, duplicate=90_000, retry=10, dead=5))
-    assert found["retry_rate", "ledger"] == pytest.approx(0.1)
+    values = looks.samples(decisions(applied=1_085, duplicate=90_000, retry=10, dead=5))
+    assert values["retry_rate", "ledger"] == pytest.approx(0.1)
 
 
 def test_too_few_tries_are_no_share_and_unknown_before_the_window_is_full() -> None:
@@ -55,8 +55,8 @@ def test_a_process_that_began_anew_is_counted_from_zero() -> None:
     looks = Looks(window_s=60)
     looks.samples(decisions(applied=9_000, retry=900))
     looks.samples({})
-    found = looks.samples(decisions(applied=190, retry=10))
-    assert found["retry_rate", "ledger"] == pytest.approx(0.05)
+    values = looks.samples(decisions(applied=190, retry=10))
+    assert values["retry_rate", "ledger"] == pytest.approx(0.05)
 
 
 def test_a_label_that_comes_up_late_is_counted_from_zero() -> None:
@@ -81,8 +81,8 @@ def test_ten_slow_claims_of_a_thousand_are_one_in_a_hundred_and_no_more() -> Non
 def test_four_slow_claims_are_no_share_and_a_fifth_makes_them_one() -> None:
     looks = Looks(window_s=60)
     for every in range(5):
-        found = looks.samples(claims(0, every))
-    assert found["redis_slow", ""] == 0.0
+        values = looks.samples(claims(0, every))
+    assert values["redis_slow", ""] == 0.0
     assert looks.samples(claims(4, 9))["redis_slow", ""] == 0.0
     assert looks.samples(claims(4, 12))["redis_slow", ""] == pytest.approx(6 / 10)
 
@@ -96,8 +96,10 @@ def slow_redis_notices(slow_looks: Collection[int], looks: int, claims_a_look: f
         at_s = look * settings.every_s
         now = NOW + timedelta(seconds=at_s)
         quick += 0 if look in slow_looks else claims_a_look
-        found = readings.make_readings(Observation(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
-        reported += [(look, notice.kind) for notice in engine.judge_readings(found, now) if notice.rule == "redis_slow"]
+        values = readings.make_readings(Observation(samples=claims(quick, (look + 1) * claims_a_look)), now, at_s)
+        reported += [
+            (look, notice.kind) for notice in engine.judge_readings(values, now) if notice.rule == "redis_slow"
+        ]
     return reported
 
 
@@ -130,8 +132,8 @@ def test_a_bound_that_is_no_edge_says_nothing() -> None:
     looks = Looks(window_s=60)
     for every in (0, 9_000):
         name = "payhook_redis_claim_seconds"
-        found = looks.samples(dict([counter(f"{name}_bucket", 0, le="0.02"), counter(f"{name}_count", every)]))
-    assert found["redis_slow", ""] is None
+        values = looks.samples(dict([counter(f"{name}_bucket", 0, le="0.02"), counter(f"{name}_count", every)]))
+    assert values["redis_slow", ""] is None
 
 
 def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
@@ -142,12 +144,12 @@ def test_the_bound_of_slow_claims_is_an_edge_of_the_histogram() -> None:
 def test_the_promise_burns_when_it_is_missed_now_and_over_the_hour() -> None:
     looks = Looks(window_s=300)
     looks.samples(answers(in_time=0, late=0, failed=0, waited=0))
-    found = looks.samples(answers(in_time=900, late=60, failed=40, waited=5_000, set_aside=7_000))
-    assert found["slo_burn", "ledger"] == pytest.approx(0.1)
-    found = looks.samples(answers(in_time=1_900, late=60, failed=40), after_s=600)
-    assert found["slo_burn", "ledger"] == 0.0, "it was, and isn't any more"
-    found = looks.samples(answers(in_time=99_900, late=160, failed=40), after_s=600)
-    assert found["slo_burn", "ledger"] == pytest.approx(100 / 98_100)
+    values = looks.samples(answers(in_time=900, late=60, failed=40, waited=5_000, set_aside=7_000))
+    assert values["slo_burn", "ledger"] == pytest.approx(0.1)
+    values = looks.samples(answers(in_time=1_900, late=60, failed=40), after_s=600)
+    assert values["slo_burn", "ledger"] == 0.0, "it was, and isn't any more"
+    values = looks.samples(answers(in_time=99_900, late=160, failed=40), after_s=600)
+    assert values["slo_burn", "ledger"] == pytest.approx(100 / 98_100)
 
 
 def test_a_provider_that_no_page_names_is_unknown_and_one_that_others_came_without_has_no_requests() -> None:

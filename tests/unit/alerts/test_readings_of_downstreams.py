@@ -38,13 +38,15 @@ class Alerting:
     def look(self, seen: Observation, after_s: float = 15.0) -> list[tuple[str, str, NoticeKind]]:
         self.at_s += after_s
         now = NOW + timedelta(seconds=self.at_s)
-        of_waits = [one for one in self.readings.make_readings(seen, now, self.at_s) if one.rule in BY_DOWNSTREAM]
+        of_waits = [
+            reading for reading in self.readings.make_readings(seen, now, self.at_s) if reading.rule in BY_DOWNSTREAM
+        ]
         self.notices = self.engine.judge_readings(of_waits, now)
-        return [(one.rule, one.subject, one.kind) for one in self.notices]
+        return [(notice.rule, notice.subject, notice.kind) for notice in self.notices]
 
 
 def saying(**downstreams: dict[str, Any]) -> Observation:
-    named = {name.replace("_", ":"): one for name, one in downstreams.items()}
+    named = {name.replace("_", ":"): state for name, state in downstreams.items()}
     return Observation(statuses={"notify": {**WELL, "downstreams": named}})
 
 

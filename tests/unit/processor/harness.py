@@ -296,7 +296,7 @@ class Engine:
     def pending(self) -> list[KafkaRecord]:
         """What is in Kafka and not decided."""
         marks = self.journal.marks
-        self._pending = [one for one in self._pending if one["offset"] >= marks[str(one["topic"])][0]]  # type: ignore[operator]
+        self._pending = [record for record in self._pending if record["offset"] >= marks[str(record["topic"])][0]]  # type: ignore[operator]
         return read_table(table(self._pending))
 
     def obey(self) -> list[JournalRow]:
@@ -366,7 +366,7 @@ class _PendingOrders:
     engine: Engine
 
     def read(self, marks: Marks) -> list[KafkaRecord]:
-        return [one for one in self.engine.pending() if one.topic == CONTROL]
+        return [record for record in self.engine.pending() if record.topic == CONTROL]
 
     def close(self) -> None:
         """Nothing is open."""

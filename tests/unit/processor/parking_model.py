@@ -108,7 +108,7 @@ class Model:
     def due(self, now: datetime) -> list[ModelEvent]:
         """What waits and whose time has come, the longest first."""
         waiting = [(event.due, event.order, event) for event in self.events() if event.due and event.due <= now]
-        return [event for _, _, event in sorted(waiting, key=lambda one: one[:2])]
+        return [event for _, _, event in sorted(waiting, key=lambda waits: waits[:2])]
 
     def _walk(
         self,
@@ -244,13 +244,13 @@ class Model:
     def _groups(self, targets: Sequence[tuple[ModelEvent, int]]) -> list[list[tuple[ModelEvent, int]]]:
         """By entity, without those that were closed before: these are nobody's followers."""
         mine = [[target for target in targets if target[0] in events] for events in self.entities.values()]
-        return [still for group in mine if (still := [one for one in group if one[0] in self.open_before])]
+        return [still for group in mine if (still := [target for target in group if target[0] in self.open_before])]
 
     def _with_followers(self, group: Sequence[tuple[ModelEvent, int]], order: Order) -> list[ModelEvent]:
         events = {event for event, _ in group}
         first = min(event.order for event in events)
-        followers = {one for one in self._entity_of(group[0][0]) if one.order > first and one.is_dead}
-        if any(one.kind == "event" for one in followers - events):
+        followers = {event for event in self._entity_of(group[0][0]) if event.order > first and event.is_dead}
+        if any(event.kind == "event" for event in followers - events):
             return []
         if all(self._may_be_replayed(event, seen, order) for event, seen in group):
             return [event for event, _ in group]

@@ -51,7 +51,7 @@ def test_a_backup_holds_each_table_as_it_was_and_says_so(lake: SmallLake) -> Non
     assert (copied.last_seq, copied.state().lineage) == (3, state.lineage)
     assert manifest.journals["journal/ledger"].chain == copied.state().chain != state.chain
     assert "console/users.json" in manifest.files
-    assert "whsec_secret" not in "".join(one.read_text("latin-1") for one in backup.rglob("*") if one.is_file())
+    assert "whsec_secret" not in "".join(path.read_text("latin-1") for path in backup.rglob("*") if path.is_file())
 
 
 def test_only_its_owner_may_read_a_backup(lake: SmallLake) -> None:
@@ -61,7 +61,7 @@ def test_only_its_owner_may_read_a_backup(lake: SmallLake) -> None:
         lake.back_up()
     finally:
         os.umask(before)
-    modes = {(one.is_dir(), stat.S_IMODE(one.stat().st_mode)) for one in [lake.backups, *lake.backups.rglob("*")]}
+    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in [lake.backups, *lake.backups.rglob("*")]}
     assert modes == {(True, 0o700), (False, 0o600)}
 
 
@@ -105,7 +105,7 @@ def test_a_journal_behind_maintenance_commits_keeps_what_its_last_writer_said(la
 
 
 def test_what_refers_to_something_is_pinned_before_it(tmp_path: Path) -> None:
-    order = [one.path for one in list_tables(Settings(data_dir=tmp_path))]
+    order = [table.path for table in list_tables(Settings(data_dir=tmp_path))]
     for before, after in [
         ("journal/notify", "journal/ledger"),
         ("journal/ledger", "bodies"),
@@ -116,7 +116,7 @@ def test_what_refers_to_something_is_pinned_before_it(tmp_path: Path) -> None:
         ("reconciliation-runs-test", "journal/ledger-test"),
     ]:
         assert order.index(before) < order.index(after), (before, after)
-    assert not [one for one in order if "postings" in one]
+    assert not [path for path in order if "postings" in path]
 
 
 def test_a_batch_that_is_committed_between_two_pins_leaves_no_row_without_its_body(
@@ -143,7 +143,7 @@ def test_the_newest_are_kept_and_what_was_never_completed_goes(lake: SmallLake) 
     (lake.backups / "20250101T000000Z.partial").write_text("")
     (lake.backups / "notes").mkdir()
     made = [lake.back_up(keep=2).name for _ in range(4)]
-    assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", *made[2:], "notes"]
+    assert sorted(path.name for path in lake.backups.iterdir()) == [".lock", *made[2:], "notes"]
 
 
 def test_a_backup_is_the_newest_one_after_a_clock_that_ran_ahead(lake: SmallLake) -> None:
@@ -208,7 +208,7 @@ def test_a_file_of_the_lake_that_is_shorter_than_its_table_says_makes_no_backup(
     for _ in range(2):
         with pytest.raises(BackupImpossible, match="the lake is damaged"):
             lake.back_up()
-    assert [one.name for one in lake.backups.iterdir()] == [".lock"], "what was copied until then is gone"
+    assert [path.name for path in lake.backups.iterdir()] == [".lock"], "what was copied until then is gone"
 
 
 # the newest backup as an anchor outside

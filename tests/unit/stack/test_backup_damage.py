@@ -214,7 +214,7 @@ def test_after_a_bad_backup_every_file_is_copied_again(lake: SmallLake) -> None:
     changed(lake.settings.data_dir)
     again = lake.back_up()
     assert "bodies" in again.problems[0], "a file of the lake that was damaged before it was copied is no backup either"
-    assert not again.ok and sorted(one.name for one in lake.backups.glob("2*")) == [first.name, again.name]
+    assert not again.ok and sorted(path.name for path in lake.backups.glob("2*")) == [first.name, again.name]
     changed(lake.settings.data_dir)
     third = lake.back_up()
     assert third.ok and third.copied_bytes == third.bytes

@@ -42,10 +42,10 @@ def test_what_a_killed_backup_left_goes_with_the_next_one(lake: SmallLake, monke
         patch.setattr(CopyTarget, "sync", killed)
         with pytest.raises(Killed):
             lake.back_up()
-    [left] = [one for one in lake.backups.iterdir() if one.is_dir()]
+    [left] = [path for path in lake.backups.iterdir() if path.is_dir()]
     report = lake.back_up()
     assert report.ok and not left.exists()
-    assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", report.name]
+    assert sorted(path.name for path in lake.backups.iterdir()) == [".lock", report.name]
 
 
 def test_a_removal_that_was_interrupted_is_done_by_the_next_backup(
@@ -67,4 +67,4 @@ def test_a_removal_that_was_interrupted_is_done_by_the_next_backup(
             lake.back_up(keep=1)
     assert (lake.backups / first.name / "half").exists()
     report = lake.back_up(keep=1)
-    assert sorted(one.name for one in lake.backups.iterdir()) == [".lock", report.name]
+    assert sorted(path.name for path in lake.backups.iterdir()) == [".lock", report.name]
