@@ -1,4 +1,4 @@
-"""What one look at the stack sees."""
+"""Holds what one look at the stack sees."""
 
 from __future__ import annotations
 

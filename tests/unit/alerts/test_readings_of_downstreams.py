@@ -1,4 +1,4 @@
-"""How long downstreams and subscribers have been down, as the streams' statuses say."""
+"""Streams say in their statuses how long downstreams and subscribers have been down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch makes of one entity's events: one walk over them in Kafka's order."""
+"""The model of one entity in one batch: a walk over its events in Kafka's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What isn't a backup: files that were damaged, rows that were changed, a manifest that was cut short."""
+"""Damaged files, changed rows and a manifest that was cut short make no backup."""
 
 from __future__ import annotations
 
