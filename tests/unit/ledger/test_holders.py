@@ -400,21 +400,23 @@ CASES += [
     ),
 ]
 CASES += [
-    Case(
+    HoldersCase(
         "a local payment through Braintree, whose money PayPal has, told by two kinds",
         [
-            Told("braintree", braintree.posted(braintree.transaction("local_payment_funded", braintree.NO_INSTRUMENT))),
-            Told(
+            ProviderRequest(
+                "braintree", braintree.posted(braintree.transaction("local_payment_funded", braintree.NO_INSTRUMENT))
+            ),
+            ProviderRequest(
                 "braintree",
                 braintree.posted(braintree.transaction("transaction_settled", braintree.by("local_payment"))),
             ),
         ],
         {"outside:paypal:clearing": 1_250},
     ),
-    Case(
+    HoldersCase(
         "a payment at Adyen of which a gift card paid a part, and a refund to the card",
         [
-            Told("adyen", Request(body, ()))
+            ProviderRequest("adyen", Request(body, ()))
             for body in (
                 adyen.told("CAPTURE", pspReference="CAP1", **adyen.BY_GIFT_CARD),
                 adyen.told("CAPTURE", pspReference="CAP2", paymentMethod="visa"),
@@ -423,7 +425,7 @@ CASES += [
         ],
         {"provider:adyen/Main:clearing": 1_000},
     ),
-    Case(
+    HoldersCase(
         "a refund at PayPal that fails after it was completed",
         [at_paypal(paypal.capture()), at_paypal(paypal.refund()), at_paypal(paypal.REFUND_FAILED)],
         {"provider:paypal/M1:clearing": 1_250},
