@@ -78,8 +78,17 @@ EVENT_TYPES = EventTypes(
     },
 )
 
-COUNTS = fields_of(
-    """
+ADDED = {
+    3: fields_of(
+        """
+        _embedded.entity: reverseRouting
+        _embedded.entity.routingReversals.*.amount: value currency
+        """
+    )
+}
+COUNTS = (
+    fields_of(
+        """
     : id type entityId
     _embedded.entity: resource id status paymentId orderId mode method captureMode captureDelay
     _embedded.entity.amount: value currency
@@ -94,6 +103,8 @@ COUNTS = fields_of(
     _embedded.entity.details.vouchers.*: issuer
     _embedded.entity.details.vouchers.*.amount: value currency
     """
+    )
+    + ADDED[3]
 )
 """Its names, and the names and money of the snapshot."""
 
@@ -106,8 +117,9 @@ class MollieAdapter(JsonAdapter):
     header = b"x-mollie-signature"
     left_out = names("_links")
     """Links say where to read on, not what happened."""
-    content_version = 2
+    content_version = 3
     counts = COUNTS
+    added = ADDED
     event_types = EVENT_TYPES
     looked_up = "in Mollie's Dashboard"
 

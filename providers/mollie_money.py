@@ -10,8 +10,9 @@ own fields alone (`is_booked_by_captures`), never from captures that a view hold
 without theirs.
 
 **Splits.** A payment's ``routing`` sends portions of it to the balances of other organizations
-(https://docs.mollie.com/reference/get-payment). How its refunds and chargebacks are split isn't in their webhooks, so
-its money is unknown.
+(https://docs.mollie.com/reference/get-payment), and a refund's ``routingReversals`` take them back: only the rest is
+deducted from ours (https://docs.mollie.com/docs/connect-refunds-and-chargebacks). When they move isn't told: such
+money is unknown. Routes that are made once a payment is paid are in no webhook.
 
 **Who holds the money.** What Mollie doesn't settle isn't in a payment's ``settlementAmount``
 (https://docs.mollie.com/reference/get-payment). It is outside of Mollie, with the method's owner.
@@ -31,8 +32,8 @@ ACCOUNT = ""
 METHODS = Methods(
     here={
         "https://docs.mollie.com/docs/payment-methods": names(
-            "alma applepay bacs bancomatpay bancontact banktransfer belfius billie bitcoin bizum blik creditcard "
-            "directdebit eps giropay googlepay ideal in3 inghomepay kbc klarna klarnapaylater klarnapaynow "
+            "alma applepay bacs bancomatpay bancontact banktransfer belfius billie billink bitcoin bizum blik "
+            "creditcard directdebit eps giropay googlepay ideal in3 inghomepay kbc klarna klarnapaylater klarnapaynow "
             "klarnasliceit mbway mobilepay multibanco mybank paybybank paysafecard pointofsale przelewy24 riverty "
             "satispay sofort swish trustly twint vipps"
         ),
@@ -48,30 +49,45 @@ METHODS = Methods(
         "voucher": "https://docs.mollie.com/docs/integrating-vouchers",
     },
 )
-CAPTURED = names("billie klarna klarnapaylater klarnapaynow klarnasliceit riverty")
-"""Methods whose captures are settled, in whatever mode they are captured; cards, Vipps and MobilePay are authorized
+CAPTURED = names("billie billink klarna klarnapaylater klarnapaynow klarnasliceit riverty")
+"""Methods whose captures are settled, in whatever mode they are captured ("Billink settles the captured amount to
+Mollie", https://docs.mollie.com/docs/billink); cards, Vipps and MobilePay are authorized
 first only where their payment says so (https://docs.mollie.com/docs/place-a-hold-for-a-payment)."""
 PAYPAL = "paypal"
 REFUNDED_OUTSIDE = PAYPAL
 """A refund of which nothing is settled by Mollie (its ``settlementAmount`` is zero) doesn't name its method: PayPal's
 are the ones that Mollie passes on (https://docs.mollie.com/reference/get-refund); gift cards and vouchers can't be
-refunded there (https://help.mollie.com/hc/en-us/articles/360015904939)."""
+refunded there (https://help.mollie.com/hc/en-us/articles/360015904939). One that doesn't say what is settled
+(https://docs.mollie.com/reference/refunds-api-webhooks) is made where its payment is, if that is known."""
 _STACKED = {"giftcards": "giftcard", "vouchers": "voucher"}
 """What a payment's details list, where a part of it was paid so."""
+
+_SPLITS = ("routing", "routingReversals", "reverseRouting")
+"""What says that a payment, or a refund, moves the money of other organizations, too."""
+_ALL_THERE_IS = names("payout capture")
+"""Resources that may be asked for without an amount
+(https://docs.mollie.com/reference/create-payout, https://docs.mollie.com/reference/create-capture)."""
 
 _PAIRED = frozenset(Movement) - {Movement.CAPTURE}
 
 
-def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
+def fact_of(
+    resource: Mapping[str, Any], movement: Movement, refunded_payment: Mapping[str, Any] | None = None
+) -> MoneyFact:
     """Reads the movement of one of Mollie's resources, under the resource's own id.
 
+    :param refunded_payment: the payment that a refund is of, where it is known
     :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
-    :raises MovementUnknown: its method is in no table, it doesn't say how much of it Mollie settles, or it is split
+    :raises MovementUnknown: its method is in no table, it doesn't say how much of it Mollie settles or moved, or it is
+        split
     :raises Unparseable: the resource has no id
     """
     reference = text(resource, "id")
-    if resource.get("routing"):
-        raise MovementUnknown("routing", "to other organizations")
+    for name in _SPLITS:
+        if resource.get(name):
+            raise MovementUnknown(name, "of other organizations")
+    if resource.get("resource") in _ALL_THERE_IS and resource.get("amount") is None:
+        raise MovementUnknown("amount", None)
     money = money_at(amount_of(resource))
     payment = optional_text(resource, "paymentId") or reference
     return moved(
@@ -82,7 +98,7 @@ def fact_of(resource: Mapping[str, Any], movement: Movement) -> MoneyFact:
         account=ACCOUNT,
         payment=payment,
         paired=movement in _PAIRED,
-        outside=_find_outside(resource, money),
+        outside=_find_outside(resource, money, refunded_payment),
     )
 
 
@@ -146,13 +162,18 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
     )
 
 
-def _find_outside(resource: Mapping[str, Any], money: Money) -> Outside | None:
+def _find_outside(
+    resource: Mapping[str, Any], money: Money, refunded_payment: Mapping[str, Any] | None
+) -> Outside | None:
     kind = resource.get("resource")
     if money.amount_minor <= 0:
         return None
     if kind == "refund":
         settled = _read_settled(resource)
-        return Outside(REFUNDED_OUTSIDE, money.amount_minor) if settled and settled.amount_minor == 0 else None
+        is_here = (
+            settled.amount_minor != 0 if settled else refunded_payment is None or not _is_paypals(refunded_payment)
+        )
+        return None if is_here else Outside(REFUNDED_OUTSIDE, money.amount_minor)
     return _find_payment_outside(resource, money) if kind == "payment" else None
 
 

@@ -20,7 +20,8 @@ before, a reversed chargeback was received before.
   (https://docs.mollie.com/reference/get-order), so what such a payment of it moved is unknown by the order alone: the
   webhook of the payment tells it. Captures of a payment that books itself aren't told: they are the same money.
 - A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
-  canceled. A failed one gives the money back.
+  canceled. A failed one gives the money back. One of a payment by PayPal that doesn't say who makes it is kept with its
+  payment, which does.
 - A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
 
 What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to
@@ -58,7 +59,8 @@ from providers.fields import (
     time_of,
 )
 from providers.mollie import IDENTITY_FIELDS
-from providers.mollie_money import ACCOUNT, LEDGER, amount_of, fact_of, fees_of, is_booked_by_captures, money_at
+from providers.mollie_money import ACCOUNT, LEDGER, PAYPAL, amount_of, fact_of, fees_of, is_booked_by_captures, money_at
+from providers.pointed import EVENT, FETCHED, find_event, find_fetched, join_bodies
 from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
 from providers.signature import secret_error
@@ -187,19 +189,21 @@ class MollieClassicAdapter(JsonAdapter):
         return [event for item, body in resources for event in self.read_or_poison(item, body, request, mode)]
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
-        resource = delivered.document
+        resource = find_event(delivered.document)
         for stage in _find_stages(resource):
             reference, occurred_at = text(resource, "id"), time_of(resource.get(_TIMES.get(stage, "")))
             yield Named(reference, stage, ACCOUNT, optional_text(resource, "paymentId") or reference, occurred_at)
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        if event_type not in _find_stages(document):
+        resource = find_event(document)
+        if event_type not in _find_stages(resource):
             raise Unparseable(f"the body isn't of the stage {quote_masked(event_type, 80)}")
         if event_type == "payment.paid":
-            _check_captures(document)
-            if is_booked_by_captures(document):
+            _check_captures(resource)
+            if is_booked_by_captures(resource):
                 return None
-        return replace(fact_of(document, _MOVEMENTS[event_type]), holder=(LEDGER, ACCOUNT))
+        fact = fact_of(resource, _MOVEMENTS[event_type], find_fetched(document))
+        return replace(fact, holder=(LEDGER, ACCOUNT))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         fees = fees_of(document) if event_type == "payment.paid" else []
@@ -209,8 +213,9 @@ class MollieClassicAdapter(JsonAdapter):
         """Hashes what a stage rests on. The rest of a document changes without anything having happened: totals, links,
         and how much was captured of a payment whose captures book.
         """
-        rests_on = {name: document.get(name) for name in ("id", "resource", "paymentId")}
-        amount = document.get("amount") if is_booked_by_captures(document) else amount_of(document)
+        resource = find_event(document)
+        rests_on = {name: resource.get(name) for name in ("id", "resource", "paymentId")}
+        amount = resource.get("amount") if is_booked_by_captures(resource) else amount_of(resource)
         return content_hash({**rests_on, "amount": amount})
 
 
@@ -238,12 +243,26 @@ def _read_document(fetched: Fetched) -> dict[str, Any]:
 def _list_resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[object, bytes]]:
     """Lists the payment itself, then what is embedded, each with its exact bytes; in an order that is possible."""
     kind = document.get("resource")
+    payments: list[tuple[object, bytes]] = []
     if kind == "payment":
+        payments = [(document, body)]
         yield document, body
     left_out = () if is_booked_by_captures(document) else ("captures",)
     for name in next((resource.embedded for resource in _FETCHED.values() if resource.name == kind), ()):
         if name not in left_out and (items := _read_embedded(document, name)):
-            yield from zip(items, array_items(body, "_embedded", name), strict=True)
+            listed = list(zip(items, array_items(body, "_embedded", name), strict=True))
+            payments += listed if name == "payments" else []
+            yield from (_join_payment(item, part, payments) for item, part in listed)
+
+
+def _join_payment(item: object, body: bytes, payments: Sequence[tuple[object, bytes]]) -> tuple[object, bytes]:
+    """Joins a refund that doesn't say who makes it with its payment, where that is by PayPal."""
+    if not isinstance(item, dict) or item.get("resource") != "refund" or item.get("settlementAmount") is not None:
+        return item, body
+    for payment, payment_body in payments:
+        if isinstance(payment, dict) and payment.get("id") == item.get("paymentId") and payment.get("method") == PAYPAL:
+            return {EVENT: item, FETCHED: payment}, join_bodies(body, payment_body)
+    return item, body
 
 
 def _check_captures(payment: Mapping[str, Any]) -> None:

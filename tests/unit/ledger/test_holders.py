@@ -37,6 +37,7 @@ from tests.unit.providers.shapes import changed
 
 ORDERS_MAX = 12
 KLARNA = mollie.payment(method="klarna", captured_minor=1_000)
+BY_PAYPAL = mollie.payment(method="paypal")
 WHOLE_CAPTURE = mollie.capture("cpt_1", 1_000)
 
 
@@ -148,6 +149,47 @@ CASES = [
             ("mollie", nextgen("payment.paid", mollie.payment(method="giftcard", settled_minor=700))),
             ("mollieclassic", classic(mollie.payment(method="giftcard", settled_minor=700))),
         )
+    ),
+    HoldersCase(
+        "a refund of a payment by PayPal that doesn't say who makes it, by the classic webhooks",
+        [
+            classic(BY_PAYPAL),
+            classic(BY_PAYPAL, refunds=[mollie.refund(status="processing")]),
+            classic(BY_PAYPAL, refunds=[mollie.refund()]),
+            order(payments=[BY_PAYPAL], refunds=[mollie.refund()]),
+        ],
+        {"outside:paypal:clearing": 600},
+    ),
+    HoldersCase(
+        "its refund that fails",
+        [classic(BY_PAYPAL, refunds=[mollie.refund(status="failed")])],
+        {"outside:paypal:clearing": 1_000},
+    ),
+    HoldersCase(
+        "a refund of a payment by PayPal that Mollie settles, by the classic webhooks",
+        [classic(mollie.payment(method="paypal", settled_minor=1_000), refunds=[mollie.refund()])],
+        {AT_MOLLIE: 600},
+    ),
+    HoldersCase(
+        "a refund of a payment of which a gift card paid a part, by the classic webhooks",
+        [classic(mollie.payment(method="giftcard", settled_minor=700), refunds=[mollie.refund()])],
+        {AT_MOLLIE: 300, "outside:giftcard:clearing": 300},
+    ),
+    HoldersCase(
+        "a refund of which a part is taken back from another organization, by the classic webhooks",
+        [classic(mollie.payment(), refunds=[mollie.refund(routingReversals=mollie.TAKEN_BACK)])],
+        {AT_MOLLIE: 1_000},
+        unknown=True,
+    ),
+    HoldersCase(
+        "a payment by Billink and its captures",
+        [
+            nextgen("payment.paid", mollie.payment(method="billink", captured_minor=1_000)),
+            nextgen("capture.succeeded", mollie.capture("cpt_1", 600)),
+            nextgen("capture.succeeded", mollie.capture("cpt_2", 400)),
+        ],
+        {AT_MOLLIE: 1_000},
+        settings=mollie.CAPTURE_EVENTS,
     ),
     HoldersCase(
         "a method that no table has",

@@ -61,6 +61,8 @@ def paid(value: object, currency: str = "EUR") -> bytes:
     return event("payment.paid", payment() | {"amount": {"value": value, "currency": currency}})
 
 
+TAKEN_BACK = [{"source": {"organizationId": "org_1"}, "amount": samples_of.money(300, "EUR")}]
+"""What a refund of a payment that was split takes back from another organization."""
 ROUTED = payment() | {"routing": [{"resource": "route", "id": "rt_1", "amount": samples_of.money(700, "EUR")}]}
 REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
@@ -181,7 +183,7 @@ WEBHOOKS = [
         ),
         *(
             (f"a payment by {method}, whose captures are told", event("payment.paid", payment(method=method)), None)
-            for method in ("klarna", "klarnapaylater", "klarnasliceit", "billie", "riverty")
+            for method in ("klarna", "klarnapaylater", "klarnasliceit", "billie", "billink", "riverty")
         ),
         ("a payment that is captured later", event("payment.paid", payment() | {"captureDelay": "8 hours"}), None),
         ("a payment that isn't captured by hand", PAID, "tr_1:capture 1000 EUR of tr_1"),
@@ -207,6 +209,41 @@ WEBHOOKS = [
     *fails(
         MovementUnknown,
         ("a payment of which a part goes to another organization", event("payment.paid", ROUTED), "routing"),
+        *(
+            (
+                f"a refund, {kind}, of which a part is taken back from another organization",
+                event(f"refund.{kind}", refund(routingReversals=TAKEN_BACK)),
+                "routingReversals",
+            )
+            for kind in ("processing", "refunded", "failed")
+        ),
+        (
+            "a refund that is all taken back from other organizations",
+            event("refund.refunded", refund(reverseRouting=True)),
+            "reverseRouting",
+        ),
+        (
+            "a payout of all that there was, which failed",
+            event("payout.failed", payout() | {"amount": None, "status": "failed"}),
+            "the amount 'None'",
+        ),
+    ),
+    *fails(
+        MovementUnknown,
+        (
+            "a capture of all that there was",
+            event("capture.succeeded", capture() | {"amount": None}),
+            "the amount 'None'",
+        ),
+        settings=CAPTURE_EVENTS,
+    ),
+    *(
+        Webhook(
+            f"a refund of which nothing is taken back: {none!r}",
+            event("refund.refunded", refund(routingReversals=none, reverseRouting=False)),
+            books="re_1:refund 400 EUR of tr_1",
+        )
+        for none in each(None, [])
     ),
     *(
         Webhook(

@@ -63,6 +63,7 @@ def refunded(**changed: Any) -> Request:
 
 CAPTURE, REFUND = "tr_1:capture 1000 EUR of tr_1", "re_1:refund 400 EUR of tr_1"
 OPENED, WON = "chb_1:dispute_opened 700 EUR of tr_1", "chb_1:dispute_won 700 EUR of tr_1"
+BY_PAYPAL = payment() | {"method": "paypal"}
 ORDER = samples_of.order("ord_1", amount_minor=1_000, **MONEY)
 NO_RESOURCES = each(
     *(7, None, {}, {"resource": "refund", "id": "re_9"}, {"resource": "refund", "status": "refunded"}),
@@ -207,6 +208,19 @@ WEBHOOKS = [
         says="routing",
     ),
     Webhook(
+        "a refund of a payment by PayPal that doesn't say who makes it",
+        told(BY_PAYPAL, refunds=[refund()]),
+        key=["tr_1:payment.paid", "re_1:refund.sent"],
+        entity=[":tr_1"] * 2,
+        books=[f"{CAPTURE}, 1000 outside:paypal", f"{REFUND}, 400 outside:paypal"],
+        pair=[None, "re_1:refund"],
+    ),
+    Webhook(
+        "a refund of a payment by PayPal that Mollie makes",
+        told(BY_PAYPAL, refunds=[refund() | {"settlementAmount": {"value": "-4.00", "currency": "EUR"}}]),
+        books=[f"{CAPTURE}, 1000 outside:paypal", REFUND],
+    ),
+    Webhook(
         "two partial refunds",
         told(refunds=[refund("re_1"), refund("re_2")]),
         books=[CAPTURE, REFUND, "re_2:refund 400 EUR of tr_1"],
@@ -271,6 +285,14 @@ COMPARISONS = [
         "a refund on its way and when it arrived",
         refunded(status="processing"),
         refunded(),
+        key=True,
+        content=True,
+        fact=True,
+    ),
+    Comparison(
+        "a refund by PayPal, before and after it says who makes it",
+        told(BY_PAYPAL, refunds=[refund()]),
+        told(BY_PAYPAL, refunds=[refund() | {"settlementAmount": samples_of.money(0, "EUR")}]),
         key=True,
         content=True,
         fact=True,
