@@ -131,7 +131,8 @@ class MoneyFact:
     ``outside``: how much of ``money`` the provider doesn't hold, and who does.
     ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
     the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount. A loss
-    names it where its notification tells of its debit, too: a dispute is won or lost, and not both.
+    names it where its notification tells of its debit, too: a dispute is won or lost, and not both. A fee names it
+    where what it was taken for may be undone: the fee below zero that gives it back is the undo.
     """
 
     fact_key: str
@@ -149,12 +150,19 @@ class MoneyFact:
 
     @property
     def pair_key(self) -> str | None:
-        return None if self.pair is None else f"{self.pair}:{self.money.amount_minor}:{self.money.currency}"
+        amount_minor = abs(self.money.amount_minor) if self.movement is Movement.FEE else self.money.amount_minor
+        return None if self.pair is None else f"{self.pair}:{amount_minor}:{self.money.currency}"
 
     @property
     def is_pair_end(self) -> bool:
-        """Whether it ends what is booked of its pair: an undo gives that back, a loss makes it final."""
-        return self.pair is not None and (self.movement in UNDOS or self.movement is Movement.DISPUTE_LOST)
+        """Whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back, a loss makes it
+        final.
+        """
+        if self.pair is None:
+            return False
+        if self.movement is Movement.FEE:
+            return self.money.amount_minor < 0
+        return self.movement in UNDOS or self.movement is Movement.DISPUTE_LOST
 
     @property
     def cleared_outside(self) -> Outside | None:

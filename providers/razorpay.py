@@ -12,13 +12,18 @@ type about the same things in the same second are one, and a conflict if they sa
 
 - ``payment.captured`` books under the payment's id. Orders, invoices, payment links, subscriptions and virtual
   accounts report the same payment again and don't; ``payment.authorized`` may say captured already and doesn't.
-- A payment by the wallet PayPal is received by the PayPal account: it is outside of Razorpay, and so are its refunds.
+- A payment by the wallet PayPal is received by the PayPal account, one on delivery (``cod``) by whoever delivers: it is
+  outside of Razorpay, and so are its refunds.
 - The fee of a captured payment is a movement of its own: ``fee``, which is "including GST", the ``tax`` beside it
   (https://razorpay.com/docs/api/payments/entity). So is that of a RazorpayX payout, whose amount "does not include fees
   and tax. Fees and tax, if any, are deducted from your account balance"
   (https://razorpay.com/docs/api/x/payouts/entity); ``fees`` includes the ``tax`` beside it, as the debit in the sample
-  of https://razorpay.com/docs/webhooks/transactions shows. Whether it comes back with a payout that is reversed or
-  fails isn't documented: it is unknown.
+  of https://razorpay.com/docs/webhooks/transactions shows. A payout that comes back brings "the original payout amount
+  including fees and tax" (https://razorpay.com/docs/x/payouts/states-life-cycle): what was booked of its fee is given
+  back.
+- The validation of a fund account takes its amount and a charge from the RazorpayX balance
+  (https://razorpay.com/docs/x/fund-accounts/faqs, https://razorpay.com/docs/api/x/account-validation/bank-account). The
+  charge isn't told, nor what an address of UPI costs: unknown.
 - A refund books under its ``rfnd_`` id when it is created, because it is paid from the balance then;
   ``refund.processed`` reports the same fact, ``refund.failed`` gives it back. Refunds of payments that were never
   captured (auto-refunds) move nothing (https://razorpay.com/docs/webhooks/refunds/).
@@ -27,7 +32,8 @@ type about the same things in the same second are one, and a conflict if they sa
   (https://razorpay.com/docs/api/disputes/entity), so it books where it is said, though less than the disputed amount.
   It is given back when it is won, and is lost for good with ``payment.dispute.lost``
   (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases ``fraud`` and ``retrieval`` are
-  inquiries. A later phase is of "a chargeback that you have won"
+  inquiries. A dispute that is lost and of which nothing is deducted is unknown. A later phase is of "a chargeback that
+  you have won"
   (https://razorpay.com/docs/payments/disputes) and takes the money again: a fact of its own. Within a phase a loss
   after a win is unknown, as no deduction in between is documented. A loss makes two events of the same bytes, one of
   them for that deduction (`providers.money.types_of`).
@@ -50,81 +56,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.keys import key_part
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.content import fields_of
-from providers.event_types import EventTypes, types_of_objects
 from providers.fields import an_object, content_hash, names, object_at, optional_text, text, text_at, time_of
 from providers.money import Methods, money_of, moved
 from providers.port import Request
+from providers.razorpay_types import EVENT_TYPES
 from providers.signature import text_key
 
 NAME = "razorpay"
 ID_HEADER = b"x-razorpay-event-id"
-RECURRING = "https://razorpay.com/docs/payments/payment-gateway/s2s-integration/recurring-payments/upi/webhooks"
-EVENT_TYPES = EventTypes(
-    books=types_of_objects(
-        """
-        payment: captured
-        payment.dispute: closed created lost won
-        payout: failed initiated processed reversed
-        refund: created failed processed
-        settlement: processed
-        transaction: created
-        """
-    ),
-    person=names("settlement.vpa_completed transfer.processed"),
-    nothing={
-        "https://razorpay.com/docs/webhooks/all/": types_of_objects(
-            """
-            fund_account.validation: completed failed
-            invoice: expired paid partially_paid
-            order: paid
-            order.notification: delivered failed
-            payment: authorized failed pending
-            payment.dispute: action_required under_review
-            payment.downtime: resolved started updated
-            payment_link: cancelled expired paid partially_paid
-            payout: pending queued rejected updated
-            qr_code: closed created credited
-            refund: speed_changed
-            subscription: activated authenticated cancelled charged completed halted paused pending
-              resumed updated
-            virtual_account: closed created credited
-            """
-        ),
-        "https://razorpay.com/docs/webhooks/partners": types_of_objects(
-            """
-            account: activated activated_kyc_pending instantly_activated needs_clarification rejected
-              suspended under_review updated
-            product.payment_gateway: activated under_review
-            product.payment_links: activated under_review
-            """
-        ),
-        "https://razorpay.com/docs/webhooks/payout-links": types_of_objects(
-            """
-            payout_link: attempted cancelled expired issued pending processed processing rejected
-            """
-        ),
-        "https://razorpay.com/docs/webhooks/route": types_of_objects(
-            """
-            linked_account: vpa_created
-            payout: vpa_failed
-            product.route: activated needs_clarification rejected under_review
-            transfer: failed
-            """
-        ),
-        RECURRING: types_of_objects(
-            """
-            token: confirmed rejected
-            """
-        ),
-    },
-)
-
 _METHODS = Methods(
     here={
         "https://razorpay.com/docs/payments/payment-methods/": names(
@@ -135,6 +81,8 @@ _METHODS = Methods(
     outside={
         # "your PayPal account is configured to receive … payments"
         "paypal": "https://razorpay.com/docs/payments/payment-methods/wallets/paypal",
+        # "the amount is collected by you (or your logistics partner) in cash at delivery … no settlement is generated"
+        "cod": "https://razorpay.com/docs/payments/payment-gateway/web-integration/standard/cod",
     },
 )
 """Of a payment; of one by wallet the wallet, if it is one that settles by itself. Where none is said, Razorpay does."""
@@ -188,7 +136,10 @@ class RazorpayAdapter(JsonAdapter):
         yield Named(event_id, reported, account, entity, occurred_at, identity, is_loss=is_loss)
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        """Reads a captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``."""
+        """Reads a captured payment's ``fee`` and a payout's ``fees``; each includes its ``tax``.
+
+        A payout that came back gives its fee back.
+        """
         fee_field = _FEES.get(event_type)
         if fee_field is None:
             return []
@@ -197,12 +148,17 @@ class RazorpayAdapter(JsonAdapter):
         fee = source.get(name)
         if fee in (None, 0):
             return []
-        if event_type in _CAME_BACK:
-            raise MovementUnknown(name, "of a payout that came back")
         reference, account = text(source, "id"), optional_text(document, "account_id") or ""
         money = money_of(fee, source.get("base_currency") or source.get("currency"))
         payment = reference if kind == "payment" else None
-        return [moved(NAME, Movement.FEE, reference, money, account=account, payment=payment)]
+        booked = moved(NAME, Movement.FEE, reference, money, account=account, payment=payment)
+        if kind == "payment":
+            return [booked]
+        if event_type not in _CAME_BACK:
+            return [replace(booked, pair=booked.fact_key)]
+        back = replace(money, amount_minor=-money.amount_minor)
+        returned = moved(NAME, Movement.FEE, reference, back, account=account, payment=payment, prefix="reversed_")
+        return [replace(returned, pair=booked.fact_key)]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         payload = _read_entities(document)
@@ -323,6 +279,8 @@ def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | No
                 raise MovementUnknown("amount_deducted", None)
             if deducted == 0:
                 return None
+        if movement is Movement.DISPUTE_LOST and deducted == 0:
+            raise MovementUnknown("amount_deducted", deducted)
         if deducted not in (0, None):
             if type(deducted) is not int or type(disputed) is not int or not 0 < deducted <= disputed:
                 raise MoneyInvalid("what was deducted is more than the disputed amount, or isn't an amount")
@@ -340,6 +298,11 @@ def _check_closed_dispute(payload: _Payload) -> None:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
 
 
+def _check_validation(payload: _Payload) -> None:
+    _read_source(payload, "fund_account.validation")
+    raise MovementUnknown("fund_account.validation", "with a verification charge")
+
+
 def _check_transaction(payload: _Payload) -> None:
     source = object_at(_read_source(payload, "transaction"), "source").get("entity")
     if source == "bank_transfer":
@@ -349,6 +312,7 @@ def _check_transaction(payload: _Payload) -> None:
 
 
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
+    "fund_account.validation.completed": _check_validation,
     "payment.captured": _make_reader(Movement.CAPTURE, "payment"),
     "refund.created": _make_refund_reader(Movement.REFUND),
     "refund.processed": _make_refund_reader(Movement.REFUND),

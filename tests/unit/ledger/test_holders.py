@@ -319,6 +319,20 @@ CASES += [
         fees=25,
     ),
     HoldersCase(
+        "a payout of RazorpayX that comes back with what it cost",
+        [
+            ProviderRequest("razorpay", Request(razorpay.payment(amount=10_000), ())),
+            *(ProviderRequest("razorpay", Request(body, ())) for body in (*razorpay.SENT_OUT, razorpay.payout("payout.reversed"))),
+        ],
+        {"provider:razorpay/acc_1:clearing": 10_000 - 200},
+        fees=200,
+    ),
+    HoldersCase(
+        "a payout of RazorpayX that comes back, and was before the first day",
+        [ProviderRequest("razorpay", Request(razorpay.payout("payout.reversed"), ()))],
+        {},
+    ),
+    HoldersCase(
         "an application's fee that both of Mollie's APIs and an order tell",
         [
             nextgen("payment.paid", mollie.WITH_FEE),

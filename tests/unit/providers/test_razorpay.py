@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from razorpay.utility import Utility
 
 from core.errors import SettingError
-from core.money import MovementUnknown
+from core.money import MoneyFact
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
 from tests.unit.providers.samples.razorpay import payment, payout
@@ -99,12 +99,14 @@ def test_what_has_no_time_or_no_id_is_named_by_its_content(adapter: Adapter, spo
 
 
 @pytest.mark.parametrize("event_type", ["payout.reversed", "payout.failed"])
-def test_what_becomes_of_the_fee_of_a_payout_that_came_back_is_unknown_and_its_amount_is_booked(
-    event_type: str,
-) -> None:
+def test_the_fee_of_a_payout_that_came_back_undoes_what_was_booked_of_it(event_type: str) -> None:
     adapter = build_adapters(ProvidersSettings())["razorpay"]
-    of_payout, of_fee = adapter.events(Request(payout(event_type), ()), "live")
-    assert of_payout.fact_key == "razorpay:pout_1:payout_failed"
-    assert (of_fee.event_type, of_fee.fact_key) == (f"{event_type}.fee", None)
-    with pytest.raises(MovementUnknown, match="the fees 'of a payout that came back'"):
-        adapter.money(of_fee.body, of_fee.event_type)
+    sent, taken = read_facts(adapter, "payout.processed")
+    came_back, given_back = read_facts(adapter, event_type)
+    assert (came_back.pair_key, given_back.pair_key) == (sent.pair_key, taken.pair_key)
+    assert [fact.is_pair_end for fact in (sent, taken, came_back, given_back)] == [False, False, True, True]
+
+
+def read_facts(adapter: Adapter, event_type: str) -> list[MoneyFact]:
+    events = adapter.events(Request(payout(event_type), ()), "live")
+    return [fact for event in events if (fact := adapter.money(event.body, event.event_type)) is not None]

@@ -23,6 +23,11 @@ from tests.unit.providers.shapes import NOW, NOW_S, changed
 
 ABOUT: dict[str, Any] = {"account": "acc_1", "created": NOW}
 OF_PAYMENT: dict[str, Any] = {"payment": "pay_1", "currency": "INR", **ABOUT}
+OTHER_TYPES = (
+    *("payout.downtime.started", "payout.downtime.resolved", "account.funds_hold", "account.funds_unhold"),
+    *("account.app.authorization_revoked", "token.cancelled", "token.service_provider.activated"),
+    *("notification.delivered", "product.payment_links.needs_clarification", "transfers.failed"),
+)
 LEFT_TO_A_PERSON = ("settlement.vpa_completed", "transfer.processed")
 
 
@@ -48,6 +53,12 @@ def transfer(event_type: str) -> bytes:
     payload = {"transfer": {"entity": {**entity, "currency": "INR", "amount_reversed": 0, "on_hold": False}}}
     event = {"entity": "event", "account_id": "acc_1", "event": event_type, "contains": ["transfer"]}
     return json.dumps({**event, "payload": payload, "created_at": NOW_S}).encode()
+
+
+def validation(status: str = "completed", minor: int | None = 127) -> bytes:
+    entity = {"id": "fav_1", "entity": "fund_account.validation", "status": status, "amount": minor, "currency": "INR"}
+    event = {"event": f"fund_account.validation.{status}", "payload": {"fund_account.validation": {"entity": entity}}}
+    return json.dumps(event | {"account_id": "acc_1", "created_at": NOW_S}).encode()
 
 
 def transaction(source: str | None) -> bytes:
@@ -184,6 +195,11 @@ WEBHOOKS = [
             )
             for deducted in (None, ...)
         ),
+        ("a lost dispute of which nothing is deducted", of_dispute("amount_deducted", to=0, event_type="lost"), "'0'"),
+        *(
+            (f"the validation of {what}, which costs something", validation(minor=minor), "verification charge")
+            for what, minor in (("a bank account", 127), ("an address of UPI", None))
+        ),
     ),
     *moves_nothing(
         *((kind, payment(kind)) for kind in ("payment.authorized", "payment.failed")),
@@ -198,6 +214,8 @@ WEBHOOKS = [
         ("payout.updated", changed(payout("payout.processed"), "event", to="payout.updated")),
         ("payout.queued", payout("payout.queued")),
         ("transfer.failed", transfer("transfer.failed")),
+        ("a validation that failed, whose charge is reversed", validation("failed")),
+        *((kind, changed(payment(), "event", to=kind)) for kind in OTHER_TYPES),
         *((f"a transaction that its {source} tells of", transaction(source)) for source in ("payout", "reversal")),
     ),
     *fails(
@@ -233,6 +251,7 @@ WEBHOOKS = [
     ),
     *fails(Unparseable, ("a movement without its own id", of_payment("id", to=...))),
 ]
+CAME_BACK_BY = ("payout.reversed", "payout.failed")
 FORGED: tuple[tuple[bytes, ...], ...] = ((b"ForgedForgedFo",), (b"",), *NO_IDS)
 WEBHOOKS += [
     Webhook(f"fees of {case}", body, fees=fees)
@@ -250,6 +269,10 @@ WEBHOOKS += [
         *((kind, payout(kind), ["pout_1:fee 590 INR"]) for kind in ("payout.initiated", "payout.processed")),
         ("a payout that is free", of_payout("payout.processed", 0), []),
         ("a payout that came back, and was free", of_payout("payout.reversed", 0), []),
+        *(
+            (f"a payout that came back, {kind}", payout(kind), ["pout_1:reversed_fee -590 INR"])
+            for kind in CAME_BACK_BY
+        ),
     )
 ]
 
@@ -268,6 +291,13 @@ WEBHOOKS += books(
     ("its refund", by_wallet("paypal", refund()), "rfnd_1:refund 400 INR of pay_1, 400 outside:paypal"),
     ("a payment by another wallet", by_wallet("amazonpay"), "pay_1:capture 1250 INR of pay_1"),
     ("a payment whose method isn't said", of_payment("method", to=None), "pay_1:capture 1250 INR of pay_1"),
+)
+WEBHOOKS += books(
+    (
+        "a payment on delivery, which Razorpay doesn't collect",
+        of_payment("method", to="cod"),
+        "pay_1:capture 1250 INR of pay_1, 1250 outside:cod",
+    ),
 )
 WEBHOOKS += fails(MovementUnknown, ("a method that no table has", of_payment("method", to="shells"), "'shells'"))
 
@@ -313,6 +343,7 @@ def undeducted(event_type: str, deducted: int = 0) -> bytes:
     return of("dispute", "amount_deducted", to=deducted, body=body)
 
 
+SENT_OUT = payout("payout.initiated"), payout("payout.processed")
 SEQUENCES = [
     MoneySequence(
         "a dispute of which a part is lost",
@@ -324,6 +355,21 @@ SEQUENCES = [
         [payout("payout.initiated"), payout("payout.processed")],
         {"clearing": -9_590, "payouts": 9_000, "fees": 590},
     ),
+    *(
+        MoneySequence(f"a payout that came back, {kind}, with what it costs", [*SENT_OUT, payout(kind)], {})
+        for kind in CAME_BACK_BY
+    ),
+    MoneySequence(
+        "a payout that failed, and whose money then came back",
+        [*SENT_OUT, payout("payout.failed"), payout("payout.reversed")],
+        {},
+    ),
+    MoneySequence(
+        "a payout that failed before it was sent, and came back for free",
+        [*SENT_OUT, of_payout("payout.failed", 0)],
+        {"clearing": -590, "fees": 590},
+    ),
+    MoneySequence("a payout that came back, and was never told", [payout("payout.reversed")], {}),
     MoneySequence(
         "a dispute whose amount isn't deducted", [PAID, undeducted("created")], {"clearing": 38_975, "fees": 25}
     ),
