@@ -17,7 +17,9 @@ because payouts are in that currency; else from ``totals``.
   reports no lost chargeback: one that isn't reversed is lost. A credit takes its earnings as a refund does, and its
   reverse gives them back, because a transaction's totals aren't impacted by adjustments
   (https://developer.paddle.com/changelog/2023/transaction-totals-adjusted-totals). Paddle's fee for a chargeback
-  (``chargeback_fee``) isn't in the earnings: it is a movement of its own.
+  (``chargeback_fee``) isn't in the earnings: it is a movement of its own. So is what Paddle keeps of its fee for a
+  sale that is given back (``retained_fee``, https://developer.paddle.com/changelog/2025/retained-fees-payout-totals),
+  where the earnings are less all of that fee. Whether a reverse gives it back isn't documented: unknown.
 - A reverse names the transaction and not the adjustment that it reverses
   (https://developer.paddle.com/webhooks/adjustments/adjustment-created). So it is paired with a chargeback, or a
   credit, of the same transaction and the same earnings. One whose earnings differ, because it reverses a part or was
@@ -82,6 +84,8 @@ _OPPOSITE: Mapping[Movement, Movement] = {
     Movement.DISPUTE_WON: Movement.DISPUTE_OPENED,
 }
 """What earnings below zero book (https://developer.paddle.com/changelog/2024/proration-improvements)."""
+_GIVEN_BACK = frozenset({"refund", "credit", "chargeback"})
+"""Actions that take back what was earned."""
 _WARNINGS = frozenset({"chargeback_warning", "chargeback_warning_reverse"})
 _NOT_YET = frozenset({"pending_approval", "rejected"})
 
@@ -112,16 +116,27 @@ EVENT_TYPES = EventTypes(
 )
 """Invoices are paid by transactions. A transaction that is ``paid`` is yet to be ``completed``."""
 
-COUNTS = fields_of(
-    """
-    : event_id event_type
-    data: id transaction_id action status type amount currency_code
-    data.totals: total tax fee earnings currency_code
-    data.payout_totals: total tax fee earnings currency_code
-    data.payout_totals.chargeback_fee: amount currency_code
-    data.details.totals: total tax fee earnings currency_code
-    data.details.payout_totals: total tax fee earnings currency_code
-    """
+ADDED = {
+    3: fields_of(
+        """
+        data.totals: retained_fee
+        data.payout_totals: retained_fee
+        """
+    )
+}
+COUNTS = (
+    fields_of(
+        """
+        : event_id event_type
+        data: id transaction_id action status type amount currency_code
+        data.totals: total tax fee earnings currency_code
+        data.payout_totals: total tax fee earnings currency_code
+        data.payout_totals.chargeback_fee: amount currency_code
+        data.details.totals: total tax fee earnings currency_code
+        data.details.payout_totals: total tax fee earnings currency_code
+        """
+    )
+    + ADDED[3]
 )
 """Its names and money. A replay has a ``notification_id`` of its own
 (https://developer.paddle.com/api-reference/notifications/replay-notification)."""
@@ -143,8 +158,9 @@ class PaddleAdapter(JsonAdapter):
     newest_first = True
     left_out = names("notification_id")
     """That of a delivery to one destination."""
-    content_version = 2
+    content_version = 3
     counts = COUNTS
+    added = ADDED
 
     def signed(self, request: Request) -> Signed:
         sent_at, signatures = parse_timed_signatures(sent(request, self.header)[0], b";", b"ts", b"h1")
@@ -194,20 +210,16 @@ class PaddleAdapter(JsonAdapter):
         yield Named(event_id, event_type, ACCOUNT, entity, time_of(document.get("occurred_at")))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        """Reads the cost of a chargeback, in the payout's currency."""
+        """Reads the cost of a chargeback, and what Paddle keeps of its fee, in the payout's currency."""
         data = an_object(document.get("data"), "'data'")
-        if not event_type.startswith("adjustment.") or _read_adjustment(data) is None or data["action"] != "chargeback":
+        if not event_type.startswith("adjustment.") or _read_adjustment(data) is None:
             return []
-        fee = object_at(data, "payout_totals").get("chargeback_fee")
-        if fee is None:
-            return []
-        written = an_object(fee, "'chargeback_fee'")
-        money = _read_money(written.get("amount"), written.get("currency_code"))
-        payment = _find_entity(data, event_type)
-        booked = moved(
-            NAME, Movement.FEE, text(data, "id"), money, account=ACCOUNT, payment=payment, prefix="chargeback_"
-        )
-        return [booked] if money.amount_minor else []
+        payment, reference = _find_entity(data, event_type), text(data, "id")
+        return [
+            moved(NAME, Movement.FEE, reference, money, account=ACCOUNT, payment=payment, prefix=prefix)
+            for prefix, money in (("chargeback_", _read_chargeback_fee(data)), ("retained_", _read_retained_fee(data)))
+            if money is not None and money.amount_minor
+        ]
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         read = _READERS.get(event_type)
@@ -243,13 +255,41 @@ def _read_money(amount: object, currency: object) -> Money:
     return money_of(int(amount), currency)
 
 
+def _find_totals(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    totals = holder.get("payout_totals")
+    return an_object(holder.get("totals") if totals is None else totals, f"'{name}.totals'")
+
+
 def _read_earnings(holder: Mapping[str, Any], name: str) -> Money:
     """Reads what was earned, in the payout's currency if that is there."""
-    totals = holder.get("payout_totals")
-    if totals is None:
-        totals = holder.get("totals")
-    earned = an_object(totals, f"'{name}.totals'")
+    earned = _find_totals(holder, name)
     return _read_money(earned.get("earnings"), earned.get("currency_code"))
+
+
+def _read_chargeback_fee(adjustment: Mapping[str, Any]) -> Money | None:
+    fee = object_at(adjustment, "payout_totals").get("chargeback_fee")
+    if fee is None or adjustment["action"] != "chargeback":
+        return None
+    written = an_object(fee, "'chargeback_fee'")
+    return _read_money(written.get("amount"), written.get("currency_code"))
+
+
+def _read_retained_fee(adjustment: Mapping[str, Any]) -> Money | None:
+    """Reads what Paddle keeps of its fee, unless the earnings, which are the total less tax and fee, say so already."""
+    totals = _find_totals(adjustment, "data")
+    if totals.get("retained_fee") in (None, "0"):
+        return None
+    retained, total, tax, fee, earnings = (
+        _read_money(totals.get(name), totals.get("currency_code"))
+        for name in ("retained_fee", "total", "tax", "fee", "earnings")
+    )
+    untaxed_minor = total.amount_minor - tax.amount_minor
+    if adjustment["action"] in _GIVEN_BACK and 0 < retained.amount_minor <= fee.amount_minor:
+        if earnings.amount_minor == untaxed_minor - fee.amount_minor:
+            return retained
+        if earnings.amount_minor == untaxed_minor - fee.amount_minor + retained.amount_minor:
+            return None
+    raise MovementUnknown("retained_fee", totals["retained_fee"])
 
 
 def _read_completed(transaction: Mapping[str, Any]) -> _Moved:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from paddle_billing.Notifications import Secret, Verifier
 
 from core.http_fields import split_list
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import sign
 from providers import Adapter, ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples.paddle import H1, OLD, OLD_SECRET, SECRET, TS, transaction
+from tests.unit.providers.samples.paddle import H1, OLD, OLD_SECRET, SECRET, TS, UNREADABLE_FEES, transaction
 from tests.unit.providers.shapes import NOW, NOW_S
 from tests.unit.providers.shapes import refusal as refusal_of
 
@@ -32,6 +33,15 @@ def refusal(body: bytes, *headers: bytes, secrets: tuple[str, ...] = (SECRET,), 
 def test_of_two_secrets_that_signed_the_first_counts(adapter: Adapter) -> None:
     both_signed = TS + b";" + OLD + b";" + H1
     assert adapter.verify(Request(transaction(), [(b"paddle-signature", both_signed)]), [SECRET, OLD_SECRET], NOW) == 0
+
+
+@pytest.mark.parametrize("body", UNREADABLE_FEES)
+def test_a_kept_fee_that_cannot_be_read_is_unknown_while_the_rest_books(body: bytes) -> None:
+    told, fee = ADAPTER.events(Request(body, []), "live")
+    assert told.fact_key is not None
+    assert (fee.event_key, fee.fact_key) == (f"{told.event_key}.fee", None)
+    with pytest.raises((MoneyInvalid, MovementUnknown)):
+        ADAPTER.money(fee.body, fee.event_type)
 
 
 # The SDK as an oracle.

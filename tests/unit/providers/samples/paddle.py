@@ -210,6 +210,48 @@ WEBHOOKS += [
     )
 ]
 
+
+def with_retained(
+    retained: object, earnings: str = "424", action: str = "refund", totals: str = "payout_totals"
+) -> bytes:
+    """An adjustment of 4.99, of whose fee of 0.75 Paddle keeps some."""
+    told = {"total": "499", "tax": "0", "fee": "75", "earnings": earnings, "currency_code": "USD"}
+    body = changed(adjustment(action=action), "data", "payout_totals", to=None)
+    return changed(body, "data", totals, to={**told, "retained_fee": retained})
+
+
+WEBHOOKS += [
+    Webhook(f"fees of {case}", body, fees=fees)
+    for case, body, fees in (
+        *(
+            (
+                f"a {action} whose fee is kept",
+                with_retained("75", action=action),
+                ["adj_1:retained_fee 75 USD of txn_1"],
+            )
+            for action in ("refund", "credit", "chargeback")
+        ),
+        ("a refund by its totals", with_retained("75", totals="totals"), ["adj_1:retained_fee 75 USD of txn_1"]),
+        ("a refund that says so in its earnings", with_retained("75", earnings="499"), []),
+        *((f"a refund of which {kept!r} is kept", with_retained(kept), []) for kept in each("0", None)),
+        (
+            "a chargeback that costs something, and whose fee is kept",
+            changed(
+                with_retained("75", action="chargeback"),
+                *("data", "payout_totals", "chargeback_fee"),
+                to={"amount": "1500", "currency_code": "USD"},
+            ),
+            ["adj_1:chargeback_fee 1500 USD of txn_1", "adj_1:retained_fee 75 USD of txn_1"],
+        ),
+    )
+]
+UNREADABLE_FEES = [
+    with_retained("75", earnings="450"),
+    with_retained("75", action="chargeback_reverse"),
+    with_retained("75", action="credit_reverse"),
+    with_retained(75),
+]
+
 COMPARISONS = [
     Comparison("a delivery has an id of its own", transaction(), transaction(delivery=2), key=True, content=True)
 ]
@@ -224,6 +266,7 @@ def reversed_later(action: str) -> bytes:
     return adjustment("adjustment.created", action=f"{action}_reverse", adjustment="adj_2", event_id="evt_9")
 
 
+DETAILS_CURRENCY = ("data", "details", "payout_totals", "currency_code")
 SALE = earning("9350", transaction(), "details")
 CREDIT = earning("5000", adjustment("adjustment.created", action="credit"))
 REVERSE, CREDIT_BACK = reversed_later("chargeback"), reversed_later("credit")
@@ -239,6 +282,11 @@ WEBHOOKS += [
     )
 ]
 SEQUENCES = [
+    MoneySequence(
+        "a sale that is given back, whose fee Paddle keeps",
+        [changed(earning("424", transaction(), "details"), *DETAILS_CURRENCY, to="USD"), with_retained("75")],
+        {"clearing": -75, "refunds": 424, "fees": 75},
+    ),
     MoneySequence("a sale and a credit of a part of it", [CREDIT, SALE], {"clearing": 4_350, "refunds": 5_000}),
     MoneySequence(
         "the credit is reversed",
