@@ -110,7 +110,11 @@ _MOVEMENTS: Mapping[str, Movement] = {
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{20,250}")
 EVENT_TYPES = EventTypes(
     books=frozenset(_MOVEMENTS) | {RETRIED},
-    person=names("creditors.bounced_payout outbound_payments.executed payment_account_transaction.created"),
+    # An event's resource_type is ``payment_account_transactions``; the list of actions spells it without the s.
+    person=names(
+        "creditors.bounced_payout outbound_payments.executed payment_account_transaction.created "
+        "payment_account_transactions.created"
+    ),
     nothing={
         "https://developer.gocardless.com/api-reference/#core-endpoints-events": types_of_objects(
             """

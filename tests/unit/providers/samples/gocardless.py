@@ -23,7 +23,10 @@ from tests.unit.providers.samples.table import (
 )
 from tests.unit.providers.shapes import NOW
 
-LEFT_TO_A_PERSON = ("creditors.bounced_payout", "outbound_payments.executed", "payment_account_transaction.created")
+LEFT_TO_A_PERSON = (
+    *("creditors.bounced_payout", "outbound_payments.executed"),
+    *("payment_account_transaction.created", "payment_account_transactions.created"),
+)
 PAYMENT, REFUND, PAYOUT = (
     {"payment": "PM1"},
     {"refund": "RF1"},
