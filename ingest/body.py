@@ -101,7 +101,8 @@ class ReadDeadline:
 def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
     """Names are in lower case.
 
-    A request without a Content-Type is taken: the signature says whose it is.
+    A request without a Content-Type is taken: the signature says whose it is. One that names its type several times, as
+    two fields that were joined do (RFC 9110, section 8.3), has to mean the same each time.
 
     :raises RequestRefused: 413 for an announced body that is too large, 415 for one that is encoded or of another type
     """
@@ -110,7 +111,7 @@ def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
             if len(length) > DIGITS_MAX or int(length) > bytes_max:
                 raise RequestRefused("too_large", bytes_max=bytes_max)
         elif name == b"content-type":
-            if not _is_of_type(media_type, value):
+            if not all(_is_of_type(media_type, member) for member in split_list(value) or (value,)):
                 raise RequestRefused("wrong_type", wanted=media_type)
         elif name == b"content-encoding" and not UNENCODED.issuperset(split_list(value.lower())):
             raise RequestRefused("encoded")

@@ -16,8 +16,8 @@ Made = Callable[[bytes, bytes], bytes]
 """A request from a signed body and the value of its signature."""
 
 
-def sized(*fields: bytes, signature: bytes = b"Stripe-Signature: %b") -> Made:
-    return lambda body, value: head(signature % value, b"Content-Length: %d" % len(body), *fields) + body
+def sized(*fields: bytes, signature: bytes = b"Stripe-Signature: %b", **more: bytes) -> Made:
+    return lambda body, value: head(signature % value, b"Content-Length: %d" % len(body), *fields, **more) + body
 
 
 def in_chunks(*fields: bytes) -> Made:
@@ -38,6 +38,11 @@ LEGAL: dict[str, Made] = {
     "a quoted charset": sized(b'Content-Type: application/json;charset="UTF-8"'),
     "a charset behind another parameter": sized(b'Content-Type: application/json; profile="a;b"; charset=utf-8'),
     "a charset that is a part of UTF-8": sized(b"Content-Type: application/json; charset=US-ASCII"),
+    "a type twice in one field": sized(b"Content-Type: application/json, application/json; charset=utf-8"),
+    "a type in two fields": sized(b"Content-Type: application/json", b"Content-Type: Application/Json"),
+    "a host with an empty port": sized(host=b"Host: x:"),
+    "a host whose name is encoded": sized(host=b"Host: hooks%2Dof!shop~1"),
+    "an absolute target whose host is encoded": sized(line=b"POST http://hooks%2Dof:/webhooks/stripe HTTP/1.1"),
     "another parameter": sized(b"Content-Type: application/json; version=1"),
     "a type in capitals": sized(b"Content-Type: Application/JSON"),
     "identity": sized(b"Content-Encoding: identity"),
