@@ -10,6 +10,9 @@ Forms::
     UnlimitedExponentialRetryPolicy(FIRST, LONGEST, FACTOR)
     FixedDelayRetryPolicy(DELAYxN, DELAYxN, …)
 
+The parts of the two exponential classes may be named, in any order: ``initialDelay=1, maxDelay=60, multiplier=2,
+maxDelayCount=120``. A jitter may end all three.
+
 A delay is ``250ms``, ``1s``, ``2m`` or ``1h``; in a list a bare number is milliseconds, so that ``5000x3, 15000x5`` is
 read too. ``max`` and ``jitter`` may be left out, ``xFACTOR`` is 2 unless it is named. In the last three a bare number
 of an exponential policy is seconds, and N is how many retries there are at the longest delay, once it is reached.
@@ -39,12 +42,13 @@ _ROUNDING = 1e-9
 _NUMBER = r"\d{1,12}(?:\.\d{1,9})?"
 _DELAY = re.compile(rf"({_NUMBER})\s*(ms|s|m|h)")
 _BARE = re.compile(_NUMBER)
-_FACTOR = re.compile(rf"x\s*({_NUMBER})")
+_FACTOR = re.compile(rf"[xX]\s*({_NUMBER})")
+_NAMED = re.compile(r"([A-Za-z]+)\s*[=:]\s*(.*)")
 _TRIES = re.compile(r"(\d{1,12})\s+tr(?:y|ies)")
 _JITTER = re.compile(rf"jitter\s+({_NUMBER})\s*%")
 _MAX = re.compile(r"max\s+(.+)")
 _COUNT = re.compile(r"\d{1,12}")
-_STEP = re.compile(rf"({_NUMBER}\s*(?:ms|s|m|h)?)(?:\s*x\s*(\d{{1,12}}))?")
+_STEP = re.compile(rf"({_NUMBER}\s*(?:ms|s|m|h)?)(?:\s*[xX]\s*(\d{{1,12}}))?")
 
 
 LIMITED, UNLIMITED = "LimitedExponentialRetryPolicy", "UnlimitedExponentialRetryPolicy"
@@ -237,17 +241,20 @@ class _PolicyReader:
         return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
 
     def _read_exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
-        """Reads parts by their place, as in ``LimitedExponentialRetryPolicy(1,60,2,120)``."""
+        """Reads parts by their place, as in ``LimitedExponentialRetryPolicy(1,60,2,120)``, or by their names."""
         names = _EXPONENTIAL[form]
+        jitter = self._take_jitter(parts)
         if len(parts) != len(names):
             raise self._make_error(parts[-1], f"{form} takes {len(names)} parts: {', '.join(names)}")
+        parts = self._order_by_name(form, parts)
         first, longest = self._read_seconds(parts[0], bare_s=1.0), self._read_seconds(parts[1], bare_s=1.0)
-        factor = float(parts[2].text) if _BARE.fullmatch(parts[2].text) else 0.0
+        multiplier = _FACTOR.fullmatch(parts[2].text) or _BARE.fullmatch(parts[2].text)
+        factor = float(multiplier[0].lstrip("xX")) if multiplier else 0.0
         if not 1 <= factor <= FACTOR_MAX:
             raise self._make_error(parts[2], f"a multiplier of 1 to {FACTOR_MAX:g} is wanted")
         if longest < first:
             raise self._make_error(parts[0], f"longer than the longest delay, {longest:g} s")
-        growing = RetryPolicy(self._text, first, factor, longest if factor > 1 else first, None, 0.0)
+        growing = RetryPolicy(self._text, first, factor, longest if factor > 1 else first, None, jitter)
         if len(names) == len(_EXPONENTIAL[UNLIMITED]):
             return growing
         at_longest = int(parts[3].text) if _COUNT.fullmatch(parts[3].text) else 0
@@ -255,6 +262,18 @@ class _PolicyReader:
         if not 1 <= at_longest <= tries <= TRIES_MAX:
             raise self._make_error(parts[3], f"1 or more, and {TRIES_MAX} tries in all at most, are wanted")
         return replace(growing, tries=tries)
+
+    def _order_by_name(self, form: str, parts: list[_Part]) -> list[_Part]:
+        """Puts parts such as ``maxDelay=60`` in the form's order, without their names; parts without names stay."""
+        found = [(part, _NAMED.fullmatch(part.text)) for part in parts]
+        if all(match is None for _, match in found):
+            return parts
+        values: dict[str, _Part] = {}
+        for part, match in found:
+            if match is None or match[1] not in _EXPONENTIAL[form] or match[1] in values:
+                raise self._make_error(part, f"each of {', '.join(_EXPONENTIAL[form])} is wanted once")
+            values[match[1]] = _Part(match[2], part.at + match.start(2))
+        return [values[name] for name in _EXPONENTIAL[form]]
 
     def _read_growing(self, parts: list[_Part], *, endless: bool) -> RetryPolicy:
         jitter, end = self._take_jitter(parts), parts[-1]

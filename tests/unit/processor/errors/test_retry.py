@@ -60,10 +60,36 @@ def delays(text: str, count: int) -> list[float | None]:
         ("UnlimitedExponentialRetryPolicy(1,60,2)", [1, 2, 4, 8, 16, 32, 60, 60]),
         ("UnlimitedExponentialRetryPolicy(500ms,2s,2)", [0.5, 1, 2, 2]),
         ("500, 1.5s x 2, 1h", [0.5, 1.5, 1.5, 3600, None]),
+        ("FixedDelayRetryPolicy ( 5000 X 1 ,\n 15000X1 )", [5, 15, None]),
+        (
+            "LimitedExponentialRetryPolicy(initialDelay=1, maxDelay=8, multiplier=2, maxDelayCount=2)",
+            [1, 2, 4, 8, 8, None],
+        ),
+        (
+            "LimitedExponentialRetryPolicy(maxDelayCount: 1, multiplier: x2, maxDelay: 4s, initialDelay: 2s)",
+            [2, 4, None],
+        ),
+        ("UnlimitedExponentialRetryPolicy( initialDelay = 500ms , maxDelay = 2s , multiplier = 2.0 )", [0.5, 1, 2, 2]),
+        ("LimitedExponentialRetryPolicy(1, 8, 2, 2, jitter 50%)", [1, 2, 4, 8, 8, None]),
+        ("UnlimitedExponentialRetryPolicy(1, 4, 2, jitter 20 %)", [1, 2, 4, 4]),
+        ("FixedDelayRetryPolicy(5000x1, 15000x1, jitter 10%)", [5, 15, None]),
     ],
 )
 def test_a_policy_waits_as_its_text_says(text: str, waits: list[float | None]) -> None:
     assert delays(text, len(waits)) == waits
+
+
+@pytest.mark.parametrize(
+    ("text", "jitter"),
+    [
+        ("LimitedExponentialRetryPolicy(1, 8, 2, 2, jitter 50%)", 0.5),
+        ("UnlimitedExponentialRetryPolicy(initialDelay=1, maxDelay=4, multiplier=2, jitter 20%)", 0.2),
+        ("FixedDelayRetryPolicy(5000x1, jitter 10%)", 0.1),
+        ("LimitedExponentialRetryPolicy(1, 8, 2, 2)", 0.0),
+    ],
+)
+def test_a_policy_named_by_its_class_may_have_a_jitter(text: str, jitter: float) -> None:
+    assert parse_policy(text).jitter == jitter
 
 
 def test_forever_never_gives_up_and_stays_at_its_longest_delay() -> None:
@@ -207,6 +233,15 @@ def test_jitter_does_not_pass_the_next_longer_delay() -> None:
         ("LimitedExponentialRetryPolicy(1,60,0,5)", 36, "0", "a multiplier of 1 to 100"),
         ("UnlimitedExponentialRetryPolicy(60,1,2)", 33, "60", "longer than the longest delay, 1 s"),
         ("FixedDelayRetryPolicy(soon)", 23, "soon", "a delay such as"),
+        (
+            "UnlimitedExponentialRetryPolicy(maxDelay=1, initialDelay=60, multiplier=2)",
+            58,
+            "60",
+            "longer than the longest",
+        ),
+        ("UnlimitedExponentialRetryPolicy(maxDelay=60, maxDelay=1, multiplier=2)", 46, "maxDelay=1", "is wanted once"),
+        ("UnlimitedExponentialRetryPolicy(1, maxDelay=60, multiplier=2)", 33, "1", "is wanted once"),
+        ("UnlimitedExponentialRetryPolicy(initialDelay=1, maxDelay=9, factor=2)", 61, "factor=2", "is wanted once"),
         ("5000x3,, 15000x5", 8, "", "a delay such as"),
         ("5000x3, 5000y3", 9, "5000y3", "a delay such as"),
         ("jitter 5%", 1, "jitter 5%", "a delay such as"),
