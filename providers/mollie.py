@@ -11,7 +11,9 @@ has no snapshot raises instead of being passed over.
 - ``capture.succeeded`` under the ``cpt_`` id, where the setting ``mollie.capture_events`` says that the webhook takes
   it (https://docs.mollie.com/reference/captures-api-webhooks). Without it such a payment's money is unknown.
 - A refund under its ``re_`` id from ``refund.processing`` on, when it can't be canceled any more, whichever event
-  says so first. ``refund.failed`` comes after that and gives the money back.
+  says so first. ``refund.failed`` comes after that and gives the money back. A refund's own snapshot doesn't say who
+  makes it (https://docs.mollie.com/reference/refunds-api-webhooks): with a key of Mollie's API
+  (``secrets/mollie-api``) its payment is fetched and kept with it, which says so. Without one it is Mollie's.
 - ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
 - ``payout.completed`` under the payout's id, and ``payout.failed``: a bank may return what was transferred
   (``statusReason`` of https://docs.mollie.com/reference/get-payout).
@@ -30,15 +32,21 @@ payment would land on two merchants. Profiles that are kept apart need endpoints
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from core.errors import Unparseable
+from core.event import Event, Mode
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
 from providers.event_types import EventTypes
-from providers.fields import mode_of, names, object_at, optional_text, text, time_of
+from providers.fields import an_object, mode_of, names, object_at, optional_text, path_segment, text, time_of
+from providers.mollie_api import API_URL, OAUTH, list_queries, read_key
 from providers.mollie_money import ACCOUNT, fact_of, fees_of, is_booked_by_captures
-from providers.port import Request
+from providers.pointed import EVENT, FETCHED, check_reference, find_event, find_fetched, join_bodies, read_answer
+from providers.port import Request, Wanted
+from providers.settings import ProvidersSettings
 from providers.signature import sent, text_key
 
 NAME = "mollie"
@@ -46,6 +54,8 @@ PREFIX = b"sha256="
 IDENTITY_FIELDS = names(
     "id entityId paymentId orderId profileId customerId mandateId subscriptionId settlementId balanceId"
 )
+KEPT_S = 600.0
+"""What a payment says of its method doesn't change."""
 _MOVEMENTS: Mapping[str, Movement] = {
     "payment.paid": Movement.CAPTURE,
     "capture.succeeded": Movement.CAPTURE,
@@ -78,6 +88,7 @@ EVENT_TYPES = EventTypes(
     },
 )
 
+_REFUNDS = frozenset({"refund.processing", "refund.refunded", "refund.failed"})
 ADDED = {
     3: fields_of(
         """
@@ -123,6 +134,59 @@ class MollieAdapter(JsonAdapter):
     event_types = EVENT_TYPES
     looked_up = "in Mollie's Dashboard"
 
+    def __init__(self, settings: ProvidersSettings, api_url: str = API_URL) -> None:
+        super().__init__(settings)
+        self._api_url = api_url
+
+    def points_to(self, request: Request, credentials: Sequence[str]) -> Sequence[Wanted]:
+        for credential in credentials:
+            self.check_credential(credential)
+        try:
+            document = an_object(request.document, "the body")
+            url, mode = self._find_address(document), mode_of(object_at(document, "_embedded", "entity"), "mode")
+        except Unparseable:
+            return ()
+        keys = [key for key in credentials if key.startswith((mode or request.mode, OAUTH))]
+        if url is None or not keys:
+            return ()
+        return [
+            Wanted(
+                url,
+                kept_s=KEPT_S,
+                bearers=tuple(keys),
+                queries=list_queries(keys, is_test=(mode or request.mode) == "test"),
+                verified=True,
+                may_appear=True,
+                since=time_of(document.get("createdAt")),
+            )
+        ]
+
+    def _find_address(self, document: Mapping[str, Any]) -> str | None:
+        """Finds the address of the payment of a refund that doesn't say who makes it; None for any other event."""
+        refund = object_at(document, "_embedded", "entity")
+        if text(document, "type") not in _REFUNDS or refund.get("settlementAmount") is not None:
+            return None
+        payment = optional_text(refund, "paymentId")
+        return None if payment is None else f"{self._api_url}/v2/payments/{path_segment(payment)}"
+
+    def check_answer(self, wanted: Wanted, answer: bytes) -> None:
+        check_reference(wanted, read_answer(answer))
+
+    def check_credential(self, credential: str) -> None:
+        read_key(f"{NAME}-api", credential)
+
+    def events(self, request: Request, mode: Mode) -> list[Event]:
+        if not request.views:
+            return super().events(request, mode)
+        document = an_object(request.document, "the body")
+        [view] = request.views.values()
+        joined = {EVENT: document, FETCHED: read_answer(view)}
+        return self.read(Delivered(joined, request, mode), join_bodies(request.body, view))
+
+    def content(self, document: Mapping[str, Any], version: int) -> str:
+        """Hashes the event alone: what is fetched differs in time."""
+        return super().content(find_event(document), version)
+
     def signed(self, request: Request) -> Signed:
         return Signed([signature.removeprefix(PREFIX) for signature in sent(request, self.header)], request.body)
 
@@ -130,18 +194,18 @@ class MollieAdapter(JsonAdapter):
         return text_key(NAME, secret, "the webhook's signing secret")
 
     def named(self, delivered: Delivered[JsonObject]) -> Iterator[Named]:
-        document = delivered.document
+        document = find_event(delivered.document)
         event_id, event_type, concerned = text(document, "id"), text(document, "type"), text(document, "entityId")
         snapshot = object_at(document, "_embedded", "entity")
         payment, occurred_at = optional_text(snapshot, "paymentId") or concerned, time_of(document.get("createdAt"))
         yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot, "mode"))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        movement = _MOVEMENTS[event_type]
-        snapshot = object_at(document, "_embedded", "entity")
+        movement, event = _MOVEMENTS[event_type], find_event(document)
+        snapshot = object_at(event, "_embedded", "entity")
         if not snapshot:
             raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
-        if snapshot.get("id") != text(document, "entityId"):
+        if snapshot.get("id") != text(event, "entityId"):
             raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
         captures = self._settings.mollie.capture_events
         if event_type == "capture.succeeded" and not captures:
@@ -152,7 +216,7 @@ class MollieAdapter(JsonAdapter):
             if not captures:
                 raise MovementUnknown("captures", "set providers.mollie.capture_events, and subscribe to them")
             return None
-        return fact_of(snapshot, movement)
+        return fact_of(snapshot, movement, find_fetched(document))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         return fees_of(object_at(document, "_embedded", "entity")) if event_type == "payment.paid" else []

@@ -59,23 +59,16 @@ from providers.fields import (
     time_of,
 )
 from providers.mollie import IDENTITY_FIELDS
+from providers.mollie_api import API_URL, list_queries, read_key
 from providers.mollie_money import ACCOUNT, LEDGER, PAYPAL, amount_of, fact_of, fees_of, is_booked_by_captures, money_at
 from providers.pointed import EVENT, FETCHED, find_event, find_fetched, join_bodies
 from providers.port import FORM, Fetched, Request, SignatureInvalid, Wanted
 from providers.settings import ProvidersSettings
-from providers.signature import secret_error
 
 NAME = "mollieclassic"
-API_URL = "https://api.mollie.com"
-
 WITHIN_S = 10.0
 """Mollie waits for 15 s (https://docs.mollie.com/reference/webhooks), and Kafka may take 4 of them."""
-OAUTH = "access_"
-"""Begins an OAuth token, which is of no mode: it asks for live payments unless it says ``testmode=true``
-(https://docs.mollie.com/reference/get-payment). An API key is of one mode and must not say it."""
-
 _DELIVERY = re.compile(rb"id=([^&=\x00-\x20\x7f]+)")
-_KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
 _KEY_CHARS = 30
 
 
@@ -146,8 +139,7 @@ class MollieClassicAdapter(JsonAdapter):
         for secret in secrets:
             self.check_secret(secret)
         url = f"{self._api_url}/v2/{resource.path}/{path_segment(reference)}?embed={','.join(resource.embedded)}"
-        is_test = request.mode == "test"
-        queries = tuple("testmode=true" if is_test and secret.startswith(OAUTH) else "" for secret in secrets)
+        queries = list_queries(secrets, is_test=request.mode == "test")
         return Wanted(url, bearers=tuple(secrets), queries=queries, may_appear=True, within_s=WITHIN_S)
 
     def verify(self, request: Request, secrets: Sequence[str], now: datetime) -> int:  # noqa: ARG002 - signs no time
@@ -167,9 +159,7 @@ class MollieClassicAdapter(JsonAdapter):
         return fetched.bearer
 
     def key(self, secret: str) -> bytes:
-        if not _KEY.fullmatch(secret):
-            raise secret_error(NAME, "an API key of Mollie's is wanted: live_…, test_… or access_…")
-        return secret.encode("ascii")
+        return read_key(NAME, secret)
 
     def new_secret(self) -> str:
         return self.key_prefix + random_secrets.token_hex(_KEY_CHARS // 2)

@@ -22,6 +22,7 @@ from ingest.provider_client import open_client
 from load.samples import mollie
 from load.samples.gocardless import GoCardlessEvent, batch
 from providers.gocardless import GoCardlessAdapter
+from providers.mollie import MollieAdapter
 from providers.mollieclassic import MollieClassicAdapter
 from providers.port import FORM
 from providers.reread import reread_events
@@ -63,6 +64,7 @@ class Pointed(Bench):
 
 
 GOCARDLESS_TOKEN = "live_" + "A1b2C3d4E5" * 4
+MOLLIE_KEY = "live_" + "A1b2C3d4E5" * 3
 STRIPE_KEY = "sk_live_" + "A1b2C3d4E5" * 2
 CHARGE = {"id": "ch_1", "amount": 500, "amount_captured": 500, "captured": True, "currency": "eur"}
 
@@ -188,6 +190,52 @@ def test_a_thin_event_is_fetched_and_kept_with_what_was_found(bench: Pointed, tm
     bench.provider.body = json.dumps({**CHARGE, "amount_captured": 900}).encode()
     assert thin(bench, context="acct_1")[0] == 200
     assert len(bench.publisher.records) == 1, "a redelivery is a duplicate, whatever is found by then"
+
+
+def refund_at_mollie(bench: Pointed, **more: Any) -> tuple[int, str, str | None]:
+    snapshot = mollie.refund("re_1", of="tr_1", **MONEY) | more
+    body = mollie.nextgen_event("refund.refunded", event_id="whe_1", entity="re_1", created=NOW, snapshot=snapshot)
+    return bench.send(*bench.signed("mollie", body), "/webhooks/mollie")
+
+
+def asking_mollie(bench: Pointed, folder: Path, *keys: str) -> None:
+    bench.adapters["mollie"] = MollieAdapter(ProvidersSettings(), bench.provider.base)
+    bench.provider.body = json.dumps(mollie.payment("tr_1", **MONEY) | {"method": "paypal"}).encode()
+    (folder / "mollie-api").write_text("".join(f"{key}\n" for key in keys), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("keys", "mode", "asked"),
+    [
+        ([MOLLIE_KEY], "live", [("/v2/payments/tr_1", MOLLIE_KEY)]),
+        ([TOKEN], "live", [("/v2/payments/tr_1", TOKEN)]),
+        ([MOLLIE_KEY.replace("live", "test")], "live", []),
+    ],
+)
+def test_the_payment_of_a_refund_that_does_not_say_who_makes_it_is_fetched(
+    bench: Pointed, tmp_path: Path, keys: list[str], mode: Mode, asked: list[tuple[str, str]]
+) -> None:
+    asking_mollie(bench, tmp_path, *keys)
+    assert refund_at_mollie(bench, mode=mode)[0] == 200
+    assert bench.provider.asked == asked
+    assert published(bench) == [("mollie:re_1:refund", "mollie:re_1:refund")]
+    [(_, body, _)] = bench.publisher.records
+    fact = bench.adapters["mollie"].money(body, "refund.refunded")
+    assert fact is not None
+    assert (fact.outside and fact.outside.method) == ("paypal" if asked else None)
+
+
+def test_the_payment_of_a_refund_that_says_who_makes_it_is_not_asked_for(bench: Pointed, tmp_path: Path) -> None:
+    asking_mollie(bench, tmp_path, MOLLIE_KEY)
+    assert refund_at_mollie(bench, settlementAmount=mollie.money(0, "EUR"))[0] == 200
+    assert bench.provider.asked == []
+
+
+def test_a_refund_whose_payment_mollie_does_not_tell_is_sent_again(bench: Pointed, tmp_path: Path) -> None:
+    asking_mollie(bench, tmp_path, MOLLIE_KEY)
+    bench.provider.status["*"] = 500
+    assert refund_at_mollie(bench)[:2] == (503, "not_fetched")
+    assert bench.publisher.records == []
 
 
 def test_without_a_key_a_thin_event_is_kept_and_nobody_is_asked(bench: Pointed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from core.errors import Unparseable
@@ -63,6 +64,14 @@ def paid(value: object, currency: str = "EUR") -> bytes:
 
 TAKEN_BACK = [{"source": {"organizationId": "org_1"}, "amount": samples_of.money(300, "EUR")}]
 """What a refund of a payment that was split takes back from another organization."""
+PAYMENT_URL = "https://api.mollie.com/v2/payments/tr_1"
+
+
+def followed(body: bytes, **of_payment: Any) -> Request:
+    """A webhook, and the payment that Mollie's API tells of the refund in it."""
+    return Request(body, [], views={PAYMENT_URL: json.dumps(payment(**of_payment)).encode()})
+
+
 ROUTED = payment() | {"routing": [{"resource": "route", "id": "rt_1", "amount": samples_of.money(700, "EUR")}]}
 REMAINDER = {"remainderAmount": samples_of.money(700, "EUR")}
 PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refund())
@@ -308,6 +317,30 @@ WEBHOOKS = [
         key="whe_1:payment.paid",
     ),
 ]
+WEBHOOKS += [
+    *(
+        Webhook(
+            f"{kind} of a payment by {way}, which was asked for",
+            followed(event(kind, refund()), **of_payment),
+            type=kind,
+            key=f"whe_1:{kind}",
+            entity=":tr_1",
+            books=f"re_1:{movement} 400 EUR of tr_1{outside}",
+            pair="re_1:refund",
+        )
+        for kind, movement in (
+            ("refund.processing", "refund"),
+            ("refund.refunded", "refund"),
+            ("refund.failed", "refund_failed"),
+        )
+        for way, of_payment, outside in (
+            ("PayPal", {"method": "paypal"}, ", 400 outside:paypal"),
+            ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}, ""),
+            ("card", {}, ""),
+            ("gift card and card", {"method": "giftcard", "settled_minor": 700}, ""),
+        )
+    ),
+]
 WITH_FEE = payment() | {"applicationFee": {"amount": samples_of.money(320, "EUR"), "description": "platform"}}
 PAYPALS_FEE = {"paypalReference": "9AL35361CF606152E", "paypalFee": samples_of.money(55, "EUR")}
 WEBHOOKS += [
@@ -350,11 +383,33 @@ WEBHOOKS += [
 
 TRANSFERRED, RETURNED = event("payout.completed", payout()), event("payout.failed", payout(), "whe_2")
 SEQUENCES = [
+    MoneySequence(
+        "a payment by PayPal, a part of which PayPal gives back, and another of which comes back",
+        [
+            event("payment.paid", payment(method="paypal")),
+            *(
+                followed(event(kind, refund(reference), f"whe_{reference}_{kind}"), method="paypal")
+                for kind, reference in (
+                    *(("refund.processing", "re_1"), ("refund.refunded", "re_1")),
+                    *(("refund.refunded", "re_2"), ("refund.failed", "re_2")),
+                )
+            ),
+        ],
+        {"outside:paypal:clearing": 600, "refunds": 400},
+    ),
     MoneySequence("a payout that the bank returned", [PAID, TRANSFERRED, RETURNED], {"clearing": 1_000}),
     MoneySequence("a payout whose transfer was never told", [PAID, RETURNED], {"clearing": 1_000}),
 ]
 COMPARISONS = [
     Comparison("links may change between deliveries", PAID, changed(PAID, "_links", to={}), key=True, content=True),
+    Comparison(
+        "a refund whose payment was asked for, and one whose wasn't",
+        followed(REFUNDED, method="paypal"),
+        REFUNDED,
+        key=True,
+        content=True,
+        entity=True,
+    ),
     Comparison("amounts may not", PAID, event("payment.paid", payment(amount_minor=1_001)), key=True, content=False),
     Comparison("a payment and its refund", PAID, event("refund.refunded", refund(), "whe_2"), key=False, entity=True),
 ]
