@@ -14,7 +14,8 @@ the category says which of its movements.
 - A charge may be captured more than once, and a dispute's money go and come back. The adapter names the first by the
   charge or the dispute, each further one by its balance transaction: a line has both names.
 - A dispute that is lost moves no balance again, so no line tells of it. Payouts are only in some files.
-- ``fee`` is what Stripe kept of a line, in the settlement currency; ``net`` is gross less fee.
+- ``fee`` is what Stripe kept of a line, in the settlement currency; ``net`` is gross less fee. What a platform earns by
+  application fees is a fee below zero (``platform_earning``).
 - Exports of the dashboard have Stripe's ``type`` in place of the category; an ``adjustment`` of a dispute is recognised
   by its source and its sign.
 """
@@ -59,8 +60,12 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "payout_cancel": Movement.PAYOUT_FAILED,
 }
 """By reporting category, and by the types of balance transactions that stand in its place."""
-_FEES = frozenset({"fee", "network_cost", "stripe_fee", "stripe_fx_fee"})
-"""Categories (and types) of lines that are a fee themselves."""
+_FEES = frozenset(
+    {"fee", "network_cost", "stripe_fee", "stripe_fx_fee", "tax", "tax_fee"}
+    | {"platform_earning", "platform_earning_refund", "application_fee", "application_fee_refund"}
+)
+"""Categories (and types) of lines that are a fee themselves. What a platform takes of a charge is one below zero, as in
+`providers.stripe_money`, and its refund one above."""
 _PARTIAL = "partial_capture_reversal"
 _FAILED = frozenset({"charge_failure", "payment_failure_refund"})
 _NO_CARD = "py_"

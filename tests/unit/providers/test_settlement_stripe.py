@@ -139,7 +139,7 @@ def test_two_partial_refunds_of_a_charge_are_two_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "category", ["transfer", "platform_earning", "other_adjustment", "charge_failure", "topup", "new_in_2031"]
+    "category", ["transfer", "risk_reserved_funds", "other_adjustment", "charge_failure", "topup", "new_in_2031"]
 )
 def test_what_books_nothing_is_counted_by_its_category(tmp_path: Path, category: str) -> None:
     line = stripe_line(CHARGE, reporting_category=category, source_id="", gross="what?")
@@ -155,6 +155,11 @@ def test_what_books_nothing_is_counted_by_its_category(tmp_path: Path, category:
         ({"fee": ""}, None),
         ({"reporting_category": "fee", "source_id": "", "gross": "-15.00"}, Money(1_500, "EUR")),
         ({"reporting_category": "network_cost", "source_id": "", "gross": "0.40"}, Money(-40, "EUR")),
+        ({"reporting_category": "platform_earning", "source_id": "fee_1", "gross": "3.20"}, Money(-320, "EUR")),
+        ({"reporting_category": "platform_earning_refund", "source_id": "fr_1", "gross": "-1.20"}, Money(120, "EUR")),
+        ({"reporting_category": "application_fee", "source_id": "fee_1", "gross": "3.20"}, Money(-320, "EUR")),
+        ({"reporting_category": "tax_fee", "source_id": "", "gross": "-0.19"}, Money(19, "EUR")),
+        ({"reporting_category": "tax", "source_id": "", "gross": "-0.19"}, Money(19, "EUR")),
         ({"reporting_category": "transfer", "source_id": "", "gross": "-15.00", "fee": "0.10"}, Money(10, "EUR")),
     ],
 )
