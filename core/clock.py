@@ -99,17 +99,17 @@ def from_rfc3339(text: str) -> datetime:
         while digits < len(tail) and tail[digits].isascii() and tail[digits].isdigit():
             digits += 1
         if not 1 <= digits <= 9:
-            raise ValueError(f"a fraction of 1 to 9 digits is wanted, not {text!r}")
+            raise ValueError(f"expected a fraction of 1 to 9 digits, got {text!r}")
         if not tail[digits:].startswith(("Z", "z", "+", "-")):
-            raise ValueError(f"a time zone is wanted after the fraction: {text!r}")
+            raise ValueError(f"expected a time zone after the fraction, got {text!r}")
         text = f"{head}.{tail[:digits][:6]:0<6}{tail[digits:]}"
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError(f"a time zone is wanted: {text!r}")
+        raise ValueError(f"expected a time zone at the end, got {text!r}")
     try:
         return moment.astimezone(UTC)
     except OverflowError as beyond:
-        raise ValueError(f"a time within the years 1 to 9999 is wanted: {text!r}") from beyond
+        raise ValueError(f"expected a time in the years 1 to 9999, got {text!r}") from beyond
 
 
 DOUBLINGS_MAX = 64

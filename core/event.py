@@ -295,5 +295,5 @@ def upcast_headers(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version 
 def _schema_version(text: str) -> Version:
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise Unparseable(f"header {VERSION_HEADER} is wrong: {text[:40]!r}, such as 1.1 is wanted")
+        raise Unparseable(f"header {VERSION_HEADER} is wrong: expected a version such as 1.1, got {text[:40]!r}")
     return int(match[1]), int(match[2] or 0)

@@ -71,7 +71,7 @@ class Money:
 
     def __post_init__(self) -> None:
         if type(self.amount_minor) is not int:
-            raise MoneyInvalid(f"the amount is a {type(self.amount_minor).__name__}, an integer is wanted")
+            raise MoneyInvalid(f"the amount is a {type(self.amount_minor).__name__}, expected an integer")
         if abs(self.amount_minor) > AMOUNT_MINOR_MAX:
             raise MoneyInvalid(f"the amount is beyond {AMOUNT_MINOR_MAX} minor units")
         if not isinstance(self.currency, str) or not _CURRENCY.fullmatch(self.currency):

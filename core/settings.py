@@ -75,10 +75,12 @@ class KafkaSecurity(Section):
     @model_validator(mode="after")
     def _check_security(self) -> KafkaSecurity:
         if self.is_sasl != bool(self.credentials_file):
-            problem = f"credentials_file goes with a SASL protocol, and protocol is {self.protocol}"
+            problem = (
+                f"credentials_file goes with a SASL protocol, but protocol is {self.protocol}: set both or neither"
+            )
             raise ValueError(f"kafka.security: {problem}")
         if (self.ca_file or self.certificate_file) and not self.protocol.endswith("SSL"):
-            raise ValueError(f"kafka.security names certificates, and protocol is {self.protocol}: SASL_SSL is wanted")
+            raise ValueError(f"kafka.security names certificates, but protocol is {self.protocol}: set SSL or SASL_SSL")
         return self
 
 
@@ -193,7 +195,7 @@ class RedisSettings(Section):
             raise ValueError("redis.url has a user or password; with Sentinel they stand in redis.credentials_file")
         for sentinel in self.sentinels:
             if not _ADDRESS.fullmatch(sentinel):
-                raise ValueError(f"redis.sentinels has {sentinel!r}; HOST:PORT is wanted")
+                raise ValueError(f"redis.sentinels has {sentinel!r}: write HOST:PORT")
 
     @property
     def is_tls(self) -> bool:
@@ -219,13 +221,13 @@ def _redis_url(text: str) -> ParseResult:
         _ = url.port
         is_known_query = set(parse_qs(url.query, strict_parsing=True)) <= {"db"} if url.query else True
     except ValueError:
-        raise ValueError("redis.url can't be read; redis://HOST:PORT/DATABASE is wanted") from None
+        raise ValueError("redis.url can't be read: write redis://HOST:PORT/DATABASE") from None
     if url.scheme not in ("redis", "rediss", "unix") or not is_known_query:
         raise ValueError("redis.url begins with redis:// or rediss://, or unix://, and takes no option but db")
     if not _DATABASE.fullmatch(parse_qs(url.query).get("db", [""])[0]):
         raise ValueError("redis.url names a database that is no number")
     if url.scheme != "unix" and not _DATABASE.fullmatch(url.path.strip("/")):
-        raise ValueError("redis.url ends with the number of a database; redis://HOST:PORT/0 is wanted")
+        raise ValueError("redis.url must end with the number of a database, such as redis://HOST:PORT/0")
     return url
 
 

@@ -28,7 +28,7 @@ TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 3.0
 
 URL = re.compile(r"(s3|az)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[A-Za-z0-9._=-]+)*/?")
-WANTED = "s3://bucket/folder or az://container/folder is wanted"
+WANTED = "write s3://bucket/folder or az://container/folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class StorageSettings(StoreSettings):
     @model_validator(mode="after")
     def _is_a_place(self) -> StorageSettings:
         if self.url and not URL.fullmatch(self.url):
-            raise ValueError(f"storage.url is {self.url!r}; {WANTED}")
+            raise ValueError(f"storage.url is {self.url!r}: {WANTED}")
         return self
 
 

@@ -34,7 +34,7 @@ def load_json(body: bytes) -> Document:
     except orjson.JSONDecodeError as wrong:
         raise Unparseable(wrong.msg) from wrong
     if type(document) is not dict and type(document) is not list:
-        raise Unparseable("an object or an array is wanted at the top")
+        raise Unparseable("expected an object or an array at the top")
     texts, has_floats = _scan_document(document)
     if 2 * texts != _count_quotes(body):
         raise Unparseable("a key comes twice in one object")

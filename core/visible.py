@@ -41,7 +41,7 @@ def kept_text(text: str) -> str:
     """
     stripped = text.strip()
     if not is_kept_text(stripped):
-        raise ValueError(f"one line of 1 to {KEPT_CHARS_MAX} printable characters is wanted")
+        raise ValueError(f"expected one line of 1 to {KEPT_CHARS_MAX} printable characters")
     return stripped
 
 

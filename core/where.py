@@ -81,7 +81,7 @@ def _is_match(value: str, patterns: Iterable[str]) -> bool:
 def _read_patterns(name: str, given: Any) -> tuple[str, ...]:
     patterns = (given,) if isinstance(given, str) else tuple(given)
     if not 0 < len(patterns) <= PATTERNS_MAX:
-        raise WhereInvalid(name, f"1 to {PATTERNS_MAX} patterns are wanted, here are {len(patterns)}")
+        raise WhereInvalid(name, f"expected 1 to {PATTERNS_MAX} patterns, got {len(patterns)}")
     for pattern in patterns:
         _check_pattern(name, pattern)
     if name == "mode" and not any(_is_match(mode, patterns) for mode in ("live", "test")):

@@ -213,7 +213,7 @@ class SecretFiles:
         except (OSError, ValueError) as unreadable:
             raise SecretsMissing(path, str(unreadable)) from unreadable
         if len(secrets) > SECRETS_MAX:
-            raise SecretsMissing(path, f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted")
+            raise SecretsMissing(path, f"expected 1 to {SECRETS_MAX} secrets, found {len(secrets)}")
         return secrets
 
 

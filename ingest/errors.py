@@ -38,7 +38,7 @@ def _build_unavailable(message: str, *, closes: bool = False) -> RefusalResponse
 HTTP: Mapping[str, RefusalResponse] = MappingProxyType(
     {
         "malformed": RefusalResponse(400, "the request isn't HTTP/1.1: {problem}"),
-        "wrong_host": RefusalResponse(400, "one Host header with a name and perhaps a port is wanted"),
+        "wrong_host": RefusalResponse(400, "send one Host header: a name, with a port where there is one"),
         "wrong_target": RefusalResponse(400, "the target must be a path, or http(s)://host/path"),
         "wrong_coding": RefusalResponse(400, "Transfer-Encoding must be chunked, once, in HTTP/1.1"),
         "forbidden_trailer": RefusalResponse(400, "that field must come before the body"),
@@ -58,7 +58,7 @@ HTTP: Mapping[str, RefusalResponse] = MappingProxyType(
         "too_many_connections": _build_unavailable(
             "there are too many connections; nothing was read, send it again", closes=True
         ),
-        "wrong_version": RefusalResponse(505, "HTTP/1.1 or HTTP/1.0 is wanted"),
+        "wrong_version": RefusalResponse(505, "use HTTP/1.1 or HTTP/1.0"),
     }
 )
 """Of any request, before its path is looked at."""

@@ -111,7 +111,7 @@ class ProviderClient:
         self._tokens: dict[tuple[str, str], _Token] = {}
 
     async def ask(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
-        """Asks with each credential in its turn, until one is answered with what is wanted.
+        """Asks with each credential in its turn, until the provider answers one.
 
         :raises HostFails: the host is in trouble, not just this request
         :raises FetchFailed, CredentialsRefused: see there

@@ -128,8 +128,8 @@ class IngestSettings(Section):
         for name in endpoints:
             if not ENDPOINT.fullmatch(name):
                 raise ValueError(
-                    f"{name!r} is no endpoint: the provider's name, or PROVIDER/ENDPOINT with an endpoint's name of "
-                    "1 to 64 letters, digits, _ and - is wanted; the endpoint without a name is the provider's"
+                    f"{name!r} is no endpoint: write the provider's name, or PROVIDER/ENDPOINT with a name of "
+                    "1 to 64 letters, digits, _ and -; the endpoint without a name is the provider's"
                 )
         return endpoints
 

@@ -68,7 +68,7 @@ class Verifier:
         """The webhook, its signature verified, with what its adapter wants from the provider.
 
         :raises SignatureInvalid: not all of it is proven
-        :raises Unparseable: it doesn't say what is wanted from the provider
+        :raises Unparseable: it doesn't say what to fetch from the provider
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
         :raises SecretsMissing, SecretsShared, SettingError: the endpoint's secrets or credentials are missing or wrong
         """

@@ -123,7 +123,7 @@ def _parse_tree(record: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as wrong:
         raise AnchorInvalid(f"not JSON: {wrong}") from wrong
     if not isinstance(tree, dict) or tree.keys() - _OPTIONAL_FIELDS != _FIELDS:
-        raise AnchorInvalid(f"the fields {', '.join(sorted(_FIELDS))} are wanted")
+        raise AnchorInvalid(f"expected the fields {', '.join(sorted(_FIELDS))}")
     return tree
 
 

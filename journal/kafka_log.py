@@ -32,7 +32,7 @@ READ_S_MAX = 60.0
 
 POLL_S = 0.1
 POINT_BYTES = 1
-"""A single record is wanted: Kafka gives at least one batch, however large it is."""
+"""A single record is needed: Kafka gives at least one batch, however large it is."""
 
 STREAM_BYTES = 1 << 20
 

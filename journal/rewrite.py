@@ -74,7 +74,7 @@ class Snapshot:
 
 def take_snapshot(path: Location, ordered_by: str | None = None) -> Snapshot:
     """
-    :param ordered_by: a column of whole numbers whose range in each file is wanted
+    :param ordered_by: a column of whole numbers whose range in each file is returned
     :raises TableUnfit: the table has deletion vectors, partitions or columns that aren't plain
     :raises DeltaError, OSError: no table can be read there
     """

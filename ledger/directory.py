@@ -168,7 +168,7 @@ def _parse_merchant(value: object, place: str, path: Path) -> Merchant:
             closed = rest.get("closed", False)
             if isinstance(closed, bool):
                 return Merchant(internal, closed)
-    raise DirectoryUnreadable(path, f'{place}: "name" or {{account = "name", closed = true}} is wanted')
+    raise DirectoryUnreadable(path, f'{place}: expected "name" or {{account = "name", closed = true}}')
 
 
 DOWNSTREAM = "merchants"
@@ -342,5 +342,5 @@ def _read_token(files: TextFiles, path: Path) -> str:
         problem = f"{path} can't be read: {problem_of(unreadable)}"
         raise SettingError("ledger.merchants_token_file", problem) from unreadable
     if not token or not (token.isascii() and token.isprintable()):
-        raise SettingError("ledger.merchants_token_file", f"{path} holds no token: one line of text is wanted")
+        raise SettingError("ledger.merchants_token_file", f"{path} holds no token: write it there, as one line")
     return token

@@ -132,7 +132,7 @@ def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
     if settings.merchants_url:
         return HttpDirectory(settings.merchants_url, open_client(), clock, settings.merchants_token_file)
     if not settings.merchants_file:
-        raise SettingError("ledger.merchants_file", "the path of the merchant directory is wanted")
+        raise SettingError("ledger.merchants_file", "set the path of the merchant directory")
     return FileDirectory(Path(settings.merchants_file))
 
 

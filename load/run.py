@@ -118,7 +118,7 @@ def check_target(url: str, secrets: Path | None, *, may_send: bool) -> None:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise LoadRefused(f"{url} is no receiver's address: http://HOST:PORT is wanted")
+        raise LoadRefused(f"{url} is no receiver's address: write http://HOST:PORT")
     if not may_send and not _is_loopback(parts.hostname):
         raise LoadRefused(
             f"{url} isn't on this machine. What is sent is signed and booked like any other webhook: send it to a "

@@ -246,7 +246,7 @@ def _check_tables(layers: Sequence[Layer]) -> None:
     for layer in layers:
         for name, table in layer.tables.items():
             if not isinstance(table, Mapping):
-                raise StreamInvalid(layer.where, name, "", f"a table is wanted: write [{name}] on a line of its own")
+                raise StreamInvalid(layer.where, name, "", f"expected a table: write [{name}] on its own line")
             if name != DEFAULTS and (not NAME.fullmatch(name) or name.endswith("-test")):
                 problem = "a stream's name is of small letters, digits and '-', 40 at most, and doesn't end in -test"
                 raise StreamInvalid(layer.where, name, "", problem)
@@ -297,7 +297,7 @@ def _describe_problem(kind: str, path: Sequence[str], message: str) -> str:
     field = StreamConfig.model_fields.get(path[0] if path else "")
     described = "" if field is None else field.description
     if kind == "missing":
-        return f"it is wanted: {described}"
+        return f"it is missing: {described}"
     if kind == "extra_forbidden":
         known = sorted(StreamConfig.model_fields.keys() - {"name"}) if len(path) == 1 else []
         close = difflib.get_close_matches(path[-1], known, 1)
@@ -305,7 +305,7 @@ def _describe_problem(kind: str, path: Sequence[str], message: str) -> str:
             f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}" * bool(known)
         )
     if kind == "string_pattern_mismatch" and described and len(path) == 1:
-        return f"{message[:200]}; what is wanted: {described}"
+        return f"{message[:200]}; expected {described}"
     return message
 
 
@@ -355,7 +355,7 @@ def _check_derived(stream: StreamConfig, streams: Mapping[str, StreamConfig]) ->
         if table.startswith(BODIES_OF) or any(have_a_name_in_common(table, own) for own in LAKE_FOLDERS):
             return key, "a folder of payhook's own in the lake has that name, in some mode or shard: choose another one"
         if not re.match(FUNCTION, kept_by):
-            return key, "module:class is wanted, like ledger.postings:PostingsWriter"
+            return key, "expected module:class, such as ledger.postings:PostingsWriter"
         for other in streams.values():
             for theirs in other.derived:
                 if (other.name, theirs) != (stream.name, table) and have_a_name_in_common(table, theirs):

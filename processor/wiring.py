@@ -237,9 +237,7 @@ def _make_argument(
     if kind in sections:
         return sections[kind]
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        problem = (
-            f"its parameter {parameter} has the type {kind}: a section of the settings or a model of its own is wanted"
-        )
+        problem = f"its parameter {parameter} has the type {kind}: expected a section of the settings or a model"
         raise SettingError(setting, problem)
     try:
         return kind(**table)

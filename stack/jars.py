@@ -185,7 +185,7 @@ def file_sha256(path: Path) -> str:
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """``names``: the folders of the lists that are wanted; none: `LISTS`."""
+    """``names``: the folders of the lists to install; none: `LISTS`."""
     by_name = {folder.name: (lock, folder) for lock, folder in (*LISTS, STORE_LIST)}
     lists = [by_name[name] for name in names] or LISTS
     wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]

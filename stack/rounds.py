@@ -192,7 +192,7 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         sys.exit(main())
     if sys.argv[1:2] not in [[name] for name in MODULES] or len(sys.argv) > 2:
-        sys.exit(f"one of {', '.join(MODULES)} is wanted")
+        sys.exit(f"name one of {', '.join(MODULES)}")
     configure_logging()
     code = 0 if run_once(sys.argv[1]) else 1
     sys.stdout.flush()

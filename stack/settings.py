@@ -68,7 +68,7 @@ class BackupSettings(Section):
     @classmethod
     def _is_a_place(cls, folder: str) -> str:
         if "://" in folder and not URL.fullmatch(folder):
-            raise ValueError(f"{folder!r} is no folder; {WANTED}")
+            raise ValueError(f"{folder!r} isn't a URL of a store: {WANTED}")
         return folder
 
 

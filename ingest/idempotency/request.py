@@ -148,16 +148,16 @@ def read_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        raise KeyMalformed("one such header is wanted, not several")
+        raise KeyMalformed("send one such header, not several")
     raw = strip_blanks(values[0])
     if quoted := _QUOTED.fullmatch(raw):
         key = _ESCAPED.sub(rb"\1", quoted[1])
     elif _BARE.fullmatch(raw):
         key = raw
     else:
-        raise KeyMalformed('a string in double quotes is wanted, such as "8e03978e-40d5-43e8-bc93-6894a57f9324"')
+        raise KeyMalformed('expected a string in double quotes, such as "8e03978e-40d5-43e8-bc93-6894a57f9324"')
     if not 0 < len(key) <= KEY_CHARS_MAX:
-        raise KeyMalformed(f"1 to {KEY_CHARS_MAX} characters are wanted")
+        raise KeyMalformed(f"expected 1 to {KEY_CHARS_MAX} characters")
     return key.decode("ascii")
 
 

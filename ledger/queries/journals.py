@@ -83,7 +83,7 @@ class RowAmbiguous(PayhookError):
 class RowNameInvalid(PayhookError):
     def __init__(self, named: str) -> None:
         self.named = named
-        super().__init__(f"{named!r} names no row: 123 is wanted, or ledger.1:123 for another shard's")
+        super().__init__(f"{named!r} names no row: write 123, or ledger.1:123 for another shard's row")
 
 
 @dataclass(frozen=True, slots=True)

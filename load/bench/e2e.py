@@ -95,7 +95,9 @@ def _live(stack: RunningStack, run: Run) -> dict[str, float]:
     held = Window(stack, seconds, signed_when_sent).at(RATE_PER_S)
     run.console.print(held.said())
     if not held.was_sent:
-        raise RuntimeError(f"{held.sent_per_s:,.0f}/s were sent; {HELD_SHARE:.0%} of {RATE_PER_S:,.0f}/s is wanted")
+        raise RuntimeError(
+            f"{held.sent_per_s:,.0f}/s were sent; at least {HELD_SHARE:.0%} of {RATE_PER_S:,.0f}/s must be"
+        )
     return {"e2e.p50_s_at_120": held.p50_s, "e2e.p99_s_at_120": held.p99_s}
 
 
@@ -108,7 +110,7 @@ def _fast(stack: RunningStack, seconds: float, run: Run) -> Held | None:
     sent = (
         "wasn't taken"
         if held is None
-        else f"couldn't be sent: {held.sent_per_s:,.0f}/s were, {HELD_SHARE:.0%} is wanted"
+        else f"couldn't be sent: {held.sent_per_s:,.0f}/s were, at least {HELD_SHARE:.0%} must be"
     )
     run.console.print(f"{FAST_PER_S:,.0f}/s {sent}. No figure is given: one of less load would flatter")
     return None

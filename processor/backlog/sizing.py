@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Executors(Protocol):
-    """The executors of one Spark application. Fewer are wanted only after ``hold_s`` in which fewer would have done."""
+    """The executors of one Spark application. Their number falls only after fewer would have done for ``hold_s``."""
 
     @property
     def hold_s(self) -> float: ...
@@ -106,14 +106,14 @@ class AdaptiveExecutors:
             self._thread.start()
 
     def settle(self) -> None:
-        """Asks for what is wanted, and ends what is too many, the newest first: it has least of its code."""
+        """Asks for missing executors, and ends those beyond the target, the newest first: it has least of its code."""
         listed = self._cluster.list_running()
         self._ending &= set(listed)
         running = sorted(set(listed) - self._ending, key=int)
         self.running = max(1, len(running))
         target = min(self.most, max(self._least, *self._wanted.values(), 1))
         if target != self._asked:
-            log.info("executors: %d run, %d are wanted", len(running), target)
+            log.info("executors: %d run, the target is %d", len(running), target)
             self._cluster.ask_for(target)
             self._asked = target
         spare = len(running) - target

@@ -37,7 +37,7 @@ EVERY_ERROR = frozenset({"BaseException", "Exception", "object"})
 def _check_class_name(name: str) -> str:
     if len(name) > NAME_CHARS_MAX or not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(
-            f"{name[:NAME_CHARS_MAX]!r} isn't a class's name: TimeoutError or httpx2.ReadTimeout is wanted"
+            f"{name[:NAME_CHARS_MAX]!r} isn't a class's name: expected one such as TimeoutError or httpx2.ReadTimeout"
         )
     if name.removeprefix("builtins.") in EVERY_ERROR:
         raise ValueError(f"{name} is the base of every error: set `default` instead")
@@ -46,7 +46,7 @@ def _check_class_name(name: str) -> str:
 
 def _check_pattern(pattern: str) -> str:
     if not 0 < len(pattern) <= PATTERN_CHARS_MAX:
-        raise ValueError(f"a pattern of 1 to {PATTERN_CHARS_MAX} characters is wanted")
+        raise ValueError(f"expected a pattern of 1 to {PATTERN_CHARS_MAX} characters")
     # Here, because every process reads the settings and few of them have a pattern: Arrow takes long to load.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -65,7 +65,7 @@ def _to_list(codes: Any) -> Any:
 
 def _check_kind_name(name: Any) -> Any:
     if isinstance(name, str) and name not in ErrorKind.__members__:
-        raise ValueError(f"{name[:NAME_CHARS_MAX]!r} isn't a kind: {', '.join(ErrorKind)} is wanted")
+        raise ValueError(f"{name[:NAME_CHARS_MAX]!r} isn't a kind: expected one of {', '.join(ErrorKind)}")
     return name
 
 
@@ -89,7 +89,7 @@ class ErrorRule(Section):
     @model_validator(mode="after")
     def _names_something(self) -> ErrorRule:
         if self.error is None and self.message is None and not self.code:
-            raise ValueError("the rule names nothing: error, message or code is wanted; for all else set `default`")
+            raise ValueError("the rule names nothing: set error, message or code; for all other errors set `default`")
         return self
 
 

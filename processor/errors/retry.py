@@ -205,7 +205,7 @@ class _PolicyReader:
             return self._read_fixed(self._split_parts(0, len(self._text)))
         form, since = named[1], named.end()
         if form not in _FORMS:
-            raise self._make_error(_Part(form, named.start(1)), f"{', '.join(_FORMS)} (…) is wanted")
+            raise self._make_error(_Part(form, named.start(1)), f"unknown form; known are {', '.join(_FORMS)}")
         until = self._text.find(")", since)
         if until < 0:
             raise self._make_error(_Part("", len(self._text.rstrip())), "the closing ) is missing")
@@ -233,10 +233,10 @@ class _PolicyReader:
         for part in parts:
             match = _STEP.fullmatch(part.text)
             if match is None:
-                raise self._make_error(part, "a delay such as 5s, 5s x3 or 5000x3 (milliseconds) is wanted")
+                raise self._make_error(part, "expected a delay such as 5s, 5s x3 or 5000x3 (milliseconds)")
             seconds, times = self._read_seconds(_Part(match[1].strip(), part.at), bare_s=0.001), int(match[2] or 1)
             if not 1 <= times <= TRIES_MAX - len(steps):
-                raise self._make_error(part, f"1 to {TRIES_MAX} tries are wanted in all")
+                raise self._make_error(part, f"expected 1 to {TRIES_MAX} tries in all")
             steps += [seconds] * times
         return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
 
@@ -251,7 +251,7 @@ class _PolicyReader:
         multiplier = _FACTOR.fullmatch(parts[2].text) or _BARE.fullmatch(parts[2].text)
         factor = float(multiplier[0].lstrip("xX")) if multiplier else 0.0
         if not 1 <= factor <= FACTOR_MAX:
-            raise self._make_error(parts[2], f"a multiplier of 1 to {FACTOR_MAX:g} is wanted")
+            raise self._make_error(parts[2], f"expected a multiplier of 1 to {FACTOR_MAX:g}")
         if longest < first:
             raise self._make_error(parts[0], f"longer than the longest delay, {longest:g} s")
         growing = RetryPolicy(self._text, first, factor, longest if factor > 1 else first, None, jitter)
@@ -260,7 +260,7 @@ class _PolicyReader:
         at_longest = int(parts[3].text) if _COUNT.fullmatch(parts[3].text) else 0
         tries = growing.grows_for + at_longest
         if not 1 <= at_longest <= tries <= TRIES_MAX:
-            raise self._make_error(parts[3], f"1 or more, and {TRIES_MAX} tries in all at most, are wanted")
+            raise self._make_error(parts[3], f"expected 1 or more, and at most {TRIES_MAX} tries in all")
         return replace(growing, tries=tries)
 
     def _order_by_name(self, form: str, parts: list[_Part]) -> list[_Part]:
@@ -295,7 +295,7 @@ class _PolicyReader:
     def _read_limit(self, part: _Part, *, endless: bool) -> tuple[str, float]:
         if match := _FACTOR.fullmatch(part.text):
             if not 1 <= float(match[1]) <= FACTOR_MAX:
-                raise self._make_error(part, f"a factor of 1 to {FACTOR_MAX:g} is wanted: delays never shrink")
+                raise self._make_error(part, f"expected a factor of 1 to {FACTOR_MAX:g}: delays never shrink")
             return "factor", float(match[1])
         if match := _MAX.fullmatch(part.text):
             return "longest delay", self._read_seconds(_Part(match[1], part.at + match.start(1)))
@@ -303,9 +303,9 @@ class _PolicyReader:
             if endless:
                 raise self._make_error(part, "forever(…) has no number of tries; exponential(…) has")
             if not 1 <= int(match[1]) <= TRIES_MAX:
-                raise self._make_error(part, f"1 to {TRIES_MAX} tries are wanted")
+                raise self._make_error(part, f"expected 1 to {TRIES_MAX} tries")
             return "number of tries", int(match[1])
-        raise self._make_error(part, "x2, max 16s, 5 tries or, as the last, jitter 50% is wanted")
+        raise self._make_error(part, "expected x2, max 16s, 5 tries or, as the last, jitter 50%")
 
     def _take_jitter(self, parts: list[_Part]) -> float:
         """Takes the jitter off the end, where it stands if it does."""
@@ -314,7 +314,7 @@ class _PolicyReader:
         if match is None or len(parts) == 1:
             return 0.0
         if not 0 <= float(match[1]) <= 100:
-            raise self._make_error(last, "0 to 100 % is wanted")
+            raise self._make_error(last, "expected 0 to 100 %")
         parts.pop()
         return float(match[1]) / 100
 
@@ -324,10 +324,10 @@ class _PolicyReader:
         """
         match = _DELAY.fullmatch(part.text)
         if match is None and not (bare_s and _BARE.fullmatch(part.text)):
-            raise self._make_error(part, "a delay such as 250ms, 1s, 2m or 1h is wanted")
+            raise self._make_error(part, "expected a delay such as 250ms, 1s, 2m or 1h")
         seconds = float(part.text) * bare_s if match is None else float(match[1]) * _UNIT_S[match[2]]
         if not 0.001 <= seconds <= DELAY_S_MAX:
-            raise self._make_error(part, f"1 ms to {DELAY_S_MAX:.0f} s is wanted")
+            raise self._make_error(part, f"expected 1 ms to {DELAY_S_MAX:.0f} s")
         return seconds
 
     def _make_error(self, part: _Part, problem: str) -> PolicyInvalid:

@@ -35,7 +35,7 @@ def identify_cloudevent(record: SourceRecord) -> Identified:
     if missing:
         raise ValueError(f"it is no CloudEvent: {' and '.join(missing)} missing; name an identity function")
     if not attributes["specversion"].startswith("1."):
-        raise ValueError(f"it is a CloudEvent of version {attributes['specversion'][:20]}, 1.0 is wanted")
+        raise ValueError(f"it is a CloudEvent of version {attributes['specversion'][:20]}, expected 1.0")
     source, time = attributes["source"], attributes.get("time")
     return RecordIdentity(
         event_key=f"{source} {attributes['id']}",
@@ -67,7 +67,7 @@ def _read_attributes(record: SourceRecord) -> Mapping[str, str]:
     if not media_type.startswith(STRUCTURED):
         return {name.removeprefix(PREFIX): text for name, text in headers.items() if name.startswith(PREFIX)}
     if media_type != STRUCTURED_JSON:
-        raise ValueError(f"it is in structured mode as {media_type[:80]}, {STRUCTURED_JSON} is wanted")
+        raise ValueError(f"it is in structured mode as {media_type[:80]}, expected {STRUCTURED_JSON}")
     document = load_json(record.value or b"")
     return (
         {name: value for name, value in document.items() if isinstance(value, str)}

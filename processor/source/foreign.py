@@ -215,20 +215,20 @@ def _check_identity(answer: object) -> RecordIdentity:
     :raises _Unusable: it isn't an identity
     """
     if not isinstance(answer, RecordIdentity):
-        _refuse(f"it answered {type(answer).__name__}, RecordIdentity or NotAnEvent is wanted")
+        _refuse(f"it answered {type(answer).__name__}, expected RecordIdentity or NotAnEvent")
     for name in ("event_key", "entity", "event_type"):
         text = getattr(answer, name)
         if not isinstance(text, str) or not text:
-            _refuse(f"its {name} is {text!r:.80}, a text is wanted")
+            _refuse(f"its {name} is {text!r:.80}, expected a string")
     for name in ("tenant", "zone"):
         text = getattr(answer, name)
         if text is not None and (not isinstance(text, str) or not text):
-            _refuse(f"its {name} is {text!r:.80}, a text or None is wanted")
+            _refuse(f"its {name} is {text!r:.80}, expected a string or None")
     if answer.event_type == POISON_TYPE or answer.event_type.startswith(OWN_TYPES):
         _refuse(f"its event_type is {answer.event_type!r:.80}: payhook's own types begin so")
     at: object = answer.occurred_at
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-        _refuse(f"its occurred_at is {at!r:.80}, a datetime with its zone is wanted")
+        _refuse(f"its occurred_at is {at!r:.80}, expected a datetime with its zone")
     return answer
 
 

@@ -83,7 +83,7 @@ def _check_booking(postings: object) -> tuple[Posting, ...]:
     here."""
     lines = tuple(postings) if type(postings) is list else postings
     if type(lines) is not tuple:
-        raise OutcomeInvalid(f"its postings are of the type {get_class_name(postings)}, a tuple is wanted")
+        raise OutcomeInvalid(f"its postings are of the type {get_class_name(postings)}, expected a tuple")
     if len(lines) > POSTINGS_MAX:
         raise OutcomeInvalid(f"it has {len(lines)} postings, {POSTINGS_MAX} at most are taken")
     sums: dict[str, int] = {}
@@ -140,7 +140,7 @@ def _check_note(note: object) -> tuple[str, ...]:
 
 def _check_text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     if not isinstance(text, str):
-        raise OutcomeInvalid(f"{what} is of the type {get_class_name(text)}, a text is wanted")
+        raise OutcomeInvalid(f"{what} is of the type {get_class_name(text)}, expected a string")
     return clean_text(str.__str__(text), chars_max)
 
 

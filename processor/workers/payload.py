@@ -155,7 +155,7 @@ def make_decoder(
         content = _read_content(file, setting)
         name = _make_name("protobuf", f"{file}#{message}", content)
         return Decoder(name, _make_protobuf_decode(content, message, setting), bytes_max, unwrap)
-    problem = f"{text!r} isn't known; json, avro, avro:FILE.avsc or protobuf:FILE.desc#package.Message is wanted"
+    problem = f"{text!r} isn't known: expected json, avro, avro:FILE.avsc or protobuf:FILE.desc#package.Message"
     raise SettingError(setting, problem)
 
 
@@ -169,7 +169,7 @@ def _read_content(file: str, setting: str) -> bytes:
     except OSError as unreadable:
         raise SettingError(setting, f"{file} can't be read: {unreadable.strerror}") from unreadable
     if len(content) > SCHEMA_BYTES_MAX:
-        raise SettingError(setting, f"{file} has {len(content)} bytes, at most {SCHEMA_BYTES_MAX} are wanted")
+        raise SettingError(setting, f"{file} has {len(content)} bytes, at most {SCHEMA_BYTES_MAX} are allowed")
     return content
 
 
@@ -193,7 +193,7 @@ def _read_schema_files(folder: str, setting: str) -> dict[str, bytes]:
     contents = {file.stem: _read_content(str(file), setting) for file in files[: SCHEMAS_MAX + 1]}
     size = sum(map(len, contents.values()))
     if len(contents) > SCHEMAS_MAX or size > SCHEMAS_BYTES_MAX:
-        most = f"at most {SCHEMAS_MAX} of {SCHEMAS_BYTES_MAX} bytes together are wanted"
+        most = f"at most {SCHEMAS_MAX} of {SCHEMAS_BYTES_MAX} bytes together are allowed"
         raise SettingError(setting, f"{folder} holds {len(files)} schemas of {size} bytes, {most}")
     return contents
 

@@ -34,5 +34,5 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_done(tmp_path: Path, 
     words = ["ledger", "redact", "stripe:evt_1:charge.succeeded", "--reason", reason]
     answer = CliRunner().invoke(main, [*words, "--data", str(tmp_path)])
     assert answer.exit_code == 2
-    assert "'--reason': one line of 1 to 500 printable characters is wanted" in answer.output
+    assert "'--reason': expected one line of 1 to 500 printable characters" in answer.output
     assert list(tmp_path.iterdir()) == []

@@ -89,10 +89,10 @@ def test_a_stream_takes_the_traffic_that_it_names(tmp_path: Path) -> None:
     [
         ("[ledger]\nconcurency = 4", "ledger", "concurency", "did you mean concurrency"),
         ("[ledger]\nconcurrency = 0", "ledger", "concurrency", "greater than or equal to 1"),
-        ('[greet]\nsource = "kafka"', "greet", "handler", "it is wanted: module:function"),
+        ('[greet]\nsource = "kafka"', "greet", "handler", "it is missing: module:function"),
         (OWN + 'dead_head = "die_with_it"', "greet", "dead_head", "'continue' or 'wait'"),
         ('[greet]\nhandler = "greeting.build"', "greet", "handler", "module:function"),
-        (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "what is wanted: kafka"),
+        (OWN.replace("kafka:guests", "rabbit"), "greet", "source", "expected kafka"),
         (OWN.replace("kafka:guests", "journal:nobody"), "greet", "source", "no stream nobody"),
         (OWN.replace("kafka:guests", "journal:notify"), "greet", "source", "reads a journal itself"),
         (OWN + 'feed = "a:b"', "greet", "feed", "leave it out"),
@@ -149,7 +149,7 @@ def test_the_file_that_says_it_is_named(tmp_path: Path) -> None:
 
 
 def test_the_error_travels_between_processes() -> None:
-    wrong = StreamInvalid("file", "greet", "handler", "it is wanted")
+    wrong = StreamInvalid("file", "greet", "handler", "it is missing")
     assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)
 
 
@@ -204,7 +204,7 @@ def test_without_an_identity_its_records_are_cloudevents(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("source", "key", "reported"),
     [
-        ('{ identity = "shop.identity:of" }', "source.topic", "it is wanted"),
+        ('{ identity = "shop.identity:of" }', "source.topic", "it is missing"),
         ('{ topic = "or ders" }', "source.topic", "pattern"),
         ('{ topic = "orders", identity = "of" }', "source.identity", "pattern"),
         ('{ topic = "orders", identiti = "a:b" }', "source.identiti", "no such key"),

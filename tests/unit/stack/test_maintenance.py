@@ -173,7 +173,7 @@ def test_each_round_can_be_run_by_itself_and_says_by_its_exit_code_whether_all_w
 def test_a_round_of_another_name_is_refused() -> None:
     command = [sys.executable, "-m", "stack.rounds", "everything"]
     ran = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (1, "one of maintenance, backup, verification, catch-up is wanted\n")
+    assert (ran.returncode, ran.stderr) == (1, "name one of maintenance, backup, verification, catch-up\n")
 
 
 def test_a_round_that_makes_no_backup_says_since_when_there_is_none(tmp_path: Path) -> None:

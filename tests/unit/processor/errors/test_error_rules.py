@@ -74,9 +74,9 @@ def test_a_classifier_travels_to_an_executor_with_its_hook() -> None:
 @pytest.mark.parametrize(
     ("errors", "key", "reported"),
     [
-        ({"rules": {"gone": {"kind": "SBE"}}}, "errors.rules.gone", "error, message or code is wanted"),
+        ({"rules": {"gone": {"kind": "SBE"}}}, "errors.rules.gone", "set error, message or code"),
         ({"rules": {"ok": {"kind": "SBE", "code": "1"}, "gone": {"kind": "BSE", "code": "1"}}},
-         "errors.rules.gone.kind", "'BSE' isn't a kind: NRE, SLE, SNBE, SBE"),
+         "errors.rules.gone.kind", "'BSE' isn't a kind: expected one of NRE, SLE, SNBE, SBE"),
         ({"rules": {"gone": {"kind": "SBE", "message": "(a"}}}, "errors.rules.gone.message", "missing )"),
         ({"rules": {"gone": {"kind": "SBE", "message": ""}}}, "errors.rules.gone.message", "1 to 500 characters"),
         ({"rules": {"gone": {"kind": "SBE", "error": "no class"}}}, "errors.rules.gone.error", "'no class' isn't"),

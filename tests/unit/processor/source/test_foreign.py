@@ -158,7 +158,7 @@ def test_offsets_that_hold_no_event_are_taken_once_when_they_are_looked_at_twice
         (b"{", "it raised Unparseable"),
         (b'{"type": "placed"}', "it raised KeyError: 'id'"),
         (b'{"exits": 1}', "it raised SystemExit: 3"),
-        (b'{"answers": 7}', "it answered int, RecordIdentity or NotAnEvent is wanted"),
+        (b'{"answers": 7}', "it answered int, expected RecordIdentity or NotAnEvent"),
         (b'{"id": 1, "type": "", "order": 1}', "its event_type is ''"),
         (b'{"id": 1, "type": "poison", "order": 1}', "payhook's own types"),
         (b'{"id": 1, "type": "payhook.reversed", "order": 1}', "payhook's own types"),
@@ -191,7 +191,7 @@ def test_many_that_hang_cost_less_each(engine: Orders) -> None:
 def test_a_naive_time_is_no_time(engine: Orders) -> None:
     engine.write(b'{"id": 1, "type": "placed", "order": 1}', {"at": "2026-01-31T11:00:00"})
     [dead] = engine.batch()
-    assert "a datetime with its zone is wanted" in (dead.error_message or "")
+    assert "expected a datetime with its zone" in (dead.error_message or "")
 
 
 def test_a_stream_that_was_blocked_knows_its_records_and_why_some_cannot_be_named(engine: Orders) -> None:
