@@ -76,7 +76,8 @@ _TRACK_REST = re.compile(rb"[=Dd]([0-9]{7}[^\s?\"'<>&]{0,64})|\^[^^?\r\n]{0,32}\
 
 
 def is_card_number(digits: bytes) -> bool:
-    """Whether ASCII digits, nothing between them, have an issuer's prefix and length and the right check digit."""
+    """Returns whether ASCII digits, nothing between them, have an issuer's prefix and length and the right check
+    digit."""
     length = len(digits)
     if not DIGITS_MIN <= length <= DIGITS_MAX:
         return False

@@ -42,8 +42,8 @@ def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Holds what stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses to go on
-    with what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
+    """Holds what stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses
+    what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
 
     ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
     ``keys``: the names of those that sign events which it believes (`core.record_keys`); none where it doesn't say.

@@ -214,7 +214,7 @@ class _Follower:
             now = read_sasl_credentials(self._security)
         except SettingError as wrong:
             if not self._failed:
-                log.warning("Kafka's clients keep their credentials: %s", wrong)
+                log.warning("Kafka's new credentials can't be read, so its clients keep the old ones: %s", wrong)
             self._failed = True
             return
         self._failed = False

@@ -228,12 +228,12 @@ class Layout:
 
     @property
     def rhythms_file(self) -> Path:
-        """How much each endpoint takes at which hour of the week."""
+        """Returns the file that says how much each endpoint receives at which hour of the week."""
         return self.run / "rhythms.json"
 
     @property
     def alerts_lock(self) -> Path:
-        """Held by the process that tells people."""
+        """Held by the process that sends alerts."""
         return self.run / "alerts.lock"
 
     @property

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Hi
 from core.memory import memory_used
 
 ATTEMPT_MAX = 20
-"""Retry numbers that are counted apart: more than shipped policies have tries; one that goes on for ever has no end."""
+"""Retry numbers that are counted apart: more than shipped policies have tries; a policy may also retry for ever."""
 
 REQUEST_BUCKETS_S = (0.001, 0.0025, 0.005, 0.010, 0.025, 0.050, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Edges stand exactly at 10 ms and 5 s, the bounds of the alerts."""
@@ -105,7 +105,7 @@ _RECEIVER = (
         (
             "payhook_ingest_not_there",
             "requests",
-            "Requests about what the provider's own API doesn't know, refused or not",
+            "Requests about objects that the provider's own API doesn't know, refused or not",
             "provider",
         ),
         ("payhook_ingest_verified", "requests", "Verified requests by endpoint, such as stripe/eu", "endpoint"),
@@ -120,13 +120,13 @@ _RECEIVER = (
     *_list_entries(
         Service.RECEIVER,
         MetricType.GAUGE,
-        ("payhook_ingest_receipts_dropped", "receipts", "Receipts that Kafka didn't take"),
+        ("payhook_ingest_receipts_dropped", "receipts", "Receipts that Kafka didn't acknowledge"),
         ("payhook_ingest_in_flight", "requests", "Requests under way"),
         ("payhook_ingest_in_flight_bytes", "bytes", "Bytes of their bodies"),
         ("payhook_ingest_fetches_failed", "fetches", "Fetches from providers that failed"),
         ("payhook_redis_pipelines", "pipelines", "Pipelines to Redis; concurrent requests share them"),
-        ("payhook_redis_failures", "pipelines", "Pipelines that Redis couldn't be asked"),
-        ("payhook_redis_unsettled", "keys", "Confirmations and releases that Redis is to be sent again"),
+        ("payhook_redis_failures", "pipelines", "Pipelines to Redis that failed"),
+        ("payhook_redis_unsettled", "keys", "Confirmations and releases that wait to be sent to Redis again"),
         (
             "payhook_redis_modes_deferred",
             "modes",
@@ -160,19 +160,19 @@ _STREAM = (
         ("payhook_events_behind_heads", "events", "Events held back by those"),
         ("payhook_longest_line", "events", "Most events held back by a single one"),
         ("payhook_oldest_head_seconds", "seconds", "Longest time for which an event has failed and held back others"),
-        ("payhook_stuck_share", "share", "Events stuck in lines, of those and the ones done in the last minute"),
+        ("payhook_stuck_share", "share", "Share of stuck events among those stuck and those done in the last minute"),
         ("payhook_head_of_line", "0 or 1", "1 while a few failing events hold back most others"),
         (
             "payhook_hung_calls",
             "calls",
-            "Handler calls abandoned that are still out, in the Python workers of the last batch",
+            "Abandoned handler calls that still run, in the Python workers of the last batch",
         ),
         ("payhook_stream_blocked", "0 or 1", "1 while the whole stream is blocked"),
         ("payhook_stream_blocked_by", "0 or 1", "1 for the error class that blocks the stream", "error"),
         ("payhook_stream_refused", "0 or 1", "1 while the stream waits for a person's decision"),
         ("payhook_lag_events", "events", "Events that the source holds and that aren't decided yet"),
         ("payhook_behind", "0 or 1", "1 while there is a backlog"),
-        ("payhook_arrival_per_second", "events/s", "Events that come a second"),
+        ("payhook_arrival_per_second", "events/s", "Events that arrive a second"),
         ("payhook_drain_per_second", "events/s", "Events that are decided a second in a backlog"),
         ("payhook_recover_seconds", "seconds", "Seconds until the backlog is gone; NaN: not known"),
         ("payhook_batch_limit_events", "events", "Most events that the next batch takes"),
@@ -185,20 +185,20 @@ _STREAM = (
         (
             "payhook_downstream_state",
             "state",
-            "0 called as usual, 1 half-open, 2 its breaker is open, 3 it asked to be left alone",
+            "0 working, 1 half-open, 2 its breaker is open, 3 it asked for no calls (Retry-After)",
             "downstream",
         ),
         ("payhook_downstream_concurrency_limit", "calls", "Calls at a time that a downstream gets", "downstream"),
         (
             "payhook_downstream_down_seconds",
             "seconds",
-            "How long events have waited for a downstream that isn't called as usual",
+            "How long events have waited for a downstream that gets no calls, or test calls alone",
             "downstream",
         ),
         (
             "payhook_downstream_failing_seconds",
             "seconds",
-            "How long no event that called a downstream has come to a good end",
+            "Time since an event that called the downstream last succeeded",
             "downstream",
         ),
     ),
@@ -224,7 +224,7 @@ _STREAM = (
             "records",
             "Records of another program's topic that are no events by what its identity function says",
         ),
-        ("payhook_handler_timeouts", "tries", "Tries that ended because their call wasn't back in time"),
+        ("payhook_handler_timeouts", "tries", "Tries that ended because their call took too long"),
         (
             "payhook_hook_failures",
             "calls",
@@ -247,7 +247,7 @@ _STREAM = (
             "downstream",
         ),
         ("payhook_dlq_written", "records", "Dead letters that Kafka acknowledged"),
-        ("payhook_dlq_produce_requests", "records", "Dead letters handed to Kafka's client, repeats too"),
+        ("payhook_dlq_produce_requests", "records", "Dead letters handed to Kafka's client, repeats included"),
         ("payhook_dlq_produce_failures", "records", "Of those, the ones that weren't acknowledged and are tried again"),
     ),
     *_list_histograms(
@@ -311,11 +311,11 @@ _ALERTS = _list_entries(
         "How long a provider's list of events hasn't been read to its end; 0 if it was",
         "source",
     ),
-    ("payhook_endpoint_switched_off", "0 or 1", "1 while a provider says that it sends no webhooks to us", "source"),
+    ("payhook_endpoint_switched_off", "0 or 1", "1 while a provider says that our webhooks are off", "source"),
     ("payhook_caught_up_events", "events", "Events of the last day that no webhook brought", "source"),
-    ("payhook_endpoint_quiet", "0 or 1", "1 while an endpoint takes less than ever at such an hour", "endpoint"),
+    ("payhook_endpoint_quiet", "0 or 1", "1 while an endpoint is quieter than ever at this hour", "endpoint"),
     ("payhook_alert_firing", "0 or 1", "1 while payhook itself sends this alert", "rule", "subject"),
-    ("payhook_alert_notices_unsent", "notices", "Notices that a receiver didn't take yet", "receiver"),
+    ("payhook_alert_notices_unsent", "notices", "Notices that a receiver hasn't accepted yet", "receiver"),
     (
         "payhook_backup_age_ratio",
         "times",
@@ -347,9 +347,9 @@ _ALERTS = _list_entries(
     (
         "payhook_kafka_partitions_under_min_isr",
         "partitions",
-        "Of these, the ones with fewer in sync than min.insync.replicas: Kafka takes nothing for them",
+        "Of these, the ones with fewer in sync than min.insync.replicas: Kafka accepts nothing for them",
     ),
-    ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts last looked, in Unix time"),
+    ("payhook_alerts_looked_timestamp_seconds", "seconds", "When the alerts were last evaluated, in Unix time"),
 )
 
 _CONSOLE = _list_entries(

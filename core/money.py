@@ -105,7 +105,7 @@ UNDOS = frozenset({Movement.CAPTURE_FAILED, Movement.REFUND_FAILED, Movement.DIS
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The part of a movement that the provider only tells of: whoever runs the payment method settles it.
+    """The part of a movement that the provider only reports: whoever runs the payment method settles it.
 
     ``method`` is the method's name, such as ``paypal``; ``amount_minor`` is in the movement's currency, above zero.
     """
@@ -130,8 +130,8 @@ class MoneyFact:
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
     ``outside``: how much of ``money`` the provider doesn't hold, and who does.
     ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
-    the first one's. It is named where the provider tells of undos. One undoes a movement of the same amount. A loss
-    names it where its notification tells of its debit, too: a dispute is won or lost, and not both. A fee names it
+    the first one's. It is named where the provider reports undos. One undoes a movement of the same amount. A loss
+    names it where its notification reports its debit, too: a dispute is won or lost, and not both. A fee names it
     where what it was taken for may be undone: the fee below zero that gives it back is the undo.
     """
 
@@ -155,7 +155,7 @@ class MoneyFact:
 
     @property
     def is_pair_end(self) -> bool:
-        """Whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back, a loss makes it
+        """Returns whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back, a loss makes it
         final.
         """
         if self.pair is None:

@@ -115,13 +115,13 @@ def check_record(
     :raises Forged: it isn't, or isn't there
     """
     if not headers or headers[-1][0] != MAC_HEADER:
-        raise Forged(topic, "says nothing of who made it")
+        raise Forged(topic, "has no signature")
     others, given = headers[:-1], headers[-1][1] or b""
     message = _pack_message(topic, partition, key, value, others)
     for candidate in keys:
         if given.startswith(_derive_id(candidate)) and hmac.compare_digest(_make_mac(candidate, message), given):
             return others
-    raise Forged(topic, "isn't as one of the known keys signed it")
+    raise Forged(topic, "has a signature that no known key made")
 
 
 def _make_mac(key: bytes, message: bytes) -> bytes:

@@ -69,7 +69,7 @@ def foreign_provider(topic: str) -> str:
 
 
 def is_foreign(provider: str | None) -> bool:
-    """Whether a row, by its provider or its event key, is of another program's topic."""
+    """Returns whether a row, by its provider or its event key, is of another program's topic."""
     return (provider or "").startswith(FOREIGN)
 
 
@@ -130,7 +130,7 @@ def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
 
 
 def have_a_name_in_common(stream: str, other: str) -> bool:
-    """Whether `stream_of` makes the same name of two in some mode and shard, also of different ones."""
+    """Returns whether `stream_of` makes the same name of two in some mode and shard, also of different ones."""
     shorter, longer = sorted((stream, other), key=len)
     return longer.startswith(shorter) and _MODE_AND_SHARD.fullmatch(longer, len(shorter)) is not None
 
@@ -158,7 +158,7 @@ def base_of(stream: str) -> str:
 
 
 def is_shard_of(stream: str, whole: str) -> bool:
-    """Whether a stream is one of the shards that another one's are: of the same name, in the same mode."""
+    """Returns whether a stream is one of the shards that another one's are: of the same name, in the same mode."""
     return base_of(stream) == base_of(whole) and mode_of(stream) == mode_of(whole)
 
 
@@ -191,7 +191,7 @@ def receiver_of(topic: str) -> str:
 
 
 def is_sparse(topic: str) -> bool:
-    """Whether a topic's offsets may have gaps between them."""
+    """Returns whether a topic's offsets may have gaps between them."""
     return topic.startswith(JOURNAL_TOPIC)
 
 

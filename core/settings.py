@@ -108,7 +108,7 @@ class KafkaSettings(Section):
         ge=1,
         le=512,
         description="partitions of payments.events: an entity's events are on one of them. The same for receivers, "
-        "processors and `payhook`; 48 outside one machine. How it is raised: docs/scaling.md",
+        "processors and `payhook`; 48 outside one machine. How to raise it: docs/scaling.md",
     )
     record_keys_file: str = Field(
         "",

@@ -37,7 +37,7 @@ class TopicsUnfit(PayhookError):
     def __init__(self, faults: tuple[TopicFault, ...], durability: Durability) -> None:
         self.faults = faults
         self.durability = durability
-        lines = [f"topic {fault.topic}: {fault.problem}. This mends it: {fault.remedy}" for fault in faults]
+        lines = [f"topic {fault.topic}: {fault.problem}. To fix it: {fault.remedy}" for fault in faults]
         if durability == "replicated":
             lines.append(ONE_BROKER)
         super().__init__("\n".join(lines))

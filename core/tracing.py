@@ -73,7 +73,7 @@ def with_span(traceparent: str, span_id: str) -> str:
 
 @dataclass(slots=True)
 class TracedWebhook:
-    """Follows one webhook on its way. ``traceparent`` goes on with its events; without a span it says that nothing is
+    """Follows one webhook on its way. ``traceparent`` travels with its events; without a span it says that nothing is
     taken.
     """
 
@@ -98,7 +98,7 @@ class Tracing:
         self._second, self._begun, self._decided = 0, 0, 0
 
     def receive(self, provider: str, traceparent: str | None, received_at: datetime) -> TracedWebhook:
-        """Begins the trace of a webhook, or goes on with its sender's."""
+        """Begins the trace of a webhook, or continues its sender's."""
         with self._lock:
             self._begins_second()
             self._begun += 1

@@ -30,7 +30,8 @@ def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
 
 
 def is_kept_text(text: str) -> bool:
-    """Whether records and terminals can hold it: no line ends, nothing that steers a terminal, of some length."""
+    """Returns whether records and terminals can hold it: no line ends, nothing that steers a terminal, of some
+    length."""
     return 0 < len(text) <= KEPT_CHARS_MAX and text.isprintable()
 
 

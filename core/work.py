@@ -123,7 +123,7 @@ class Unknown:
 class Held:
     """The event wasn't tried: its downstream isn't to be called now. It costs no attempt and is due again later.
 
-    ``reason`` goes on where the downstream's name ends.
+    ``reason`` continues the sentence that the downstream's name begins.
     """
 
     downstream: str
@@ -141,7 +141,7 @@ class DownstreamHeld(PayhookError):
         self.downstream = downstream
         self.retry_after_s = retry_after_s
         self.reason = reason
-        super().__init__(f"{downstream} {reason}; again in {retry_after_s:g} s")
+        super().__init__(f"{downstream} {reason}; next try in {retry_after_s:g} s")
 
 
 class DownstreamCalls(Protocol):
@@ -215,7 +215,7 @@ class PreviousEventDead(PayhookError):
         self.previous = item.previous
         super().__init__(
             f"{item.previous.event_key}, an earlier event of its entity, is {item.previous.decision}, and this one "
-            "doesn't go on without it. Replay that one first if it is dead, then this one"
+            "can't continue without it. If that one is dead, replay it first, then this one"
         )
 
 

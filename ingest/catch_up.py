@@ -30,7 +30,7 @@ from providers.port import EndpointsAdapter, ListingAdapter, ModeMismatch, Span,
 log = logging.getLogger(__name__)
 
 SPAN = timedelta(hours=1)
-"""What is listed at once; a catch-up that is ended goes on at the last span."""
+"""What is listed at once; a catch-up that is ended continues at the last span."""
 OVERLAP = timedelta(minutes=10)
 """Each list begins so long before the end of the one before it: clocks differ, and lists may lag behind."""
 TRIES_MAX = 6
@@ -56,7 +56,7 @@ class ListUnavailable(PayhookError):
         self.source = source
         self.problem = problem
         self.missing = missing
-        super().__init__(f"{source}: {problem}; what is missing comes in with the next catch-up that gets through")
+        super().__init__(f"{source}: {problem}; missing events come in with the next catch-up that succeeds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class ProviderCatchUp:
         for _ in range(PAGES_MAX):
             wanted = adapter.page_wanted(span, page, source.context.mode, source.credentials)
             if wanted is None:
-                raise ListUnavailable(source.name, f"no credential is of {source.context.mode} mode")
+                raise ListUnavailable(source.name, f"no credential has the mode {source.context.mode}")
             try:
                 listed = adapter.read_page(await self._fetch_page(source, wanted), span)
             except Unparseable as unreadable:
@@ -219,7 +219,7 @@ class ProviderCatchUp:
         return [event for event in missing if event.event_key in published]
 
     async def _take_event(self, source: ListingSource, event: Event) -> bool:
-        """Whether this published the event; else another request has it.
+        """Returns whether this published the event; else another request has it.
 
         :raises ListUnavailable: it isn't with Kafka
         """
@@ -262,7 +262,7 @@ def _in_order(missing: list[_MissingEvents]) -> Iterator[Event]:
 
 
 async def is_switched_off(fetch: ProviderFetch, source: ListingSource) -> bool | None:
-    """Whether all endpoints of this source's path are switched off; None: not known.
+    """Returns whether all endpoints of this source's path are switched off; None: not known.
 
     An endpoint is payhook's by its path, ``…/webhooks/PROVIDER`` and the endpoint's name. A key that may read events
     need not be allowed to read endpoints: then it isn't known.

@@ -132,7 +132,7 @@ class RedisGate:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether a server isn't even asked for now."""
+        """Returns whether a server isn't even asked for now."""
         return any(breaker.current_state == pybreaker.STATE_OPEN for breaker in self._breakers.values())
 
     def keep_servers(self, servers: Collection[str]) -> None:

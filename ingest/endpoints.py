@@ -123,7 +123,7 @@ class SecretFiles:
         return ()
 
     def takes_from(self, provider: str) -> bool:
-        """Whether any endpoint of the provider has a file of secrets."""
+        """Returns whether any endpoint of the provider has a file of secrets."""
         return any(name.partition(".")[0] == provider for name in _list_names(self._folder))
 
     def endpoints_with_credentials(self, provider: str) -> list[str | None]:
@@ -222,7 +222,7 @@ def api_file(provider: str, endpoint: str | None) -> str:
 
 
 def _is_of(provider: str, name: str) -> bool:
-    """Whether a file is an endpoint's of this provider; ``stripe.eu.bak`` is not."""
+    """Returns whether a file is an endpoint's of this provider; ``stripe.eu.bak`` is not."""
     of, dot, endpoint = name.partition(".")
     return of == provider and (not dot or ENDPOINT.fullmatch(endpoint) is not None)
 
@@ -296,7 +296,7 @@ class EndpointContexts:
         return scope_event(event, context.tenant, context.zone)
 
     def may_take(self, event: Event) -> bool:
-        """Whether events of its mode are taken at all.
+        """Returns whether events of its mode are taken at all.
 
         A provider may send events of both modes to a live endpoint, as Stripe does with Connect
         (https://support.stripe.com/questions/connect-account-webhook-configurations). It must not be told that one was

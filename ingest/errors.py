@@ -43,18 +43,18 @@ HTTP: Mapping[str, RefusalResponse] = MappingProxyType(
         "wrong_coding": RefusalResponse(400, "Transfer-Encoding must be chunked, once, in HTTP/1.1"),
         "forbidden_trailer": RefusalResponse(400, "that field must come before the body"),
         "chunk_overhead": RefusalResponse(
-            400, "the chunks say more about themselves than they hold, by over {bytes_max} bytes"
+            400, "the chunks' sizes and extensions take over {bytes_max} bytes more than their data"
         ),
-        "head_too_slow": RefusalResponse(408, "the headers weren't there within {seconds:g} s; send it again"),
+        "head_too_slow": RefusalResponse(408, "the headers didn't arrive within {seconds:g} s; send it again"),
         "target_too_long": RefusalResponse(414, "the target is longer than {bytes_max} bytes"),
-        "unknown_expectation": RefusalResponse(417, "no Expect but 100-continue is met"),
+        "unknown_expectation": RefusalResponse(417, "Expect may only be 100-continue"),
         "too_many_pipelined": RefusalResponse(
             429, "over {requests_max} requests wait on this connection; send each after the last one's answer", True, 1
         ),
         "head_too_large": RefusalResponse(431, "the headers are larger than {bytes_max} bytes"),
         "too_many_headers": RefusalResponse(431, "there are more than {headers_max} headers"),
-        "unknown_coding": RefusalResponse(501, "no Transfer-Encoding but chunked is taken"),
-        "unknown_method": RefusalResponse(501, "no such method here; webhooks are posted"),
+        "unknown_coding": RefusalResponse(501, "Transfer-Encoding may only be chunked"),
+        "unknown_method": RefusalResponse(501, "no such method here; send webhooks by POST"),
         "too_many_connections": _build_unavailable(
             "there are too many connections; nothing was read, send it again", closes=True
         ),
@@ -76,30 +76,30 @@ WEBHOOKS: Mapping[str, RefusalResponse] = MappingProxyType(
         "unknown_provider": RefusalResponse(404, "no such provider; known are {known}"),
         "unknown_endpoint": RefusalResponse(404, "an endpoint's name is 1 to 64 letters, digits, _ and -"),
         "not_found": RefusalResponse(
-            404, "nothing is here; webhooks are posted to /webhooks/{{provider}}[/{{endpoint}}]"
+            404, "nothing is here; send webhooks by POST to /webhooks/{{provider}}[/{{endpoint}}]"
         ),
-        "wrong_method": RefusalResponse(405, "only {allow} is taken here"),
-        "too_slow": RefusalResponse(408, "the body wasn't there within {seconds:g} s; send it again"),
+        "wrong_method": RefusalResponse(405, "only {allow} is allowed here"),
+        "too_slow": RefusalResponse(408, "the body didn't arrive within {seconds:g} s; send it again"),
         "in_flight": RefusalResponse(
-            409, "another delivery of this event is being taken; send it again in a moment", False, 1
+            409, "another delivery of this event is under way; send it again in a moment", False, 1
         ),
         "too_large": RefusalResponse(413, "the body is larger than {bytes_max} bytes"),
-        "encoded": RefusalResponse(415, "no Content-Encoding is taken: signatures are over plain bytes"),
+        "encoded": RefusalResponse(415, "Content-Encoding isn't allowed: signatures cover plain bytes"),
         "wrong_type": RefusalResponse(415, "Content-Type must be {wanted}, in UTF-8"),
         "mode_mismatch": RefusalResponse(422, "{problem}", False),
         "too_many_requests": RefusalResponse(
-            429, "more than {per_s:g} requests a second of this provider; nothing was taken, send it again", False
+            429, "more than {per_s:g} requests a second of this provider; nothing was accepted, send it again", False
         ),
-        "not_published": _build_unavailable("Kafka did not take the event; nothing is lost, send it again"),
+        "not_published": _build_unavailable("Kafka did not accept the event; nothing is lost, send it again"),
         "not_configured": _build_unavailable(
-            "the receiver isn't set up to judge what {provider} sends; its operator must see to it"
+            "the receiver isn't set up to verify what {provider} sends; its operator must set its secrets"
         ),
         "not_there": _build_unavailable(
             "the provider's API doesn't know what this is about; nothing is lost, send it again"
         ),
-        "not_fetched": _build_unavailable("the provider could not be asked about this; nothing is lost, send it again"),
+        "not_fetched": _build_unavailable("the provider's API could not be asked; nothing is lost, send it again"),
         "not_masked": _build_unavailable(
-            "the receiver could not look it through for card numbers; nothing is lost, send it again"
+            "the receiver could not scan it for card numbers; nothing is lost, send it again"
         ),
         "other_partitions": _build_unavailable(
             "kafka.events_partitions is {own} here and {announced} in the processor; nothing is lost, send it again"
@@ -109,7 +109,7 @@ WEBHOOKS: Mapping[str, RefusalResponse] = MappingProxyType(
             "everywhere; nothing is lost, send it again"
         ),
         "overloaded": _build_unavailable(
-            "{limit} are under way already; nothing was taken, send it again", closes=True
+            "{limit} are under way already; nothing was accepted, send it again", closes=True
         ),
     }
 )
@@ -168,7 +168,7 @@ _SIGNATURES: Mapping[str, str] = {
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         **{f"signature_{reason}": _SIGNATURES.get(reason, _WRONG_KEY) for reason in get_args(SignatureReason)},
-        # Answered 503: the provider sends again, so nothing is lost while the cause is mended in time.
+        # Answered 503: the provider sends again, so nothing is lost if the cause is fixed in time.
         "not_published": "Bring Kafka back: look at its log, its disk and the replicas of its topics.",
         "not_configured": "Write the file that the receiver's log names; it is read again each second.",
         "not_there": "Compare the credentials in secrets/PROVIDER-api: their account and mode are the endpoint's.",

@@ -106,7 +106,7 @@ class EventReader:
         return [replace(event, source=CATCH_UP) for event in events if self._contexts.may_take(event)]
 
     async def _read_body(self, adapter: Adapter, webhook: Request, context: EndpointContext) -> list[Event]:
-        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't mend it."""
+        """Signed but unreadable is poison: it is kept and answered 2xx, because sending it again can't help."""
         if len(webhook.body) <= ON_LOOP_BYTES_MAX:
             return self._name_events(adapter, webhook, context)
         # One at a time: each thread more would take as much of the loop's time again.
@@ -123,7 +123,7 @@ class EventReader:
             events = [poison_event(name, webhook.body, mode, unreadable.problem)]
             log.warning("%s sent signed bytes that can't be read", name, extra=_build_log_fields(webhook))
         except Exception as bug:
-            # A 500 would use up the provider's retries; as poison the bytes wait for the mended adapter.
+            # A 500 would use up the provider's retries; as poison the bytes wait for the corrected adapter.
             problem = type(bug).__name__
             events = [poison_event(name, webhook.body, mode, f"the adapter failed: {problem}")]
             log.error("the adapter of %s failed on signed bytes: %s", name, problem, extra=_build_log_fields(webhook))

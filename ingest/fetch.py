@@ -220,7 +220,7 @@ class HttpFetch:
                 return await self._ask_shared(key, url, wanted)
         except TimeoutError:
             raise self._count_failure(
-                FetchFailed(strip_url(url), "no answer while its webhook's provider waits")
+                FetchFailed(strip_url(url), "no answer in the time that the webhook's sender waits")
             ) from None
 
     async def _ask_shared(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:

@@ -71,7 +71,7 @@ class RedisGenerations:
 
     @property
     def deferred_mode_count(self) -> int:
-        """Modes whose events, or a part of them, aren't claimed, but go on deferred."""
+        """Modes whose events, or a part of them, aren't claimed, but published as deferred."""
         return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
 
     async def follow(self) -> None:
@@ -152,7 +152,7 @@ class RedisGenerations:
         self._problems.pop(mode, None)
         log.info("%s events are claimed in generation %d", mode, generation)
         for part, problem in problems.items():
-            log.warning("%s events of shard %s go on as deferred, without a claim: %s", mode, part, problem)
+            log.warning("%s events of shard %s are published as deferred, without a claim: %s", mode, part, problem)
 
     def _remember_announced(self, mode: Mode, parts: Collection[Shard], now: Mapping[Shard, Announcement]) -> None:
         """A silent processor's last announcement holds, for as long as there is one of its number among as many."""
@@ -168,13 +168,13 @@ class RedisGenerations:
         self._deferring.pop(mode, None)
         if self._problems.get(mode) != problem:
             self._problems[mode] = problem
-            log.warning("%s events go on as deferred, without a claim: %s", mode, problem)
+            log.warning("%s events are published as deferred, without a claim: %s", mode, problem)
 
 
 def _problem_of(announced: Sequence[Announcement]) -> str | None:
-    """Why what a processor decides isn't claimed."""
+    """Returns why what a processor decides isn't claimed."""
     if not announced:
         return "no processor announces a generation"
     if any(announcement.refused for announcement in announced):
-        return "the processor refuses to go on; `payhook status` says why"
+        return "the processor has stopped and needs an operator; run `payhook status` to see why"
     return None

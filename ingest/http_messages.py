@@ -44,7 +44,7 @@ _METHOD = re.compile(rb"[\r\n]*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32} [/*A-Za-z]")
 
 
 def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether the sender waits for ``100 Continue``.
+    """Returns whether the sender waits for ``100 Continue``.
 
     :param version: as in ``"1.1"``
     :param judged: the headers whose names are in `JUDGED`

@@ -39,7 +39,7 @@ class Masters:
 
     @property
     def has_slots(self) -> bool:
-        """Whether it was ever learnt who has which slot."""
+        """Returns whether it was ever learnt who has which slot."""
         return bool(self._cluster.nodes_manager.slots_cache)
 
     def find_master(self, key: bytes) -> str:

@@ -131,7 +131,7 @@ class CardMasker:
         if _read_fact(adapter, body, retyped.event_type) != fact:
             texts = self._find_money_texts(retyped, adapter, fact, spared, list(dict.fromkeys(mask.found)))
             if texts is None:
-                problem = "card numbers in it were masked, and its money would be another without them"
+                problem = "masking the card numbers in it would change the amount or account that it reports"
                 return _poison_of(event, body, problem, self._hash_original(event, mask))
             body, mask = self._mask_bytes(event, adapter, spared | texts)
         return retyped if body == event.body else self._replace_body(retyped, body, adapter, mask)
@@ -177,7 +177,7 @@ class CardMasker:
             content = adapter.content_sha256(body, event.content_version)
             renamed = self._rename_event(event, body, adapter, mask)
         except Exception as unreadable:  # the bytes are kept, whatever an adapter makes of them
-            problem = f"card numbers in it were masked, and it can't be read since: {type(unreadable).__name__}"
+            problem = f"its adapter can't read it with its card numbers masked: {type(unreadable).__name__}"
             return _poison_of(event, body, problem, original)
         return replace(
             renamed,
@@ -240,7 +240,8 @@ def _read_fact(adapter: Adapter, body: bytes, event_type: str) -> MoneyFact | ty
 
 
 def _spell_fact(fact: MoneyFact) -> set[bytes]:
-    """How a body may write what the fact says: its ids, its amount in minor units or in others by powers of ten.
+    """Returns how a body may write what the fact says: its ids, its amount in minor units or in others by powers of
+    ten.
 
     Shorter ones are left out: no card number is, and a card's code could be the same.
     """

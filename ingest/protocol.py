@@ -117,7 +117,7 @@ class ClaimProtocol:
             await asyncio.sleep(min(ASK_AGAIN_S, wait.remaining_s))
 
     async def is_first_body(self, provider: str, delivery_id: str, body_sha256: str) -> bool:
-        """Whether a delivery came with no other body before, as far as Redis remembers: for eight days.
+        """Returns whether a delivery came with no other body before, as far as Redis remembers: for eight days.
 
         True while Redis is down.
         """

@@ -62,7 +62,7 @@ class Publisher(Protocol):
         """Publishes without waiting; a full queue drops and counts."""
 
     async def is_reachable(self) -> bool:
-        """Whether Kafka answers."""
+        """Returns whether Kafka answers."""
 
 
 class KafkaPublisher:
@@ -120,7 +120,7 @@ class KafkaPublisher:
         self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
 
     async def is_reachable(self) -> bool:
-        """Whether the broker tells its metadata; asked once a second at most."""
+        """Returns whether the broker answers with its metadata; asked once a second at most."""
         now = self._clock.monotonic_s()
         if self._asked is None or (self._asked.done() and now - self._asked_at >= REACHABLE_FOR_S):
             self._asked, self._asked_at = asyncio.create_task(self._ask()), now
@@ -144,10 +144,10 @@ class KafkaPublisher:
         try:
             self._producer.produce(topic, value, key=key, headers=given, on_delivery=delivered)
         except BufferError:
-            self._warn(topic, "takes nothing: the queue to Kafka is full")
+            self._warn(topic, "accepts nothing: the queue to Kafka is full")
             return False
         except KafkaException as refused:
-            self._warn(topic, f"takes nothing: {refused}")
+            self._warn(topic, f"accepts nothing: {refused}")
             fatal = refused.args[0].code() == KafkaError._FATAL  # noqa: SLF001  the library's public name
             if fatal and self._broken is not None and not self._broken.done():
                 self._broken.set_result(str(refused))

@@ -28,7 +28,7 @@ PIPELINES_MAX = 2
 KEYS_A_SCRIPT = 128
 """Redis does nothing else while a script runs: so many keys are about half a millisecond."""
 SETTLE_AGAIN_S = 0.5
-"""Until settlements that Redis didn't take are sent again, which goes on until their lease is over."""
+"""Until settlements that Redis didn't take are sent again, which is done until their lease is over."""
 SETTLEMENTS_AGAIN = 1_000
 """In one go: they share a pipeline, and its time-out, with what came meanwhile."""
 SETTLEMENTS_KEPT_MAX = 20_000
@@ -236,7 +236,7 @@ class RedisClaims:
                 answers = await self._gate.run_step(lambda: self._run_pipeline(server.name, calls), server.name)
         except Exception as failed:
             answers = failed
-        # The next one leaves before this one's requests go on: Redis works while they do.
+        # The next one leaves before this one's requests continue: Redis works while they do.
         server.running.discard(cast(asyncio.Task[None], asyncio.current_task()))
         self._start_pipeline(server)
         if not isinstance(answers, Exception):

@@ -38,7 +38,7 @@ VIEWS_AT_ONCE = 5
 """Of one request; a batch may point to hundreds of things. It is what one provider may have of all places."""
 VIEWS_S = 6.0
 """For all of them: GoCardless waits for 10 s, and Kafka may take 4. Answers may be kept, so that a batch that is sent
-again goes on where it was."""
+again continues where it was."""
 
 
 class Verifier:
@@ -82,7 +82,7 @@ class Verifier:
     async def follow(self, provider: str, webhook: Request, endpoint: str | None, now: datetime) -> Request:
         """Returns the webhook with what the provider's API says of what it points to, if there are credentials for it.
 
-        :param webhook: verified, or told by the provider's API itself
+        :param webhook: verified, or read from the provider's API itself
         :raises FetchFailed, CredentialsRefused: the provider can't be asked
         :raises SecretsMissing, SettingError: the endpoint's credentials are wrong
         """
@@ -111,13 +111,13 @@ class Verifier:
     ) -> bytes | None:
         """Returns None for what isn't there and isn't new: its event is kept without it.
 
-        The other events of the request go on.
+        The other events of the request aren't affected.
         """
         async with places:
             fetched = await self._fetch.fetch(wanted)
         if not fetched.is_there:
             if wanted.since is not None and now - wanted.since > GIVEN_UP_AFTER:
-                log.warning("%s: an event is taken without what it points to: its API doesn't know it", pointing.name)
+                log.warning("%s: an event is accepted without the object it points to: the API has none", pointing.name)
                 return None
             raise NotThereYet(_strip_wanted_url(wanted))
         try:

@@ -47,12 +47,12 @@ class CommitUnknown(PayhookError):
         self.problem = problem
         super().__init__(
             f"stream {stream}: it is unknown whether the commit was written ({problem}). "
-            "The stream goes on by itself from what the journal then has"
+            "The stream continues by itself from what the journal then holds"
         )
 
 
 class StorageDown(PayhookError):
-    """A table or a folder can't be written or reached now: nothing of the stream can go on until it can."""
+    """A table or a folder can't be written or reached now: nothing of the stream can be decided until it can."""
 
     kind = ErrorKind.SBE
 
@@ -62,12 +62,12 @@ class StorageDown(PayhookError):
         self.problem = problem
         super().__init__(
             f"{what} at {path} can't be written or reached ({problem}). Nothing is lost: Kafka keeps what comes. "
-            "Make room, or the folder reachable and writable; the stream goes on by itself."
+            "Make room, or make the folder reachable and writable. The stream continues by itself."
         )
 
 
 class JournalBroken(PayhookError):
-    remedy = "Nothing is skipped: restore it before going on."
+    remedy = "Nothing is skipped. Restore the journal before you start its processor again."
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
@@ -135,5 +135,5 @@ class IndexBroken(PayhookError):
         self.folder = folder
         self.problem = problem
         super().__init__(
-            f"index {folder}: {problem}. The stream goes on by itself: a damaged index is made again from the journal"
+            f"index {folder}: {problem}. The stream continues by itself: a damaged index is made again from the journal"
         )

@@ -13,12 +13,13 @@ from journal.reader import JournalReader
 class JournalFollower(ABC):
     """Something that reflects a journal's rows in their order, up to its `position`.
 
-    It goes on from there while the journal holds that row as it was. It begins again where another journal is in the
-    place: one that was made anew, restored, or goes on from an older copy under another lineage. Where the very journal
+    It continues from there while the journal holds that row as it was. It begins again where another journal is in the
+    place: one that was made again, restored, or continues an older copy under another lineage. Where the very journal
     lacks rows that were reflected, it raises `JournalOlder`; one that keeps nothing beyond its process gives its
     position no lineage, and begins again then, too.
 
-    Each window's rows and the position move together, so a follower whose process ends goes on from either side of it.
+    Each window's rows and the position move together, so a follower whose process ends continues from either side of
+    it.
     """
 
     what: ClassVar[str]
@@ -31,14 +32,14 @@ class JournalFollower(ABC):
 
     @abstractmethod
     def begin_again(self, journal: JournalReader) -> None:
-        """Forgets all rows; goes on from this journal's first one."""
+        """Forgets all rows; continues from this journal's first one."""
 
     @abstractmethod
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
         """Reflects the rows after its position, a window between two yields."""
 
     def is_of(self, journal: JournalReader) -> bool:
-        """Whether it goes on from its position in this journal.
+        """Returns whether it continues from its position in this journal.
 
         :raises JournalOlder: it is of this very journal, and knows rows that the journal doesn't have now
         """

@@ -4,10 +4,10 @@ An offset names a record only within one life of its topic's log. An older copy 
 gives the same numbers to other records. A journal therefore numbers the histories that it has read of each topic, from
 1, and each first row says which one it belongs to.
 
-A journal that goes on from an older copy of itself numbers its next rows as the rows that it gave up were numbered. It
+A journal that continues an older copy of itself numbers its next rows as the rows that it gave up were numbered. It
 therefore gets a new id, its lineage, and remembers which it came from: what is known of it elsewhere (anchors, dead
-letters) under an earlier lineage, beyond the row that it went on from, was given up. Whatever is derived from a journal
-keeps its position: the last row that it reflects, that row's hash, and the lineage.
+letters) under an earlier lineage, beyond the row that it continued from, was given up. Whatever is derived from a
+journal keeps its position: the last row that it reflects, that row's hash, and the lineage.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
 
 
 def find_cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
-    """Lists each time that the journal went on from an older row: rows after that, decided before then, are given
+    """Lists each time that the journal continued from an older row: rows after that, decided before then, are given
     up."""
     last: dict[datetime, int] = {}
     for lineage in read_abandoned(notes):
@@ -218,7 +218,7 @@ class JournalOlder(StreamRefused):
 
 
 def may_follow(what: str, position: ReflectedPosition, journal: JournalReader) -> bool:
-    """Tells whether ``what`` may go on from its position; if not, it is of another journal and is made again.
+    """Returns whether ``what`` may continue from its position; if not, it is of another journal and is made again.
 
     A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.
 

@@ -172,7 +172,7 @@ class Index(JournalFollower):
 
     def reopened_at(self, item_seq: int) -> int | None:
         """Finds the row that took an ignored or unknown item up again, or the last one that ended it so since. None: it
-        never was taken up again, and the row that ended it is its last one."""
+        never was handled again, and the row that ended it is its last one."""
         seq = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
         return None if seq is None else int(layout.SEQ.unpack(seq)[0])
 
@@ -269,8 +269,8 @@ class Index(JournalFollower):
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
 
-        What was taken up again may have lost its body to retention at that very moment: it stays without one. Items
-        that another journal goes on with are forgotten (`keep_part`): their bodies may be gone here.
+        What is handled again may have lost its body to retention at that very moment: it stays without one. Items
+        that another journal has now are forgotten (`keep_part`): their bodies may be gone here.
 
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
@@ -309,7 +309,7 @@ class Index(JournalFollower):
             self._write_changes(changes, self.seq, self._last_hash)
 
     def can_follow(self, reader: JournalReader) -> bool:
-        """Tells whether `catch_up` goes on from what is here, or starts over.
+        """Returns whether `catch_up` continues from what is here, or starts over.
 
         :raises JournalOlder: as `catch_up`
         """

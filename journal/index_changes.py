@@ -212,7 +212,7 @@ class IndexChanges:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """Notes an item that had ended and is taken up again, or closed by a person. Also notes one that was taken up
+        """Notes an item that had ended and is handled again, or closed by a person. Also notes one that was reopened
         again and is ignored, or unknown, once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = not is_open and (row.decision is Decision.REPLAYED or row.decision in _CLOSES)

@@ -32,7 +32,7 @@ REVERSED = b"r"
 """Keys by item: its booking was taken back."""
 
 REOPENED = b"o"
-"""Keys by item: it was taken up again after it was ignored or unknown. The value is the seq of the row that did so, or
+"""Keys by item: it was handled again after it was ignored or unknown. The value is the seq of the row that did so, or
 of the last one that ended it so since."""
 
 PURGED = b"\x01"

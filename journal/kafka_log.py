@@ -61,7 +61,7 @@ class KafkaSilent(PayhookError):
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"Kafka doesn't say what it holds ({problem}); it is asked again")
+        super().__init__(f"Kafka doesn't say what it holds ({problem}); payhook asks again")
 
 
 class TopicLog(Protocol):

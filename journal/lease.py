@@ -1,7 +1,7 @@
 """The lease of one stream: which of several processes decides it, while the others stand by.
 
 It only keeps processes out of each other's way. What keeps the journal safe is its fence (`journal.writer`): a process
-that goes on without the lease has its next commit refused.
+that continues without the lease has its next commit refused.
 
 The lease is a row of numbered files in the lake, each put where none is: one to take it, one for each renewal, one to
 give it up. The highest number says whose it is. No clocks of two machines are compared: a process that stands by takes

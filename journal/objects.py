@@ -117,7 +117,7 @@ class ObjectStorage:
             self._store.delete(list(names))
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
-        """An object store tells names in their order, a thousand a request; those before ``after`` cost none."""
+        """An object store lists names in their order, a thousand a request; those before ``after`` cost none."""
         prefix = f"{folder}/" if folder else ""
         with self._translate_errors(folder):
             for meta in self._list(prefix, after):

@@ -77,7 +77,7 @@ def is_delayed(row: JournalRow) -> bool:
 
 
 def has_failed(row: JournalRow) -> bool:
-    """Tells whether an open item waits because its last try failed. If it goes on waiting for something else, its
+    """Returns whether an open item waits because its last try failed. If it still waits for something else, its
     reason says for what (`journal.index.Index.put_off`)."""
     return row.decision is Decision.RETRY and (row.reason or "").startswith(f"{row.error_class}: ")
 

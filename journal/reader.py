@@ -85,7 +85,7 @@ class JournalReader:
 
     @property
     def table_id(self) -> str:
-        """The table's own id: tells one journal from another that was made in its place."""
+        """The table's own id: shows whether another journal was made in its place."""
         return str(self._table.metadata().id)
 
     @property
@@ -196,9 +196,9 @@ def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateTy
     """Opens the rows of any table at the version it is open at; of the files only those that the predicate doesn't rule
     out.
 
-    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and go on while a process ends:
-    one that then enters the interpreter brings the process down by a signal, whatever its work has come to.
-    An object store has no other way in; there delta-rs's is kept.
+    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and keep running while a process
+    ends: one that then enters the interpreter brings the process down by a signal, whatever its work has come to. An
+    object store has no other way in; there delta-rs's is kept.
     """
     disk = None
     if not is_url(table.table_uri):

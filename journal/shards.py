@@ -162,7 +162,7 @@ def is_item_of(shard: Shard, row: OfEntity) -> bool:
 
 
 def own_items(journal: Location | str) -> Callable[[OfEntity], bool]:
-    """Tells by any of its rows whether the journal at a location goes on with an item; with all where there is none."""
+    """Builds a check by any of its rows whether the journal at a location has an item; all pass where there is none."""
     return partial(is_item_of, shard_at(journal))
 
 

@@ -69,7 +69,7 @@ class SnapshotManifest:
 
 
 def load_newest(index: Index, place: str, reader: JournalReader) -> int | None:
-    """Lets the index go on from the newest snapshot that fits the journal, if that saves reading `ROWS_MIN` rows.
+    """Lets the index continue from the newest snapshot that fits the journal, if that saves reading `ROWS_MIN` rows.
 
     Returns the snapshot's row; None where none was taken. What doesn't fit is reported and passed over.
 

@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(\d{20})\.json")
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as a listing tells it: its name in its folder, its size in bytes, and when it was written (UTC)."""
+    """A file as a listing shows it: its name in its folder, its size in bytes, and when it was written (UTC)."""
 
     name: str
     size: int

@@ -59,7 +59,7 @@ _NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
 
 @dataclass(slots=True)
 class Tenure:
-    """The hold of one process on a journal, from writer to writer. ``owner`` tells it from every other process;
+    """The hold of one process on a journal, from writer to writer. ``owner`` is unlike that of every other process;
     ``epoch`` is the last one that it began."""
 
     owner: str
@@ -103,7 +103,7 @@ class LossDecision:
     """A person's decision about what was lost.
 
     ``rows`` have the decision ``lost``: of a range of offsets, or of an event that only its key is known of. ``marks``
-    and ``start`` are whole maps; so is ``histories``, in which a topic that goes on in a new history has the next
+    and ``start`` are whole maps; so is ``histories``, in which a topic that continues in a new history has the next
     number.
     """
 
@@ -212,7 +212,7 @@ class JournalWriter:
         return self._begin(renewed, "restore")
 
     def divide_journal(self, topic: str, part: Shard, at: datetime, lineage: str | None = None) -> JournalState:
-        """Begins an epoch as the journal of one shard: of ``topic`` it goes on with its partitions alone, in a
+        """Begins an epoch as the journal of one shard: of ``topic`` it continues its partitions alone, in a
         history of their own.
 
         :param lineage: of a journal that is a copy of another one; its own rows are those that come now
@@ -293,7 +293,7 @@ class JournalWriter:
         :raises BatchInvalid: seq or offsets aren't contiguous, a note is too large, or a row breaks a constraint;
             nothing was written
         :raises Fenced: another writer took over; nothing was written, and the process must end
-        :raises CommitUnknown: it may or may not be written: only another writer's epoch tells
+        :raises CommitUnknown: it may or may not be written: only another writer's epoch shows which
         """
         appender, before = self._require_begun()
         table, state = self._stamp_batch(before, rows, marks, published_upto)
@@ -391,7 +391,7 @@ class JournalWriter:
 
 
 def _lasts_at(before: JournalState, marks: Marks) -> Marks:
-    """Keeps the rows of the last offsets of partitions that go on from where they were, in whatever history. Kafka's
+    """Keeps the rows of the last offsets of partitions that continue where they were, in whatever history. Kafka's
     records are still compared with them."""
     return {
         topic: {number: seq for number, seq in lasts.items() if marks[topic].get(number) == before.marks[topic][number]}
@@ -421,7 +421,7 @@ def _check_loss_decision(turn: LossDecision, before: JournalState) -> None:
 
 
 def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[AbandonedLineage]:
-    """Lists the lineages that a journal gives up when it goes on from ``before``, oldest first."""
+    """Lists the lineages that a journal gives up when it continues from ``before``, oldest first."""
     own_lineages = read_abandoned(before.notes)
     known = {before.lineage, *(earlier.lineage for earlier in own_lineages)}
     others: dict[str, None] = {}
@@ -432,7 +432,7 @@ def _given_up(before: JournalState, replaced: JournalState | None, at: datetime,
 
 
 def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
-    """Makes the state of a journal that goes on from another one's: the rows so far are published and anchored
+    """Makes the state of a journal that continues another one's: the rows so far are published and anchored
     there."""
     seq = state.next_seq - 1
     lineages = _given_up(state, None, at, f"shard {part}")

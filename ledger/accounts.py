@@ -12,7 +12,7 @@ What is owed to a merchant is the sum (credits minus debits) over the merchant's
 | ``merchant:<merchant>:dispute_losses`` | liability, contra | disputes lost for good |
 | ``merchant:<merchant>:payouts`` | liability, contra | paid out to the merchant's bank |
 | ``merchant:<merchant>:fees`` | liability, contra | kept by the provider, or by a platform |
-| ``outside:<method>:clearing`` | asset | money that a provider only tells of: the payment method's owner has it |
+| ``outside:<method>:clearing`` | asset | money that a provider only reports: the payment method's owner has it |
 
 A holder is one balance at a provider (`holder_of`): each tenant and each account there has its own. What is outside of
 all providers goes by the payment method (``paypal``), for each tenant by itself (``shop-a~paypal``).

@@ -200,7 +200,7 @@ class DirectoryUnavailable(PayhookError):
         self.problem = problem
         self.retry_after_s = retry_after_s
         super().__init__(
-            f"the merchant directory {url} gave no answer: {problem}. See whether it is up; nothing is lost"
+            f"the merchant directory {url} gave no answer: {problem}. Check that it is up; nothing is lost"
         )
 
 
@@ -218,7 +218,7 @@ class DirectoryRefused(PayhookError):
 class HttpDirectory:
     """Asks the service, and remembers the merchants that it found for a while.
 
-    An unknown or a closed merchant isn't remembered: once a person mends it, the next event sees it. Thread-safe.
+    An unknown or a closed merchant isn't remembered: once a person fixes it, the next event sees it. Thread-safe.
     ``client`` carries the timeouts (`open_client`); the one for each read is also the most that a whole answer may
     take. The token is read from its file, if one is named, for each request.
 

@@ -79,7 +79,7 @@ class ProviderBug:
 
     @property
     def seqs_apart(self) -> int | None:
-        """How far the second one's row is behind the first one's in the journal."""
+        """Returns how far the second one's row is behind the first one's in the journal."""
         return None if self.first is None else self.again.seq - self.first.seq
 
 

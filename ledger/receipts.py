@@ -1,6 +1,6 @@
 """The receiver's answers, duplicates and refusals too: from its topic into a table that outlasts it.
 
-And what that table tells: events that a provider was answered 2xx for and that the journal doesn't know.
+The table also shows events that a provider was answered 2xx for and that the journal doesn't know.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def read_uncollected(kafka: ReceiptsLog, topic: str, table: ReceiptsTable) -> It
 def _find_begin(
     kafka: ReceiptsLog, topic: str, table: ReceiptsTable, partition: int, ends: tuple[int, int], since: int
 ) -> int:
-    """Finds the offset to go on from: after what was collected, or where the topic's records part from it because it
+    """Finds the offset to continue from: after what was collected, or where the topic's records part from it because it
     went back.
     """
     low, high = ends
@@ -252,7 +252,7 @@ _ANSWERED = tuple(column.name for column in fields(AnsweredEvent))
 
 
 def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
-    """Whether an event was answered 2xx since a moment: what `read_answered_since` asks of the table."""
+    """Returns whether an event was answered 2xx since a moment: what `read_answered_since` asks of the table."""
     is_event = row["outcome"] not in (UNREADABLE, TEST_TRAFFIC_OFF) and row["event_key"] is not None
     return is_event and 200 <= row["status"] < 300 and row["at"] >= since
 

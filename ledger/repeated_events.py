@@ -111,7 +111,7 @@ def _find_event_id(event_key: str, document: Mapping[str, Any]) -> str | None:
 
 
 def _is_time(value: object, occurred_at: datetime | None) -> bool:
-    """Whether a value is when the event occurred: seconds or milliseconds since 1970, or RFC 3339."""
+    """Returns whether a value is when the event occurred: seconds or milliseconds since 1970, or RFC 3339."""
     if occurred_at is None or isinstance(value, bool):
         return False
     at_s = occurred_at.timestamp()

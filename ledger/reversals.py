@@ -126,7 +126,7 @@ class ProposalUnknown(PayhookError):
 @dataclass(frozen=True, slots=True)
 class ReadProposal:
     """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
-    was restored since, so that an approval would be refused. ``moved``: another journal goes on with what it is about.
+    was restored since, so that an approval would be refused. ``moved``: another journal has what it is about.
     """
 
     row: JournalRow
@@ -137,7 +137,7 @@ class ReadProposal:
 
     @property
     def waits(self) -> bool:
-        """Whether another person can approve it."""
+        """Returns whether another person can approve it."""
         return not (self.approved or self.outdated or self.moved)
 
     @property
@@ -190,7 +190,7 @@ def find_waiting_proposal(ledger: LedgerJournals, control_topic: str, command_id
     at = find_proposed_journal(ledger, control_topic, command_id)
     proposed = find_proposal(str(at.journal), str(at.bodies_table), control_topic, command_id)
     if ledger.is_divided and _has_moved(ledger, at, proposed.command):
-        raise ProposalUnknown(command_id, "another shard goes on with what it is about: propose it again")
+        raise ProposalUnknown(command_id, "its entity belongs to another shard now: propose it again")
     return proposed
 
 

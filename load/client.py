@@ -87,7 +87,7 @@ class RunningStack:
         return rows
 
     def processor_status(self) -> dict[str, Any]:
-        """What the ledger stream says of itself; empty while the processor starts."""
+        """Returns what the ledger stream says of itself; empty while the processor starts."""
         return self.stream_status("ledger")
 
     def epoch(self, seconds: float) -> int:

@@ -40,8 +40,8 @@ class Decided:
 def first_decisions(journal: Location, topic: str, after_seq: int = 0) -> list[Decided]:
     """First decisions of a topic's events with seq above ``after_seq``.
 
-    When a commit was there its log's file tells, to the microsecond on a disk. An object store tells seconds: there it
-    is when the commit began.
+    The log file's time says when a commit was there, to the microsecond on a disk. An object store has seconds: there
+    it is when the commit began.
     """
     rows = _first_rows(journal, topic, after_seq, COLUMNS)
     committed = _commit_times(journal)

@@ -79,7 +79,7 @@ class Report:
 
 
 def read_sent(log: Path) -> list[Sent]:
-    """What locust's log holds, in the order of answers."""
+    """Returns what locust's log holds, in the order of answers."""
     with log.open(encoding="utf-8") as lines:
         read = (json.loads(line) for line in lines)
         return [Sent(one["at"], one["ms"], one["status"], tuple(one["event_keys"])) for one in read]

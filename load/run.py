@@ -44,7 +44,7 @@ EMBEDDED = "the embedded stack"
 REPORTS = DEFAULT_DATA_DIR.parent / "load-reports"
 
 
-NOT_LOOKED_UP = Figure("looked up in the journal", "no: only what a stack of the run's own decided is")
+NOT_LOOKED_UP = Figure("looked up in the journal", "no: a run against another receiver can't be looked up")
 
 
 class LoadRefused(PayhookError):
@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the locust file reads."""
+        """Returns what the locust file reads."""
         return {
             "PAYHOOK_LOAD_SECRETS": str(self.secrets),
             "PAYHOOK_LOAD_LOG": str(self.log),
@@ -187,7 +187,7 @@ def send(plan: Plan, console: Console) -> list[Sent]:
 
 
 def answers(sent: Sequence[Sent]) -> list[Figure]:
-    """What the receiver's answers were. A 409 is one: the copy came while the first one was under way."""
+    """Returns what the receiver's answers were. A 409 is one: the copy came while the first one was under way."""
     statuses = Counter(one.status for one in sent)
     refused = sum(count for status, count in statuses.items() if not 200 <= status < 300 and status != 409)
     shown = ", ".join(f"{status or 'none'}: {count}" for status, count in sorted(statuses.items())) or "none"

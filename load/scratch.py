@@ -40,7 +40,7 @@ def empty_scratch_folder(folder: Path, command: str) -> None:
     found = sorted(path for path in folder.iterdir() if path.name != MARKER)
     if found and not _is_marked(marker, command):
         raise NotScratch(folder, command, [path.name for path in found])
-    # The marker stays all the time: where this is interrupted, the next run may go on.
+    # The marker stays all the time: where this is interrupted, the next run may continue.
     marker.write_text(command + "\n", "utf-8")
     for path in found:
         if path.is_dir() and not path.is_symlink():

@@ -158,7 +158,7 @@ def _handler_of(subscriber: Subscriber) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """The subscriber tells of requests itself."""
+            """The subscriber prints its requests itself."""
 
     return Handler
 

@@ -120,8 +120,8 @@ class StreamLoop:
     - After any other failure it restarts with growing waits, as long as another stream of the process runs. The only
       running stream's failure ends the process: a fresh one is the surest restart, and disturbs no other stream.
 
-    ``runs``: it is neither idle, nor standing by, nor between two starts, nor ended. ``failure``: what ended it, which
-    a fresh process may mend.
+    ``runs``: it is neither idle, nor standing by, nor between two starts, nor ended. ``failure``: what ended it; a new
+    process may run without it.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class StreamLoop:
         elif not self._others_run(self.name):
             raise failure
         else:
-            log.error("%s: the stream failed and restarts; the others go on", self.name, exc_info=failure)
+            log.error("%s: the stream failed and restarts; the others keep running", self.name, exc_info=failure)
             self.runs = False
         self._stop.wait(self._backoff.after_failure_s())
         self._status.count_restart()
@@ -324,7 +324,7 @@ class Application:
     def run(self) -> bool:
         """Runs all streams until `stop`; returns whether that is why it returns.
 
-        It returns by itself when a stream's failure is for a fresh process to mend, or when none runs any more.
+        It returns by itself when a stream's failure needs a new process, or when none runs any more.
         """
         for loop in self._loops:
             loop.start()
@@ -340,7 +340,7 @@ class Application:
         if any(loop.failure is not None for loop in self._loops):
             return True
         if not self._spark_runs():
-            log.error("Spark has ended, or its cluster has given this application up: only a fresh process mends that")
+            log.error("Spark has ended, or its cluster has given this application up: this process ends")
             return True
         ended = [loop for loop in self._loops if not loop.is_alive]
         return bool(ended) and not any(loop.runs for loop in self._loops)

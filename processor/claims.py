@@ -60,7 +60,7 @@ class GenerationWriter:
         self._wake.set()
 
     def refuse(self) -> None:
-        """Announces that the stream doesn't go on until a person has decided."""
+        """Announces that the stream has stopped until a person has decided."""
         if self._announced is not None and not self._announced.refused:
             self.publish(replace(self._announced, refused=True))
 
@@ -94,7 +94,7 @@ class GenerationWriter:
         except (*FAILURES, SettingError) as failed:
             problems, fails = [failed], True
         if fails and not self._fails:
-            log.warning("receivers go on without claims, for their generation can't be written: %s", problems[0])
+            log.warning("receivers publish without claims: their generation can't be written: %s", problems[0])
         self._fails = fails
 
     def _write_one(self, redis: Client, key: str, announced: Announcement) -> Exception | None:

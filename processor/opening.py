@@ -131,7 +131,7 @@ class OpenableStream:
         try:
             self._follow_journal()
         except Exception:
-            log.warning("%s: standing by, the index isn't followed", self.name, exc_info=True)
+            log.warning("%s: standing by, but the index can't follow the journal", self.name, exc_info=True)
             self._close_index()
         self._follows_at = self._shared.clock.monotonic_s() + FOLLOW_EVERY_S
 
@@ -213,7 +213,7 @@ class OpenableStream:
             return batches
 
     def _begin_epoch(self, source: StreamSource) -> tuple[JournalWriter, JournalState]:
-        """Checks that the stream may go on from where its journal stands, and takes the journal over."""
+        """Checks that the stream may continue where its journal stands, and takes the journal over."""
         wired, shared, stream = self._wired, self._shared, self._wired.name
         with contextlib.closing(source.log()) as source_log:
             held = source_log.read_held_offsets(source.topics)
@@ -289,7 +289,7 @@ class OpenableStream:
         return Rereads(wired.name, shared.adapters, republish, put_back)
 
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
-        """Makes what is told of the items that a commit decided: the status, and hooks where there are some."""
+        """Makes what reports the items that a commit decided: the status, and hooks where there are some."""
 
         def report_items(items: Sequence[BatchItem]) -> None:
             self._status.report_decided(items)

@@ -17,7 +17,7 @@ from processor.errors.retry import parse_delay
 from processor.streams import StreamConfig
 
 DUE_PER_BATCH_MAX = 2_000
-"""Waiting events that one batch takes up again, those behind others included."""
+"""Waiting events that one batch handles again, those behind others included."""
 
 BYTES_PER_BATCH_MAX = 256 << 20
 """Of what a batch reads, and of the bodies of waiting events beside it: the driver holds them in memory, in the JVM and
@@ -33,7 +33,7 @@ class StreamRules:
 
     ``record_keys``: sign the commands and events that are believed; None: they aren't checked. ``transactional``:
     topics whose offsets have holes, where transactions' markers are. ``due_per_batch_max``, ``due_bytes_max``: events,
-    and bytes of their bodies, that one batch takes up again, those behind others included. ``jitter`` gives the share
+    and bytes of their bodies, that one batch handles again, those behind others included. ``jitter`` gives the share
     of the policy's jitter that one retry takes.
     """
 

@@ -18,7 +18,7 @@ SHARDS_MAX = 64
 
 
 class DeadHead(StrEnum):
-    """Tells the followers of a dead event whether they go on."""
+    """Says whether the followers of a dead event are handled or wait."""
 
     CONTINUE = "continue"
     WAIT = "wait"
@@ -149,7 +149,7 @@ class StreamSettings(Section):
         ge=0.05,
         le=60,
         description="most that handler calls which don't come back may add to the latency of other events; a call that "
-        "its batch doesn't wait for goes on until handler_deadline_s, and a later batch takes its result",
+        "its batch doesn't wait for runs until handler_deadline_s, and a later batch takes its result",
     )
     concurrency: int = Field(1, ge=1, le=64, description="entities that one executor task handles at a time")
     tasks_max: int = Field(

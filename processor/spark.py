@@ -57,7 +57,7 @@ def open_session(
 
 
 def spark_runs(session: SparkSession) -> bool:
-    """Whether the session's JVM answers, and its cluster hasn't given the application up."""
+    """Returns whether the session's JVM answers, and its cluster hasn't given the application up."""
     try:
         context: Any = session.sparkContext._jsc  # noqa: SLF001 - there is no other way to it
         return context is not None and not context.sc().isStopped()

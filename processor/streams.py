@@ -163,7 +163,7 @@ class StreamConfig(StreamSettings):
 
     @property
     def is_dividable(self) -> bool:
-        """Whether several shards divide its events. They divide what receivers publish, and no other source."""
+        """Returns whether several shards divide its events. They divide what receivers publish, and no other source."""
         return self.source == "kafka"
 
     def set_shards(self, shards: int) -> None:

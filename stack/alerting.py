@@ -110,7 +110,7 @@ def await_turn(lock: Path, stop: threading.Event) -> Iterator[bool]:
                 yield True
                 return
         if not waits:
-            log.info("another process looks already; this one waits for it to end")
+            log.info("another process evaluates the alerts already; this one waits until it ends")
         waits = True
         if stop.wait(TURN_S):
             yield False
@@ -130,7 +130,7 @@ def watch(settings: Settings, stop: threading.Event) -> None:
             alerts, looking.observe_stack, make_receivers(alerts), settings.layout.alerts, clock, describe, silence
         )
         if not alerts.receivers:
-            log.info("no one gets alerts: alerts.receivers is empty; `payhook alerts` shows what is firing")
+            log.info("no alert receiver is configured (alerts.receivers); run `payhook alerts` to see what is firing")
         try:
             while True:
                 began_s = clock.monotonic_s()
@@ -152,7 +152,7 @@ def main() -> int:
         return 1
     with stopped_by_signal() as stop:
         if not settings.alerts.every_s:
-            log.info("alerts.every_s is 0: nothing is looked at")
+            log.info("alerts.every_s is 0: alerts aren't evaluated")
             stop.wait()
             return 0
         with await_turn(settings.layout.alerts_lock, stop) as is_ours:

@@ -85,7 +85,7 @@ def _find_sources(adapter: Adapter, secrets: SecretFiles, contexts: EndpointCont
 
 
 def why_nothing(settings: Settings, provider: str | None) -> str:
-    """Why a provider, or any, isn't caught up with, and what to do."""
+    """Returns why a provider, or any, isn't caught up with, and what to do."""
     if provider is None:
         return f"there are no credentials of a provider's API: write them to secrets/PROVIDER{API} (docs/catch-up.md)"
     adapter = build_adapters(settings.providers)[provider]
@@ -237,7 +237,7 @@ def _plan_look_back(
 
 def _record_span(places: CatchUpStore, source: ListingSource, caught: CaughtUpSpan, now: datetime) -> None:
     if caught.fetched:
-        log.warning("%s: %d events came in by the provider's list, as no webhook had", source.name, len(caught.fetched))
+        log.warning("%s: %d events came in from the provider's list, not by webhook", source.name, len(caught.fetched))
     span = ListedSpan(
         at=now,
         source=source.name,
@@ -257,9 +257,7 @@ def _record_span(places: CatchUpStore, source: ListingSource, caught: CaughtUpSp
 def _record_lost(places: CatchUpStore, source: ListingSource, lost: Span, now: datetime) -> None:
     days = source.adapter.listed_for.days
     reason = f"nothing was listed for longer than the {days} days that the provider lists"
-    log.error(
-        "%s: what came to be from %s to %s isn't listed any more: %s", source.name, lost.since, lost.until, reason
-    )
+    log.error("%s: the provider no longer lists events from %s to %s: %s", source.name, lost.since, lost.until, reason)
     provider = source.adapter.name
     places.catch_ups.append(
         ListedSpan(
@@ -303,7 +301,7 @@ def schedule_catch_up(settings: Settings) -> list[ScheduledRound]:
 
 def main() -> int:
     """Catches up round after round until SIGTERM."""
-    return run_schedule(schedule_catch_up, "ingest.catch_up_every_s is 0: no provider is asked by itself")
+    return run_schedule(schedule_catch_up, "ingest.catch_up_every_s is 0: no catch-up runs by schedule")
 
 
 def write_outcomes(

@@ -31,7 +31,7 @@ PROCESSOR_STOP_S = 40.0
 """A batch in flight ends first; Spark's own stop time-out is 30 s."""
 
 REFUSED = "refused"
-"""The state of a stream that decides nothing until a person does."""
+"""The state of a stream that is stopped and needs an operator."""
 
 SERVERS = ("kafka", "redis")
 
@@ -254,7 +254,7 @@ def _make_processor_server(
 
 
 def _have_all_said(statuses: Sequence[Path]) -> bool:
-    """Whether every stream has said how it is, if only that it failed: webhooks are taken meanwhile."""
+    """Returns whether every stream has said how it is, if only that it failed: webhooks are taken meanwhile."""
     return all(read_said(status) is not None for status in statuses)
 
 
@@ -277,7 +277,7 @@ def _build_environment(settings: Settings, ports: Ports, config: Path | None) ->
 
 
 def _is_port_unset(section: object) -> bool:
-    """Whether its port is left to `payhook up`; 0 is any free one, on purpose."""
+    """Returns whether its port is left to `payhook up`; 0 is any free one, on purpose."""
     return "port" not in getattr(section, "model_fields_set", set())
 
 

@@ -114,7 +114,8 @@ def _pass_through(folder: Path, group: int) -> None:
 
 
 def _give_table(table: Path, group: int) -> None:
-    """Gives a group the files that are there; the folder itself last, so that an interrupted start goes on with it."""
+    """Gives a group the files that are there; the folder itself last, so that an interrupted start continues with
+    it."""
     for folder, _, files in os.walk(table, topdown=False):
         for file in files:
             os.chown(Path(folder) / file, -1, group)

@@ -29,7 +29,7 @@ _START_FIELD = 19
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process by its pid and its start, as the kernel tells it: that doesn't move when a clock is set."""
+    """A process by its pid and its start, as the kernel reports it: that doesn't move when a clock is set."""
 
     pid: int
     started: str

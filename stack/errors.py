@@ -88,7 +88,7 @@ class ServerLeft(PayhookError):
         self.name = name
         self.pid = pid
         super().__init__(
-            f"{name} (process {pid}) was killed and doesn't end: see that the disks answer it works on, then "
+            f"{name} (process {pid}) was killed but doesn't end: check that the disks answer it works on, then "
             "`payhook down` again"
         )
 
@@ -119,7 +119,7 @@ class StackNotUp(PayhookError):
     def __init__(self, said: str, log: Path) -> None:
         self.said = said
         self.log = log
-        super().__init__(said or f"the supervisor ended without a word; see {log}")
+        super().__init__(said or f"the supervisor ended without a message; see {log}")
 
 
 class SetupFailed(PayhookError):
@@ -159,7 +159,7 @@ class RestoreUnfinished(PayhookError):
         self.data_dir = data_dir
         super().__init__(
             f"a restore of {data_dir} was interrupted, and its tables are in place in part: run the same "
-            "`payhook restore` again, it goes on where it was"
+            "`payhook restore` again, which continues where it stopped"
         )
 
 

@@ -72,7 +72,7 @@ def _read_version(executable: Path) -> int:
         raise JavaMissing(f"{executable} doesn't run") from failed
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     if match is None:
-        raise JavaMissing(f"{executable} doesn't tell its version")
+        raise JavaMissing(f"{executable} prints no version that can be read")
     return int(match.group(1))
 
 

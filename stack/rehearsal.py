@@ -24,8 +24,8 @@ from providers.registry import build_adapters
 from providers.reread import reread_events
 from stack.settings import Settings, streams_of
 
-CALLS_OUT = "the handler calls others, so it wasn't asked; only the adapter was"
-NO_ADAPTER = "the handler calls others, and no adapter reads these events: nobody was asked"
+CALLS_OUT = "the handler calls other services, so only the adapter was tried"
+NO_ADAPTER = "the handler calls other services, and no adapter reads these events: nothing was tried"
 
 
 class StreamRehearsal:

@@ -116,7 +116,7 @@ def run_rounds(rounds: Sequence[ScheduledRound], stop: threading.Event) -> None:
         began_s = time.monotonic()
         code = _run(due, stop)
         if code is not None:
-            log.log(logging.INFO if code == 0 else logging.WARNING, "a round of %s ended with %d", due.name, code)
+            log.log(logging.INFO if code == 0 else logging.WARNING, "%s: the run ended with code %d", due.name, code)
         due_s[due] = begin_next_s(due, began_s, time.monotonic()) if code == 0 else began_s + due.again_s
 
 
@@ -184,7 +184,7 @@ def run_schedule(rounds_of: Callable[[Settings], list[ScheduledRound]], nothing:
 
 
 def main() -> int:
-    nothing = "no maintenance, no backup and no verification is scheduled: nothing is done by itself"
+    nothing = "no maintenance, no backup and no verification is scheduled: nothing runs by schedule"
     return run_schedule(schedule_rounds, nothing)
 
 

@@ -24,7 +24,7 @@ FIRST = {
     "ingest.endpoints": "several accounts, tenants or shops at one provider",
     "processor.streams_file": "a handler of your own",
     "console.public_url": "a proxy before the pages, so that links and cookies are right",
-    "alerts.receivers": "whom to tell that something is wrong",
+    "alerts.receivers": "who gets an alert when something is wrong",
     "backup.folder": "where backups go each night",
 }
 """What people set first, and what for."""

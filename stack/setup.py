@@ -137,7 +137,7 @@ def _make_venv(environment: Path, stamp: Path) -> None:
 
 
 def _will_do(environment: Path, stamp: Path) -> bool:
-    """Whether an environment is of this Python, and its scripts name this place."""
+    """Returns whether an environment is of this Python, and its scripts name this place."""
     try:
         config = (environment / "pyvenv.cfg").read_text("utf-8")
     except OSError:

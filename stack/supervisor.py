@@ -126,7 +126,7 @@ class Supervisor:
 
     @property
     def answered_once(self) -> bool:
-        """Whether everything has answered at least once: the stack is up, whatever restarts later."""
+        """Returns whether everything has answered at least once: the stack is up, whatever restarts later."""
         return all(child.answered_ever for child in self._children)
 
     def check_children(self) -> None:
@@ -205,7 +205,7 @@ class Supervisor:
                 problem = f"didn't answer within {child.server.start_s:g} s"
                 raise ServerNotUp(child.name, problem, child.server.log, child.log_from)
             assert child.running is not None
-            log.warning("%s doesn't answer; it is ended", child.name)
+            log.warning("%s doesn't answer; it is stopped", child.name)
             child.running.kill_session()
 
     def _set_state(self, child: Child, state: ChildState) -> None:
@@ -229,7 +229,7 @@ class Supervisor:
                 write_endpoints(self._layout.root, build_endpoints(self._layout, self._ports, published, self._modes))
         except OSError as failed:
             self._write_not_before = now + WRITE_AGAIN_S
-            log.warning("who runs couldn't be written down: %s; it is tried again in %.0f s", failed, WRITE_AGAIN_S)
+            log.warning("the list of processes can't be written: %s; next try in %.0f s", failed, WRITE_AGAIN_S)
         else:
             self._written = current
 

@@ -36,7 +36,7 @@ AWAIT_S_MAX = 60.0
 """How long a stream may take to fail again: a processor starts in about ten seconds."""
 
 FAILURES_MIN = 2
-"""The first failure at a start may be mended by the start that follows it."""
+"""The first failure at a start may be over with the start that follows it."""
 
 LOOK_S = 0.1
 
@@ -55,7 +55,7 @@ def await_streams(settings: Settings) -> dict[str, str]:
                 continue
             if status is None:
                 # Its process is between two starts, and what it said last holds.
-                reasons.setdefault(stream, f"its processor says nothing; see run/logs/{_name_process(stream)}.log")
+                reasons.setdefault(stream, f"its processor writes no status; see run/logs/{_name_process(stream)}.log")
             else:
                 reasons[stream] = _explain_status(status)
                 failures[stream].add(tuple(status.get(name) for name in ("pid", "restarts", "tries")))

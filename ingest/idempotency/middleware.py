@@ -55,7 +55,7 @@ class AnswerRecorder:
         self._gone = True
 
     async def receive(self) -> Message:
-        """The body, once. The application doesn't learn that its client left: the work goes on."""
+        """The body, once. The application doesn't learn that its client left: the work continues."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -145,7 +145,7 @@ class IdempotencyKey:
     - An answer larger than `ANSWER_BYTES_MAX` isn't kept but that it was given: a copy gets 409 with its status.
     - An owner that dies leaves its claim to the next copy after the lease: the application runs again. Its own work
       should be idempotent by `IdempotentRun.request_id`, which it finds in ``scope["state"]["idempotency"]``.
-    - A client that leaves changes nothing: the run goes on, and its answer is kept.
+    - A client that leaves changes nothing: the run continues, and its answer is kept.
     - Where the store can't be asked nothing is run: 503 with Retry-After.
 
     ``caller`` names the sender: keys of different callers are different keys. ``docs_url``: where refusals are

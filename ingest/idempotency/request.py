@@ -109,7 +109,7 @@ def too_large(bytes_max: int) -> Problem:
 
 
 def too_slow(seconds: float) -> Problem:
-    detail = f"the body wasn't there within {seconds:g} s; send it again with the same key"
+    detail = f"the body didn't arrive within {seconds:g} s; send it again with the same key"
     return Problem(408, "body-too-slow", "The body came too slowly", detail, closes=True)
 
 

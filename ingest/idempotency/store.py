@@ -106,7 +106,7 @@ class AnswerStore(Protocol):
 
     @property
     def lease_s(self) -> float:
-        """How long a claim holds without being renewed."""
+        """Returns how long a claim holds without being renewed."""
 
     async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         """Decides atomically who runs."""

@@ -66,8 +66,9 @@ class AnotherPersonRedacts(PayhookError):
         self.before = before
         self.most = most
         super().__init__(
-            f"{wanted} bodies, and {actor} had {before} removed in the last 24 hours: above {most} a day "
-            "(dlq.alone_redactions_max) another person does it, from an account of their own. Nothing was removed."
+            f"Needs another person: {actor} removed {before} bodies in the last 24 hours and asks for {wanted} more; "
+            f"the limit is {most} a day (dlq.alone_redactions_max). Have someone else do it, from their account. "
+            "Nothing was removed."
         )
 
 
@@ -259,7 +260,7 @@ def _write_other_bodies(files: FileSystem, name: str, hashes: Collection[str], f
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
     """
     :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of; one that another
-        journal goes on with is that one's to say
+        journal continues is that one's to say
     """
     is_own = own_items(journal)
     items = pa.array(sorted({row.item_seq for row in _read_referring_rows(journal, hashes)}), pa.int64())

@@ -1,4 +1,4 @@
-"""How subscribers answered of late, from the journal of the stream that tells them."""
+"""How subscribers answered of late, from the journal of the stream that notifies them."""
 
 from __future__ import annotations
 

@@ -242,7 +242,8 @@ class LedgerJournals(Journals):
         return min(own_rows, key=lambda row: row.seq, default=None)
 
     def _has_decided(self, places: StreamLayout, row: JournalRow) -> bool:
-        """Whether a row was decided in a journal. Each has every command's row; the one that it is for acts on it."""
+        """Returns whether a row was decided in a journal. Each has every command's row; the one that it is for acts on
+        it."""
         if is_command_entity(row.entity_key):
             return row.decision is not Decision.IGNORED
         return self.is_decided_in(places, row)

@@ -99,7 +99,7 @@ def _read_journal(rows: TableRows) -> Sequence[UnknownEvents]:
     pair = "pair" if has_pairs else "CAST(NULL AS varchar)"
     no_steps = ", ".join(quote_literal(decision.value) for decision in NO_STEP_DECISIONS)
     unknown = quote_literal(Decision.UNKNOWN.value)
-    # All unknown undos of a pair have their number in it, also those that were taken up again: the engine counts so.
+    # All unknown undos of a pair have their number in it, also those that were handled again: the engine counts so.
     groups = lake.ask(
         f"""
         SELECT provider, event_type, coalesce(error_code, '{TYPE}') AS code,

@@ -159,7 +159,7 @@ def _build_columns(line: SettlementLine, tenant: str | None) -> tuple[object, ..
 
 
 ADDS_TO_NONE = "part of a movement that this report has no line of"
-UNLISTED = "booked payouts, of which this report doesn't tell"
+UNLISTED = "booked payouts, which this report doesn't cover"
 
 _JOURNAL_COLUMNS = (
     *("seq", "fact_key", "event_key", "entity_key", "provider", "decision", "postings", "occurred_at", "decided_at"),
@@ -238,7 +238,7 @@ def run(
     settings: LedgerSettings,
     clock: Clock,
 ) -> Reconciliation:
-    """Runs `reconcile` with a Spark session of its own, while everything may go on running."""
+    """Runs `reconcile` with a Spark session of its own, while everything may keep running."""
     work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.

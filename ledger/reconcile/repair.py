@@ -128,7 +128,7 @@ def _explain_omission(difference: Difference, wanted_of_report: str) -> str:
     if difference.entity_key is None:
         return f"the report doesn't hold enough: {wanted_of_report}"
     if _webhook_amount_minor(difference) < 0 and Movement(difference.movement or "") not in PAYOUTS:
-        return "it goes against its movement's own way: ask the provider what was meant"
+        return "its amount has the wrong sign for its movement: ask the provider what was meant"
     return ""
 
 

@@ -87,7 +87,7 @@ def _find_problem(anchor: Anchor, at: int, head: str | None, evidence: Evidence)
 
 class AuditLogWhole(Invariant):
     name = "audit_log_whole"
-    sentence = "Every act of a person is on record as it was recorded: the record's chain is whole, up to its anchors."
+    sentence = "No entry of the audit log was changed or removed: its chain is whole, up to its anchors."
 
     def check(self, evidence: Evidence) -> Finding:
         # The anchors first: the record may only be ahead of them.

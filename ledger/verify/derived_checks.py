@@ -54,7 +54,7 @@ def _find_other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]
 
 
 class IndexEqualsJournal(PromiseInvariant):
-    """A processor that opens the index forgets open items that another shard goes on with (`Index.keep_part`). The
+    """A processor that opens the index forgets open items that belong to another shard (`Index.keep_part`). The
     index has none of them, or all where none has opened it since the journal was divided.
     """
 
@@ -163,7 +163,7 @@ def _find_other_items(evidence: Evidence, index: Index) -> Iterator[dict[str, An
             yield {"problem": problem, "reversed": str(row["item_seq"])}
     for row in evidence.rows(_REOPENED):
         if (index.reopened_at(row["item_seq"]) or 0) < row["seq"]:
-            problem = "the index doesn't know that an ignored event was taken up again, or an unknown one closed"
+            problem = "the index doesn't know that an ignored event was replayed, or an unknown one closed"
             yield {"problem": problem, "reopened": str(row["item_seq"])}
 
 
@@ -264,7 +264,7 @@ def _read_letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
         }
         for partition, record in evidence.kafka.records(evidence.lake.dlq_topic)
         for seq, decided_at in [_parse_seq_and_time(record)]
-        # Of rows that the journal gave up when it went on from an older copy.
+        # Of rows that the journal gave up when it continued an older copy.
         if not any(seq > after and decided_at is not None and decided_at < at for after, at in given_up)
     )
     while batch := list(islice(letters, LETTERS_PER_BATCH)):

@@ -73,7 +73,7 @@ class Lake:
 
     @property
     def is_ledger(self) -> bool:
-        """Whether its events are money; other streams have no bookings."""
+        """Returns whether its events are money; other streams have no bookings."""
         return base_of(self.stream) == LEDGER
 
     @property
@@ -225,7 +225,7 @@ class Evidence:
         return self.limits.sample_max
 
     def is_mine(self, topic: str, partition: int) -> bool:
-        """Whether the stream reads a partition: of the events only those of its shard."""
+        """Returns whether the stream reads a partition: of the events only those of its shard."""
         return is_partition_read(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:

@@ -148,7 +148,7 @@ def run(
     watch: VerifyProgress,
     lake: Location,
 ) -> Report:
-    """Verifies one stream, while everything may go on running. DuckDB does it in a process of its own, or Spark where
+    """Verifies one stream, while everything may keep running. DuckDB does it in a process of its own, or Spark where
     the ledger's master is a cluster.
 
     :param find_jars: Spark's; DuckDB needs none

@@ -18,7 +18,7 @@ class _PaymentInvariant(PromiseInvariant):
         self.bodies = bodies
 
     def _is_asked(self, evidence: Evidence) -> bool:
-        """Whether there is something to judge: of a part of the rows only what was taken back in it."""
+        """Returns whether there is something to judge: of a part of the rows only what was taken back in it."""
         return evidence.is_whole or evidence.count_taken_back() > 0
 
     def _add_view(self, evidence: Evidence) -> None:

@@ -81,7 +81,7 @@ class RecordsAreThoseDecided(Invariant):
 
     every: bool = False
     name = "records_are_those_decided"
-    sentence = "What Kafka still holds of the decided offsets are the very records that the journal decided."
+    sentence = "The records that Kafka still holds at decided offsets are those that the journal decided."
 
     def check(self, evidence: Evidence) -> Finding:
         every = list(_find_held_offsets(evidence))
@@ -228,7 +228,7 @@ def _find_differing(evidence: Evidence, rows: Sequence[JournalRow]) -> Iterator[
 
 
 def _was_removed(evidence: Evidence, row: JournalRow) -> bool:
-    """Whether its time was over meanwhile: Kafka removes the oldest records at any moment."""
+    """Returns whether its time was over meanwhile: Kafka removes the oldest records at any moment."""
     low, _ = evidence.kafka.find_ends([row.topic]).get(row.topic, {}).get(row.partition, (0, 0))
     return row.offset < low
 

@@ -111,7 +111,7 @@ class Report:
 
     @property
     def has_offenders(self) -> bool:
-        """Whether something offends an invariant; else what isn't ok couldn't be checked."""
+        """Returns whether something offends an invariant; else what isn't ok couldn't be checked."""
         return any(finding.offenders for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def _format_value(value: object) -> str:
 
 
 class InvariantState(TypedDict):
-    """The last known state of an invariant: ``state`` is HOLDS or WRONG, as a look at ``at`` found it (RFC 3339), or
+    """The last known state of an invariant: ``state`` is HOLDS or WRONG, as a check at ``at`` found it (RFC 3339), or
     UNKNOWN.
 
-    ``deep``: that look was one. ``since``: the first row that it looked at. Of one that is WRONG they are as
-    wide as all looks that found so together: it holds again once a look that is as wide finds nothing. ``offenders``:
-    some of what the look found. ``not_checked``: why a later look, or the only one, couldn't check it.
+    ``deep``: that check was a deep one. ``since``: the first row that it covered. Where the state is WRONG, both cover
+    all checks that found offenders: it holds again after one check of as many rows found none. ``offenders``: some of
+    what the check found. ``not_checked``: why a later check, or the only one, couldn't be made.
     """
 
     state: str
@@ -181,8 +181,8 @@ def remember_report(path: Path, report: Report, *, deep: bool) -> None:
     """Adds a report to the file that alerts and pages read:
     ``{stream: {"at": …, "version": …, "seq": …, "wrong": [names], "invariants": {name: Known}}}``.
 
-    An invariant that was wrong isn't any more once a look at least as wide finds nothing: at all rows, and deep where
-    the one before was. Where one can't be checked, what was known of it stays. Several may be at it at once.
+    An invariant that was wrong holds again only after a check of at least the same rows, and as deep, found nothing.
+    One that can't be checked keeps its last known state. Several processes may do this at once.
 
     :raises OSError: nothing was changed
     """

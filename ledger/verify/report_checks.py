@@ -14,7 +14,7 @@ from ledger.verify.report import Finding, Invariant
 class ReportsAgree(Invariant):
     name = "reports_agree"
     sentence = (
-        "What a provider's settlement report says of a period is what is booked: no difference that its newest "
+        "The bookings of a period match the provider's settlement report: no difference that its newest "
         "reconciliation found stays open for long."
     )
 
@@ -40,15 +40,15 @@ def _find_newest_runs(evidence: Evidence) -> list[Reconciliation]:
 
 
 def _has_replaced(later: Reconciliation, run: Reconciliation) -> bool:
-    """Whether a later run of the same provider and tenant looked at all that a run did. Where that one has no account,
-    the same report may have been given one since.
+    """Returns whether a later run of the same provider and tenant looked at all that a run did. Where that one has no
+    account, the same report may have been given one since.
     """
     same_report = run.account is None and run.report_sha256 == later.report_sha256
     return (run.account == later.account or same_report) and _has_period_of(later, run)
 
 
 def _has_period_of(later: Reconciliation, run: Reconciliation) -> bool:
-    """Whether the period of one has the other's within it, as far as that one's is known."""
+    """Returns whether the period of one has the other's within it, as far as that one's is known."""
     since = run.since is None or (later.since is not None and later.since <= run.since)
     return since and (run.until is None or (later.until is not None and later.until >= run.until))
 

@@ -59,7 +59,7 @@ class ElsewhereIsOthers(Invariant):
 
     compared_max: int = BY_CHANCE
     name = "elsewhere_is_others"
-    sentence = "What a stream passed over as the business of others is none that it said it takes."
+    sentence = "A stream passed over only records that its `where` doesn't take."
 
     def check(self, evidence: Evidence) -> Finding:
         spans = [span for row in evidence.rows(_ELSEWHERE) if (span := _find_held(evidence, row)) is not None]
@@ -69,7 +69,7 @@ class ElsewhereIsOthers(Invariant):
         records = evidence.kafka.records_at(wheres)
         offenders = (
             {
-                "problem": "the stream takes this record, and passed it over",
+                "problem": "the stream takes such records, but passed this one over",
                 "topic": topic,
                 "partition": partition,
                 "offset": offset,
@@ -124,7 +124,8 @@ def _find_own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
 
 
 def _is_taken(where: HeaderFilter, topic: str, record: TopicRecord) -> bool:
-    """Whether the stream says that it takes a record. What can't be read of receivers' events is every stream's."""
+    """Returns whether the stream says that it takes a record. What can't be read of receivers' events is every
+    stream's."""
     try:
         event = from_record(record.value, record.headers).event
     except Unparseable:

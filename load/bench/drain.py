@@ -67,7 +67,7 @@ class Drained:
 
     @property
     def off_forecast(self) -> float | None:
-        """By what share the time to recover differed from what had been said; None if nothing was said."""
+        """Returns by what share the time to recover differed from what had been said; None if nothing was said."""
         if self.forecast is None or not self.forecast.get("seconds"):
             return None
         took = (self.ended_at - from_rfc3339(self.forecast["at"])).total_seconds()

@@ -117,7 +117,7 @@ def _fast(stack: RunningStack, seconds: float, run: Run) -> Held | None:
 
 
 def _load(stack: RunningStack, seconds: float, rate_per_s: float, run: Run) -> Held | None:
-    """What became of a load; None where the stack didn't take it or decide it in time."""
+    """Returns what became of a load; None where the stack didn't take it or decide it in time."""
     try:
         held = Window(stack, seconds).at(rate_per_s)
     except (NotInTime, ConnectionError, TimeoutError, RuntimeError) as failed:
@@ -168,7 +168,7 @@ class Held:
 
     @property
     def was_sent(self) -> bool:
-        """Whether the load was what it was meant to be."""
+        """Returns whether the load was what it was meant to be."""
         return self.sent_per_s >= HELD_SHARE * self.rate_per_s
 
     def said(self) -> str:

@@ -264,7 +264,8 @@ def _digest(number: int) -> str:
 def commit(
     stream: str, seq: int, marks: Marks | None = None, start: Marks | None = None, chain: str = GENESIS
 ) -> dict[str, str]:
-    """What the journal's writer says of a commit; unless marks are given nothing is known of any topic that exists."""
+    """Returns what the journal's writer says of a commit; unless marks are given nothing is known of any topic that
+    exists."""
     return {
         "payhook.stream": stream,
         "payhook.epoch": "1",

@@ -114,7 +114,7 @@ class _Engine:
         config = StreamConfig(name=STREAM, handler="load.bench.index:none", retry=retry, dead_head=DeadHead.CONTINUE)
         rules = StreamRules(config=config, due_per_batch_max=100, drain_per_entity_max=100)
         self._offset = state.marks[EVENTS][0]
-        # Another one each time that a history is opened: what was new to it once isn't any more.
+        # Another one each time that a history is opened: what was new to it once is known then.
         self._random = random.Random(state.epoch)
         clock = SystemClock()
         self._batches = Batches(
@@ -219,7 +219,7 @@ def _table(events: Sequence[Event], offset: int) -> pa.Table:
 
 
 def _memory_mb(index: Path, rows: int) -> float:
-    """What opening the index and looking up in it adds to a process, in MB (10^6 bytes)."""
+    """Returns what opening the index and looking up in it adds to a process, in MB (10^6 bytes)."""
     command = [sys.executable, "-m", "load.bench.index", str(index), str(rows)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=MEMORY_S_MAX, check=True).stdout
     return float(said) / 1e6
@@ -239,7 +239,7 @@ def _print_memory(root: Path, rows: int) -> None:
 
 
 def _own_bytes(process: psutil.Process) -> int:
-    """What it holds for itself. Pages of files aren't counted: the kernel takes them back as it likes."""
+    """Returns what it holds for itself. Pages of files aren't counted: the kernel takes them back as it likes."""
     held = process.memory_info()
     return int(held.rss - held.shared)
 

@@ -71,7 +71,7 @@ def measure_verify(run: Run) -> dict[str, float]:
 
 
 def _verified_s(lake: Lake, rows: int) -> float:
-    """How long it takes to prove all invariants of a whole ledger."""
+    """Returns how long it takes to prove all invariants of a whole ledger."""
     settings, limits = LedgerSettings(), VerifyLimits(anchor_age_s_max=1e9, in_flight_age_s_max=1e9)
     clock, keys = ManualClock(FIRST_AT + timedelta(minutes=1)), AnchorKeys([new_key()])
     began_s = time.perf_counter()

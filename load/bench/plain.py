@@ -60,7 +60,7 @@ def drain_plainly(kafka: KafkaSettings, warm_topic: str, topic: str, folder: Pat
 
 
 def broker_options(kafka: KafkaSettings) -> tuple[str, ...]:
-    """How another process reaches an embedded broker: its address, and the folder with its users."""
+    """Returns how another process reaches an embedded broker: its address, and the folder with its users."""
     folder = str(Path(kafka.security.credentials_file).parent)
     return ("--kafka", kafka.bootstrap_servers, "--kafka-folder", folder)
 

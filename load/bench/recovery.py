@@ -1,4 +1,4 @@
-"""How long an hour's outage is felt: its events wait, new ones go on coming, and the processor starts."""
+"""How long an hour's outage is felt: its events wait, new ones keep coming, and the processor starts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The story that `make demo` tells."""
+"""The story of `make demo`."""

@@ -219,7 +219,8 @@ def _decisions(by_key: dict[str, list[dict[str, Any]]], webhook: Webhook) -> lis
 
 
 def _in_order(by_key: dict[str, list[dict[str, Any]]], webhooks: Sequence[Webhook]) -> str:
-    """Whether every event was applied, none before the one that it follows, and the followers had been parked."""
+    """Returns whether every event was applied, none before the one that it follows, and the followers had been
+    parked."""
     applied: list[int] = []
     for webhook in webhooks:
         rows = [row for key in webhook.event_keys for row in by_key.get(key, [])]

@@ -69,7 +69,7 @@ def samples_of(provider: str) -> Samples:
 
 
 def sample_names(providers: Iterable[str]) -> list[str]:
-    """What `sample_body` makes: ``stripe:charge.succeeded``."""
+    """Returns what `sample_body` makes: ``stripe:charge.succeeded``."""
     return [f"{provider}:{event_type}" for provider in sorted(providers) for event_type in samples_of(provider).by_type]
 
 

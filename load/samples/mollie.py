@@ -48,7 +48,8 @@ def classic_delivery(reference: str) -> bytes:
 
 
 def fetched(resource: Object, **embedded: Sequence[Object]) -> bytes:
-    """What Mollie's API answers: a payment with its captures, refunds and chargebacks, or an order with its own."""
+    """Returns what Mollie's API answers: a payment with its captures, refunds and chargebacks, or an order with its
+    own."""
     return orjson.dumps({**resource, "_embedded": {name: list(found) for name, found in embedded.items()}})
 
 

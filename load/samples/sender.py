@@ -31,7 +31,7 @@ class CannotSign(PayhookError):
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample event says: a refund, where the provider tells of refunds.
+    """What a sample event says: a refund, where the provider reports refunds.
 
     ``event`` and ``movement`` may be one id (Adyen). ``delivery`` numbers the deliveries of one event: whatever
     differs between them follows from it.
@@ -53,7 +53,7 @@ class Sample:
 
     @property
     def money(self) -> dict[str, Any]:
-        """What most builders of bodies take: the amount in minor units, its currency, and when it moved."""
+        """Returns what most builders of bodies take: the amount in minor units, its currency, and when it moved."""
         return {"amount_minor": self.amount_minor, "currency": self.currency, "created": self.at}
 
     def json_id(self, name: str) -> int | str:

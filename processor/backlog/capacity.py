@@ -183,7 +183,7 @@ class Rates:
             self.forecast = BacklogForecast(reading.at_s, reading.lag, drain_per_s, self.arrival_per_s)
 
     def _is_off(self, reading: LoadReading) -> bool:
-        """Whether there is no forecast, or it says another end than what is known now by more than `OFF`."""
+        """Returns whether there is no forecast, or it says another end than what is known now by more than `OFF`."""
         if self.forecast is None or self.forecast.seconds_left is None:
             return True
         left_s, now_s = self.forecast.at_s + self.forecast.seconds_left - reading.at_s, self.estimate_recovery_s()

@@ -67,7 +67,7 @@ class Cluster(Protocol):
     def list_running(self) -> list[str]: ...
 
     def ask_for(self, total: int) -> None:
-        """Lets no more than so many be started; those that run go on."""
+        """Lets no more than so many be started; those that run keep running."""
 
     def end_idle(self, executor: str) -> bool:
         """Ends an executor unless it has a task; returns whether it does. It is listed until it has ended."""
@@ -151,7 +151,7 @@ class SparkCluster:
 
     def end_idle(self, executor: str) -> bool:
         ids = self._jvm.PythonUtils.toSeq(self._java_list([executor]))
-        # Not to be replaced, no failure, and not by force: one with a task goes on.
+        # Not to be replaced, no failure, and not by force: one with a task keeps running.
         return not self._context.schedulerBackend().killExecutors(ids, False, False, False).isEmpty()
 
     def _java_list(self, texts: Sequence[str]) -> Any:

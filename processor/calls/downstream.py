@@ -43,7 +43,7 @@ RETRIES_MIN = 10
 RETRY_WINDOW_S = 10.0
 
 HELD_PER_S = 500.0
-"""Held events that are taken up again per second, one after another."""
+"""Held events that are handled again per second, one after another."""
 
 NOTHING = Budget(calls=0, retries=0, at_once=0, failures=1)
 
@@ -70,7 +70,7 @@ class Downstream:
     """Breaker, concurrency limit and retry budget of one downstream.
 
     Held events get their due times one after another, `HELD_PER_S` of them a second: an outage doesn't end in a
-    herd, and while it lasts the same events aren't taken up again and again. Times are the monotonic clock's: wall time
+    herd, and while it lasts the same events aren't handled again and again. Times are the monotonic clock's: wall time
     is only reported and kept.
     """
 
@@ -109,7 +109,7 @@ class Downstream:
         return self.state in (CLOSED, HALF_OPEN)
 
     def may_excuse(self, report: CallReport | None) -> bool:
-        """Whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
+        """Returns whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
 
         ``report`` is the batch's; a call that was abandoned may be reported without one.
         """
@@ -190,11 +190,11 @@ class Downstream:
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
             case "quiet":
-                return f"asked to be left alone{because}"
+                return f"asked for no calls{because}"
             case "open":
-                return f"isn't called as usual since {self._opened_at()}: its breaker is open{because}"
+                return f"fails: its breaker is open since {self._opened_at()}{because}"
             case "half-open":
-                return f"gets {PROBES} calls to show that it is back{because}"
+                return f"gets {PROBES} calls that test whether it works again{because}"
         return "is called as usual"
 
     def _opened_at(self) -> str:

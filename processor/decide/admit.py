@@ -30,7 +30,7 @@ from processor.rules import StreamRules
 from providers.port import Adapter
 from providers.reconciled import choose_reader
 
-BODY_GONE = "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
+BODY_GONE = "its body was removed (by retention or a redaction) before it was handled again: it stays ignored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def admit_events(
 
 @dataclass(slots=True)
 class Admission:
-    """A batch's events by entity (``lines``). ``settled`` are decided by a look-up; ``poison`` is taken up again, and
+    """A batch's events by entity (``lines``). ``settled`` are decided by a look-up; ``poison`` is read again, and
     its bytes are yet to be read, or another program's record is yet to be named."""
 
     known: BatchLookups
@@ -154,7 +154,7 @@ class Admission:
             self.poison.append(item)
             return True
         elif key is None or row.event_type == POISON_TYPE:
-            text = "it has no identity to be handled under: let the provider send it again"
+            text = "it has no event key, so it can't be handled: have the provider send it again"
             dead_letter_item(item, make_engine_failure(POISON_CLASS, text), blocking=False)
         else:
             holder = self.known.index.known_event(key)
@@ -218,7 +218,7 @@ class Admission:
             settle_item(item, Decision.DUPLICATE, "an earlier copy holds the event key")
             item.cause = first
         elif any(named_content in self._conflicts or known.known_conflict(*named_content) for named_content in named):
-            settle_item(item, Decision.DUPLICATE, "a redelivery of other content that is held already, or was purged")
+            settle_item(item, Decision.DUPLICATE, "a redelivery with other content that is kept already, or was purged")
         else:
             self._conflicts.update(named)
             dead_letter_item(item, make_conflict_failure(key, same), blocking=False)
@@ -242,7 +242,7 @@ def _list_own_hashes(row: JournalRow) -> list[bytes]:
 
 
 def _is_among(contents: Sequence[bytes] | Failure, held: Sequence[bytes]) -> bool | Failure:
-    """Whether one of the hashes is held; ``held`` may be the beginnings of hashes."""
+    """Returns whether one of the hashes is held; ``held`` may be the beginnings of hashes."""
     if isinstance(contents, Failure):
         return contents
     return any(content[: len(digest)] == digest for content in contents for digest in held)

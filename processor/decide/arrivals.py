@@ -72,7 +72,7 @@ def take_undecided(
 
 
 def _may_merge(before: KafkaRecord, record: KafkaRecord) -> bool:
-    """Whether one row stands for both records: no events, one behind the other, for the same reason."""
+    """Returns whether one row stands for both records: no events, one behind the other, for the same reason."""
     return before[:2] == record[:2] and before.until == record.offset and before.why == record.why
 
 

@@ -182,7 +182,8 @@ class Batches:
         return AGAIN_S if results and rank.is_put_off else 0.0
 
     def has_better_probe(self, records: Sequence[KafkaRecord]) -> bool:
-        """Whether the next probe would try an event that tells more than the last one's; then nobody needs to wait."""
+        """Returns whether the next probe would try an event that shows more than the last one's; then nobody needs to
+        wait."""
         choice = self._choose_probe(records) if self._probed is not None else None
         return choice is not None and self._probed is not None and choice[0] < self._probed
 

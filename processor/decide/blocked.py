@@ -43,7 +43,7 @@ Account: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 class Rank(NamedTuple):
-    """Orders the candidates for a probe: the lowest tells most.
+    """Orders the candidates for a probe: the lowest shows most.
 
     It holds whether the event failed as if the stream were blocked, whether another one of its account did, and whether
     its last try rescheduled it.
@@ -85,8 +85,8 @@ class Blocked:
         return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
     def after_failures(self, failures: Sequence[Failure], outage: RetryPolicy) -> Blocked:
-        """Returns the state after failures that block the stream. The first probe comes at once: it tells an outage
-        from an event that fails by its own fault.
+        """Returns the state after failures that block the stream. The first probe comes at once: it shows an outage
+        apart from an event that fails by its own fault.
 
         :param outage: when the next ones come; after its last try they come at its longest delay
         """
@@ -112,8 +112,8 @@ class Blocked:
         return replace(self, needs=needs) if needs else Blocked()
 
     def is_prolonged_by(self, result: Outcome | Failure) -> bool:
-        """Whether an event's result says that the block isn't over: it failed so, or what has to answer fails otherwise
-        or isn't called now.
+        """Returns whether an event's result says that the block isn't over: it failed so, or what has to answer fails
+        otherwise or isn't called now.
 
         Other results that don't end the block say nothing of it: the next event may be tried at once.
         """

@@ -29,7 +29,7 @@ CLOSE_S_MAX = 5.0
 
 
 def assign_item_seqs(decided: Sequence[BatchItem]) -> int:
-    """Gives new items their final names: the rows of those that were taken up again come before theirs.
+    """Gives new items their final names: the rows of those that were handled again come before theirs.
 
     :returns: by how many seqs they moved
     """
@@ -49,7 +49,7 @@ def number_rows(
 ) -> list[BatchItem]:
     """Numbers the rows of this batch and returns their items, in seq order.
 
-    Events taken up again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another
+    Events handled again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another
     as its events do; what commands did to items (``ordered``) comes last.
     """
     again = [item for item in decided if not item.is_new]
@@ -89,7 +89,7 @@ class Journal:
 
     @property
     def position(self) -> DecidedPosition:
-        """How far it has decided; may be asked from any thread."""
+        """Returns how far it has decided; may be asked from any thread."""
         state, lasts = self.state, self._lasts
         return DecidedPosition(state.next_seq - 1, state, lasts)
 

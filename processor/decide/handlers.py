@@ -201,6 +201,6 @@ def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None
     row.pair = pair_of(pair, undoes=answer.undoes)
     if answer.undoes and before <= 0:
         row.decision, row.error_code, row.postings = Decision.UNKNOWN, EARLY_UNDO, None
-        row.reason = f"nothing of {pair} is left in this journal: whether money moved before isn't known"
+        row.reason = f"this journal has no movement of {pair} left to undo: it isn't known whether money moved before"
     elif not answer.undoes and before < 0:
-        row.postings, row.reason = None, f"books nothing: what undoes {pair} came before"
+        row.postings, row.reason = None, f"books nothing: the undo of {pair} came first"

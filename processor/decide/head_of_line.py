@@ -30,7 +30,7 @@ STEP_S_MAX = 10.0
 """Of the time between two looks: what is longer was a pause of the process, and no fault of a head."""
 
 PLACES_MAX = 100_000
-"""Waiting events that one look reads; the next one goes on behind them."""
+"""Waiting events that one look reads; the next one continues behind them."""
 BEHIND_ALL = b"\xff" * 8
 """After an entity's hash: behind all of its places."""
 EXAMINED_MAX = 100
@@ -95,7 +95,7 @@ class HeadFigures:
         return self.heads / self.stuck_count if self.heads else 1.0
 
     def is_blocking(self, settings: StreamSettings) -> bool:
-        """Whether nearly all of it is stuck, and few of the stuck ones fail themselves."""
+        """Returns whether nearly all of it is stuck, and few of the stuck ones fail themselves."""
         return self.stuck_share > settings.head_utilisation_max and self.head_share < settings.head_uncommitted_min
 
     @property
@@ -164,8 +164,8 @@ def choose_examined(candidates: Sequence[WaitingLine]) -> list[WaitingLine]:
 def find_past_limits(heads: Iterable[FailingHead], figures: HeadFigures, settings: StreamSettings) -> list[FailingHead]:
     """Finds the heads to dead-letter now, `RESOLVED_MAX` at most.
 
-    These are the heads past the age limit. Where followers go on past a dead head, those with the longest lines are
-    added until the lines are no longer blocked.
+    These are the heads past the age limit. Where followers are handled past a dead head, those with the longest lines
+    are added until the lines are no longer blocked.
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
     past = [head for head in longest_first if 0 < settings.head_age_max_s <= head.held_s]
@@ -195,12 +195,12 @@ def _count_behind(heads: Iterable[FailingHead | WaitingLine]) -> int:
 def make_head_failure(head: FailingHead, dead_head: DeadHead) -> Failure:
     row = head.item.row
     then = {
-        DeadHead.CONTINUE: "They go on without it",
-        DeadHead.WAIT: "They wait for a person's verdict on it",
+        DeadHead.CONTINUE: "They continue without it",
+        DeadHead.WAIT: "They wait until a person decides it",
     }[dead_head]
     text = (
         f"{row.event_key} held back {head.behind} later events of its entity for {head.held_s:.0f} s. {then}. It "
-        f"failed {row.attempt} times, last at {to_rfc3339(row.decided_at)}: {row.reason}. Mend that, then replay it."
+        f"failed {row.attempt} times, last at {to_rfc3339(row.decided_at)}: {row.reason}. Fix that, then replay it."
     )
     return Failure(
         kind=ErrorKind.NRE,

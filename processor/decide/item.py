@@ -37,8 +37,8 @@ class Booked(Applied):
 class BatchItem:
     """An event in this batch. ``row`` is filled in as things are decided and becomes its journal row.
 
-    ``waiting`` is what was taken up again; new events and a command's doings have none. ``refused`` is why a record is
-    no event of this stream, or is poison. ``known_fact``: its fact was taken before, with that hash
+    ``waiting`` is the open item that is handled again; new events and a command's doings have none. ``refused`` is why
+    a record is no event of this stream, or is poison. ``known_fact``: its fact was taken before, with that hash
     (`Index.known_fact`). ``condemned`` is why it is dead-lettered without another try. ``cause`` is the item of this
     batch whose row caused this one's. ``previous`` and ``last_try`` are for the handler (`core.work.WorkItem`).
     ``early``: what it answered in the map stage. ``refusals``: of a command, why nothing happens to some of its items.
@@ -62,17 +62,17 @@ class BatchItem:
 
     @property
     def is_new(self) -> bool:
-        """Whether the journal has no row of it yet."""
+        """Returns whether the journal has no row of it yet."""
         return self.row.first
 
     @property
     def is_suspect(self) -> bool:
-        """Whether its last try failed as if the whole stream were blocked."""
+        """Returns whether its last try failed as if the whole stream were blocked."""
         return self.waiting is not None and is_suspect(self.waiting.row)
 
     @property
     def has_died(self) -> bool:
-        """Whether it died before, and later events of its entity went on without it."""
+        """Returns whether it died before, and later events of its entity were handled without it."""
         return self.waiting is not None and self.waiting.died
 
     @property
@@ -86,7 +86,7 @@ class BatchItem:
 
     @property
     def goes_on_waiting(self) -> bool:
-        """Whether nothing changes for the event but until when it waits: that takes no row."""
+        """Returns whether nothing changes for the event but until when it waits: that takes no row."""
         if self.waiting is None or self.row.decision is not Decision.PARKED or self.row.due_at is None:
             return False
         before, after = self.waiting.row, self.row
@@ -124,12 +124,13 @@ def reopen_item(waiting: OpenItem) -> BatchItem:
 
 
 def is_suspect(row: JournalRow) -> bool:
-    """Whether the last try of an open event failed as if the whole stream were blocked."""
+    """Returns whether the last try of an open event failed as if the whole stream were blocked."""
     return row.error_kind is ErrorKind.SBE
 
 
 def is_rescheduled(row: JournalRow) -> bool:
-    """Whether the last try of an open event gave it a later time: it failed by its own fault, or it was held."""
+    """Returns whether the last try of an open event gave it a later time: it failed by its own fault, or it was
+    held."""
     held = row.decision is Decision.PARKED and row.due_at is not None and row.due_at > row.decided_at
     return held or row.decision is Decision.RETRY
 
@@ -140,8 +141,8 @@ def explain_wait(head: JournalRow) -> str:
 
 
 def has_followed_failing(row: JournalRow) -> bool:
-    """Whether a waiting event's last row says that it waits for an earlier one that failed; also when a person has
-    closed that one meanwhile.
+    """Returns whether a waiting event's last row says that it waits for an earlier one that failed; also when a person
+    has closed that one meanwhile.
     """
     return row.decision is Decision.PARKED and (row.reason == BEHIND or row.cause_seq is not None)
 
@@ -161,8 +162,8 @@ def make_conflict_failure(event_key: str, same: bool | Failure) -> Failure:
         )
     text = (
         f"{event_key} was received before, and whether this copy says the same can't be found out: {same.error_class}: "
-        f"{same.message}. Mend that, then compare both bodies: discard this one if they say the same; if they don't, "
-        "ask the provider which one holds."
+        f"{same.message}. Fix that, then compare both bodies: discard this one if they say the same; if they don't, "
+        "ask the provider which one is right."
     )
     return replace(same, error_class=CONFLICT_CLASS, error_code=same.error_class, message=text[:MESSAGE_CHARS_MAX])
 
@@ -219,8 +220,8 @@ def reject_duplicate_fact(item: BatchItem, fact8: bytes) -> None:
         return
     text = (
         f"{row.fact_key} was applied with another amount, currency or account under another event key. "
-        "Ask the provider which report holds. If it is this one, reverse the booking, book this one by hand (payhook "
-        "ledger enter) and resolve it: a replay dies again."
+        "Ask the provider which report is right. If it is this one, reverse the booking, book this one by hand "
+        "(payhook ledger enter) and resolve it: a replay dies again."
     )
     dead_letter_item(item, make_engine_failure(FACT_CONFLICT_CLASS, text), blocking=False)
 

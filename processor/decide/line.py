@@ -117,7 +117,7 @@ class Line:
     handler.
 
     ``holder`` is the first waiting event that may not run: newcomers go behind it. ``beyond``: of those that the batch
-    doesn't take, the one to be taken up next. ``died`` is the first event of the entity that died and was passed over,
+    doesn't take, the one to be handled next. ``died`` is the first event of the entity that died and was passed over,
     with its item; ``applied_upto`` the last one that was applied past others; ``closed_heads`` are events that held
     back the entity until a person closed them. ``delays``: an event of the batch waits until its delay is over.
     """
@@ -188,7 +188,7 @@ class Line:
 
 
 def is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
-    """Whether the event is dead if it fails now with an error of that kind."""
+    """Returns whether the event is dead if it fails now with an error of that kind."""
     policy = choose_retry_policy(item, rules, kind)
     return policy.tries is not None and item.row.attempt >= policy.tries
 

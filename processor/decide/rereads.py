@@ -57,7 +57,7 @@ couldn't; then the copy may be there all the same."""
 
 @dataclass(slots=True)
 class Rereads:
-    """Decides the poison that a stream's batches take up again.
+    """Decides the poison that a stream's batches read again.
 
     ``republish``: None where the stream reads no topic; ``put_back``: None where it reads no other program's.
     """
@@ -148,7 +148,7 @@ def _describe_published(events: Sequence[Outgoing]) -> str:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """An event that an order acts on. ``in_place``: it runs before all that came later of its entity. ``left``: the
-    entity that it was one of and isn't any more, by the names that its adapter gives it now."""
+    entity that it belonged to and no longer does, by the names that its adapter gives it now."""
 
     item: OpenItem
     in_place: bool = False

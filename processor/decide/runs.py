@@ -1,7 +1,7 @@
 """Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed or closed.
 
 A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
-of the command (`operations.run.PortionResult`) for people, and as a note for the process that goes on after a crash.
+of the command (`operations.run.PortionResult`) for people, and as a note for the process that continues after a crash.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUNS_MAX = 20
 """Under way at a time; each is in every commit's notes."""
 
 WINDOW_MIN, WINDOW_FIRST, WINDOW_MAX = 50, 1_000, 4_000
-"""Items of all runs that are taken up and not tried yet: live traffic never waits behind more, and a run never starves
+"""Items of all runs that are ordered and not tried yet: live traffic never waits behind more, and a run never starves
 wholly."""
 
 WINDOW_GROWTH = 1.25
@@ -56,8 +56,8 @@ class SelectionRun:
     """A run of a selection under way. ``row``: of the command that began it. ``position``: index of the first item
     that isn't taken.
 
-    ``looked``: items before this index have ended; ``next_s``: when a run with a rate goes on, by the monotonic clock;
-    both are found out again after a restart. ``makes_room``: nobody waits for its last items any more; a restart
+    ``looked``: items before this index have ended; ``next_s``: when a run with a rate continues, by the monotonic
+    clock; both are found out again after a restart. ``makes_room``: nobody waits for its last items any more; a restart
     forgets that, and waits for them again.
     """
 
@@ -188,7 +188,7 @@ class RunScheduler:
         if is_proposal:
             return None
         if command.proposal is None and self._is_given(digest, PROPOSE_RUN):
-            return "it was proposed: another person approves it"
+            return "it is a proposal: another person must approve it"
         if (why := alone.find_run_refusal(command, Volume(selection.count, Counter(selection.amounts)))) is not None:
             return why
         if not self._has_room():
@@ -214,7 +214,7 @@ class RunScheduler:
             run.state = RunState.CANCELLED
             return None
         is_proposed = self._is_given(digest, PROPOSE_RUN) and not self._is_given(digest, RUN)
-        return None if is_proposed else "nothing of it is left to be cancelled"
+        return None if is_proposed else "there is nothing left to cancel"
 
     def _pause(self, digest: str, *, pause: bool) -> str | None:
         run = self._runs.get(digest)

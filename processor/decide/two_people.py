@@ -33,7 +33,7 @@ from providers.reconciled import choose_reader
 
 REFUSALS_SHOWN_MAX = 10
 
-HAVE_IT_APPROVED = "another person must approve it: order it by `payhook dlq` with --propose, or as a selection's run"
+HAVE_IT_APPROVED = "propose it (`payhook dlq … --propose`, or a selection's run), then another person must approve it"
 """What to do with an order beyond what one person may do alone."""
 
 Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]

@@ -62,8 +62,8 @@ class Failure:
     ``retry_after_s``: what the error says of the next try (its attribute of that name); a retry isn't earlier.
     ``downstream``: whose failed call it came from, if it came from one; ``called``: all that the try had called.
     ``missing_predecessor``: its followers may be tried before it (`core.work.MissingPredecessor`). ``previous_dead``:
-    it doesn't go on after an earlier event died (`core.work.PreviousEventDead`). ``own``: it says that the whole stream
-    is blocked, and another event's success has disproved it; it counts as its event's own.
+    it can't be handled after an earlier event died (`core.work.PreviousEventDead`). ``own``: it says that the whole
+    stream is blocked, and another event's success has disproved it; it counts as its event's own.
     """
 
     kind: ErrorKind
@@ -271,7 +271,7 @@ _CLASSIFIER = Classifier()
 def catch_event_error(
     step: Callable[_Asked, _Answer], *args: _Asked.args, **kwargs: _Asked.kwargs
 ) -> _Answer | Failure:
-    """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream goes on.
+    """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream continues.
 
     What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
     result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the

@@ -66,9 +66,7 @@ class Disagreement:
         place = f"{self.topic}[{self.partition}]"
         source = "the journal" if is_sparse(self.topic) else "Kafka"
         if self.kind is DisagreementKind.OTHER_TOPIC:
-            return (
-                f"{self.topic} is another topic than the one that was read: it was created again, or Kafka is another"
-            )
+            return f"{self.topic} isn't the topic that was read before: it was created again, or this is another Kafka"
         if self.kind is DisagreementKind.ENDS_BEFORE:
             return f"{place}: offset {self.offset} is next, {source} ends before {self.high}"
         if self.kind in (DisagreementKind.REMOVED, DisagreementKind.HOLE):
@@ -85,8 +83,8 @@ class HistoryRefused(StreamRefused):
         shown = "; ".join(disagreement.to_sentence() for disagreement in found[:SHOWN_MAX])
         more = f"; and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
         super().__init__(
-            f"stream {stream}: {shown}{more}. Nothing is decided until a person decides: put the newest data back, "
-            "or see `payhook recover`. Webhooks are still taken."
+            f"stream {stream}: {shown}{more}. The stream has stopped and needs an operator: put the newest data back, "
+            "or run `payhook recover`. Webhooks are still accepted."
         )
 
 
@@ -332,6 +330,11 @@ class HistoryWatch:
                 failed = False
             except Exception as problem:
                 # Whatever a client raises: a watch that ended in silence would let everything pass after that.
-                log.log(logging.DEBUG if failed else logging.WARNING, "%s: no look: %s", self._stream, problem)
+                log.log(
+                    logging.DEBUG if failed else logging.WARNING,
+                    "%s: the topic can't be compared: %s",
+                    self._stream,
+                    problem,
+                )
                 failed = True
         source_log.close()

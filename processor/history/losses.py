@@ -186,7 +186,7 @@ def _find_begin(
 def _read_seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
     """Reads first rows of the topic's current history, by partition and offset.
 
-    With them come those of the histories that it goes on from: where a partition was at the end of one, the next one
+    With them come those of the histories that it continues: where a partition was at the end of one, the next one
     began.
     """
     history, names = state.history(topic), ("partition", "offset", "seq")
@@ -201,7 +201,7 @@ def _read_seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[i
 
 
 def _list_earlier(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-    """Yields the histories that this one goes on from, the newest first: the number, and where each such partition
+    """Yields the histories that this one continues, the newest first: the number, and where each such partition
     began in it."""
     for ended in reversed(history.ended):
         begins = {n: ended.start.get(n, 0) for n, offset in begins.items() if ended.end.get(n) == offset}

@@ -162,7 +162,7 @@ class PartFigures(Collector):
         try:
             self.figures = {**self.figures, **read_jvm_figures(session)}
         except (Py4JError, OSError) as silent:
-            log.debug("the JVM doesn't tell its memory: %s", silent)
+            log.debug("the JVM's memory can't be read: %s", silent)
 
     def _read_on(self, session: SparkSession) -> None:
         driver, wait = psutil.Process(), threading.Event()

@@ -82,7 +82,7 @@ class HookRunner:
             del self._befores[row.seq]
 
     def is_held(self, row: JournalRow) -> bool:
-        """Whether the letter waits for its ``before``."""
+        """Returns whether the letter waits for its ``before``."""
         return row.seq in self._befores and not self._is_hanging()
 
     def _is_hanging(self) -> bool:

@@ -110,7 +110,7 @@ class StreamStatus:
         self.begun: str | None = None
 
     def announce_generation(self, announced: Announcement) -> None:
-        """Tells receivers, as soon as it is known, that the stream goes on or refuses to."""
+        """Tells receivers, as soon as it is known, that the stream runs or is refused."""
         if self._generations is not None:
             self._generations.publish(announced)
 

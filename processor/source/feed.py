@@ -77,7 +77,7 @@ class Feed(Protocol):
         """Makes the record of a row: the same for every receiver, and the same whenever it is asked.
 
         The row's decision is `applied`, or `reversed` where it takes back what the event had booked. Where this raises,
-        the row's records are poison: each receiver's dies with the error, and the next ones go on.
+        the row's records are poison: each receiver's dies with the error, and the next ones are handled.
         """
 
 

@@ -2,7 +2,7 @@
 is.
 
 What it answers becomes the columns of the event's first row, as a receiver's headers do of a webhook. A record that it
-can't name dies by reference, and the stream goes on. See docs/decisions/0100-what-a-foreign-records-identity-is.md.
+can't name dies by reference, and the stream continues. See docs/decisions/0100-what-a-foreign-records-identity-is.md.
 """
 
 from __future__ import annotations

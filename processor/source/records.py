@@ -283,7 +283,7 @@ def format_headers(headers: dict[str, str]) -> str:
 
 
 def _is_plain(headers: dict[str, str]) -> bool:
-    """Whether nothing has to be cut, cleaned or escaped beyond what every JSON writer does alike."""
+    """Returns whether nothing has to be cut, cleaned or escaped beyond what every JSON writer does alike."""
     texts, names = "".join(headers.values()), "".join(headers)
     size = len(texts) + len(names) + 6 * len(headers)
     if size > MESSAGE_CHARS_MAX or not (texts.isascii() and names.isascii()):

@@ -228,7 +228,7 @@ def warm_up(source: Idle, checkpoint: Path) -> None:
             pass
         query.stop()  # not under the lock: it waits for the batch under way, which takes the lock too
     except (PySparkException, Py4JError, OSError) as failed:
-        log.info("no batch was tried beforehand: %s", str(failed).partition("\n")[0][:300])
+        log.info("the warm-up batch failed: %s", str(failed).partition("\n")[0][:300])
     shutil.rmtree(checkpoint, ignore_errors=True)
 
 

@@ -156,7 +156,7 @@ class Stream:
         """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
         self._stop.set()
         if not self._ahead.close(STOP_WAIT_S_MAX):
-            log.error("the batch under way isn't decided after %.0f s; it is left to itself", STOP_WAIT_S_MAX)
+            log.error("the batch under way isn't decided after %.0f s; it is abandoned", STOP_WAIT_S_MAX)
         failed = self._ahead.failure
         if failed is not None and self._failure is None:
             self._failure = self._as_storage_down(failed) if isinstance(failed, Exception) else failed
@@ -226,7 +226,7 @@ class Stream:
         if not self._while_blocked.wait_while_blocked(read.table):
             return
         self._batches.progress.fetch = read.fetch
-        # What blocked the stream may have been mended by other settings than a pure handler answered by.
+        # What blocked the stream may have been ended by other settings than a pure handler answered by.
         self._run(drop_answers(read.table) if was_blocked else read.table)
 
 

@@ -82,7 +82,7 @@ class _Walk:
 
     def _measure_union(self, branches: list[_Shape], where: str) -> _Shape:
         if not branches:
-            raise SchemaUnbounded(where, "a union of nothing")
+            raise SchemaUnbounded(where, "an empty union")
         return _Shape(
             1 + min(branch.bytes_min for branch in branches),
             max(branch.values for branch in branches),

@@ -1,7 +1,7 @@
 """Says how long a handler call may take, and how long a batch waits for one that doesn't come back.
 
-A batch leaves calls behind that it doesn't wait for: they go on, their events wait, and a later batch takes what came
-of them, until the call's own time is over.
+A batch leaves calls behind that it doesn't wait for: they keep running, their events wait, and a later batch takes what
+came of them, until the call's own time is over.
 
 An event meets at most two batches: the one under way when it comes, and its own. What both together wait for calls
 that hang is what hanging calls cost an event that has nothing to do with them: ``batch_deadline_s`` at most. So a batch
@@ -133,8 +133,8 @@ class AbandonedCall:
         return not self.timed_out and self.ended - self.began < self.call_s
 
     def is_for(self, item: WorkItem) -> bool:
-        """Whether it was this event's call, for the same attempt after the same replay; a new event's number changes
-        with its row."""
+        """Returns whether it was this event's call, for the same attempt after the same replay; a new event's number
+        changes with its row."""
         return self.item == replace(item, item_seq=self.item.item_seq)
 
     def take_result(self) -> Outcome | Failure | None:

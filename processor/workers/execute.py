@@ -88,7 +88,7 @@ class Executor:
     """Runs entity groups on Spark and survives the events that kill their worker.
 
     ``suspect`` (after a crash of the driver on the same offsets) skips the first try as a whole. Each run asks
-    ``downstreams`` what its handlers may call, and tells it what became of the calls.
+    ``downstreams`` what its handlers may call, and reports to it what became of the calls.
     """
 
     def __init__(

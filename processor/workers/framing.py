@@ -82,12 +82,12 @@ def _read_zigzag(body: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(body):
-            raise ValueError("its framing isn't whole")
+            raise ValueError("its framing is cut off")
         byte, at = body[at], at + 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise ValueError("its framing isn't whole")
+    raise ValueError("its framing is cut off")
 
 
 Unwrap = Callable[[bytes], bytes]

@@ -145,10 +145,10 @@ def _check_text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> 
 
 
 def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
-    """Whether the later events of its entity wait for another batch: what `processor.decide.line` will say, before
-    it is known.
+    """Returns whether the later events of its entity wait for another batch: what `processor.decide.line` will say,
+    before it is known.
 
-    ``stop_on_dead``: the stream's followers don't go on past a dead head.
+    ``stop_on_dead``: the stream's followers wait behind a dead head.
     """
     if not isinstance(result, Failure):
         return isinstance(result, Held)
@@ -160,7 +160,8 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
 
 
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
-    """Whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits again."""
+    """Returns whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits
+    again."""
     return isinstance(result, Failure) and (_is_fatal(item, result) or item.died_before)
 
 
@@ -175,7 +176,7 @@ def _is_fatal(item: WorkItem, failure: Failure) -> bool:
 
 
 def is_disproof(result: Outcome | Failure, answered: Collection[str], called: Collection[str]) -> bool:
-    """Whether an event's result shows that an earlier failure wasn't the whole stream's.
+    """Returns whether an event's result shows that an earlier failure wasn't the whole stream's.
 
     ``answered``: the downstreams that the event called with success; ``called``: those that the failed try had called.
     Where it had called none, an event has to be applied.

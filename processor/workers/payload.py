@@ -75,7 +75,7 @@ class PayloadUndecodable(PayhookError):
 class Decoder:
     """Makes JSON of a payload. Picklable: it carries its schema, so that executors need no file.
 
-    ``name`` tells format, file and the schema's hash. ``unwrap`` comes first: it takes off what isn't the data.
+    ``name`` has format, file and the schema's hash. ``unwrap`` comes first: it takes off what isn't the data.
     """
 
     name: str
@@ -110,7 +110,8 @@ class Decoder:
 class Decoding:
     """A handler behind a decoder: it sees JSON where the event holds something else.
 
-    ``version`` tells the handler's and the schema by which its payloads were read. It is as pure as the handler.
+    ``version`` joins the versions of the handler and of the schema by which its payloads were read. It is as pure as
+    the handler.
     """
 
     def __init__(self, build_handler: Callable[[], Handler], decoder: Decoder) -> None:
@@ -145,7 +146,7 @@ def make_decoder(
         return _make_resolving_decoder(named, schemas, bytes_max, setting, unwrap)
     if text == "avro":
         raise SettingError(
-            setting, "avro alone wants the writers' schemas: set payload_schemas, or name avro:FILE.avsc"
+            setting, "payload = avro needs the writers' schemas: set payload_schemas, or name avro:FILE.avsc"
         )
     if form == "avro" and named:
         content = _read_content(named, setting)

@@ -57,8 +57,8 @@ class HandlerTimeout(PayhookError):
         self.event_key = event_key
         self.seconds = seconds
         super().__init__(
-            f"handling {event_key} wasn't back after {seconds:.2f} s; what comes of that call isn't taken any more. "
-            "Find what it waits for, or give its stream a longer handler_deadline_s"
+            f"handling {event_key} took longer than {seconds:.2f} s; the call's result is no longer used. "
+            "Find out what it waits for, or give its stream a longer handler_deadline_s"
         )
 
 
@@ -176,7 +176,7 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _was_lost_before() -> bool:
-    """Whether Spark tries this task again: what calls the try before made isn't known."""
+    """Returns whether Spark tries this task again: what calls the try before made isn't known."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
@@ -268,7 +268,8 @@ class EventRunner:
         return is_disproof(result, self.limiter.list_answered(item.event_key), blocking.called)
 
     def is_queued(self, item: WorkItem) -> bool:
-        """Whether the event's call waits for others of its kind: it isn't to blame, and is due again at once."""
+        """Returns whether the event's call waits for others of its kind: it isn't to blame, and is due again at
+        once."""
         return self.limiter.is_queued(item.event_key)
 
     def make_timeout(self, item: WorkItem, seconds: float) -> Failure:
@@ -283,7 +284,7 @@ def make_timeout(task: Task, item: WorkItem, call: StillOut) -> Failure:
 def begin_task(task: Task) -> None:
     """Begins a task; each job's function calls it.
 
-    It is given its files, and a Python worker that is about to be replaced goes on.
+    It is given its files, and a Python worker that is about to be replaced keeps running.
     """
     global _tasks_begun
     _tasks_begun += 1

@@ -27,7 +27,7 @@ for the entities behind. A spare that wasn't needed costs 60 µs; too many of th
 
 BLOCKED_IN_A_ROW = 5
 """A chunk ends after so many failures that say that the whole stream is blocked, and nothing that disproves them. One
-event may say so by its own fault, and the next one's result tells. An outage costs so many calls.
+event may say so by its own fault, and the next one's result shows which. An outage costs so many calls.
 """
 
 USUAL_S_ALONE, USUAL_S_SEVERAL = 0.005, 0.1
@@ -246,7 +246,7 @@ class WorkerPool:
         return self._took_s / self._back if self._back else self._usual_s
 
     def _must_leave(self, now: float) -> bool:
-        """Whether all that is left are calls that are out and had their time."""
+        """Returns whether all that is left are calls that are out and had their time."""
         if self._waiting and len(self._active) < self._threads_max and now < self._stop_at:
             self._waits_since = None
             return False

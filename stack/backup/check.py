@@ -183,8 +183,8 @@ def present_journals(settings: Settings) -> Present:
 def rows_beyond(
     settings: Settings, present: Present, backup: Location, manifest: BackupManifest
 ) -> dict[str, int | None]:
-    """How many rows each present journal has, by its stream, that aren't the backup's: those after the last row that
-    both have. None where it can't be read.
+    """Returns how many rows each present journal has, by its stream, that aren't the backup's: those after the last row
+    that both have. None where it can't be read.
 
     :raises RestoreRefused: the backup's journal can't be read
     """

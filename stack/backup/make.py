@@ -97,7 +97,7 @@ def run_round(settings: Settings) -> bool:
         record_failure(settings, clock, repr(bug))
         raise
     for flaw in report.problems:
-        log.error("backup %s isn't good: %s", report.name, flaw)
+        log.error("backup %s is invalid: %s", report.name, flaw)
     log.info("backup %s: %d files, %d bytes, %.1f s", report.name, report.files, report.bytes, report.seconds)
     return report.ok
 
@@ -275,7 +275,7 @@ def _is_partial(backups: FileTree, name: str) -> bool:
 
 
 def _is_whole(backups: FileTree, name: str) -> bool:
-    """Whether the manifest is one of payhook's."""
+    """Returns whether the manifest is one of payhook's."""
     try:
         read_manifest(backups.place / name)
     except NoBackup:
@@ -313,7 +313,7 @@ def _check_not_older(pinned: list[PinnedTable], newest: Location, known: BackupM
             raise BackupImpossible(
                 f"the journal of {before.stream} is an older copy. {what} holds row {before.seq}, which it "
                 f"{'lacks' if older.ahead else 'has another row for'}: put the newest data back, or "
-                f"`payhook restore {newest.parent}`; to go on without those rows, name another folder"
+                f"`payhook restore {newest.parent}`; to continue without those rows, name another folder"
             ) from older
 
 

@@ -1,7 +1,7 @@
 """Puts a backup in the place of a data folder's lake. The present tables are moved aside; nothing is deleted.
 
 Everything is put together in a folder beside the lake, on an object store in one within it, by hashes, and checked
-there. Only then is anything moved; the moves are written down first, so that a restore that is interrupted can go on
+there. Only then is anything moved; the moves are written down first, so that a restore that is interrupted can continue
 where it was. The audit log that is put together says who restored: it takes effect with the moves, also where another
 run ends them.
 
@@ -317,7 +317,7 @@ class _Restore:
         return bool(BodyStore(str(bodies), may_create=False).find_kept([sha256]))
 
     def _keep_table(self, table: SourceTable) -> None:
-        """Takes the present table in the place of the backup's, if it goes on from that."""
+        """Takes the present table in the place of the backup's, if it continues that."""
         present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
         try:
             before = copied if has_table(str(copied)) else None

@@ -65,7 +65,7 @@ class FileTree(Protocol):
         """Lists the folders right in it, in their order."""
 
     def has_file(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Returns whether a file is there."""
 
     def open(self, path: str) -> AbstractContextManager[Readable]:
         """Opens a file as it is stored: not as it may still be in this machine's memory.
@@ -255,7 +255,7 @@ class StoreTree:
 
     @contextlib.contextmanager
     def hold_lock(self, run: Path, /) -> Iterator[bool]:
-        """Holds a lock on this machine, and an object that tells other machines."""
+        """Holds a lock on this machine, and an object that other machines see."""
         holder = f"{socket.gethostname()}:{run}"
         with try_lock(run / "backup.lock") as is_ours:
             if not is_ours or not self._take_lock(holder):

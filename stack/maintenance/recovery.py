@@ -77,7 +77,7 @@ class StreamComparison:
         return bool(self.findings.parted or self.older)
 
     def list_partings(self) -> Iterator[Parting]:
-        """The partitions of every topic that goes on in another history."""
+        """The partitions of every topic that continues in another history."""
         for parted in self.findings.parted:
             yield from parted.partings
 

@@ -131,8 +131,8 @@ class _StreamSplit:
         )
 
     def _is_copied(self, number: int) -> bool:
-        """Whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't be read
-        was never whole; nobody has written to it.
+        """Returns whether a shard's journal says that it is the shard's, which a whole copy does last. One that can't
+        be read was never whole; nobody has written to it.
         """
         place = self.layout_of(number)
         try:
@@ -158,7 +158,7 @@ class _StreamSplit:
         tree, path, to = tree_at(self.lake, private=False), self._path(source), self._path(target)
         table = open_table(str(source))
         entries = log_files(source, table.version(), with_state=True)
-        # The version is of this division: while it held the leases no other process could go on with the journal.
+        # The version is of this division: while it held the leases no other process could write the journal.
         check_leases()
         if not _is_begun(source, target, entries):
             check_leases()
@@ -177,7 +177,7 @@ class _StreamSplit:
 
 
 def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> bool:
-    """Whether the log of a copy, if there is one, is the beginning of what it will be."""
+    """Returns whether the log of a copy, if there is one, is the beginning of what it will be."""
     original, copy, last = open_storage(source), open_storage(target), max(entries)
     copied = [f"{LOG}/{file.name}" for file in copy.files(LOG)]
     return all(name <= last and (name not in entries or copy.read(name) == original.read(name)) for name in copied)

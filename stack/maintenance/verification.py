@@ -37,7 +37,7 @@ def streams_to_verify(settings: Settings, mode: Mode) -> list[str]:
 def verify_stream(
     settings: Settings, kafka: KafkaSettings, stream: str, options: Options, watch: VerifyProgress
 ) -> Report:
-    """Verifies one of `streams_to_verify`, while everything may go on running.
+    """Verifies one of `streams_to_verify`, while everything may keep running.
 
     :raises PayhookError: it can't be verified; see `ledger.verify.run`
     :raises IncompleteJournals: the stream has journals that the settings don't name
@@ -61,8 +61,8 @@ def verify_stream(
 
 
 def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
-    """How several streams divide a stream's topic among them; None where one of them takes all of it, or is alone on
-    another program's. Of the receivers' topic nobody else decides what the only stream leaves out."""
+    """Returns how several streams divide a stream's topic among them; None where one of them takes all of it, or is
+    alone on another program's. Of the receivers' topic nobody else decides what the only stream leaves out."""
     topic = config.events_topic(mode)
     of_topic = [stream for stream in list_enabled(streams, mode) if topic and stream.events_topic(mode) == topic]
     is_alone = len(of_topic) == 1 and topic != topics_of(mode).events

@@ -103,7 +103,7 @@ def _introduce_admin(folder: Path, port: int, controller_port: int, log: Path) -
 
 
 def broker_answers(kafka: KafkaSettings) -> bool:
-    """Whether the broker tells its metadata, itself among its brokers."""
+    """Returns whether the broker answers with its metadata, itself among its brokers."""
     if not is_listening(int(kafka.bootstrap_servers.rpartition(":")[2])):
         return False
     try:

@@ -42,7 +42,7 @@ def next_free(first: int, taken: Collection[int] = ()) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server can listen there."""
+    """Returns whether a server can listen there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         # As servers do: connections that a stopped one had don't count.
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,7 +68,7 @@ def free_row(count: int) -> int:
 
 
 def is_listening(port: int, timeout_s: float = 0.5) -> bool:
-    """Whether something accepts connections there."""
+    """Returns whether something accepts connections there."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout_s):
             return True

@@ -108,7 +108,7 @@ def _read_password(folder: Path, user: str) -> str:
 
 
 def redis_answers(url: str) -> bool:
-    """Whether the server takes commands; while it loads its file it doesn't."""
+    """Returns whether the server takes commands; while it loads its file it doesn't."""
     client = sync_redis(RedisSettings(url=url), ASK_TIMEOUT_S)
     try:
         return bool(client.ping())

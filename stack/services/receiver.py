@@ -182,7 +182,7 @@ def serve(settings: Settings, limits: ReceiverLimits, number: int, shared: Worke
 
 async def _end_with(parent: int) -> None:
     """Ends this process with its parent: one that was killed is started again, and the new one needs the port."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of it
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event announces it
         await asyncio.sleep(LOOK_FOR_PARENT_S)
     signal.raise_signal(signal.SIGTERM)
 

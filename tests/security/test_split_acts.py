@@ -223,7 +223,7 @@ def test_bodies_are_redacted_one_by_one_up_to_the_days_limit(folder: Path, monke
     assert [payhook(number).exit_code for number in range(3)] == [0, 0, 1]
     said = payhook(3)
     assert said.exit_code == 1
-    for words in (this_account(), "above 2 a day (dlq.alone_redactions_max)", "another person does it"):
+    for words in (this_account(), "limit is 2 a day (dlq.alone_redactions_max)", "Have someone else do it"):
         assert words in said.output.replace("\n", " ")
     acts = Redactions(Layout(folder).ledger().derived_table("redactions"))
     assert [one.event_key for one in acts.read_all() if one.act == ORDERED] == [event(0), event(1)]

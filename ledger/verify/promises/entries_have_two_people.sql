@@ -1,4 +1,4 @@
--- What was booked by hand is what one person proposed before and another one approved.
+-- Every manual entry was proposed by one person and approved by another one before it was booked.
 --
 -- A row of an entry has its proposal as its fact, and the hash of its lines.
 WITH entries AS (

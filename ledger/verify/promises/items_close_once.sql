@@ -1,5 +1,5 @@
 -- Every later decision continues an item that was open, and nothing follows the one that closes it; only what
--- was ignored, or unknown, may be taken up again, and a person may close what is unknown.
+-- was ignored, or unknown, may be handled again, and a person may close what is unknown.
 WITH steps AS (
     SELECT item_seq, seq, first, closes, decision,
            lead(decision) OVER (PARTITION BY item_seq ORDER BY seq) AS next_decision

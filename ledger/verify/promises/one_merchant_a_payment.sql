@@ -1,4 +1,4 @@
--- All bookings of one payment are one merchant's.
+-- All bookings of one payment belong to one merchant.
 --
 -- named: payments of which any booking names another merchant. A booking that was reversed stands for none: it and its reversal have one fact.
 WITH named AS (

@@ -1,4 +1,4 @@
--- An event's key was freed only by what one person proposed before and another one approved.
+-- An event's key was freed only after one person had proposed it and another one had approved it.
 --
 -- A row's cause is its command's, or a portion of it. A run has its entity in common with its proposal; a single order
 -- names its proposal in its reason.

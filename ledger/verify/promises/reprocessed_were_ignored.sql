@@ -1,4 +1,4 @@
--- What was taken up again had been ignored, or unknown, until then, and a command that was given for it is its cause.
+-- Every closed event that was handled again had been ignored or unknown, and a command that names it was the cause.
 WITH openings AS (SELECT DISTINCT item_seq FROM journal WHERE decision = 'replayed' AND NOT first),
 steps AS (
     SELECT item_seq, seq, cause_seq, decision, event_key, first,

@@ -1,4 +1,4 @@
--- Of a topic that several streams divide among them, each record was taken by one of them.
+-- Each record of a topic that several streams divide among them was taken by at least one of them.
 --
 -- divided_rows: first rows of all their journals that stand for events. divided_spans: the offsets that all have passed.
 WITH taken AS (

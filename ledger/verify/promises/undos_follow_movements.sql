@@ -1,4 +1,4 @@
--- An undo is booked only where a movement of its pair is, and a movement that was undone before it was reported isn't.
+-- An undo is booked only after a movement of its pair; a movement that was undone before it was reported isn't booked.
 --
 -- A pair is of one amount; its sign says which of the two a row is. An undo that came too early is unknown. Earlier rows
 -- are always looked at: what they left counts.

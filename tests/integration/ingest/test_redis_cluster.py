@@ -170,7 +170,7 @@ def test_what_a_dead_master_wasnt_told_is_settled_when_it_is_back(site: RedisSit
             assert await ground.found(key) is ClaimState.CLAIMED
             site.nodes[2].kill()
             ground.claims.settle([key], [], ANN)
-            while not ground.claims.unsettled_count:  # noqa: ASYNC110 - nothing tells of it
+            while not ground.claims.unsettled_count:  # noqa: ASYNC110 - no event announces it
                 await asyncio.sleep(0.05)
             back(site, 2)
             await ground.comes_to(key, ClaimState.DUPLICATE, BOB)
@@ -240,5 +240,6 @@ def test_a_node_that_is_down_at_the_start_costs_its_own_keys(
     assert f"127.0.0.1:{site.nodes[dead].port}" in caplog.text
     if dead == 0:
         assert (
-            "live events go on as deferred, without a claim: Redis can't be asked: RedisClusterException" in caplog.text
+            "live events are published as deferred, without a claim: Redis can't be asked: RedisClusterException"
+            in caplog.text
         )

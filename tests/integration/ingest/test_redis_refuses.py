@@ -80,7 +80,7 @@ def test_what_redis_refuses_is_said_and_events_go_on(
         assert outcomes(receiver, "1") == [NEW, NEW]
         assert [headers["dedupe"] for *_, headers in receiver.published(2)] == ["deferred"] * 2
         log = log_of(receiver)
-    assert "events go on as deferred, without a claim: Redis can't be asked: " in log
+    assert "events are published as deferred, without a claim: Redis can't be asked: " in log
     assert said in log
     assert secured.passwords[PAYHOOK] not in log and "guessed" not in log
 

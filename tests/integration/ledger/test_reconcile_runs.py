@@ -98,7 +98,7 @@ def test_payouts_are_missed_only_in_a_report_that_tells_of_payouts(compare: Comp
     books = books_of(tmp_path, rows_of(EVERY[0], paid, other))
     without = compare(books, stripe_csv(stripe_line(EVERY[0])))
     assert without.found == []
-    assert without.run.not_compared == {"booked payouts, of which this report doesn't tell": 2}
+    assert without.run.not_compared == {"booked payouts, which this report doesn't cover": 2}
     one_of_them = compare(books, stripe_csv(stripe_line(EVERY[0]), stripe_line(paid)))
     assert one_of_them.kinds() == {("missing_there", other.fact_key)}
 

@@ -95,7 +95,7 @@ def rows_with_pairs() -> list[JournalRow]:
         new(16, Decision.APPLIED, pair=f"-{DONE}", postings=booking(capture=True)),
         undo,
         new(18, Decision.UNKNOWN, pair=f"-{EARLY}"),
-        new(19, Decision.APPLIED, pair=f"+{EARLY}", reason="books nothing: what undoes it came before"),
+        new(19, Decision.APPLIED, pair=f"+{EARLY}", reason="books nothing: the undo of it came first"),
         new(20, Decision.APPLIED, pair=f"+{TWICE}", postings=booked),
         dead,
         later_row(undo, 22, Decision.REPLAYED),

@@ -121,5 +121,5 @@ def test_an_index_that_forgot_it_is_found(look: Look, world: World, forgets: boo
     world.index(follow)
     reported = [str(offender["problem"]) for offender in look(IndexEqualsJournal).offenders]
     assert reported == (
-        ["the index doesn't know that an ignored event was taken up again, or an unknown one closed"] if forgets else []
+        ["the index doesn't know that an ignored event was replayed, or an unknown one closed"] if forgets else []
     )

@@ -203,7 +203,7 @@ def test_what_was_taken_up_again_or_has_its_movement_by_now_is_not_unknown_any_m
     dead = following.read()
     assert dead is not None and dead.unknown == {"stripe: made_up.funds_moved": 1, "mollie: payout.failed, undo": 1}
     journal.then(taken_up, Decision.REPLAYED)
-    journal.new(Decision.APPLIED, **MOVED, reason="books nothing: what undoes it came before")
+    journal.new(Decision.APPLIED, **MOVED, reason="books nothing: the undo of it came first")
     dead = following.read()
     assert dead is not None and dead.unknown == {}
     journal.then(taken_up, Decision.UNKNOWN)

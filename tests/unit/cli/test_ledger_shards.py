@@ -216,7 +216,7 @@ def test_an_approval_goes_to_the_shard_of_its_proposal(proposed: tuple[DividedLe
         service.approve(commands[name].command_id, "bob", "checked", new_command_id())
     assert [decode(value).stream for value in kafka.values] == ["ledger", "ledger.1"]
     for name in ("moves", "reversal"):
-        with pytest.raises(ProposalUnknown, match="another shard goes on with what it is about"):
+        with pytest.raises(ProposalUnknown, match="its entity belongs to another shard now"):
             service.approve(commands[name].command_id, "bob", "checked", new_command_id())
     with pytest.raises(ProposalUnknown, match="there is none"):
         service.approve("0" * 32, "bob", "checked", new_command_id())

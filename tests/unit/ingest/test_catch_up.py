@@ -263,7 +263,7 @@ def test_credentials_that_are_refused_are_named(catching: Catching) -> None:
 
 def test_no_key_of_the_mode_is_said(catching: Catching, tmp_path: Path) -> None:
     (tmp_path / "stripe-api").write_text("sk_test_" + "A1b2C3d4E5" * 2 + "\n", "utf-8")
-    with pytest.raises(ListUnavailable, match="no credential is of live mode"):
+    with pytest.raises(ListUnavailable, match="no credential has the mode live"):
         catching.catch_up("stripe")
 
 

@@ -295,7 +295,7 @@ class Summing(Particular):
 def test_an_event_whose_money_rests_on_one_of_many_cards_waits_for_a_person_masked():
     event = replace(stripe(" ".join(many_cards())), tenant="shop")
     masked = MASKER.mask_event(event, Summing())  # type: ignore[arg-type]
-    assert masked.poison == "card numbers in it were masked, and its money would be another without them"
+    assert masked.poison == "masking the card numbers in it would change the amount or account that it reports"
     assert (masked.tenant, masked.original_sha256) == ("shop", MASKING_KEY.sha256(event.body))
     assert not [card for card in many_cards() if card.encode() in masked.body]
 
@@ -351,7 +351,7 @@ class Fragile:
 def test_a_body_that_cant_be_read_once_it_is_masked_is_kept_as_poison_and_never_unmasked():
     event = replace(stripe(), tenant="shop")
     masked = MASKER.mask_event(event, Fragile(ADAPTERS["stripe"]))  # type: ignore[arg-type]
-    assert masked.poison == "card numbers in it were masked, and it can't be read since: ZeroDivisionError"
+    assert masked.poison == "its adapter can't read it with its card numbers masked: ZeroDivisionError"
     assert masked.original_sha256 == MASKING_KEY.sha256(event.body)
     assert masked.tenant == "shop"
     assert CARD.encode() not in masked.body

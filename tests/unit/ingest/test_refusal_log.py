@@ -51,7 +51,7 @@ def test_a_thousand_refusals_of_a_minute_are_one_line_and_a_quiet_minute_ends_th
         await asyncio.sleep(2 * EVERY_S)
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
         first, later, over = caplog.messages
-        assert "503 not_published to 1 requests of stripe: Kafka did not take" in first
+        assert "503 not_published to 1 requests of stripe: Kafka did not accept" in first
         assert "503 not_published to 999 requests of stripe" in later
         for line in (first, later):
             assert REMEDIES["not_published"] in line and "docs/runbook.md#503-not_published" in line

@@ -132,7 +132,7 @@ def test_other_differences_are_for_people(kind: Any) -> None:
         ({"absent": False, "decision": "dead", "seq": 8}, "the journal knows it: dead (row 8)"),
         ({"absent": False, "decision": "dead", "seq": 8, "event_key": "stripe:evt_8:x"}, "dead (stripe:evt_8:x)"),
         ({"entity_key": None}, "it needs a column"),
-        ({"reported_minor": 500}, "against its movement's own way"),
+        ({"reported_minor": 500}, "the wrong sign for its movement"),
     ],
 )
 def test_what_isnt_sent_says_why(change: dict[str, Any], why: str) -> None:

@@ -351,7 +351,7 @@ def test_the_wait_grows_until_something_was_decided(has_decided: bool, tries: li
 
 @pytest.mark.parametrize("failure", [DOWN, CommitUnknown("ledger", "no answer"), IndexBroken("index", "torn")])
 def test_what_says_that_the_stream_goes_on_by_itself_is_gone_on_from_by_itself(failure: Exception) -> None:
-    assert "stream goes on by itself" in str(failure)
+    assert "stream continues by itself" in str(failure)
     stream = ScriptedStream("ledger", failure, failure, None)
     with running(stream) as (whole, answers):
         assert stream.running.wait(WAIT_S_MAX)

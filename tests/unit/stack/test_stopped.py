@@ -104,7 +104,7 @@ def test_a_stream_whose_process_ends_without_a_word_is_named(
 ) -> None:
     monkeypatch.setattr(watching, "AWAIT_S_MAX", 0.3)
     says("notify", OFF)
-    assert await_streams(settings) == {"ledger": "its processor says nothing; see run/logs/processor.log"}
+    assert await_streams(settings) == {"ledger": "its processor writes no status; see run/logs/processor.log"}
 
 
 def processor_of(settings: Settings) -> Server:

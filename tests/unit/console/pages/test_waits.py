@@ -18,7 +18,7 @@ from tests.unit.console.listening import Browser
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_operators import text
 
-HELD = "bank isn't called as usual since 2026-01-31T12:00:00Z: its breaker is open (no answer)"
+HELD = "bank fails: its breaker is open since 2026-01-31T12:00:00Z (no answer)"
 
 
 class WaitingLedger:

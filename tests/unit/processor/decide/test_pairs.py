@@ -58,7 +58,9 @@ def test_an_undo_of_what_was_never_booked_is_unknown_and_has_its_fact(engine: En
     failed(engine)
     [row] = engine.batch()
     assert (row.decision, row.postings, row.error_code, row.pair) == (Decision.UNKNOWN, None, "undo", f"-{PAID}")
-    assert row.reason == f"nothing of {PAID} is left in this journal: whether money moved before isn't known"
+    assert (
+        row.reason == f"this journal has no movement of {PAID} left to undo: it isn't known whether money moved before"
+    )
     engine.start()
     engine.post("evt_again", "po_1", fact=FAILED)
     [again] = engine.batch()
@@ -85,7 +87,7 @@ def test_what_was_undone_before_it_was_reported_books_nothing(engine: Engine) ->
     paid(engine)
     [row] = engine.batch()
     assert (row.decision, row.postings) == (Decision.APPLIED, None)
-    assert row.reason == f"books nothing: what undoes {PAID} came before"
+    assert row.reason == f"books nothing: the undo of {PAID} came first"
 
 
 def test_a_movement_alone_is_booked(engine: Engine) -> None:

@@ -322,7 +322,7 @@ def test_a_body_that_goes_just_then_leaves_the_event_ignored(engine: Engine) -> 
     row = last(engine, key)
     assert (row.decision, row.blocking) == (Decision.IGNORED, False)
     assert (
-        row.reason == "its body was removed (retention, or a redaction) while it was taken up again: it stays ignored"
+        row.reason == "its body was removed (by retention or a redaction) before it was handled again: it stays ignored"
     )
     assert engine.index.open_count() == 0
 

@@ -18,6 +18,7 @@ from operations.limits import AloneLimits
 from operations.refusals import RefusalReason
 from operations.run import RunState, command_id_of
 from processor.decide import runs
+from processor.decide.two_people import HAVE_IT_APPROVED
 from processor.settings import DeadHead
 from tests.unit.processor.decide.selection_runs import command, dead, decisions, frozen, go, order, portions, taken
 from tests.unit.processor.fakes import Crash, Stuck
@@ -158,7 +159,7 @@ def test_what_is_all_taken_can_not_be_cancelled_and_a_selection_without_a_run_ne
     assert order(engine, digest, PAUSE_RUN).decision is Decision.IGNORED
     order(engine, digest)
     go(engine, 3)
-    assert order(engine, digest, CANCEL_RUN).reason == "nothing of it is left to be cancelled"
+    assert order(engine, digest, CANCEL_RUN).reason == "there is nothing left to cancel"
 
 
 def test_a_rate_is_kept_from_batch_to_batch_and_within_a_portion(tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_a_run_that_releases_takes_two_people_and_frees_each_key(engine: Engine)
     dead(engine, 4)
     digest = frozen(engine)
     row = order(engine, digest, act="release")
-    assert "a release always takes a second person: have it proposed" in str(row.reason)
+    assert f"a release always takes a second person: {HAVE_IT_APPROVED}" in str(row.reason)
     proposed = command(engine, digest, PROPOSE_RUN, act="release")
     assert order(engine, digest, PROPOSE_RUN, act="release").decision is Decision.RESOLVED
     proposal = ApprovedProposal(proposed.command_id, "ada", "mended", NOW)
@@ -302,13 +303,13 @@ def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -
     digest = frozen(engine)
     row = order(engine, digest)
     assert (row.decision, row.event_key) == (Decision.IGNORED, None)
-    assert "above 5 a day a second person approves: have it proposed (propose_run_selection)" in str(row.reason)
+    assert HAVE_IT_APPROVED in str(row.reason)
     proposed = command(engine, digest, PROPOSE_RUN, force=True)
     assert order(engine, digest, PROPOSE_RUN, force=True).decision is Decision.RESOLVED
     go(engine, 2)
     assert decisions(engine) == {"dead": 6}
     proposal = ApprovedProposal(proposed.command_id, "ada", "mended", NOW)
-    assert order(engine, digest, force=True).reason == "it was proposed: another person approves it"
+    assert order(engine, digest, force=True).reason == "it is a proposal: another person must approve it"
     own = order(engine, digest, proposal=proposal, force=True)
     assert "ada proposed it" in str(own.reason)
     other = order(engine, digest, proposal=proposal, actor="bob", reason="looked")

@@ -242,7 +242,7 @@ for n in range(1, 20):
         (CHAIN, "nested deeper"),
         (WIDE, "more than 10000 values"),
         (record(a="money"), "isn't known"),
-        ([], "a union of nothing"),
+        ([], "an empty union"),
         ({"fields": []}, "no type"),
         ({"type": "record", "name": "R"}, "fields"),
     ],
