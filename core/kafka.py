@@ -92,7 +92,7 @@ def open_admin(kafka: KafkaSettings) -> AdminClient:
 
 
 def check_kafka_files(kafka: KafkaSettings) -> None:
-    """For the start of a service that signs what it publishes.
+    """Checks Kafka's files at the start of a service that signs what it publishes.
 
     :raises SettingError: a file that the settings name can't be read, or the keys of records are wrong
     """

@@ -233,7 +233,7 @@ class Layout:
 
     @property
     def alerts_lock(self) -> Path:
-        """Held by the process that sends alerts."""
+        """The process that sends alerts holds it."""
         return self.run / "alerts.lock"
 
     @property
@@ -243,5 +243,5 @@ class Layout:
 
     @property
     def supervisor_lock(self) -> Path:
-        """Held while a supervisor lives, and says which; beside ``run``, which people take for leftovers."""
+        """A living supervisor holds it, and it says which; it lies beside ``run``, which people take for leftovers."""
         return self.root / "supervisor.lock"

@@ -130,7 +130,7 @@ _OWN: dict[str, Mapping[str, str]] = {}
 
 
 def equip_bucket(settings: StoreSettings, url: str) -> None:
-    """As `set_store_env`, for one bucket alone, whatever the process's variables say.
+    """Does as `set_store_env`, for one bucket alone, whatever the process's variables say.
 
     :raises SettingError: the file with the keys can't be read, or isn't one
     """

@@ -97,7 +97,7 @@ class SecretFiles:
         return look.secrets[name]
 
     def check_apart(self, providers: Iterable[str]) -> None:
-        """For the start: no secret opens two tenants or two modes.
+        """Checks at the start that no secret opens two tenants or two modes.
 
         :raises SecretsShared: one does
         """
@@ -139,7 +139,7 @@ class SecretFiles:
         return sorted(name for name in wanted if not (self._folder / name).exists())
 
     def check(self, adapters: Mapping[str, Adapter]) -> None:
-        """For the start: every file that is there must hold secrets of its provider's form.
+        """Checks at the start that every file that is there holds secrets of its provider's form.
 
         :raises SecretsMissing: a file that can't be read, or that holds anything but secrets
         :raises SettingError: a secret of another form
@@ -306,7 +306,7 @@ class EndpointContexts:
 
 
 def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets: SecretFiles) -> None:
-    """For the start: every endpoint has a provider, and no secret opens two tenants or two modes.
+    """Checks at the start that every endpoint has a provider, and that no secret opens two tenants or two modes.
 
     :raises SettingError: names the endpoint
     :raises SecretsShared: names two files of one secret

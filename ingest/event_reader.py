@@ -90,7 +90,7 @@ class EventReader:
     async def follow_listed(
         self, adapter: Adapter, body: bytes, endpoint: str | None, context: EndpointContext, now: datetime
     ) -> list[Event]:
-        """As `read_listed`, with what they point to.
+        """Reads events as `read_listed` does, with what they point to.
 
         :raises ModeMismatch: it is of another mode than is taken there
         :raises RequestRefused: 503, an event can't be looked through for card data

@@ -134,7 +134,8 @@ class WholeAnswerCycle(RequestResponseCycle):
     """uvicorn's, with the extension. Names and values of headers are the application's own words: none is checked."""
 
     def send(self, message: Any) -> Coroutine[Any, Any, None]:
-        """Not a coroutine itself: one around another would cost each message of other applications."""
+        """Sends a message. It is no coroutine itself: one around another would cost each message of other
+        applications."""
         return self._send_whole(message) if message["type"] == WHOLE_ANSWER else super().send(message)
 
     async def _send_whole(self, message: Any) -> None:

@@ -74,7 +74,8 @@ class IndexCopy:
 
 
 class Index(JournalFollower):
-    """One writer opens it, in its own folder. A damaged store raises `IndexBroken` and is rebuilt next time."""
+    """The key index, which one writer opens in its own folder. A damaged store raises `IndexBroken` and is rebuilt next
+    time."""
 
     what = INDEX
 
@@ -363,7 +364,7 @@ class Index(JournalFollower):
             self._store.write(batch)
 
     def is_of(self, journal: JournalReader) -> bool:
-        """Also of this table, and of this form of an index."""
+        """Returns whether it is of this table too, and of this form of an index."""
         return self._read_table_name() == table_name(journal) and super().is_of(journal)
 
     def _read_table_name(self) -> bytes:

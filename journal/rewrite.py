@@ -227,7 +227,7 @@ def replace_all(
         return entry_of("WRITE", {"mode": "Overwrite"}, about, [make_txn_action(transaction), *removes, *adds], now_ms)
 
     def conflict(action: Action) -> None:
-        """None conflicts: what was added meanwhile is replaced as well."""
+        """Finds no conflict ever: what was added meanwhile is replaced as well."""
         if "add" in action:
             active[action["add"]["path"]] = action["add"]["size"]
         active.pop(action.get("remove", {}).get("path"), None)

@@ -104,7 +104,7 @@ class CatchUps:
     def listed_until(
         self, source: str, after: datetime | None = None, start: datetime | None = None
     ) -> datetime | None:
-        """Up to when a source was listed, or given up, without a gap; None where it never was.
+        """Returns up to when a source was listed, or given up, without a gap; None where it never was.
 
         :param after: listings before then don't count
         :param start: where they begin; None: with the first one

@@ -123,7 +123,7 @@ class FileDirectory:
         self._merchants: Mapping[str, Mapping[str, Merchant]] = {}
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """As `MerchantDirectory.lookup`.
+        """Does as `MerchantDirectory.lookup`.
 
         :raises DirectoryUnreadable: the file is missing or isn't such a file
         """
@@ -236,7 +236,7 @@ class HttpDirectory:
         self._build_auth_header()
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """As `MerchantDirectory.lookup`.
+        """Does as `MerchantDirectory.lookup`.
 
         :raises DirectoryUnavailable: no answer, or none that can be used
         :raises DirectoryRefused: it doesn't let us in, or the token file can't be used

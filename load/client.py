@@ -44,7 +44,7 @@ class RunningStack:
 
     @property
     def endpoints(self) -> dict[str, Any]:
-        """As in ``endpoints.json`` now; it changes when something restarts."""
+        """Reads ``endpoints.json``, which changes when something restarts."""
         read: dict[str, Any] = json.loads((self.data_dir / "endpoints.json").read_text("utf-8"))
         return read
 
@@ -58,7 +58,7 @@ class RunningStack:
         return location_of(self.endpoints["journal"])
 
     def journals(self) -> list[Location]:
-        """Of all shards, in their order."""
+        """Returns the journals of all shards, in their order."""
         found = [self.journal]
         while has_table(f"{self.journal}{SHARD_MARK}{len(found)}"):
             found.append(location_of(f"{self.journal}{SHARD_MARK}{len(found)}"))

@@ -53,7 +53,7 @@ def first_decisions(journal: Location, topic: str, after_seq: int = 0) -> list[D
 
 
 def seconds_to_decide(journal: Location, topic: str, after_seq: int = 0) -> list[float]:
-    """Of the same events the seconds alone: quick enough to be asked for beside the load that it measures."""
+    """Returns the seconds alone of the same events: quick enough to be asked for beside the load that it measures."""
     rows = _first_rows(journal, topic, after_seq, TIMED_COLUMNS).combine_chunks()
     committed = _commit_times(journal)
     at = pa.array(committed.values(), rows.schema.field("received_at").type)
@@ -77,7 +77,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _commit_times(journal: Location) -> dict[int, datetime]:
-    """By batch, from the log's files: deltalake's history gives commits wrong numbers where others are being added."""
+    """Reads commit times by batch, from the log's files: deltalake's history gives commits wrong numbers where others
+    are being added."""
     times: dict[int, datetime] = {}
     storage = open_storage(journal)
     for entry in sorted(storage.files(LOG), key=lambda one: one.name):

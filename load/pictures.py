@@ -76,7 +76,7 @@ class Photographer:
         self._photograph(RunningStack(data_dir).endpoints["ops"], password)
 
     def _calm_traffic(self, data_dir: Path) -> None:
-        """What the pages say of the last minute is of a stack that nobody kills."""
+        """Sends calm traffic: what the pages then say of the last minute is of a stack that nobody kills."""
         traffic = Traffic(data_dir / "secrets", SystemClock(), random.Random(), prefix=uuid.uuid4().hex[:6])
         ingest = str(RunningStack(data_dir).endpoints["ingest"])
         asyncio.run(post_at_rate(ingest, traffic.next, CALM_PER_S, CALM_S))

@@ -273,7 +273,7 @@ def _record_lost(places: CatchUpStore, source: ListingSource, lost: Span, now: d
 
 
 def run_round(settings: Settings) -> bool:
-    """As `stack.rounds` runs it: whether every source was caught up with; writes `Layout.caught_up`.
+    """Catches up as `stack.rounds` runs it: true if every source was caught up with; writes `Layout.caught_up`.
 
     A source without credentials is forgotten: nothing would ever say that its last problem is over.
     """

@@ -184,7 +184,7 @@ def drain_once(data_dir: Path, kafka: KafkaSettings, backlog: int, record_keys: 
 
 
 def data_folder(data_dir: Path, record_keys: Path) -> Layout:
-    """One on which a processor starts that believes what was signed with these keys."""
+    """Makes a data folder whose processor believes what was signed with these keys."""
     layout = Layout(data_dir)
     make_key(layout.anchor_keys)
     make_merchants(layout.merchants_file, build_adapters(ProvidersSettings()))

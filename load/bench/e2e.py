@@ -102,7 +102,7 @@ def _live(stack: RunningStack, run: Run) -> dict[str, float]:
 
 
 def _fast(stack: RunningStack, seconds: float, run: Run) -> Held | None:
-    """None if the rate couldn't be sent: figures of less load would flatter."""
+    """Returns None if the rate couldn't be sent: figures of less load would flatter."""
     run.console.print(f"{FAST_PER_S:,.0f}/s for {seconds:.0f} s")
     held = _load(stack, seconds, FAST_PER_S, run)
     if held is not None and held.was_sent:
@@ -183,12 +183,12 @@ Requests = Callable[[RunningStack, int], Sequence[bytes]]
 
 
 def signed_before(stack: RunningStack, count: int) -> Sequence[bytes]:
-    """For a high rate: costs the sender nothing while it sends. All of Stripe."""
+    """Signs Stripe's events for a high rate: that costs the sender nothing while it sends."""
     return StripeRequests(stack.secrets("stripe")[0], time.time).make(count)
 
 
 def signed_when_sent(stack: RunningStack, count: int) -> Sequence[bytes]:
-    """For a long time: no signature grows old. Of three providers."""
+    """Signs events of three providers for a long time: no signature grows old."""
     prefix = uuid.uuid4().hex[:8]
     return MixedRequests(Traffic(stack.data_dir / "secrets", SystemClock(), random.Random(7), prefix), count)
 

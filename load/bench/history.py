@@ -222,7 +222,7 @@ def _headers(
     body: pa.Array,
     at: pa.Array,
 ) -> pa.Array:
-    """As `processor.source.records` keeps the headers of a receiver's record."""
+    """Builds headers as `processor.source.records` keeps those of a receiver's record."""
     when = pc.strftime(at, "%Y-%m-%dT%H:%M:%SZ")
     return pc.binary_join_element_wise(
         '{"account":"acct_main","body_sha256":"',

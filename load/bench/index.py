@@ -90,7 +90,7 @@ def _ratio(name: str, one: Callable[[], float], other: Callable[[], float], run:
 
 
 def _await_rest() -> None:
-    """Until the store has put in order what it took: its threads are this process's."""
+    """Waits until the store has put in order what it took: its threads are this process's."""
     process, until = psutil.Process(), time.monotonic() + REST_S_MAX
     while process.cpu_percent(REST_LOOK_S) > REST_PERCENT_MAX and time.monotonic() < until:
         pass

@@ -177,7 +177,7 @@ def brokers(folder: Path) -> Iterator[tuple[KafkaSettings, str]]:
 
 
 def announce_generation(client: redis.Redis, generation: int = 0) -> None:
-    """What processors write over and over, for a receiver without one: it holds until Redis is emptied."""
+    """Writes what processors write over and over, for a receiver without one: it holds until Redis is emptied."""
     for key in (key for mode in MODES for key in generation_keys(mode, cluster=is_cluster(client))):
         client.set(key, Announcement(generation, KafkaSettings().events_partitions).encode())
 

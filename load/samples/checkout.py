@@ -119,7 +119,7 @@ def _host(live: bool) -> str:
 
 
 def _time(moment: datetime) -> str:
-    """With seven digits of fraction, as Checkout.com writes it."""
+    """Formats a time with seven digits of fraction, as Checkout.com does."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "0Z"
 
 

@@ -48,7 +48,7 @@ class Sample:
 
     @property
     def amount(self) -> str:
-        """Such as ``12.50``."""
+        """Formats the amount such as ``12.50``."""
         return f"{self.amount_minor // 100}.{self.amount_minor % 100:02}"
 
     @property
@@ -96,7 +96,7 @@ class Sending:
         return hex_mac(self.secret.encode("utf-8"), self.body if message is None else message).decode("ascii")
 
     def base64_mac(self, message: bytes | None = None) -> str:
-        """As `hex_mac`, in base64."""
+        """Does as `hex_mac`, in base64."""
         return base64_mac(self.secret.encode("utf-8"), self.body if message is None else message).decode("ascii")
 
     def rsa_signature(self, message: bytes | None = None) -> str:

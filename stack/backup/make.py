@@ -82,7 +82,8 @@ class BackupReport:
 
 
 def run_round(settings: Settings) -> bool:
-    """As `stack.rounds` runs it: true if a good backup was made. What became of it is also in the run folder."""
+    """Makes a backup as `stack.rounds` runs it: true if a valid one was made. What became of it is also in the run
+    folder."""
     clock = SystemClock()
     try:
         report = back_up(settings, location_of(settings.backup.folder), settings.backup.keep, clock)

@@ -139,7 +139,7 @@ def _open_session(settings: Settings) -> SparkSession:
 
 
 def run_round(settings: Settings) -> bool:
-    """As `stack.rounds` runs it: true if all tables are as they should be, or another process is at it."""
+    """Maintains as `stack.rounds` runs it: true if all tables are as they should be, or another process is at it."""
     _collect(settings)
     try:
         report = run_once(settings)

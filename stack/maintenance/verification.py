@@ -72,7 +72,7 @@ def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode:
 
 
 def run_round(settings: Settings) -> bool:
-    """As `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
+    """Verifies as `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
 
     What each came to is in `Layout.verified_file`. `Layout.verification_file` says when this ended, whether every
     stream could be verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it

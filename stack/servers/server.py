@@ -69,7 +69,7 @@ class RunningServer:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative for the signal that killed it."""
+        """Returns the exit code: None while it runs, negative for the signal that killed it."""
         return self._process.poll()
 
     def wait_until_it_answers(self) -> None:
