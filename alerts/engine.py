@@ -75,7 +75,7 @@ class AlertNotice:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> AlertNotice:
-        """The inverse of `as_tree`.
+        """Reads alerts: the inverse of `as_tree`.
 
         :raises KeyError, ValueError, TypeError: it isn't one
         """
@@ -153,7 +153,7 @@ class AlertEngine:
 
     @property
     def alerts(self) -> list[Alert]:
-        """The pending and firing ones, by rule and subject."""
+        """Returns the pending and firing alerts, by rule and subject."""
         return [self._alerts[key] for key in sorted(self._alerts)]
 
     def judge_readings(self, readings: Iterable[AlertReading], now: datetime) -> list[AlertNotice]:
@@ -241,8 +241,8 @@ class AlertEngine:
             text = f"over after {lasted}; it was: {alert.text}"
         elif kind is NoticeKind.UNWATCHED:
             text = (
-                "not watched any more, because it was taken out of the settings, or its credentials were; "
-                f"{lasted} ago it began: {alert.text}"
+                "no longer watched: it, or its credentials, were removed from the settings; "
+                f"it began {lasted} ago: {alert.text}"
             )
         else:
             note = "" if reading is None else reading.note

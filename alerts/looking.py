@@ -45,14 +45,14 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_S = 2.0
 MINUTE_US = 60_000_000
 READ_S_MAX = 5.0
-"""Most seconds of one look at a long journal; the next look goes on from there."""
+"""Most seconds of one look at a long journal; the next look continues there."""
 
 _COLUMNS = (
     *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "entity_key"),
     *("provider", "event_type", "error_code", "reason", "pair", "row_hash"),
 )
 UNKNOWN_MAX = 100
-"""Most types and values that are told apart; of more the first ones."""
+"""Most types and values that are counted apart; of more the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class StackObserver:
             answer.raise_for_status()
             return samples_of(process, answer.text, WANTED)
         except (httpx2.HTTPError, ValueError) as failed:
-            log.debug("%s doesn't tell its metrics: %s", process, failed)
+            log.debug("the metrics of %s can't be read: %s", process, failed)
             return {}
 
 
@@ -228,7 +228,7 @@ class UnknownItem:
 class UnknownItems:
     """Unknown events: undos until they are settled, others for 24 hours.
 
-    What settles one: it was taken up again; of an undo also its movement that came since, or an entry by hand for its
+    What settles one: it was retried; of an undo also its movement that came since, or an entry by hand for its
     entity.
     """
 
@@ -239,7 +239,7 @@ class UnknownItems:
     def take_rows(self, rows: pa.Table, part: Shard) -> None:
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)
         came = pc.and_(pc.is_valid(rows["reason"]), pc.starts_with(pc.fill_null(rows["pair"], ""), "+"))
-        # One that is unknown in these rows may be taken up again in them.
+        # One that is unknown in these rows may be retried in them.
         items = {*self._items, *rows["item_seq"].filter(is_unknown).to_pylist()}
         again = pc.is_in(rows["item_seq"], value_set=pa.array(items, pa.int64()))
         entered = pc.equal(pc.fill_null(rows["event_type"], ""), BOOK_ENTRY)
@@ -288,7 +288,7 @@ class DeadItems(JournalFollower):
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
     went in a day is counted by the minute.
 
-    Of one that was divided, only what it goes on with (`journal.shards.is_item_of`).
+    Of one that was divided, only what it keeps (`journal.shards.is_item_of`).
     """
 
     what = "the count of dead items"
@@ -326,7 +326,7 @@ class DeadItems(JournalFollower):
         return self._position
 
     def is_of(self, journal: JournalReader) -> bool:
-        """Also of this table, and of the same part of it."""
+        """Tells whether it is also of this table, and of the same part of it."""
         is_same = (journal.table_id, shard_in(journal.state().notes)) == (self._table_id, self._part)
         return is_same and super().is_of(journal)
 
@@ -392,7 +392,7 @@ class ReplicaWatch:
             for topic in partitions.keys() - self._min.keys():
                 self._min[topic] = int(read_topic_config(self._client, topic)[IN_SYNC].value)
         except KafkaException as silent:
-            log.debug("Kafka doesn't tell its replicas: %s", silent)
+            log.debug("Kafka's replicas can't be read: %s", silent)
             return None
         return count_replicas(partitions, self._min)
 

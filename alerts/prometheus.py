@@ -134,7 +134,7 @@ ONLY_HERE = (
         expr="absent(payhook_dlq_depth) and absent(payhook_dlq_open)",
         for_s=300,
         severity=Severity.CRITICAL,
-        summary="how many events are dead is not known",
+        summary="the number of dead events is not known",
         anchor="dlq_depth_unknown",
     ),
     AlertingRule(
@@ -158,14 +158,14 @@ ONLY_HERE = (
         expr="max(payhook_redis_breaker_open) == 1",
         for_s=60,
         severity=Severity.CRITICAL,
-        summary="Redis is not asked any more; events go on as deferred",
+        summary="Redis is skipped; events continue as deferred",
         anchor="redis_down",
     ),
     AlertingRule(
         alert="PayhookAlertsSilent",
         expr="time() - max(payhook_alerts_looked_timestamp_seconds) > 120",
         severity=Severity.WARNING,
-        summary="payhook's own alerts have not looked for {{ $value | humanizeDuration }}",
+        summary="payhook's own alerts have not run for {{ $value | humanizeDuration }}",
         anchor="alerts_silent",
     ),
     AlertingRule(
@@ -173,7 +173,7 @@ ONLY_HERE = (
         expr="max by (receiver) (payhook_alert_notices_unsent) > 0",
         for_s=900,
         severity=Severity.WARNING,
-        summary="receiver {{ $labels.receiver }} does not take its notices",
+        summary="receiver {{ $labels.receiver }} does not accept its notices",
         anchor="notices_unsent",
     ),
     AlertingRule(
@@ -184,7 +184,7 @@ ONLY_HERE = (
         f" and on (stream) stream:payhook_sli_counted:increase1h >= {COUNTED_MIN}",
         for_s=900,
         severity=Severity.WARNING,
-        summary=f"{{{{ $value | {SHARE.filter} }}}} of the events of {_STREAM} missed the 5 s in six hours",
+        summary=f"{{{{ $value | {SHARE.filter} }}}} of the events of {_STREAM} missed the 5 s target in six hours",
         anchor="slo_burn",
     ),
     AlertingRule(

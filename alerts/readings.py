@@ -131,7 +131,7 @@ class Readings:
         for counter in counters:
             gained.setdefault(_find_label(counter, "endpoint") or "", {})[counter] = seen.samples[counter]
         for source, quiet in self._silence.find_quiet(gained, now).items():
-            note = "" if quiet is None else f"{quiet.came:,} came of at least {quiet.expected:,.0f} that are usual"
+            note = "" if quiet is None else f"{quiet.came:,} came, at least {quiet.expected:,.0f} are usual"
             yield AlertReading("quiet", source, float(quiet is not None), note)
 
     def _read_readiness(self, seen: Observation) -> Iterator[AlertReading]:
@@ -270,7 +270,7 @@ def _head_of_line(stream: str, status: Mapping[str, Any] | None) -> AlertReading
 
 def _why_not_ready(status: Mapping[str, Any] | None) -> str:
     if status is None:
-        return "its processor doesn't say how it is"
+        return "its processor reports no status"
     return next((str(status[name]) for name in ("blocked", "why", "last_failure") if status.get(name)), "")
 
 

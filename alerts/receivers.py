@@ -34,13 +34,13 @@ class NotDelivered(PayhookError):
     def __init__(self, receiver: str, problem: str) -> None:
         self.receiver = receiver
         self.problem = problem
-        super().__init__(f"receiver {receiver} didn't take the notice: {problem}")
+        super().__init__(f"receiver {receiver} didn't accept the notice: {problem}")
 
 
 class NoticeReceiver(Protocol):
     @property
     def shown(self) -> str:
-        """The receiver's place, for people to read: without secrets."""
+        """Shows the receiver's address to people, without secrets."""
 
     def deliver(self, notice: AlertNotice) -> None:
         """

@@ -21,7 +21,7 @@ CATCH_UP_S_MAX = 900.0
 """Three rounds of catch-up that came to nothing."""
 DOWN_S_MAX = 300.0
 FAILING_S_MAX = 900.0
-"""A subscriber may be deployed meanwhile: what fails for so long doesn't mend itself."""
+"""A subscriber may be deployed meanwhile: what fails for so long doesn't recover by itself."""
 
 WINDOW_S = 300.0
 """Shares are taken over so long."""
@@ -77,7 +77,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a value is shown to people: by ``shown`` here, by a filter in Prometheus."""
+    """Shows a value to people: by ``shown`` here, by a filter in Prometheus."""
 
     shown: Callable[[float], str]
     filter: str = "humanize"
@@ -94,7 +94,7 @@ class AlertRule:
     """A condition: it holds while a value is above ``threshold``, and fires once it has held for ``for_s``.
 
     It is over once the value has been at most ``clear_share`` of that for a while (`alerts.engine.CLEAR_S`). While
-    it lasts it is told again every ``repeat_s``.
+    it lasts it is sent again every ``repeat_s``.
     ``text``: what it says, of ``{of}`` and ``{value}``. ``counts_events``: its value is a number of events.
 
     ``gauge``: the metric of the alerts' process that shows its readings, by ``label`` the subject's name, if it has
@@ -166,7 +166,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             severity=Severity.WARNING,
             threshold=settings.depth_max,
             clear_share=CLEAR_SHARE,
-            text="{value} dead events of {of} wait for a person",
+            text="{value} dead events of {of} need an operator",
             counts_events=True,
             alert="PayhookDlqDepth",
             group="dlq",
@@ -219,7 +219,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             name="refused",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            text="{of} decides nothing until a person acts: payhook status says what to do",
+            text="{of} is stopped and needs an operator: run payhook status",
             alert="PayhookStreamRefused",
             expr="max by (stream) (payhook_stream_refused)",
         ),
@@ -227,7 +227,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             name="breaker_open",
             severity=Severity.WARNING,
             threshold=DOWN_S_MAX,
-            text="{of} has not been called as usual for {value}; its events wait",
+            text="calls to {of} have been held back for {value}; its events wait",
             unit=DURATION,
             alert="PayhookBreakerOpen",
             expr="max by (stream, downstream) (payhook_downstream_down_seconds)",
@@ -237,7 +237,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             name="subscriber_failing",
             severity=Severity.WARNING,
             threshold=FAILING_S_MAX,
-            text="{of} has taken nothing for {value}",
+            text="{of} has accepted nothing for {value}",
             unit=DURATION,
             alert="PayhookSubscriberFailing",
             expr='max by (stream, downstream) (payhook_downstream_failing_seconds{downstream=~"subscriber:.+"})',
@@ -248,7 +248,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             severity=Severity.WARNING,
             threshold=settings.lag_max,
             clear_share=CLEAR_SHARE,
-            text="{value} events wait for {of} and do not get fewer",
+            text="{value} events wait for {of}, and the backlog is not shrinking",
             for_s=WINDOW_S,
             counts_events=True,
             alert="PayhookLagGrowing",
@@ -300,7 +300,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             severity=Severity.CRITICAL,
             threshold=late,
             clear_share=CLEAR_SHARE,
-            text="{value} of the events of {of} missed the 5 s in the last hour",
+            text="{value} of the events of {of} missed the 5 s target in the last hour",
             unit=SHARE,
             alert="PayhookSloBurnFast",
             group="slo",
@@ -328,7 +328,7 @@ def make_rules(settings: AlertsSettings) -> Mapping[str, AlertRule]:
             name="backup",
             severity=Severity.WARNING,
             threshold=BACKUP_LATE,
-            text="the newest good backup is {value} times as old as backup.every_h",
+            text="the newest valid backup is {value} times as old as backup.every_h",
             unit=TIMES,
             alert="PayhookBackupLate",
             gauge="payhook_backup_age_ratio",
@@ -363,7 +363,7 @@ def _make_provider_rules() -> tuple[AlertRule, ...]:
             name="caught_up",
             severity=Severity.WARNING,
             threshold=0.0,
-            text="{value} events of {of} came in by its own list within the last day: no webhook brought them",
+            text="{value} events of {of} came from its API within the last day: no webhook delivered them",
             repeat_s=DAY_S,
             alert="PayhookWebhooksLost",
             gauge="payhook_caught_up_events",
@@ -418,7 +418,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             name="verification",
             severity=Severity.WARNING,
             threshold=VERIFICATION_LATE,
-            text="the last verification that could be made is {value} times as old as ledger.verify.every_h",
+            text="the last complete verification is {value} times as old as ledger.verify.every_h",
             unit=TIMES,
             alert="PayhookVerificationOverdue",
             gauge="payhook_verification_age_ratio",
@@ -428,7 +428,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             name="maintenance",
             severity=Severity.WARNING,
             threshold=MAINTENANCE_LATE,
-            text="the last round of maintenance that was done is {value} times as old as ledger.maintain.every_s",
+            text="the last complete maintenance is {value} times as old as ledger.maintain.every_s",
             unit=TIMES,
             alert="PayhookMaintenanceOverdue",
             gauge="payhook_maintenance_age_ratio",
@@ -451,7 +451,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             severity=Severity.WARNING,
             threshold=NOT_THERE_SHARE_MAX,
             clear_share=CLEAR_SHARE,
-            text="{value} of the requests of {of} are about what its own API does not know",
+            text="{value} of the requests of {of} name what its own API does not know",
             unit=SHARE,
             alert="PayhookNotThere",
             expr="provider:payhook_not_there:ratio_rate5m",
@@ -472,7 +472,7 @@ def _make_machine_rules() -> tuple[AlertRule, ...]:
             name="min_isr",
             severity=Severity.CRITICAL,
             threshold=0.0,
-            text="Kafka takes nothing for {value} partitions: too few replicas are in sync",
+            text="Kafka accepts no writes to {value} partitions: too few replicas are in sync",
             alert="PayhookUnderMinIsr",
             gauge="payhook_kafka_partitions_under_min_isr",
             label="",

@@ -27,38 +27,38 @@ class ReceiverSettings(Allowance):
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
         if bool(self.url) == bool(self.command):
-            raise ValueError("either url or command is wanted")
+            raise ValueError("expected either url or command")
         if self.url:
             self._check_url()
         if self.command and not self.command[0].startswith("/"):
-            raise ValueError("command: its first word is wanted as an absolute path")
+            raise ValueError("command: expected an absolute path as its first word")
         return self
 
     def _check_url(self) -> None:
         """Checks what a URL shows before anything is sent; each request checks its address."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("https", *(["http"] if self.http else [])) or not parts.hostname:
-            raise ValueError("url: https://HOST/… is wanted, or http://HOST/… where http is set")
+            raise ValueError("url: expected https://HOST/…, or http://HOST/… where http is set")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("url: a user or password isn't taken; token_file sends a token")
+            raise ValueError("url: a user or password isn't allowed; set token_file to send a token")
 
 
 class AlertsSettings(AgeLimits):
     """Settings of the alerts. A share is a part of 1."""
 
-    every_s: float = Field(
-        15.0, ge=0, description="seconds from one look to the next; 0: no alerts, nothing is looked at"
-    )
-    depth_max: int = Field(100, ge=0, description="dead events of a stream; more are an alert")
+    every_s: float = Field(15.0, ge=0, description="seconds between evaluations; 0: alerts are off")
+    depth_max: int = Field(100, ge=0, description="dead events of a stream above which an alert fires")
     lag_max: int = Field(
-        10_000, ge=0, description="undecided events of a stream; more, and not fewer over time, are an alert"
+        10_000, ge=0, description="undecided events of a stream above which an alert fires, unless they shrink"
     )
-    retry_share_max: float = Field(0.05, gt=0, lt=1, description="share of tries that end in a retry")
+    retry_share_max: float = Field(
+        0.05, gt=0, lt=1, description="share of tries that end in a retry above which an alert fires"
+    )
     metrics_port: int = Field(0, ge=0, le=65_535, description="port of the alerts' own metrics; 0 for none")
     receivers: dict[str, ReceiverSettings] = Field(default_factory=dict, description="who gets notices, by name")
 
     @model_validator(mode="after")
     def _has_few_receivers(self) -> Self:
         if len(self.receivers) > RECEIVERS_MAX:
-            raise ValueError(f"{len(self.receivers)} receivers, at most {RECEIVERS_MAX} are taken")
+            raise ValueError(f"{len(self.receivers)} receivers, above the limit of {RECEIVERS_MAX}")
         return self

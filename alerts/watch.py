@@ -113,7 +113,7 @@ class AlertWatch:
         self._pool.shutdown(wait=True)
 
     def _begin_deliveries(self) -> None:
-        """Begins a delivery to each receiver that has none under way; a delivery takes up whatever comes meanwhile. A
+        """Begins a delivery to each receiver that has none under way; a delivery also sends whatever comes meanwhile. A
         receiver's bug is raised here."""
         for name in self.queues:
             before = self.under_way.get(name)
@@ -160,7 +160,7 @@ class AlertWatch:
         try:
             write_state(self._file, remembered)
         except OSError as failed:
-            log.error("what alerts remember can't be written: %s; after a restart they begin again", failed)
+            log.error("the alerts' state can't be written: %s; after a restart alerts start over", failed)
 
 
 @dataclass(slots=True)
@@ -222,7 +222,7 @@ def read_state(file: Path) -> RememberedAlerts:
     try:
         tree = json.loads(file.read_text("utf-8"))
         if tree["version"] != VERSION:
-            raise ValueError(f"version {tree['version']}, {VERSION} is wanted")
+            raise ValueError(f"version {tree['version']}, expected {VERSION}")
         return RememberedAlerts(
             at=from_rfc3339(tree["at"]),
             alerts=[_parse_alert(alert) for alert in tree["alerts"]],
@@ -236,7 +236,9 @@ def read_state(file: Path) -> RememberedAlerts:
     except FileNotFoundError:
         return RememberedAlerts()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as unreadable:
-        log.error("%s can't be read (%s): alerts begin again, what still holds is reported once more", file, unreadable)
+        log.error(
+            "%s can't be read (%s): alerts start over, and those that still hold are sent once more", file, unreadable
+        )
         return RememberedAlerts()
 
 
@@ -321,7 +323,7 @@ class AlertMetrics:
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
 
     def _show_firing(self, firing: set[tuple[str, str]]) -> None:
-        """Shows the firing alerts; one that goes on firing is never gone from the page."""
+        """Shows the firing alerts; one that keeps firing is never gone from the page."""
         shown = self._gauges["payhook_alert_firing"]
         for alert in firing:
             shown.labels(*alert).set(1)

@@ -132,7 +132,7 @@ def test_a_stream_that_the_settings_no_longer_name_is_not_reported_as_recovered(
     (last,) = looks.engine.judge_readings([], looks.now + timedelta(minutes=5))
     assert (last.kind, last.notice_id) == (NoticeKind.UNWATCHED, f"{first.alert}#2")
     assert last.text.startswith(
-        "not watched any more, because it was taken out of the settings, or its credentials were; 5 min ago it began: "
+        "no longer watched: it, or its credentials, were removed from the settings; it began 5 min ago: "
     )
     assert looks.engine.alerts == [] and looks.engine.judge_readings([], looks.now) == []
 
@@ -157,8 +157,8 @@ def test_notices_of_one_alert_have_its_name_and_a_number_and_the_next_one_has_an
     assert first.alert == again.alert == over.alert == "dlq_depth/ledger/2026-01-31T12:00:15.000000Z"
     assert [one.number for one in (first, again, over, later)] == [1, 2, 3, 1]
     assert later.alert != first.alert
-    assert (first.text, first.severity) == ("132 dead events of ledger wait for a person", Severity.WARNING)
-    assert over.text == "over after 243 min; it was: 140 dead events of ledger wait for a person"
+    assert (first.text, first.severity) == ("132 dead events of ledger need an operator", Severity.WARNING)
+    assert over.text == "over after 243 min; it was: 140 dead events of ledger need an operator"
     assert first.runbook == "docs/runbook.md#alert-dlq_depth"
     assert AlertNotice.from_tree(first.as_tree()) == first
 

@@ -123,7 +123,7 @@ def test_webhooks_about_what_the_provider_does_not_know_are_an_alert_whatever_th
         house.receiver.count_answer("stripe", 503, 0.01)
     post(house, 12, 0)
     text = house.firing()["not_there", "stripe"]
-    assert text == "50.00% of the requests of stripe are about what its own API does not know"
+    assert text == "50.00% of the requests of stripe name what its own API does not know"
     post(house, 10, 0)
     assert ("not_there", "stripe") in house.firing(400), "it is over after its window, and two minutes"
     assert ("not_there", "stripe") not in house.firing(130)
@@ -205,7 +205,7 @@ def maintained(house: House, *, ok: bool) -> None:
 def test_maintenance_that_is_not_done_is_an_alert_and_a_round_that_fails_is_none(house: House) -> None:
     assert house.firing(2 * HOUR_S - 60) == {}, "it counts from the first look where no round was ever done"
     maintained(house, ok=False)
-    assert house.firing(120)["maintenance", ""].startswith("the last round of maintenance that was done is 2.0 times")
+    assert house.firing(120)["maintenance", ""].startswith("the last complete maintenance is 2.0 times")
     maintained(house, ok=True)
     assert is_over(house, "maintenance")
 
@@ -224,7 +224,7 @@ def test_backups_that_are_never_made_are_an_alert(house: House) -> None:
     """Nobody wrote a report: the schedule's process doesn't run, or can't write."""
     maintained(house, ok=True)
     assert ("backup", "") not in house.firing(1.4 * DAY_S), "it counts from the first look"
-    assert house.firing(0.2 * DAY_S)["backup", ""] == "the newest good backup is 1.6 times as old as backup.every_h"
+    assert house.firing(0.2 * DAY_S)["backup", ""] == "the newest valid backup is 1.6 times as old as backup.every_h"
     (house.folder / "backed-up.json").write_text(json.dumps({"since": to_rfc3339(house.clock.now())}))
     assert is_over(house, "backup")
 
@@ -254,7 +254,7 @@ def test_a_verification_that_cannot_be_made_is_an_alert_and_one_that_finds_somet
     verified(ok=False, wrong=0)
     assert ("verification", "") not in house.firing(59 * DAY_S), "it counts from the first look"
     text = house.firing(2 * DAY_S)["verification", ""]
-    assert text == "the last verification that could be made is 2.0 times as old as ledger.verify.every_h"
+    assert text == "the last complete verification is 2.0 times as old as ledger.verify.every_h"
     verified(ok=True, wrong=3)
     house.firing()
     house.firing(130)

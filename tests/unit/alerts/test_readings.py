@@ -61,7 +61,7 @@ def test_the_depth_says_how_fast_the_dead_of_all_shards_come_and_go() -> None:
         "300 in, 0 out in the last hour (time to clear: never, at this rate), "
         "300 in, 0 out in the last 24 hours (time to clear: never, at this rate)"
     )
-    assert notes["notify"].startswith("0 in, 5 out in the last 15 minutes (time to clear: nothing is dead), ")
+    assert notes["notify"].startswith("0 in, 5 out in the last 15 minutes (time to clear: no dead events), ")
 
 
 def test_the_lag_of_a_stream_is_that_of_its_shards_whose_backlog_does_not_shrink() -> None:
@@ -240,7 +240,7 @@ def test_an_endpoint_that_falls_silent_is_read_and_unknown_while_no_receiver_ans
         if reading.rule == "quiet"
     ]
     assert (quiet.subject, quiet.value) == ("stripe/eu", 1.0)
-    assert "that are usual" in quiet.note
+    assert "are usual" in quiet.note
     [unknown] = [reading for reading in readings.make_readings(Observation(), NOW, 15.0) if reading.rule == "quiet"]
     assert (unknown.subject, unknown.value) == ("stripe/eu", None)
 

@@ -62,7 +62,7 @@ def test_a_subscriber_that_is_down_is_told_of_and_over_when_it_takes_events_agai
     assert alerts.look(FAILING, 1) == [(*BREAKER, NoticeKind.FIRING)]
     [notice] = alerts.notices
     assert notice.text == (
-        "notify subscriber:shop has not been called as usual for 301 s; its events wait; "
+        "calls to notify subscriber:shop have been held back for 301 s; its events wait; "
         "NotTaken: answered 500, next try at 2026-01-31T13:06:40.000000Z"
     )
     assert alerts.look(FAILING, FAILING_S_MAX - DOWN_S_MAX) == [(*SUBSCRIBER, NoticeKind.FIRING)]

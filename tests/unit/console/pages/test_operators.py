@@ -219,7 +219,7 @@ def test_the_causes_say_how_fast_they_come_and_go_and_what_to_do_next(pages: Pag
     assert "Last 24 hours 14 in, 0 out time to clear: never, at this rate" in page
     assert "mend the handler or the data that it needs" in page
     page = text(pages.browser("eve").get("/dlq?provider=nobody").text)
-    assert "Last 15 minutes 0 in, 0 out time to clear: nothing is dead" in page
+    assert "Last 15 minutes 0 in, 0 out time to clear: no dead events" in page
 
 
 def test_an_item_s_trace_leads_to_the_trace_system_beside_its_log_lines(own_pages: Pages) -> None:
