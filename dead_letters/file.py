@@ -115,7 +115,7 @@ class IndexFile:
                 connection.close()
         except sqlite3.DatabaseError as failed:
             if is_damage(failed):
-                log.warning("%s is damaged (%s): it is made again from the journal", self.path, failed)
+                log.warning("%s is damaged (%s): it is rebuilt from the journal", self.path, failed)
                 self.remove()
                 raise DeadLetterIndexDamaged(str(self.path), str(failed)) from failed
             raise DeadLetterIndexUnreadable(

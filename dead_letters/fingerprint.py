@@ -3,7 +3,7 @@ event.
 
 A message is masked from its clearest parts to its least clear ones. What has a digit in it is taken for an id or a
 number, because words of a message have none; numbers that say what went wrong (``HTTP 503``, ``errno 111``) stay.
-Quoted text is data, so it goes too, except in errors that quote names of the code itself. What a person must mend
+Quoted text is data, so it goes too, except in errors that quote names of the code itself. What a person must fix
 stays: the account, the host, the field that a message names (`_NAMED`, `_REACHED`).
 
 Fingerprints are kept in the index's file: a change here that gives an error another one is a change of
@@ -43,18 +43,18 @@ _QUOTED = re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*
 _QUOTED_BYTES = re.compile(r"\bb(?='[^'\n]*'(?!\w)|\"[^\"\n]*\"(?!\w))")
 _CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z_.\[\]()]{0,60}")
 _OWNERS = ("account", "merchant", "tenant", "subscriber")
-"""Each is mended by itself, whatever its name is made of."""
-_MENDED = (
+"""Each has its own fix, whatever its name is made of."""
+_FIXABLE = (
     *("host", "hostname", "server", "endpoint", "field", "column", "relation", "constraint", "parameter", "argument"),
     *("property", "attribute", "header", "setting", "option", "file", "folder", "directory", "path", "module", "table"),
     *("topic", "bucket", "currency", "method", "type"),
 )
-"""Other things that a message names and a person mends. Numbers and times in their names still go."""
+"""Other things that a message names and a person fixes. Numbers and times in their names still go."""
 _BEFORE = r"(?:ids?|names?)?\s?[:=]?\s?(?:named |called )?"
 _IN_QUOTES = r"'[^'\n]{1,80}'(?!\w)|\"[^\"\n]{1,80}\"(?!\w)|`[^`\n]{1,80}`"
 _NAMED = re.compile(
-    rf"\b(?P<noun>{'|'.join((*_OWNERS, *_MENDED))})s?\b ?{_BEFORE}(?P<name>{_IN_QUOTES}|[^\s,;:=()\[\]{{}}<>'\"`]+)"
-    rf"|(?P<quoted>{_IN_QUOTES})(?= (?:is a required|{'|'.join(_MENDED)})\b)",
+    rf"\b(?P<noun>{'|'.join((*_OWNERS, *_FIXABLE))})s?\b ?{_BEFORE}(?P<name>{_IN_QUOTES}|[^\s,;:=()\[\]{{}}<>'\"`]+)"
+    rf"|(?P<quoted>{_IN_QUOTES})(?= (?:is a required|{'|'.join(_FIXABLE)})\b)",
     re.IGNORECASE,
 )
 _REACHED = re.compile(

@@ -85,7 +85,7 @@ def _begin_entry(row: IndexedRow) -> ItemEntry:
 
 
 def _take_identity(entry: ItemEntry, row: IndexedRow) -> None:
-    """Takes the row's identity: poison that a mended adapter can read has its real one from then on."""
+    """Takes the row's identity: poison that a fixed adapter can read has its real one from then on."""
     entry.event_key, entry.entity_key, entry.event_type = row.event_key, row.entity_key, row.event_type
     entry.account = row.account
     if row.event_type == POISON_TYPE or row.event_key is None:

@@ -3,7 +3,7 @@
 Any number of processes may follow at once: a window is read without a lock, and counts only if the mark is
 still where it was when reading began.
 
-A journal that was divided holds items that another one goes on with: they are in that one's index alone.
+A journal that was divided holds items that another one continues: they are in that one's index alone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class FollowingIndex(JournalFollower):
         return self._mark.table_id == journal.table_id and super().is_of(journal)
 
     def forget_all(self) -> None:
-        """There is no journal: nothing is known."""
+        """Forgets all items: there is no journal."""
         if self._mark.seq:
             with self._file.begin_write() as connection:
                 recreate_tables(connection)
@@ -142,7 +142,7 @@ class FollowingIndex(JournalFollower):
         self._change_and_mark(first, recreate_tables)
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
-        """Takes in windows until there are no more. Where another process was quicker it goes on from there."""
+        """Takes in windows until there are no more. Where another process was quicker it continues from there."""
         part = _read_part(journal)
         if self._mark.part != str(part):
             self._change_and_mark(self._mark._replace(part=str(part)), lambda connection: _keep_part(connection, part))

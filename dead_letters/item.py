@@ -103,7 +103,7 @@ class Item:
     ``attempts``: tries in its latest round. ``since``: when it died first; while it never died, when it was first
     decided. ``error_class``, ``message``, ``kind`` and ``fingerprint`` are those of its latest error. ``cause_seq``:
     the row that caused its last one. ``amount_minor`` is in minor units, of which ``currency`` has ``decimals``; all
-    three are None where the amount isn't known. ``due_at`` is as of its last row: a wait that goes on gets later times
+    three are None where the amount isn't known. ``due_at`` is as of its last row: a wait that lasts gets later times
     without a row (`console.waits`).
     """
 

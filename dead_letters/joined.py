@@ -118,7 +118,7 @@ class JoinedIndex:
             return dict.fromkeys(self._indexes)
         parts = cursor.split(CURSORS_MARK)
         if len(parts) != len(self._indexes):
-            raise FilterInvalid("cursor", "it isn't one of this list; begin with its first page")
+            raise FilterInvalid("cursor", "it isn't from this list; start at its first page")
         return {name: part or None for name, part in zip(self._indexes, parts, strict=True)}
 
 

@@ -73,13 +73,13 @@ class Filter:
 
     def __post_init__(self) -> None:
         if len(self.items) > ITEMS_MAX:
-            raise FilterInvalid("items", f"{len(self.items)} are named, {ITEMS_MAX} at most are taken")
+            raise FilterInvalid("items", f"{len(self.items)} items, above the limit of {ITEMS_MAX}")
         for name in _NOT_EMPTY:
             value = getattr(self, name)
             if value == "" or (isinstance(value, tuple) and "" in value):
-                raise FilterInvalid(name, "a value is empty; leave it out where any will do")
+                raise FilterInvalid(name, "a value is empty; leave it out to match any")
         if self.text is not None and len(self.text) > TEXT_CHARS_MAX:
-            raise FilterInvalid("text", f"it has {len(self.text)} characters, {TEXT_CHARS_MAX} at most are taken")
+            raise FilterInvalid("text", f"it has {len(self.text)} characters, above the limit of {TEXT_CHARS_MAX}")
         for name in ("since", "until"):
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
@@ -199,7 +199,7 @@ def read_page(file: IndexFile, wanted: Filter, cursor: str | None, limit: int, s
     :raises FilterInvalid: cursor or limit can't be one
     """
     if not 1 <= limit <= PAGE_MAX:
-        raise FilterInvalid("limit", f"1 to {PAGE_MAX} is wanted")
+        raise FilterInvalid("limit", f"expected 1 to {PAGE_MAX}")
     stretch, after = _parse_cursor(cursor, sort)
     with file.begin_read() as connection:
         page_entries: list[ItemEntry] = []
@@ -292,7 +292,7 @@ def _stretch_of(item: Item, sort: Sort) -> tuple[int, int]:
 def _parse_cursor(cursor: str | None, sort: Sort) -> tuple[int, tuple[int, int] | None]:
     if cursor is None:
         return 0, None
-    problem = FilterInvalid("cursor", "it isn't one of this list in this order; begin with its first page")
+    problem = FilterInvalid("cursor", "it isn't from this list in this order; start at its first page")
     name, *numbers = cursor.split(".")
     if name != sort or len(numbers) != 3 or len(cursor) > 100:
         raise problem

@@ -37,15 +37,15 @@ class Rate:
 
     @property
     def counted(self) -> str:
-        """``300 in, 0 out``."""
+        """Says ``300 in, 0 out``."""
         return f"{self.inflow:,} in, {self.outflow:,} out"
 
     @property
     def clearing(self) -> str:
-        """``never, at this rate``."""
+        """Says ``never, at this rate``, or how long it takes."""
         if self.time_to_clear_s is None:
             return "never, at this rate"
-        return f"{_format_duration(self.time_to_clear_s)}, at this rate" if self.time_to_clear_s else "nothing is dead"
+        return f"{_format_duration(self.time_to_clear_s)}, at this rate" if self.time_to_clear_s else "no dead events"
 
     @property
     def full_sentence(self) -> str:

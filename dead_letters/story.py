@@ -110,7 +110,7 @@ class ItemStory:
 
     @property
     def died_of(self) -> Attempt | None:
-        """The latest try that failed: its class, message, stack and log lines are what the item died of."""
+        """Returns the latest try that failed: its class, message, stack and log lines are what the item died of."""
         return next((attempt for attempt in reversed(self.attempts) if attempt.error_class is not None), None)
 
 
@@ -170,7 +170,7 @@ class StoryReader:
     def read_story(self, item_seq: int) -> ItemStory:
         """Reads an item's story, whether the index holds it or not.
 
-        :raises ItemUnknown: no row has this number, or another journal goes on with the item
+        :raises ItemUnknown: no row has this number, or another journal continues the item
         :raises TableUnreadable, JournalBroken: the journal can't be read, or the bodies
         :raises OriginUnreadable: only Kafka has its bytes, and doesn't answer
         """

@@ -48,7 +48,7 @@ class OthersLetter:
 
     @property
     def name(self) -> str:
-        """Partition and offset in its topic, as commands take it."""
+        """Names the letter by partition and offset in its topic, as commands take it."""
         return f"{self.partition}:{self.record.offset}"
 
     @property
@@ -57,7 +57,7 @@ class OthersLetter:
 
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
-        """The original's headers, as far as they were copied."""
+        """Returns the original's headers, as far as they were copied."""
         return [header for header in self.record.headers if not header[0].startswith(KIP_1191)]
 
     @property
@@ -84,7 +84,7 @@ def _read_origin(texts: Mapping[str, str]) -> tuple[Point | None, str | None]:
     numbers = {name: texts[name] for name in (PARTITION_HEADER, OFFSET_HEADER)}
     for name, text in numbers.items():
         if not (text.isascii() and text.isdecimal() and len(text) < 20):
-            return None, f"its header {name} is {text[:40]!r}, a number is wanted"
+            return None, f"its header {name} is {text[:40]!r}, expected a number"
     return (texts[TOPIC_HEADER], int(numbers[PARTITION_HEADER]), int(numbers[OFFSET_HEADER])), None
 
 
@@ -101,7 +101,7 @@ class OthersTopic:
     def read_letters(self, limit: int) -> list[OthersLetter]:
         """Reads its oldest letters, at most ``limit``, in the order of their times.
 
-        :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+        :raises TopicMissing, KafkaSilent: Kafka doesn't answer
         """
         with contextlib.closing(self._log_factory()) as log:
             letters = [letter for part in self._by_partition(log, limit) for letter in part]
@@ -120,7 +120,7 @@ class OthersTopic:
         """Reads the letters with these names.
 
         :raises LetterUnusable: there is none of a name
-        :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+        :raises TopicMissing, KafkaSilent: Kafka doesn't answer
         """
         points = {name: self._parse_point(name) for name in names}
         with contextlib.closing(self._log_factory()) as log:
@@ -134,7 +134,7 @@ class OthersTopic:
     def _parse_point(self, name: str) -> Point:
         partition, _, offset = name.partition(":")
         if not (partition.isdecimal() and offset.isdecimal()):
-            raise LetterUnusable(name, "PARTITION:OFFSET is wanted, as `payhook dlq list --topic` shows it")
+            raise LetterUnusable(name, "expected PARTITION:OFFSET, as `payhook dlq list --topic` shows it")
         return self._topic, int(partition), int(offset)
 
     def check(self, letters: Sequence[OthersLetter]) -> None:
@@ -152,7 +152,7 @@ class OthersTopic:
         """Publishes the originals once more, each at the end of the partition that it came from; returns where.
 
         :raises LetterUnusable: one of them can't be; nothing is published then, unless Kafka refused it
-        :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+        :raises TopicMissing, KafkaSilent: Kafka doesn't answer
         """
         self.check(letters)
         originals = self._read_originals(letters)

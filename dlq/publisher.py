@@ -105,7 +105,7 @@ class DlqPublisher:
 
     @property
     def published_upto(self) -> int:
-        """The highest seq up to which every dead row is acknowledged."""
+        """Returns the highest seq up to which every dead row is acknowledged."""
         oldest = next(iter(self._unacknowledged), None)
         return self._taken_upto if oldest is None else min(self._taken_upto, oldest - 1)
 
@@ -115,7 +115,7 @@ class DlqPublisher:
 
     @property
     def waiting_s(self) -> float:
-        """The time that the oldest unacknowledged letter has been held; 0 when there is none."""
+        """Returns how long the oldest unacknowledged letter has been held; 0 when there is none."""
         oldest = next(iter(self._unacknowledged.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic_s() - oldest.taken_at
 

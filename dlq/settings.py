@@ -13,7 +13,7 @@ DLQ_PREFIX = "dlq."
 
 
 class AgeLimits(Section):
-    """How long a dead event may stay open, in hours."""
+    """Limits how long a dead event may stay open, in hours."""
 
     age_h_max: float = Field(24.0, gt=0, description="hours that a dead event may stay open")
     escalate_h: float = Field(48.0, gt=0, description="hours after which an open one is escalated, as a critical alert")

@@ -36,7 +36,7 @@ class DlqTopicRefused(PayhookError):
         self.topic = topic
         self.problem = problem
         self.command = command
-        super().__init__(f"dead-letter topic {topic}: {problem}. This mends it: {command}")
+        super().__init__(f"dead-letter topic {topic}: {problem}. To fix it: {command}")
 
 
 class DlqTopics:
@@ -70,7 +70,7 @@ class DlqTopics:
         if partitions is None:
             if not create:
                 fix = f"{self._create_command(topic, partitions_min)} (or set dlq.create_topic of the stream {stream})"
-                raise DlqTopicRefused(topic, "it doesn't exist, and isn't made unless that is set", fix)
+                raise DlqTopicRefused(topic, "it doesn't exist, and dlq.create_topic is off", fix)
             self._create_topic(topic, partitions_min, replication)
             return
         if partitions < partitions_min:

@@ -84,10 +84,10 @@ def place_of(text: str, allowance: Allowance) -> UrlParts:
     if usual is None or (url.scheme == "http" and not allowance.http):
         raise UrlRefused("only https is allowed")
     if url.userinfo:
-        raise UrlRefused("a URL with a user or password isn't taken")
+        raise UrlRefused("a user or password in a URL isn't allowed")
     host = url.raw_host.decode("ascii")
     if not host or host.endswith("."):
-        raise UrlRefused("it has no host, or one that ends in a dot")
+        raise UrlRefused("it has no host, or its host ends in a dot")
     if url.fragment:
         raise UrlRefused("a fragment isn't sent; leave it out")
     port = url.port or usual

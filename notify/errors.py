@@ -25,7 +25,7 @@ class SubscriberUnknown(PayhookError):
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known
-        super().__init__(f"no subscriber {name!r}; known are: {', '.join(known) or 'none'}")
+        super().__init__(f"no subscriber {name!r}: choose one of {', '.join(known) or 'none'}")
 
 
 class SubscriberGone(PayhookError):
@@ -77,7 +77,7 @@ class AddressRefused(PayhookError):
         self.place = place
         self.problem = problem
         super().__init__(
-            f"subscriber {subscriber}: nothing is sent to {place}: {problem}. Mend its url or its DNS, or allow it "
+            f"subscriber {subscriber}: nothing is sent to {place}: {problem}. Fix its url or its DNS, or allow it "
             f"under [notify.allow.{subscriber}]"
         )
 

@@ -190,7 +190,7 @@ class FactFeed:
         self._subscribers = subscribers
 
     def receivers(self, mode: Mode) -> tuple[str, ...]:
-        """The names of a mode's subscribers, disabled ones too; none while there is no file.
+        """Returns the names of a mode's subscribers, disabled ones too; none while there is no file.
 
         :raises SubscribersUnreadable: the file is there and wrong
         """

@@ -173,7 +173,7 @@ class NotifyHandler:
 def build(
     settings: NotifySettings, receivers: Receivers, *, clock: Clock | None = None, resolver: Resolver | None = None
 ) -> Handler:
-    """The handler, once per Python worker; picklable by reference. Connects nowhere before the first event.
+    """Builds the handler, once per Python worker; picklable by reference. Connects nowhere before the first event.
 
     :param receivers: those that the stream was started with
     :raises SettingError: the subscribers file isn't named, or the CA file can't be used

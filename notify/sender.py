@@ -35,8 +35,10 @@ SECRETS, OURS = "secrets", "notify"
 
 
 def secret_file(subscriber: Subscriber, path: Path, settings: NotifySettings) -> Path:
-    """The file that a path leads to, symbolic links followed: below ``secrets/notify/`` beside the subscribers file,
-    one of ``secrets/notify.…``, or below `NotifySettings.secrets_dir`. Whether it is there isn't asked.
+    """Returns the file that a path leads to, symbolic links followed.
+
+    It is below ``secrets/notify/`` beside the subscribers file, one of ``secrets/notify.…``, or below
+    `NotifySettings.secrets_dir`. Whether it is there isn't asked.
 
     :raises FileUnusable: it leads elsewhere
     """
@@ -178,7 +180,9 @@ class Sender:
         try:
             secrets = secret_lines(self._read_text(subscriber, path))
             if len(secrets) > SECRETS_MAX:
-                raise SecretsWrong(f"{len(secrets)} secrets, 1 to {SECRETS_MAX} are wanted, one a line, newest first")
+                raise SecretsWrong(
+                    f"it holds {len(secrets)} secrets: expected 1 to {SECRETS_MAX}, one a line, newest first"
+                )
             return [key_of(secret) for secret in secrets]
         except ValueError as wrong:
             raise FileUnusable(subscriber.name, path, str(wrong)) from None

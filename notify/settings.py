@@ -39,7 +39,7 @@ class Allowance(Section):
     def _are_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
         for port in ports:
             if not 1 <= port <= 65_535:
-                raise ValueError(f"{port} isn't a port; 1 to 65535 are")
+                raise ValueError(f"{port} isn't a port: expected 1 to 65535")
         return ports
 
     def parse_networks(self) -> tuple[Network, ...]:

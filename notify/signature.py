@@ -32,7 +32,7 @@ def key_of(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         raise ValueError(f"what follows {PREFIX} isn't base64") from None
     if not KEY_BYTES_MIN <= len(key) <= KEY_BYTES_MAX:
-        raise ValueError(f"a secret of {len(key)} bytes; {KEY_BYTES_MIN} to {KEY_BYTES_MAX} are wanted")
+        raise ValueError(f"a secret of {len(key)} bytes: expected {KEY_BYTES_MIN} to {KEY_BYTES_MAX}")
     return key
 
 
@@ -42,7 +42,7 @@ def signed_headers(message_id: str, body: bytes, keys: Sequence[bytes], now: dat
     :raises ValueError: the id holds a dot, which ends it in what is signed
     """
     if "." in message_id:
-        raise ValueError(f"an id without a dot is wanted, not {message_id!r}")
+        raise ValueError(f"expected an id without a dot, not {message_id!r}")
     sent_at = str(int(now.timestamp()))
     message = b"%b.%b.%b" % (message_id.encode("ascii"), sent_at.encode("ascii"), body)
     macs = (hmac.digest(key, message, hashlib.sha256) for key in keys)

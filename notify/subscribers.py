@@ -84,7 +84,7 @@ class Subscriber(Section):
     def _are_types(cls, types: tuple[str, ...]) -> tuple[str, ...]:
         for wanted in types:
             if not wanted or ANY in wanted[:-1]:
-                raise ValueError(f"{wanted!r}: an event type is wanted, or its beginning with {ANY} at the end")
+                raise ValueError(f"{wanted!r}: expected an event type, or its beginning with {ANY} at the end")
         return types
 
     @field_validator("headers")
@@ -104,7 +104,7 @@ class Subscriber(Section):
 
     @property
     def secrets_path(self) -> Path:
-        """The path as it is named; `notify.sender.secret_file` says whether it may be read."""
+        """Returns the path as it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants_type(self, event_type: str) -> bool:
@@ -123,7 +123,7 @@ def header_value(text: str) -> str:
     :raises ValueError: what a header can't hold
     """
     if len(text) > HEADER_CHARS_MAX or not _VALUE.fullmatch(text):
-        raise ValueError(f"a header's value is 1 to {HEADER_CHARS_MAX} printable ASCII characters")
+        raise ValueError(f"expected 1 to {HEADER_CHARS_MAX} printable ASCII characters as a header's value")
     return text
 
 
@@ -157,7 +157,9 @@ class SubscribersFile:
         end all subscribers."""
         subscribers = parse_subscribers(text, self.path)
         if self._subscribers and not subscribers:
-            problem = "it names no subscriber any more. Write `enabled = false` into sections, or restart without it"
+            problem = (
+                "it no longer names a subscriber. Write `enabled = false` into sections, or restart without the file"
+            )
             raise SubscribersUnreadable(self.path, problem)
         return subscribers
 
@@ -183,7 +185,7 @@ def subscribers_file(settings: NotifySettings) -> SubscribersFile:
     :raises SettingError: it isn't named
     """
     if not settings.subscribers_file:
-        raise SettingError("notify.subscribers_file", "the path of the subscribers file is wanted")
+        raise SettingError("notify.subscribers_file", "expected the path of the subscribers file")
     return SubscribersFile(Path(settings.subscribers_file))
 
 
@@ -196,7 +198,7 @@ def parse_subscribers(text: str, path: Path) -> dict[str, Subscriber]:
     except tomllib.TOMLDecodeError as wrong:
         raise SubscribersUnreadable(path, str(wrong)) from wrong
     if len(tree) > SUBSCRIBERS_MAX:
-        raise SubscribersUnreadable(path, f"{len(tree)} subscribers, at most {SUBSCRIBERS_MAX} are taken")
+        raise SubscribersUnreadable(path, f"{len(tree)} subscribers, above the limit of {SUBSCRIBERS_MAX}")
     return {name: _parse_subscriber(name, section, path) for name, section in tree.items()}
 
 

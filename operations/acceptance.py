@@ -286,7 +286,7 @@ class _ReplayJudge:
         return None if self.order.force else worn_out(item_seq, item.replays, self.replays_max)
 
     def _key_ground(self, event_key: str) -> RefusalReason | None:
-        """None: the content that held the key was purged, and no other one has taken it since."""
+        """Returns why a key can't be taken; None: its content was purged, and no other one has taken it since."""
         if event_key in self.meanwhile.taken:
             return RefusalReason.KEY_HELD
         known = self.index.known_event(event_key)

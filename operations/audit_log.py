@@ -130,7 +130,7 @@ def chain_entry(entry: AuditEntry, act_id: str, number: int, head: str) -> Recor
 
 
 def parse_entry(row: dict[str, Any]) -> RecordedEntry:
-    """The inverse of `RecordedEntry.as_row`, from Arrow.
+    """Reads an entry from Arrow: the inverse of `RecordedEntry.as_row`.
 
     :raises ValueError: a value that no writer of ours would have put there
     """
@@ -149,7 +149,7 @@ class ChainWalk:
         self.number = 0
 
     def find_offenders(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yields each row that breaks the chain, once: the walk goes on from what is there."""
+        """Yields each row that breaks the chain, once: the walk continues from what is there."""
         head = GENESIS
         for row in rows:
             number = row["number"]
@@ -191,7 +191,7 @@ class AuditLogUnwritable(PayhookError):
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"audit log {path}: this can't be put on record: {problem}")
+        super().__init__(f"audit log {path}: this can't be recorded: {problem}")
 
 
 class AuditLogBroken(PayhookError):

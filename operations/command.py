@@ -113,7 +113,7 @@ class Command:
     ``proposal``: the command that this act approves (`APPROVES`), whole. ``interval_us``, of a replay:
     the k-th accepted target, from 0, is due k times so many microseconds after the decision. ``entry``: what is to be
     booked, of those that have no targets (`ENTRY_ACTIONS`). The rest is of a replay and its proposal alone. ``mode``:
-    see `ReplayMode`. ``force``: replays what the loop guard would refuse.
+    see `ReplayMode`. ``force``: replays items even after `dlq.replays_max` failed replays.
 
     Of `RUN_ACTIONS` alone. ``selection``: the digest of the frozen set that is run, paused and so on. ``act``: what
     its run does with each item (`RUN_ACTS`); mode and force are then of that. ``per_s``: items a second; None:
@@ -152,7 +152,7 @@ class Command:
 
     @property
     def proposed_command(self) -> Command:
-        """The command that this one approves, as it was given."""
+        """Returns the command that this one approves, as it was given."""
         assert self.proposal is not None
         first = self.proposal
         return replace(
@@ -210,11 +210,11 @@ def propose_entry(
 def approve(proposed: Command, actor: str, reason: str, at: datetime, command_id: str | None = None) -> Command:
     """Makes the command that does what was proposed. ``command_id``: None is a new one.
 
-    :raises CommandInvalid: it is no proposal
+    :raises CommandInvalid: it isn't a proposal
     """
     action = next((act for act, proposal in APPROVES.items() if proposal == proposed.action), None)
     if action is None:
-        raise CommandInvalid(f"a {proposed.action} is no proposal that could be approved")
+        raise CommandInvalid(f"{proposed.action} can't be approved: it isn't a proposal")
     proposal = ApprovedProposal(proposed.command_id, proposed.actor, proposed.reason, proposed.at)
     return replace(
         proposed,

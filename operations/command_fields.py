@@ -24,7 +24,7 @@ Word = TypeVar("Word", bound=StrEnum)
 def text_of(tree: Mapping[str, Any], name: str) -> str:
     value = tree[name]
     if not isinstance(value, str) or not is_kept_text(value):
-        raise CommandInvalid(f"{name}: printable text of 1 to {KEPT_CHARS_MAX} characters is wanted")
+        raise CommandInvalid(f"{name}: expected printable text of 1 to {KEPT_CHARS_MAX} characters")
     return value
 
 
@@ -42,14 +42,14 @@ def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | Non
     try:
         return words(tree[name])
     except ValueError as wrong:
-        raise CommandInvalid(f"{name}: {' or '.join(words)} is wanted") from wrong
+        raise CommandInvalid(f"{name}: expected {' or '.join(words)}") from wrong
 
 
 def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
     """Reads a whole number; 0 if the field is missing."""
     value = tree.get(name, 0)
     if type(value) is not int or not 0 <= value <= most:
-        raise CommandInvalid(f"{name}: a whole number from 0 to {most} is wanted")
+        raise CommandInvalid(f"{name}: expected a whole number from 0 to {most}")
     return value
 
 
@@ -57,14 +57,14 @@ def flag_of(tree: Mapping[str, Any], name: str) -> bool:
     """Reads true or false; False if the field is missing."""
     value = tree.get(name, False)
     if type(value) is not bool:
-        raise CommandInvalid(f"{name}: true or false is wanted")
+        raise CommandInvalid(f"{name}: expected true or false")
     return value
 
 
 def targets_of(tree: Mapping[str, Any], name: str, most: int) -> tuple[ItemTarget, ...]:
     value = tree[name]
     if not isinstance(value, list) or not 0 < len(value) <= most:
-        raise CommandInvalid(f"{name}: a list of 1 to {most} targets is wanted")
+        raise CommandInvalid(f"{name}: expected a list of 1 to {most} targets")
     targets = tuple(_parse_target(item, name) for item in value)
     if len({target.item_seq for target in targets}) != len(targets):
         raise CommandInvalid(f"{name}: an item is named twice")
@@ -78,17 +78,17 @@ def _parse_target(item: object, name: str) -> ItemTarget:
         ):
             return ItemTarget(item_seq, seen_seq, seen_hash)
     raise CommandInvalid(
-        f"{name}: each is [item_seq, seen_seq, seen_hash], the first not above the second, the third the first "
-        f"{HASH_CHARS} hex digits of that row's hash; look again, and order what you then see"
+        f"{name}: expected [item_seq, seen_seq, seen_hash] for each, the first not above the second, the third the "
+        f"first {HASH_CHARS} hex digits of that row's hash; list the items again, and order what you then see"
     )
 
 
 def target_of_text(text: str) -> ItemTarget:
-    """The inverse of `ItemTarget.text`.
+    """Reads a target: the inverse of `ItemTarget.text`.
 
     :raises CommandInvalid: it isn't one
     """
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; look again")
+        raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; list the items again")
     return _parse_target([int(match[1]), int(match[2]), match[3]], "item")

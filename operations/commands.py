@@ -67,7 +67,7 @@ class CommandProducer(Protocol):
 
 
 def encode(command: Command) -> bytes:
-    """Canonical JSON; what a command doesn't say isn't in it.
+    """Encodes a command as canonical JSON, without fields that it leaves out.
 
     :raises CommandInvalid: a limit is passed
     """
@@ -123,7 +123,7 @@ _SPREAD_US_MAX = int(SPREAD_S_MAX * 1_000_000)
 
 
 def decode(raw: bytes) -> Command:
-    """The inverse of `encode`.
+    """Decodes a command: the inverse of `encode`.
 
     :raises CommandInvalid: not a command
     """
@@ -131,7 +131,7 @@ def decode(raw: bytes) -> Command:
 
 
 def command_of(tree: dict[str, Any]) -> Command:
-    """The inverse of `command_tree`.
+    """Reads a command: the inverse of `command_tree`.
 
     :raises CommandInvalid: not a command
     """
@@ -163,13 +163,13 @@ def command_of(tree: dict[str, Any]) -> Command:
 def _read_digest(tree: dict[str, Any]) -> str:
     digest = text_of(tree, "selection")
     if not _DIGEST.fullmatch(digest):
-        raise CommandInvalid("selection: the 64 hex digits of its digest are wanted")
+        raise CommandInvalid("selection: expected the 64 hex digits of its digest")
     return digest
 
 
 def _per_s(value: object) -> float:
     if not isinstance(value, int | float) or type(value) is bool or not PER_S_MIN <= value <= PER_S_MAX:
-        raise CommandInvalid(f"per_s: a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f} is wanted")
+        raise CommandInvalid(f"per_s: expected a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f}")
     return float(value)
 
 
@@ -202,13 +202,13 @@ def send(producer: CommandProducer, command: Command, topic: str = CONTROL_TOPIC
 
 def _parse_tree(raw: bytes) -> dict[str, Any]:
     if len(raw) > COMMAND_BYTES_MAX:
-        raise CommandInvalid(f"{len(raw)} bytes, at most {COMMAND_BYTES_MAX} are taken")
+        raise CommandInvalid(f"{len(raw)} bytes, above the limit of {COMMAND_BYTES_MAX}")
     try:
         tree = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as wrong:
         raise CommandInvalid(f"not JSON: {wrong}") from wrong
     if not isinstance(tree, dict):
-        raise CommandInvalid("a JSON object is wanted")
+        raise CommandInvalid("expected a JSON object")
     return tree
 
 
@@ -217,28 +217,28 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
     wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
     wanted |= {"act"} if action in (RUN, PROPOSE_RUN) else set()
     if wanted - tree.keys() == {"lineage"}:
-        raise CommandInvalid("it doesn't say of which lineage its journal was; look again, and order what you then see")
+        raise CommandInvalid("its lineage is missing: list the items again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))
         raise CommandInvalid(
-            f"the fields {', '.join(sorted(wanted))} are wanted" + (f", {more} may be" if more else "")
+            f"expected the fields {', '.join(sorted(wanted))}" + (f", and optionally {more}" if more else "")
         )
     if action not in ACTIONS:
-        raise CommandInvalid(f"unknown action {action!r}; {', '.join(sorted(ACTIONS))} is wanted")
+        raise CommandInvalid(f"unknown action {action!r}: expected one of {', '.join(sorted(ACTIONS))}")
 
 
 def _check_replay(command: Command) -> None:
     if command.act and command.act not in RUN_ACTS:
-        raise CommandInvalid(f"act: {', '.join(RUN_ACTS)} is wanted")
+        raise CommandInvalid(f"act: expected one of {', '.join(RUN_ACTS)}")
     plain = (command.mode, command.per_s, command.force) == (ReplayMode.ALONE, None, False)
     if command.act and command.act != REPLAY and not plain:
-        raise CommandInvalid(f"mode, rate and the like are of a replay; a {command.act} has none")
+        raise CommandInvalid(f"mode, per_s and force are for a replay only: leave them out of a {command.act}")
     spread_us = command.interval_us * (len(command.targets) - 1)
     if spread_us > _SPREAD_US_MAX:
         most = _SPREAD_US_MAX // command.interval_us + 1
         raise CommandInvalid(
-            f"at this interval the targets take {spread_us / 1e6:.0f} s, and {SPREAD_S_MAX:.0f} s is the most: "
+            f"at this interval the targets take {spread_us / 1e6:.0f} s, above the limit of {SPREAD_S_MAX:.0f} s: "
             f"send {most} of them at a time"
         )
 
@@ -249,7 +249,7 @@ def _proposal_tree(proposal: ApprovedProposal) -> dict[str, Any]:
 
 def _read_proposal(tree: object) -> ApprovedProposal:
     if not isinstance(tree, dict) or tree.keys() != {"command_id", "actor", "reason", "at"}:
-        raise CommandInvalid("proposal: the fields command_id, actor, reason, at are wanted")
+        raise CommandInvalid("proposal: expected the fields command_id, actor, reason, at")
     return ApprovedProposal(
         text_of(tree, "command_id"),
         text_of(tree, "actor"),

@@ -41,7 +41,7 @@ class ManualEntry:
 
     @property
     def postings_sha256(self) -> str:
-        """Hex digest of `postings_json`: the entry's fact."""
+        """Returns the hex digest of `postings_json`: the entry's fact."""
         return hashlib.sha256(self.postings_json.encode("utf-8")).hexdigest()
 
 
@@ -59,13 +59,13 @@ def entry_of_tree(tree: object) -> ManualEntry:
     :raises CommandInvalid: a field is missing, unknown or wrong, or the lines don't balance
     """
     if not isinstance(tree, dict) or tree.keys() != _FIELDS:
-        raise CommandInvalid(f"entry: the fields {', '.join(sorted(_FIELDS))} are wanted")
+        raise CommandInvalid(f"entry: expected the fields {', '.join(sorted(_FIELDS))}")
     evidence = text_of(tree, "evidence_sha256")
     if not _SHA256.fullmatch(evidence):
-        raise CommandInvalid("evidence_sha256: the SHA-256 of a document is wanted, 64 hex digits in lower case")
+        raise CommandInvalid("evidence_sha256: expected the SHA-256 of a document, 64 hex digits in lower case")
     lines = tree["postings"]
     if not isinstance(lines, list):
-        raise CommandInvalid("postings: a list is wanted")
+        raise CommandInvalid("postings: expected a list")
     postings = tuple(_parse_line(line) for line in lines)
     check_booking(postings)
     return ManualEntry(text_of(tree, "entity_key"), time_of(tree, "occurred_at"), evidence, postings)
@@ -77,12 +77,12 @@ def check_booking(postings: Sequence[Posting]) -> None:
         currency differ
     """
     if not 2 <= len(postings) <= ENTRY_LINES_MAX:
-        raise CommandInvalid(f"postings: 2 to {ENTRY_LINES_MAX} lines are wanted")
+        raise CommandInvalid(f"postings: expected 2 to {ENTRY_LINES_MAX} lines")
     sums: Counter[str] = Counter()
     for line in postings:
         amount_minor = line.money.amount_minor
         if amount_minor <= 0:
-            raise CommandInvalid("postings: an amount is above zero; its side says which way the money went")
+            raise CommandInvalid("postings: expected an amount above zero; its side says which way the money went")
         sums[line.money.currency] += amount_minor if line.side == "debit" else -amount_minor
     for currency, difference in sorted(sums.items()):
         if difference:
@@ -97,7 +97,9 @@ def _parse_line(tree: object) -> Posting:
         side = tree["side"]
         if side in ("debit", "credit"):
             return Posting(text_of(tree, "account"), side, _parse_money(tree))
-    raise CommandInvalid("postings: each line has an account, a side (debit or credit), an amount_minor and a currency")
+    raise CommandInvalid(
+        "postings: expected for each line an account, a side (debit or credit), an amount_minor and a currency"
+    )
 
 
 def _parse_money(tree: Mapping[str, Any]) -> Money:

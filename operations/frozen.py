@@ -57,7 +57,7 @@ class SelectionBroken(PayhookError):
     def __init__(self, digest: str, problem: str) -> None:
         self.digest = digest
         self.problem = problem
-        super().__init__(f"selection {digest} {problem}; nothing is done: select again")
+        super().__init__(f"selection {digest} {problem}; nothing was done: select again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """The name on the command line: ``s3``, which no item is called."""
+        """Returns the name on the command line: ``s3``, which no item is called."""
         return f"s{self.number}"
 
     def to_json(self) -> bytes:
@@ -95,7 +95,7 @@ class Selection:
 
     @classmethod
     def of_json(cls, raw: bytes) -> Selection:
-        """The inverse; fields that newer code adds are passed over.
+        """Reads a header: the inverse; fields that newer code adds are ignored.
 
         :raises ValidationError: a field is missing, or wrong
         """

@@ -60,18 +60,21 @@ class AloneLimits:
 
     def why_beyond(self, kind: LimitKind, wanted: Volume, before: Volume) -> str | None:
         """Says why this takes a second person, after what was done within a day; None: it doesn't."""
-        items_max = self.items_max if kind is LimitKind.CLOSED else self.replay_items_max
-        also = f" with the {before.items:,} of the last 24 hours" if before.items else ""
+        items_max, done = (
+            (self.items_max, "closed") if kind is LimitKind.CLOSED else (self.replay_items_max, "replayed")
+        )
         if wanted.items + before.items > items_max:
-            return f"it is {wanted.items:,} items{also}, and above {items_max:,} a day a second person approves"
+            items = f"{wanted.items:,} item{'' if wanted.items == 1 else 's'}"
+            after = f" after {before.items:,} {done} in the last 24 hours" if before.items else ""
+            return f"needs approval: {items}{after} (limit {items_max:,} a day)"
         for currency in sorted(wanted.amounts_minor):
             amount, most = (
                 wanted.amounts_minor[currency] + before.amounts_minor[currency],
                 self.amount_minor_max(kind, currency),
             )
             if most is not None and amount > most:
-                minor = f"{amount:,} minor units of {currency}{also}"
-                return f"it is {minor}, and above {most:,} a day a second person approves"
+                span = f" {done} in the last 24 hours, with these" if before.items else ""
+                return f"needs approval: {amount:,} minor units of {currency}{span} (limit {most:,} a day)"
         return None
 
 

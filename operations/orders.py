@@ -70,7 +70,7 @@ class PlacedOrder:
 
 
 class DeltaView:
-    """The journal on Delta as it is now; empty if it isn't begun yet. Items that another journal goes on with aren't in
+    """The journal on Delta as it is now; empty if it isn't begun yet. Items that another journal continues aren't in
     it."""
 
     def __init__(self, journal: Location, control_topic: str) -> None:

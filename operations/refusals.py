@@ -32,7 +32,7 @@ class RefusalReason(StrEnum):
     CLAIM_KEPT = "claim_kept"
     """The receivers' claim on its key couldn't be freed."""
     WORN_OUT = "worn_out"
-    """The loop guard's."""
+    """It died after each of `dlq.replays_max` replays."""
     NOT_WHOLE = "not_whole"
     """Replaying it would leave other dead items of its entity behind."""
     LEFT_OUT = "left_out"
@@ -49,11 +49,11 @@ _SENTENCES: Mapping[RefusalReason, str] = {
     "restored since; "
     "look again",
     RefusalReason.NOT_DEAD: "item {item} is {decision}, not dead",
-    RefusalReason.NEVER_TRIED: "item {item} is {decision} and was never tried: what it waits for needs the act",
-    RefusalReason.REPLAYING: "item {item} is being replayed: see what comes of it first",
+    RefusalReason.NEVER_TRIED: "item {item} is {decision} and was never tried: act on what it waits for",
+    RefusalReason.REPLAYING: "item {item} is being replayed: wait for its outcome",
     RefusalReason.NO_BODY: "the body of item {item} isn't kept: retention dropped it, it was redacted, or its "
     "file is lost",
-    RefusalReason.UNDOES_NOTHING: "item {item} takes back what was never booked, and would book nothing again: if "
+    RefusalReason.UNDOES_NOTHING: "item {item} reverses what was never booked, and a replay would book nothing: if "
     "money moved, book it by hand (payhook ledger enter)",
     RefusalReason.KEY_HELD: "item {item} is another content under a key that is held: if the first copy is dead, "
     "discard "
@@ -64,10 +64,10 @@ _SENTENCES: Mapping[RefusalReason, str] = {
     RefusalReason.HOLDS_NO_KEY: "item {item} holds no event key that could be freed: discard it; if another "
     "event holds its "
     "key, release that one",
-    RefusalReason.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; order "
+    RefusalReason.CLAIM_KEPT: "Redis didn't free the key of item {item} ({problem}): nothing is released; release "
     "it again",
-    RefusalReason.WORN_OUT: "item {item} was replayed {replays} times and died each time: mend its cause, then "
-    "force it",
+    RefusalReason.WORN_OUT: "item {item} was replayed {replays} times and died each time: fix its cause, then "
+    "replay it with force",
     RefusalReason.NOT_WHOLE: "item {item} goes with its followers: {because}",
     RefusalReason.LEFT_OUT: "item {item} is dead behind it and isn't named; look again",
     RefusalReason.TOO_MANY: "more than {most} events of its entity are open: replay them alone",
@@ -85,7 +85,7 @@ class ItemRefusal:
 
     @property
     def why_refused(self) -> str:
-        """A sentence that names the item and says what to do."""
+        """Makes a sentence that names the item and says what to do."""
         about = dict(self.about)
         if "because" in about:
             about["because"] = refusal_of_json(about["because"]).why_refused
@@ -113,5 +113,5 @@ def older_than_restore(seen: str, now: str) -> str | None:
 
 
 def worn_out(item_seq: int, replays: int, replays_max: int) -> ItemRefusal | None:
-    """Says why the loop guard refuses a dead item; None: it doesn't."""
+    """Refuses a dead item that died after each of ``replays_max`` replays; None: it may be replayed."""
     return None if replays < replays_max else ItemRefusal(RefusalReason.WORN_OUT, item_seq, {"replays": replays})

@@ -17,17 +17,17 @@ COMMAND_ID_CHARS = 32
 
 class RunState(StrEnum):
     PROPOSED = "proposed"
-    """Waits for a second person."""
+    """It waits for a second person's approval."""
     RUNNING = "running"
     PAUSED = "paused"
     SENT = "sent"
-    """Each item was taken up or refused; some may be on their way."""
+    """Each item was sent or refused; some may be on their way."""
     CANCELLED = "cancelled"
-    """Items that weren't taken up stay as they are; the others go on."""
+    """Items that weren't sent stay as they are; the others still finish."""
 
 
 class RunEnding(StrEnum):
-    """The cause why a run ended before all of its items were taken up, though no person cancelled it."""
+    """The cause why a run ended before all of its items were sent, though no person cancelled it."""
 
     RESTORED = "restored"
     BROKEN = "broken"
@@ -55,7 +55,7 @@ def command_of_row(row: JournalRow) -> Command:
 @dataclass(frozen=True, slots=True)
 class PortionResult:
     """The state of a run after a portion. ``upto``: the first place that wasn't taken. ``over``: each of its items has
-    ended, or other runs wait and its last items are left to the stream. ``ended``: why it doesn't go on, where no
+    ended, or other runs wait and its last items are left to the stream. ``ended``: why it doesn't continue, where no
     person said so."""
 
     upto: int

@@ -22,7 +22,7 @@ class DlqSettings(DeadLetterTopicSettings):
         5,
         ge=1,
         le=1_000,
-        description="an item that was replayed so often and died each time is replayed again only by force",
+        description="failed replays of an item after which it is replayed only by force",
     )
     alone_items_max: int = Field(
         100,
@@ -52,7 +52,7 @@ class DlqSettings(DeadLetterTopicSettings):
     def _check_currencies(cls, amounts: dict[str, int]) -> dict[str, int]:
         wrong = [name for name in amounts if name != EVERY_CURRENCY and not _CURRENCY.fullmatch(name)]
         if wrong:
-            raise ValueError(f"{wrong[0]!r} is no currency: three capital letters, or * for every other one")
+            raise ValueError(f"{wrong[0]!r} isn't a currency: expected three capital letters, or * for every other one")
         return amounts
 
     @property

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     IN_PLACE = "in_place"
     """It runs before every later event of its entity."""
     BEHIND = "behind"
-    """Its place is gone: it runs behind what was applied since."""
+    """A later event was applied: it runs after that."""
     POISON = "poison"
     """Its bytes are read again, by the adapter as it is now."""
     HELD = "held"
@@ -59,7 +59,7 @@ class Verdict(StrEnum):
     IGNORED = "ignored"
     """It would run, and its handler takes no notice of it."""
     UNKNOWN = "unknown"
-    """It would run, and its handler can't tell what it means."""
+    """It would run, and its handler doesn't know it."""
 
 
 RUNS = frozenset({Verdict.IN_PLACE, Verdict.BEHIND, Verdict.POISON})
@@ -86,7 +86,7 @@ IN_PLACE_TEXT = "before every later event of its entity"
 @dataclass(frozen=True, slots=True)
 class ForecastRequest:
     """The replay that a dry run predicts. ``dead_head``: what followers of a dead event do in this stream, `continue`
-    or `wait`. ``replays_max``: of the loop guard."""
+    or `wait`. ``replays_max``: as of `DlqSettings`."""
 
     mode: ReplayMode = ReplayMode.ALONE
     dead_head: str = "wait"
@@ -144,7 +144,7 @@ def _explain_refused(judgement: JudgedTarget, entry: ItemEntry | None) -> tuple[
     """Gives the processor's words; for an item that moved on, where it moved."""
     refusal = judgement.refusal or ItemRefusal(RefusalReason.NOT_OPEN, judgement.target.item_seq)
     if entry is None:
-        return Verdict.DONE, "it isn't open any more"
+        return Verdict.DONE, "it is no longer open"
     if refusal.ground is RefusalReason.NOT_OPEN:
         return Verdict.DONE, f"{entry.decision} since (row {entry.seen_seq})"
     if refusal.ground is RefusalReason.MOVED:
@@ -160,7 +160,7 @@ def _explain_ignored(judgement: JudgedTarget, facts: Facts) -> tuple[Verdict, st
         return Verdict.IN_PLACE, IN_PLACE_TEXT
     return (
         Verdict.BEHIND,
-        f"its place is gone: it runs behind item {facts.ignored.applied[judgement.item.row.entity_key or '']}",
+        f"a later event was applied: it runs after item {facts.ignored.applied[judgement.item.row.entity_key or '']}",
     )
 
 
@@ -173,18 +173,24 @@ def _explain_accepted(
     meanwhile: ChangesSoFar,
 ) -> tuple[Verdict, str]:
     if not facts.has_body(entry):
-        return Verdict.NO_BODY, f"body {entry.body_sha256} is gone: put it back from a backup, or resolve or discard it"
+        return (
+            Verdict.NO_BODY,
+            f"body {entry.body_sha256} is gone: restore it from a backup, or resolve or discard the event",
+        )
     if is_conflict(item.row) and not is_other_content(item.row):
         return Verdict.CONFLICT, "its fact was applied with other content: it would die again"
     head = dead_head_of(item, facts.known, meanwhile) if asked.dead_head == "wait" else None
     if head is not None:
-        return Verdict.HELD, f"item {head} of its entity is dead before it: it would wait until that one is decided"
+        return (
+            Verdict.HELD,
+            f"item {head} of its entity is dead before it: it would wait until that one is replayed or closed",
+        )
     if entry.mark == Mark.POISON:
-        return Verdict.POISON, "its bytes are read again, and it runs at the end of whatever entity they name"
+        return Verdict.POISON, "its bytes are parsed again, and it runs last of the entity that they name"
     if judgement.in_place:
         return Verdict.IN_PLACE, IN_PLACE_TEXT
     applied = facts.known.line(entry.entity_key or "").applied_upto
-    return Verdict.BEHIND, f"its place is gone: it runs behind item {applied}"
+    return Verdict.BEHIND, f"a later event was applied: it runs after item {applied}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,7 @@ class DryRun:
 
     @property
     def runnable_count(self) -> int:
-        """The number of items that would run, and don't die as far as is known."""
+        """Counts the items that would run, and don't die as far as is known."""
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
 
     @property

@@ -52,7 +52,7 @@ class OpenItemFacts(NamedTuple):
 
     @property
     def item(self) -> OpenItem:
-        """The item as the index would give it, without what decides nothing: place in Kafka, times, body."""
+        """Returns the item as the index would give it, without what has no influence: place in Kafka, times, body."""
         row = JournalRow(
             seq=self.seen_seq,
             item_seq=self.item_seq,

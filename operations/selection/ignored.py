@@ -77,7 +77,7 @@ class IgnoredEventFinder:
         table, shard = open_table(self._journal), shard_at(self._journal)
         matching = read_rows(table, _build_condition(wanted), ["seq", "item_seq"]).sort_by("item_seq")
         seqs, items = matching["seq"].to_numpy(), matching["item_seq"].to_numpy()
-        # Of an item that was taken up again, what it came to its last row tells.
+        # An item that was retried has its outcome in its last row.
         later = read_rows(table, ~pc.field("first"), ["seq", "item_seq"])
         later_seqs, later_items = later["seq"].to_numpy(), later["item_seq"].to_numpy()
         ours = np.isin(later_items, items)

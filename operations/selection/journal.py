@@ -48,7 +48,7 @@ SPEED_S = 10.0
 """The latest seconds, over which the items that ended are counted."""
 
 _WHY_ENDED = {
-    RunEnding.RESTORED: "the journal was restored since it began: freeze again what you then see",
+    RunEnding.RESTORED: "the journal was restored since it began: list the events and select again",
     RunEnding.BROKEN: "its selection isn't there any more, or was changed: select again",
 }
 _COLUMNS = ("item_seq", "first", "decision", "cause_seq", "decided_at")
@@ -174,7 +174,7 @@ class RunLog(JournalFollower):
         self._runs, self._position = {}, ReflectedPosition("", 0, "")
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
-        """All at once: commands about runs are few, and statistics find their rows."""
+        """Takes them all at once: commands about runs are few, and statistics find their rows."""
         last = journal.last_seq
         if last > self._position.seq:
             for row in self._rows(journal.version, self._position.seq):
@@ -284,11 +284,11 @@ class RunItems:
 
 
 def why_slow(status: Path, now: datetime) -> str | None:
-    """Says why a run that is under way doesn't go on as fast as it could; None: it does."""
+    """Says why a run that is under way is slower than it could be; None: it isn't."""
     reported = read_said(status)
     if reported is None or moment_of(reported, "at") is None:
         # It may run on another machine, which has its files.
-        return "no processor says here how it is: see `payhook status`"
+        return "no processor reports its status here: see `payhook status`"
     if fresh_status(reported, now) is None:
         return f"waits: the processor's last status is of {reported['at']}"
     if reported.get("blocked"):

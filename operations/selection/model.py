@@ -48,8 +48,9 @@ STATE_OF: Mapping[Decision, RunItemState] = {
 class RunRequest:
     """A run's request: replay, purge, resolve or release.
 
-    Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: also what the loop
-    guard would refuse. ``propose``: two people even below the limits (of items whose money the processor alone knows).
+    Of a replay alone: ``per_s``, items a second (None: as fast as live traffic allows); ``force``: even after
+    `dlq.replays_max` failed replays. ``propose``: two people even below the limits (of items whose money the
+    processor alone knows).
     """
 
     action: str
@@ -61,7 +62,7 @@ class RunRequest:
 
     @property
     def options_text(self) -> str:
-        """The options that aren't the usual ones, for people: ``, with_followers, 50 a second``."""
+        """Lists the options that aren't the usual ones, for people: ``, with_followers, 50 a second``."""
         how = [
             *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
             *([f"{self.per_s:g} a second"] if self.per_s is not None else []),
@@ -82,7 +83,7 @@ class Approval:
 class RunKept:
     """A selection's run as the journal has it.
 
-    ``problem``: why it doesn't go on just now, or why it ended. ``changed_by``: who paused, resumed or cancelled it
+    ``problem``: why it doesn't continue just now, or why it ended. ``changed_by``: who paused, resumed or cancelled it
     last. ``finished_at``: when nothing more came of any item.
     """
 
@@ -125,7 +126,7 @@ class ProgressReport:
 
     @property
     def ended(self) -> int:
-        """The number of items with nothing more to come. What a cancelled run never took up is among them."""
+        """Counts items with nothing more to come; those that a cancelled run never sent are among them."""
         waiting = ON_THEIR_WAY if self.run.state is RunState.CANCELLED else {*ON_THEIR_WAY, RunItemState.UNSENT}
         return self.selection.count - sum(self.counts.get(state, 0) for state in waiting)
 
@@ -151,7 +152,7 @@ class ItemShown:
 
 class SelectionEmpty(PayhookError):
     def __init__(self) -> None:
-        super().__init__("nothing matches the filter now; nothing was frozen")
+        super().__init__("no events match the filter; nothing was frozen")
 
 
 class SelectionTooLarge(PayhookError):
@@ -163,7 +164,7 @@ class SelectionTooLarge(PayhookError):
 class SelectionsFull(PayhookError):
     def __init__(self, kept: int) -> None:
         self.kept = kept
-        super().__init__(f"{kept} selections are kept and each has an unfinished run; let one end, or cancel it")
+        super().__init__(f"all {kept} selections have an unfinished run: wait until one ends, or cancel it")
 
 
 class RunRefused(PayhookError):
@@ -180,7 +181,7 @@ class SecondPersonWanted(RunRefused):
 
     def __init__(self, number: int, actor: str) -> None:
         self.actor = actor
-        super().__init__(number, f"{actor} proposed it, so another person approves it")
+        super().__init__(number, f"{actor} proposed it: ask another admin to approve it")
 
 
 def check_lineage(selection: Selection, lineage: str) -> None:
@@ -189,5 +190,5 @@ def check_lineage(selection: Selection, lineage: str) -> None:
     :raises RunRefused: it was frozen before the journal was restored
     """
     if lineage not in ("", selection.lineage):
-        why = "the journal was restored since it was frozen: freeze again what you then see"
+        why = "the journal was restored since it was frozen: list the events and select again"
         raise RunRefused(selection.number, why)

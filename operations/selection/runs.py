@@ -109,7 +109,7 @@ class RunOrders:
                 return run
             if run.state is not RunState.PROPOSED:
                 raise RunRefused(
-                    number, f"nothing waits for an approval: it is a {_describe_run(run)}, {run.state.value}"
+                    number, f"no proposal waits for approval: its {_describe_run(run)} is {run.state.value}"
                 )
             if account_of(run.actor) == account_of(actor):  # the processor holds every run to it, too
                 raise SecondPersonWanted(number, actor)
@@ -122,24 +122,26 @@ class RunOrders:
             return self._as_ordered(selection, run, approved)
 
     def pause(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
-        """Stops taking up items; those on their way go on. ``command_id``: the same order, given again, has the same
-        one, and isn't carried out again; None: it isn't given again.
+        """Stops sending items; those on their way still finish.
+
+        ``command_id``: the same order, given again, has the same one, and isn't carried out again; None: it isn't
+        given again.
 
         :raises RunRefused: it doesn't run
         """
         return self._change(number, actor, PAUSE_RUN, command_id or new_command_id())
 
     def resume(self, number: int, actor: str, command_id: str | None = None) -> RunKept:
-        """Takes up items again. ``command_id``: as of `pause`.
+        """Continues to send items. ``command_id``: as of `pause`.
 
         :raises RunRefused: it isn't paused
         """
         return self._change(number, actor, RESUME_RUN, command_id or new_command_id())
 
     def cancel(self, number: int, actor: str) -> RunKept:
-        """Ends the run for good: what isn't taken up stays dead as it is. A proposal is taken back so, too.
+        """Ends the run for good: items that weren't sent stay dead. This also withdraws a proposal.
 
-        :raises RunRefused: everything is taken up
+        :raises RunRefused: all items were sent
         """
         return self._change(number, actor, CANCEL_RUN)
 
@@ -221,31 +223,31 @@ def why_two_people(selection: Selection, run: RunRequest, limits: AloneLimits, b
     """Says why another person must approve a run; None: none need. ``before``: what its actor did alone within a
     day."""
     if run.propose:
-        return "it was asked for a second person's approval"
+        return "needs approval: its proposer asked for it"
     if run.action in APPROVED_ALWAYS:
-        return f"a {run.action} always takes a second person"
+        return f"needs approval: every {run.action} does"
     return limits.why_beyond(kind_of(run.action), Volume(selection.count, Counter(selection.amounts)), before)
 
 
 def _check_run(selection: Selection, run: RunRequest) -> None:
     number = selection.number
     if run.action not in RUN_ACTS:
-        raise RunRefused(number, f"unknown action {run.action!r}; {', '.join(RUN_ACTS)} is wanted")
+        raise RunRefused(number, f"unknown action {run.action!r}: expected one of {', '.join(RUN_ACTS)}")
     if run.action != REPLAY and run != RunRequest(run.action, run.reason, propose=run.propose):
-        raise RunRefused(number, f"mode, rate and the like are of a replay; a {run.action} has none")
+        raise RunRefused(number, f"mode, per_s and force are for a replay only: leave them out of a {run.action}")
     may_be_closed = run.action in (PURGE, RESOLVE) and selection.state in ("open", "unknown")
     if selection.state != "open" and run.action != REPLAY and not may_be_closed:
-        raise RunRefused(
-            number, f"its events are {selection.state}, and nothing of them is open: a {run.action} would do nothing"
-        )
+        raise RunRefused(number, f"its events are {selection.state}, none is open: a {run.action} would do nothing")
     if run.per_s is not None and not PER_S_MIN <= run.per_s <= PER_S_MAX:
-        raise RunRefused(number, f"a rate between {PER_S_MIN:g} and {PER_S_MAX:,.0f} items a second is wanted")
+        raise RunRefused(number, f"per_s: expected {PER_S_MIN:g} to {PER_S_MAX:,.0f} items a second")
 
 
 def _confirm_begun(before: RunKept, wanted: RunRequest, giving: OrderAct) -> StartedRun:
     if before.run != wanted:
-        raise RunRefused(before.number, f"it was begun as a {_describe_run(before)}; what is left is selected again")
-    giving.changes.after = f"it was begun before: {_describe_run(before)}"
+        raise RunRefused(
+            before.number, f"it was already started as a {_describe_run(before)}: select again what is left"
+        )
+    giving.changes.after = f"already started: {_describe_run(before)}"
     return StartedRun(before, again=True)
 
 

@@ -71,8 +71,7 @@ class Selections:
         self.files = SelectionFiles(places.selections)
 
     def freeze(self, wanted: Filter, actor: str, note: str = "", seen: Sequence[ItemTarget] = ()) -> Selection:
-        """Freezes what is dead and matches now, or is ignored or unknown if that is wanted, under a new number: from
-        here on nothing changes it.
+        """Freezes matching items under a new number: dead ones, or ignored or unknown ones if the filter says so.
 
         ``seen``: items as the operator saw them. One that has another row by now is frozen as it was seen, so that its
         order is refused.
@@ -161,7 +160,7 @@ class Selections:
         kept = self.get(number)
         if kept.run is None:
             raise RunRefused(
-                number, "nothing was begun with it; `payhook dlq replay`, `discard`, `release` or `resolve` does"
+                number, "it has no run yet: start one with `payhook dlq replay`, `discard`, `release` or `resolve`"
             )
         return kept.selection, kept.run
 

@@ -69,7 +69,7 @@ def test_a_dead_unknown_merchant_is_tried_by_nothing_but_a_replay_as_every_text_
     assert engine.decisions(key)[-1] == "dead"
     message = last(engine, key).error_message or ""
     assert "'acct_1': add it to the merchant directory; an event that is dead by then needs a replay" in message
-    assert "then replay them all: nothing tries a dead event again" in give_advice("MerchantUnknown", None)
+    assert "then replay them all: no dead event is retried by itself" in give_advice("MerchantUnknown", None)
     merchants.write_text('[stripe]\n"acct_1" = "m-1"\n', "utf-8")
     before = len(engine.journal.rows)
     for _ in range(20):
@@ -235,13 +235,13 @@ def test_bytes_that_a_raised_limit_takes_are_read_by_a_decoder_that_is_made_anew
 
 
 def test_a_filter_that_matches_nothing_says_no_more_than_that() -> None:
-    assert str(SelectionEmpty()) == "nothing matches the filter now; nothing was frozen"
+    assert str(SelectionEmpty()) == "no events match the filter; nothing was frozen"
 
 
 def test_what_was_never_tried_waits_behind_another_or_for_what_it_calls_and_goes_on_without_anybody(
     tmp_path: Path,
 ) -> None:
-    told = "nothing: they were never tried; each waits behind another event, or until what it calls may be called"
+    told = "nothing: they were never tried; each waits behind another event or for a failing downstream"
     assert give_advice(None, None) == told
     engine = Engine(tmp_path)
     held, behind = engine.post("evt_1"), engine.post("evt_2")
@@ -294,7 +294,7 @@ def test_of_a_worn_out_item_only_a_forced_replay_is_taken_as_its_refusal_says(tm
         order(engine, "replay", key)
         engine.advance(0)
     engine.handler.script.clear()
-    assert "died each time: mend its cause, then force it" in (order(engine, "replay", key).reason or "")
+    assert "died each time: fix its cause, then replay it with force" in (order(engine, "replay", key).reason or "")
     order(engine, "replay", key, force=True)
     engine.advance(0)
     assert engine.decisions(key)[-1] == "applied"

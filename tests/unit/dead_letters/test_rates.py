@@ -10,7 +10,7 @@ from dead_letters.rates import Rate, sum_rates
 @pytest.mark.parametrize(
     ("depth", "inflow", "outflow", "clear_s", "clearing"),
     [
-        (0, 5, 0, 0.0, "nothing is dead"),
+        (0, 5, 0, 0.0, "no dead events"),
         (10, 1, 1, None, "never, at this rate"),
         (10, 2, 1, None, "never, at this rate"),
         (10, 0, 0, None, "never, at this rate"),

@@ -36,8 +36,8 @@ def test_any_part_of_the_original_makes_it_a_copy() -> None:
     [
         ({"topic": None}, r"its header __dlq.errors.topic is missing \(KIP-1191\)"),
         ({"partition": None, "offset": None}, "partition and __dlq.errors.offset are missing"),
-        ({"offset": b"-1"}, "offset is '-1', a number is wanted"),
-        ({"partition": "٣".encode()}, "a number is wanted"),
+        ({"offset": b"-1"}, "offset is '-1', expected a number"),
+        ({"partition": "٣".encode()}, "expected a number"),
         ({"topic": b"payments.events"}, "use payhook dlq replay --stream"),
     ],
 )
@@ -50,5 +50,5 @@ def test_what_does_not_say_where_it_came_from_is_refused(changed: dict[str, byte
 @pytest.mark.parametrize("name", ["5", "a:b", "0:", "-1:5", "s1"])
 def test_a_name_is_partition_and_offset(name: str) -> None:
     others = OthersTopic("dlq.orders", lambda: pytest.fail("Kafka isn't asked"), lambda: pytest.fail("nor told"))
-    with pytest.raises(LetterUnusable, match="PARTITION:OFFSET is wanted"):
+    with pytest.raises(LetterUnusable, match="expected PARTITION:OFFSET"):
         others.find_letters([name])

@@ -94,7 +94,7 @@ def test_a_file_that_was_emptied_stops_the_stream(
     assert handler(item("shop")) == Applied()
     place.file.write_text(text)
     for _ in range(2):
-        with pytest.raises(SubscribersUnreadable, match="names no subscriber any more"):
+        with pytest.raises(SubscribersUnreadable, match="no longer names a subscriber"):
             handler(item("shop", row("evt_2")))
 
 

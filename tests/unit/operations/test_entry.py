@@ -52,8 +52,8 @@ def line(**changes: object) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"evidence_sha256": "AB" * 32}, "evidence_sha256: the SHA-256 of a document"),
-        ({"evidence_sha256": "ab"}, "evidence_sha256: the SHA-256 of a document"),
+        ({"evidence_sha256": "AB" * 32}, "evidence_sha256: expected the SHA-256 of a document"),
+        ({"evidence_sha256": "ab"}, "evidence_sha256: expected the SHA-256 of a document"),
         ({"entity_key": ""}, "entity_key"),
         ({"entity_key": "a\nb"}, "entity_key"),
         ({"occurred_at": "noon"}, "occurred_at"),
@@ -71,11 +71,11 @@ def line(**changes: object) -> list[dict[str, object]]:
         ({"postings": line(amount_minor=10**16)}, "beyond"),
         ({"postings": line(currency="eur")}, "three capital letters"),
         ({"postings": line(side="left")}, "debit or credit"),
-        ({"postings": line(account=7)}, "each line has an account"),
+        ({"postings": line(account=7)}, "for each line an account"),
         ({"postings": line(account="a\x1b[31m")}, "account"),
-        ({"postings": line(note="more")}, "each line has"),
-        ({"postings": ["line", "line"]}, "each line has"),
-        ({"more": 1}, "entry: the fields"),
+        ({"postings": line(note="more")}, "for each line"),
+        ({"postings": ["line", "line"]}, "for each line"),
+        ({"more": 1}, "entry: expected the fields"),
     ],
 )
 def test_an_entry_that_cant_be_booked_is_refused(changes: dict[str, object], says: str) -> None:
@@ -87,7 +87,7 @@ def test_an_entry_that_cant_be_booked_is_refused(changes: dict[str, object], say
 def test_a_command_that_names_more_people_is_refused(of: str) -> None:
     tree = json.loads(encode(approve(PROPOSED, "bob", "read it", AT)))
     (tree if of == "command" else tree["proposal"])["hands"] = ["ada"]
-    with pytest.raises(CommandInvalid, match=r"the fields .* are wanted"):
+    with pytest.raises(CommandInvalid, match=r"expected the fields .*"):
         decode(json.dumps(tree).encode())
 
 

@@ -49,7 +49,7 @@ def test_what_is_no_currency_or_no_amount_is_refused(setting: str, amounts: dict
 
 
 def test_a_wrong_currency_is_named_with_what_is_wanted() -> None:
-    with pytest.raises(ValidationError, match="'eur' is no currency: three capital letters"):
+    with pytest.raises(ValidationError, match="'eur' isn't a currency: expected three capital letters"):
         DlqSettings(alone_amounts_minor_max={"eur": 1})
 
 

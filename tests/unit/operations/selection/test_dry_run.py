@@ -75,7 +75,7 @@ def test_what_the_loop_guard_refuses_is_reported_in_its_words(bench: SelectionBe
     [one] = reported.page(6)
     assert (one.verdict, one.why) == (
         Verdict.LOOP,
-        "item 1 was replayed 5 times and died each time: mend its cause, then force it",
+        "item 1 was replayed 5 times and died each time: fix its cause, then replay it with force",
     )
     bench.replay(6)
     bench.round(4)
@@ -156,7 +156,7 @@ def test_what_lost_its_place_is_reported_with_what_it_runs_behind_and_the_proces
     reported = dry_runs(bench)
     reported.make(1, ForecastRequest(dead_head="continue"))
     [one] = reported.page(1)
-    assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
+    assert (one.verdict, one.why) == (Verdict.BEHIND, "a later event was applied: it runs after item 2")
     bench.replay(1)
     bench.round(4)
     assert bench.states(1) == ["applied"]

@@ -101,7 +101,7 @@ def test_one_that_later_events_passed_runs_behind_them_as_the_dry_run_says(bench
     frozen = bench.selections.freeze(IGNORED, "ada").number
     bench.dry_runs.make(frozen, ForecastRequest())
     [one] = bench.dry_runs.page(frozen)
-    assert (one.verdict, one.why) == (Verdict.BEHIND, "its place is gone: it runs behind item 2")
+    assert (one.verdict, one.why) == (Verdict.BEHIND, "a later event was applied: it runs after item 2")
     bench.replay(frozen)
     bench.round(4)
     assert [row.out_of_order for row in bench.engine.journal.rows if row.event_key == key] == [False, True, True]

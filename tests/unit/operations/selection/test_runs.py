@@ -120,7 +120,7 @@ def test_a_second_start_of_the_same_run_says_so_and_another_run_of_the_set_is_re
     bench.round(4)
     assert len(bench.sent) == 1
     assert bench.applied() == 2
-    with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
+    with pytest.raises(RunRefused, match="it was already started as a replay by ada"):
         bench.runs.start(1, RunRequest("replay", "mended", ReplayMode.WITH_FOLLOWERS), "ada")
 
 
@@ -129,7 +129,7 @@ def test_of_two_who_begin_at_once_one_begins_and_the_other_is_reported(bench: Se
     bench.selections.freeze(Filter(), "ada")
     _, other = bench.another()
     bench.kafka.first = lambda: bench.replay(1)
-    with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
+    with pytest.raises(RunRefused, match="it was already started as a replay by ada"):
         other.start(1, RunRequest("purge", "garbage"), "bob")
     bench.round(4)
     assert bench.states(1) == ["applied"] * 2
@@ -156,10 +156,10 @@ def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench
     bench.replay(1)
     progress = bench.selections.progress(1)
     assert (progress.run.state, progress.run.actor, bench.counts(1)) == (RunState.RUNNING, "ada", {"unsent": 4})
-    assert progress.run.problem == "no processor says here how it is: see `payhook status`"
+    assert progress.run.problem == "no processor reports its status here: see `payhook status`"
     assert bench.another()[0].get(1).run is None
     assert bench.runs.start(1, RunRequest("replay", "mended"), "ada").run.state is RunState.RUNNING
-    with pytest.raises(RunRefused, match="it was begun as a replay by ada"):
+    with pytest.raises(RunRefused, match="it was already started as a replay by ada"):
         bench.runs.start(1, RunRequest("purge", "garbage"), "ada")
     bench.runs.cancel(1, "ada")
     assert bench.selections.get(1).run.state is RunState.CANCELLED  # type: ignore[union-attr]
@@ -215,7 +215,7 @@ def test_a_run_that_waits_says_what_for(bench: SelectionBench) -> None:
         assert problem(off) == f"waits: the processor's last status is of {to_rfc3339(now() - off)}"
     assert problem(batch_s=2.0, catch_up={"behind": True, "recover_s": 7.0}) == "slowed: live traffic waits 9.0 s"
     bench.status.write_text("[]")
-    assert bench.selections.progress(1).run.problem == "no processor says here how it is: see `payhook status`"
+    assert bench.selections.progress(1).run.problem == "no processor reports its status here: see `payhook status`"
 
 
 def test_the_speed_of_late_tells_how_long_it_takes_yet(bench: SelectionBench) -> None:

@@ -49,7 +49,7 @@ def test_more_is_proposed_first_and_nothing_is_closed_until_somebody_else_approv
     assert bench.selections.proposals() == []
     closed = [row for row in bench.engine.journal.rows if row.decision.value == "purged" and not row.first]
     assert {(row.actor, row.reason) for row in closed} == {("bob", "compared with the report")}
-    with pytest.raises(RunRefused, match="nothing waits"):
+    with pytest.raises(RunRefused, match="no proposal waits"):
         bench.runs.approve(1, "bob", "again")
 
 
@@ -120,7 +120,7 @@ def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: Select
     bench.selections.freeze(Filter(), "ada")
     bench.engine.limit_one_person(AloneLimits(replay_items_max=5))
     bench.engine.start()
-    with pytest.raises(RunRefused, match=r"above 5 a day a second person approves: have it proposed"):
+    with pytest.raises(RunRefused, match=r"\(limit 5 a day\): order it by"):
         bench.replay(1)
     assert bench.selections.get(1).run is None
     assert bench.acts.acts[-1].outcome.value == "refused"
@@ -142,11 +142,11 @@ def test_the_forecast_counts_what_the_processor_counts(tmp_path: Path) -> None:
     assert bench.runs.start(1, PURGE, "ada").run.state is RunState.RUNNING
     bench.round(3)
     for actor in ("ada", " ADA "):
-        assert "it is 2 items with the 3 of the last 24 hours" in str(bench.runs.why_two_people(2, PURGE, actor))
+        assert "2 items after 3 closed in the last 24 hours" in str(bench.runs.why_two_people(2, PURGE, actor))
     assert bench.runs.why_two_people(2, PURGE, "bob") is None
     bench.alone = AloneLimits(items_max=100)
     _, unaware = bench.another()
-    with pytest.raises(RunRefused, match="it is 2 items with the 3 of the last 24 hours"):
+    with pytest.raises(RunRefused, match="2 items after 3 closed in the last 24 hours"):
         unaware.start(2, PURGE, "ada")
     assert bench.runs.start(3, PURGE, "bob").run.state is RunState.RUNNING
     bench.round(3)
@@ -160,9 +160,9 @@ def test_replays_of_a_day_count_together_and_apart_from_purges(bench: SelectionB
     selection = replace(bench.selections.get(1).selection, count=8, amounts={"EUR": 4_000})
     replay, before = RunRequest("replay", "mended"), Volume(2, Counter(EUR=1_000))
     assert why_two_people(selection, replay, limits, before) is None
-    assert "above 10 a day" in str(why_two_people(selection, replay, limits, Volume(3)))
+    assert "(limit 10 a day)" in str(why_two_people(selection, replay, limits, Volume(3)))
     assert "5,001 minor units of EUR" in str(why_two_people(selection, replay, limits, Volume(1, Counter(EUR=1_001))))
-    assert "above 4 a day" in str(why_two_people(selection, PURGE, limits, Volume()))
+    assert "(limit 4 a day)" in str(why_two_people(selection, PURGE, limits, Volume()))
 
 
 def test_money_above_the_limit_needs_a_second_person_too() -> None:
@@ -178,9 +178,9 @@ def test_money_above_the_limit_needs_a_second_person_too() -> None:
     assert why(RunRequest("replay", "mended"), EUR=10**9) is None
     assert why(RunRequest("purge", "x", propose=True)) is not None
     before = Volume(2, Counter({"EUR": 1}))
-    assert "5,001 minor units of EUR with the 2 of the last 24 hours" in (why(EUR=5_000) or "")
+    assert "5,001 minor units of EUR closed in the last 24 hours, with these" in (why(EUR=5_000) or "")
     before = Volume(98)
-    assert "it is 3 items with the 98 of the last 24 hours, and above 100 a day" in (why(EUR=1) or "")
+    assert "3 items after 98 closed in the last 24 hours (limit 100 a day)" in (why(EUR=1) or "")
 
 
 def test_modes_that_are_not_of_the_action_are_refused(bench: SelectionBench) -> None:

@@ -91,7 +91,7 @@ def test_replays_count_over_a_day_however_they_are_split(
                 engine.start(keeps_index=False)
     rows = rows or [row for row in engine.batch() if row.topic == CONTROL]
     assert [row.decision for row in rows] == [Decision.REPLAYED, Decision.REPLAYED, Decision.IGNORED]
-    assert "with the 2 of the last 24 hours" in str(rows[-1].reason)
+    assert "replayed in the last 24 hours" in str(rows[-1].reason)
     assert HAVE_IT_APPROVED in str(rows[-1].reason)
     assert last(engine, keys[2]).decision is Decision.DEAD
     assert order(engine, "replay", keys[2], actor=" ADA ").decision is Decision.IGNORED
@@ -109,7 +109,8 @@ def test_each_account_has_a_day_of_its_own(engine: Engine, act: str, restarts: b
         if restarts:
             engine.start(keeps_index=False)
     assert [row.decision is not Decision.IGNORED for row in rows] == [True, True, False, True]
-    assert "it is 1 items with the 2 of the last 24 hours" in str(rows[2].reason)
+    done = "replayed" if act == "replay" else "closed"
+    assert f"1 item after 2 {done} in the last 24 hours" in str(rows[2].reason)
 
 
 def test_a_row_notes_what_one_account_did_alone(engine: Engine) -> None:

@@ -109,7 +109,7 @@ def test_nothing_is_released_while_the_claims_can_not_be_freed(tmp_path: Path) -
     engine.redis_is_down = "no answer"
     row = released(engine, key)
     assert row.decision is Decision.IGNORED
-    assert "refused: Redis didn't free the key of item 1 (no answer): nothing is released; order it again" in (
+    assert "refused: Redis didn't free the key of item 1 (no answer): nothing is released; release it again" in (
         row.reason or ""
     )
     assert engine.decisions(key) == ["dead"]

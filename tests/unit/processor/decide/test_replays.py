@@ -197,7 +197,8 @@ def test_what_died_after_every_replay_is_replayed_only_by_force(tmp_path: Path, 
         engine.start(keeps_index=restart == "index kept")
     row = order(engine, "replay", key)
     assert row.reason == (
-        "0 of 1 accepted; refused: item 1 was replayed 5 times and died each time: mend its cause, then force it"
+        "0 of 1 accepted; refused: item 1 was replayed 5 times and died each time: "
+        "fix its cause, then replay it with force"
     )
     mended(engine)
     assert order(engine, "replay", key, force=True).reason == "1 of 1 accepted"

@@ -104,7 +104,7 @@ def test_the_loop_guard_is_reported_with_its_number(engine: Engine) -> None:
         order(engine, frozen(engine))
         go(engine, 4)
     assert [one.why_refused for reported in portions(engine) for one in reported.refused] == [
-        "item 1 was replayed 5 times and died each time: mend its cause, then force it"
+        "item 1 was replayed 5 times and died each time: fix its cause, then replay it with force"
     ]
     order(engine, frozen(engine), force=True)
     go(engine, 2)
@@ -303,7 +303,7 @@ def test_above_the_limits_of_a_day_a_run_takes_a_second_person(engine: Engine) -
     digest = frozen(engine)
     row = order(engine, digest)
     assert (row.decision, row.event_key) == (Decision.IGNORED, None)
-    assert HAVE_IT_APPROVED in str(row.reason)
+    assert f"(limit 5 a day): {HAVE_IT_APPROVED}" in str(row.reason)
     proposed = command(engine, digest, PROPOSE_RUN, force=True)
     assert order(engine, digest, PROPOSE_RUN, force=True).decision is Decision.RESOLVED
     go(engine, 2)
@@ -332,7 +332,7 @@ def test_a_day_counts_the_portions_of_a_run_after_a_restart_too(engine: Engine) 
     go(engine, 6)
     engine.start()
     refused = order(engine, frozen(engine, [5, 6]))
-    assert "with the 4 of the last 24 hours" in str(refused.reason)
+    assert "2 items after 4 replayed in the last 24 hours" in str(refused.reason)
     order(engine, frozen(engine, [5]))
     go(engine, 3)
     assert decisions(engine) == {"applied": 5, "dead": 3}
@@ -349,7 +349,7 @@ def test_what_turns_out_to_be_too_much_money_is_refused_item_by_item(engine: Eng
     assert decisions(engine) == {"dead": 2}
     [one, other] = portions(engine)[0].refused
     assert (one.ground, one.item_seq, other.item_seq) == (RefusalReason.SECOND_PERSON, 1, 2)
-    assert "above 100 a day" in one.why_refused
+    assert "(limit 100 a day)" in one.why_refused
 
 
 class _Rich:
