@@ -16,7 +16,9 @@ from operations.orders import OrderSender
 from operations.recorder import Recorder
 
 CHANNEL = "cli"
-APPROVED_WHERE = "an administrator who isn't you approves it: /ledger/reversals at the management listener"
+ASK_APPROVAL = (
+    "Needs approval: ask another admin to open /ledger/reversals on the management listener. Nothing is booked yet."
+)
 
 
 def this_account() -> str:

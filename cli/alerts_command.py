@@ -46,7 +46,7 @@ def alerts(place: Place, as_json: bool) -> None:
 
 
 @alerts.command()
-@click.option("--receiver", metavar="NAME", help="Only this one.")
+@click.option("--receiver", metavar="NAME", help="Test only this receiver.")
 @with_place
 def test(place: Place, receiver: str | None) -> None:
     """Send each receiver a notice that says that it is a test. Exit 1 if one doesn't take it."""
@@ -127,7 +127,7 @@ def _print(settings: AlertsSettings, known: RememberedAlerts, standing: AlertsSt
 
 def _print_receivers(settings: AlertsSettings, known: RememberedAlerts) -> None:
     if not settings.receivers:
-        click.echo("alerts go nowhere: name a receiver in alerts.receivers of payhook.toml (docs/alerts.md)")
+        click.echo("no alert receiver is configured: name one in alerts.receivers of payhook.toml (docs/alerts.md)")
         return
     for name, receiver in make_receivers(settings).items():
         gets = "critical alerts" if settings.receivers[name].only_critical else "all alerts"
@@ -145,4 +145,4 @@ def _describe_state(alert: Alert | None) -> str:
     if alert is None:
         return "ok"
     since = f"{alert.since:%Y-%m-%d %H:%M:%S}"
-    return f"{alert.state} since {since}" + (", not known now" if alert.unknown else "")
+    return f"{alert.state} since {since}" + (", can't be checked now" if alert.unknown else "")

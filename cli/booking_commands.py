@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli.acting import APPROVED_WHERE, open_orders, this_account
+from cli.acting import ASK_APPROVAL, open_orders, this_account
 from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
 from cli.tables import PrintedTable, print_details
 from console.as_json import BookingProposal, to_json_text
@@ -30,16 +30,16 @@ ACTIONS = {"propose_reversal": "reversal"}
 
 @click.command("reverse")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with the entry.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="The reason, kept with the entry.")
 @click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
 @with_place_of_mode
 def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> None:
-    """Propose to take back what events (or facts) booked. Nothing is booked until another person approves it.
+    """Propose to reverse what events (or facts) booked. Nothing is booked until another admin approves it.
 
     A booking is never edited: the reversing entry has the same accounts and amounts with their sides exchanged.
     """
     if len(keys) > REVERSALS_MAX:
-        raise click.UsageError(f"{len(keys)} keys; at most {REVERSALS_MAX} are reversed at once")
+        raise click.UsageError(f"{len(keys)} keys: name at most {REVERSALS_MAX} at once")
     by_journal = _find_bookings(place, keys)
     bookings_found = [row for bookings in by_journal.values() for row in bookings]
     _print_lines("event", [(row.event_key or "", line) for row in bookings_found for line in build_reversal(row)])
@@ -54,7 +54,7 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
         named = keys if len(by_journal) == 1 else [row.event_key or "" for row in bookings]
         open_orders(place).send(command, f"{place.mode} {', '.join(named)}")
         click.echo(f"proposed as {command.command_id}")
-    click.echo(APPROVED_WHERE)
+    click.echo(ASK_APPROVAL)
 
 
 def _find_bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
@@ -69,17 +69,17 @@ def _find_bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list
 
 
 @click.command()
-@click.option("--all", "every", is_flag=True, help="Also those that were approved, or proposed before a restore.")
+@click.option("--all", "every", is_flag=True, help="Also show those that were approved, or proposed before a restore.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
 def proposals(place: Place, every: bool, as_json: bool) -> None:
-    """List the reversals and entries that wait for another person, newest first."""
+    """List the reversals and entries that wait for approval, newest first."""
     proposed = read_all_proposals(place.ledger, topics_of(place.mode).control)
     shown_proposals = [BookingProposal.from_proposed(proposal) for proposal in proposed if every or proposal.waits]
     if as_json:
         click.echo(to_json_text(shown_proposals))
     elif not shown_proposals:
-        click.echo("nothing waits for an approval")
+        click.echo("no proposals wait for approval")
     else:
         _print_proposals(shown_proposals)
 
@@ -122,12 +122,12 @@ Line = tuple[str, str, str]
     "--evidence",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     required=True,
-    help="The document that shows it. Its SHA-256 is kept, not the document: keep that yourself.",
+    help="The document that proves it. Only its SHA-256 is kept: keep the document yourself.",
 )
 @click.option(
     "--occurred", "occurred_at", callback=read_since, metavar="TIME", help="When the money moved (default: now)."
 )
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; it is kept with the entry.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="The reason, kept with the entry.")
 @click.option("--dry-run", is_flag=True, help="Show what would be booked, and send nothing.")
 @with_place_of_mode
 def enter(
@@ -140,7 +140,7 @@ def enter(
     reason: str,
     dry_run: bool,
 ) -> None:
-    """Propose a booking by hand for ENTITY (a payment, say). Nothing is booked until another person approves it.
+    """Propose a booking by hand for ENTITY (a payment, say). Nothing is booked until another admin approves it.
 
     Amounts are decimal numbers of their currency: 12.50 EUR, 1250 JPY, 1.250 KWD. Give each line with --debit or
     --credit, as often as it takes:
@@ -163,7 +163,7 @@ def enter(
     command = propose_entry(layout.stream, lineage_of(str(layout.journal)), entry, this_account(), reason, now)
     open_orders(place).send(command, f"{place.mode} {entity}")
     click.echo(f"proposed as {command.command_id}")
-    click.echo(APPROVED_WHERE)
+    click.echo(ASK_APPROVAL)
 
 
 def _read_lines(side: Side, given: tuple[Line, ...]) -> list[Posting]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--since",
     callback=read_since,
     metavar="TIME",
-    help="List what came to be since then (UTC); the provider's API tells of some weeks. Default: since the last time.",
+    help="Ask for events since then (UTC); a provider's API keeps a few weeks. Default: since the last catch-up.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
@@ -58,7 +58,7 @@ def catch_up(place: Place, provider: str | None, since: datetime | None, as_json
 
 
 def _of_running_stack(place: Place) -> Settings:
-    """The settings with the Kafka and the Redis of the stack that runs here, where they aren't set: as its receiver."""
+    """Adds the Kafka and the Redis of the running stack to the settings where they aren't set, as its receiver."""
     kafka, settings = place.kafka(), place.settings
     if not settings.kafka.is_outside:
         kafka = kafka.model_copy(update={"security": security_of(settings.layout.kafka, "receiver")})
@@ -79,7 +79,7 @@ def _print_outcomes(outcomes: list[CatchUpOutcome]) -> None:
         if outcome.lost is not None:
             span = f"from {to_rfc3339(outcome.lost.since)} to {to_rfc3339(outcome.lost.until)}"
             click.echo(
-                f"{outcome.source}: what came to be {span} isn't listed any more: compare it with a settlement report "
+                f"{outcome.source} no longer lists events {span}: compare a settlement report of that time "
                 "(payhook ledger reconcile)"
             )
 

@@ -16,7 +16,7 @@ from cli.dlq_watch import ITEM, ItemOrSelection, part_of_item
 from cli.place import Place, read_since, read_until, with_place, with_place_of_stream
 from cli.tables import PrintedTable
 from console.as_json import to_json_text
-from console.formats import format_second
+from console.formats import KINDS_EXPLAINED, format_second
 from console.waits import wait_of
 from core.clock import SystemClock
 from core.decision import ErrorKind
@@ -40,21 +40,25 @@ _OPTIONS = (
         "states",
         multiple=True,
         type=click.Choice([*_STATES, "all"]),
-        help="Where it stands [default: open].",
+        help="State of the event [default: open].",
     ),
-    click.option("--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help="The error's kind."),
+    click.option(
+        "--kind", "kinds", multiple=True, type=click.Choice(_KINDS), help=f"The error's kind: {KINDS_EXPLAINED}."
+    ),
     click.option("--class", "classes", multiple=True, metavar="NAME", help="The error's class."),
     click.option("--provider", "providers", multiple=True, metavar="NAME", help="Who sent the event."),
     click.option("--type", "types", multiple=True, metavar="NAME", help="The event's type."),
     click.option("--account", "accounts", multiple=True, metavar="NAME", help="The provider's account."),
-    click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Whose endpoint it came to."),
-    click.option("--receiver", metavar="NAME", help="Whose it is: the subscriber, in the stream notify."),
+    click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="The tenant whose endpoint it came to."),
+    click.option("--receiver", metavar="NAME", help="The subscriber, in the stream notify."),
     click.option("--mark", "marks", multiple=True, type=click.Choice(_MARKS), help="Poison, or a conflict."),
     click.option("--entity", metavar="KEY", help="The entity (a payment, say): its whole key."),
     click.option("--fingerprint", metavar="HEX", help="The cause, as `payhook dlq groups` names it."),
     click.option("--text", metavar="PART", help="A part of the event's or entity's key, error class or message."),
-    click.option("--since", callback=read_since, metavar="TIME", help="Died then or later (a day or a time, UTC)."),
-    click.option("--until", callback=read_until, metavar="TIME", help="Died before then, a day counts as a whole."),
+    click.option("--since", callback=read_since, metavar="TIME", help="Died at or after this day or time (UTC)."),
+    click.option(
+        "--until", callback=read_until, metavar="TIME", help="Died before this time (UTC); a day counts to its end."
+    ),
 )
 
 
@@ -96,10 +100,12 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.command("list")
 @with_filter
-@click.option("--waiting", is_flag=True, help="Also what waits: retries, and events parked behind another.")
+@click.option("--waiting", is_flag=True, help="Also show waiting events: retries, and those parked behind another.")
 @click.option("--sort", type=click.Choice(_SORTS), default=_SORTS[0], show_default=True, help="By age or amount.")
-@click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=PAGE_SIZE, show_default=True, help="Items a page.")
-@click.option("--after", "cursor", metavar="CURSOR", help="Go on after a page, by what it said at its end.")
+@click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=PAGE_SIZE, show_default=True, help="Items per page.")
+@click.option(
+    "--after", "cursor", metavar="CURSOR", help="Continue after a page: the text that it printed after --after."
+)
 @TOPIC
 @_JSON
 @with_place_of_stream
@@ -207,7 +213,7 @@ LIMIT_MAX = 100_000
 
 
 @click.command("audit")
-@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="How many at most.")
+@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Most entries to show.")
 @click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only entries before this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
@@ -221,7 +227,7 @@ def audit(place: Place, limit: int, before: int | None, as_json: bool) -> None:
     if as_json:
         click.echo(to_json_text([entry.as_row() | {"at": entry.at} for entry in entries]))
     elif not entries:
-        click.echo("nothing is on record")
+        click.echo("no entries")
     else:
         _print_entries(entries)
 

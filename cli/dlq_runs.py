@@ -37,24 +37,24 @@ from operations.selection.model import RunRequest
 REASON = "replay from the command line"
 FORECASTS_SHOWN = 50
 WAIT = click.option("--wait/--no-wait", default=True, help="Watch until it ends (Ctrl-C leaves it running).")
-PROPOSE = click.option("--propose", is_flag=True, help="Have another person approve it, even below the limits.")
+PROPOSE = click.option("--propose", is_flag=True, help="Ask for another admin's approval, even below the limits.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command()
 @click.argument("what", metavar="SELECTION|ID…", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Say what would become of each item; nothing is sent.")
+@click.option("--dry-run", is_flag=True, help="Forecast the outcome of each item, and send nothing.")
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in ReplayMode]),
     default=ReplayMode.ALONE.value,
     show_default=True,
-    help="with_followers: all that is dead of an entity from its first item on, in order.",
+    help="with_followers: all dead items of an entity from its first on, in order.",
 )
-@click.option("--rate", "per_s", type=float, help="Items a second; else as fast as live traffic allows.")
-@click.option("--force", is_flag=True, help="Also what was replayed in vain too often.")
+@click.option("--rate", "per_s", type=float, help="Items a second (default: as fast as live traffic allows).")
+@click.option("--force", is_flag=True, help="Replay items even after dlq.replays_max failed replays (default 5).")
 @PROPOSE
-@click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="Kept with the decision.")
+@click.option("--reason", type=KEPT_TEXT, default=REASON, show_default=True, help="The reason, kept with the decision.")
 @TOPIC
 @WAIT
 @JSON
@@ -76,8 +76,8 @@ def replay(
 
     A selection runs once, as it was frozen: an event to which anything happened since is refused. An ID means the
     event as it is now, whatever you saw before. The processor carries a selection's run out: this command watches.
-    Beyond the stream's limits of a day (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another person
-    approves it first.
+    Beyond the stream's limits of a day (dlq.alone_replay_items_max, dlq.alone_replay_amounts_minor_max) another admin
+    must approve it first.
 
     With --topic, letters of another program's dead-letter topic, by their ID as `list --topic` shows it: each is
     published again at the end of the partition that its headers name. Sending it twice publishes it twice.
@@ -98,7 +98,7 @@ def replay(
 
 
 LIMITS = (
-    "Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another person approves it first."
+    "Beyond the stream's limits (dlq.alone_items_max, dlq.alone_amounts_minor_max) another admin must approve it first."
 )
 
 
@@ -125,7 +125,7 @@ discard, purge = (
         PURGE,
         "Close dead events for good: none of them takes effect. If the provider sends one again, it is a duplicate and "
         "is never booked; `release` lets it come again.",
-        "Why; it is kept with each decision.",
+        "The reason, kept with each decision.",
     )
     for name in ("discard", "purge")
 )
@@ -134,14 +134,14 @@ release = _make_closing_command(
     RELEASE,
     "Discard dead events and let them come again: their keys are freed. If the provider sends one again, it is decided "
     "as a new event.",
-    "Why; it is kept with each decision.",
-    "Another person always approves it first.",
+    "The reason, kept with each decision.",
+    "Another admin must always approve it first.",
 )
 resolve = _make_closing_command(
     "resolve",
     RESOLVE,
-    "Close dead events whose effect was brought about elsewhere. If the provider sends one again, it is a duplicate.",
-    "How their effect was brought about; kept with each decision.",
+    "Close dead events that took effect elsewhere. If the provider sends one again, it is a duplicate.",
+    "How they took effect elsewhere; kept with each decision.",
 )
 
 
@@ -161,9 +161,11 @@ def _change(verb: str, help_text: str) -> click.Command:
     return change
 
 
-pause = _change("pause", "Take up nothing more of a run; what is on its way goes on.")
-resume = _change("resume", "Let a paused run go on.")
-cancel = _change("cancel", "Take up nothing more, for good. The rest stays dead; a proposal is taken back so.")
+pause = _change("pause", "Send no more items of a run; items already sent still finish.")
+resume = _change("resume", "Continue a paused run.")
+cancel = _change(
+    "cancel", "Send no more items of a run, for good: the rest stays dead. This also withdraws a proposal."
+)
 
 
 class RunTarget(NamedTuple):
@@ -182,7 +184,7 @@ def _read_targets(place: Place, what: Sequence[str]) -> list[RunTarget]:
     items: dict[str, tuple[Place, list[int]]] = {}
     for text, parsed in names.items():
         if parsed is None or parsed.is_selection:
-            problem = f"{text!r} is neither an item's ID nor the one selection (s3) that can be named"
+            problem = f"{text!r} is neither an item's ID nor a selection: name IDs, or one selection (s3)"
             raise click.UsageError(problem)
         part = part_of_item(place, parsed)
         items.setdefault(part.looked_at.stream, (part, []))[1].append(parsed.number)
@@ -226,7 +228,7 @@ def _choose_selections(meant: Sequence[RunTarget], note: str) -> list[tuple[Plac
 def _freeze_items(dead: StreamDeadLetters, ids: Sequence[int], note: str) -> int:
     """Freezes single items as a selection, made for what is to be done with them."""
     selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
-    click.echo(f"{selection.count} of {len(ids)} items are dead: frozen as {selection.name}", err=True)
+    click.echo(f"dead: {selection.count} of {len(ids)}; frozen as {selection.name}", err=True)
     return selection.number
 
 
@@ -235,11 +237,12 @@ def run_selection(
 ) -> None:
     started = dead.runs.start(number, run, this_account())
     if started.again:
-        click.echo(f"s{number} was begun before, by {started.run.actor}: nothing is done twice", err=True)
+        click.echo(f"{started.run.actor} already started s{number}: nothing is sent twice", err=True)
     if started.run.state is RunState.PROPOSED and not as_json:
-        click.echo(f"{dead.runs.why_two_people(number, run, started.run.actor)}:")
+        why = dead.runs.why_two_people(number, run, started.run.actor) or "needs approval"
+        click.echo(f"{why[0].upper()}{why[1:]}.")
         page = page_of_selection(place, number)
-        click.echo(f"an administrator who isn't you approves it: {page} at the management listener")
+        click.echo(f"Ask another admin to open {page} on the management listener. Nothing is done yet.")
     progress = watch(dead.selections, number, place.options_again) if wait else dead.selections.progress(number)
     if as_json:
         click.echo(ProgressView.from_object(progress).model_dump_json(indent=1))
@@ -267,7 +270,7 @@ def _dry_run(dead: StreamDeadLetters, number: int, run: RunRequest, as_json: boo
     rows.print()
     if sum(dry_run.counts.values()) > FORECASTS_SHOWN:
         click.echo(f"the first {FORECASTS_SHOWN}; --json shows all")
-    click.echo(f"{dry_run.applied:,} would be applied; of {dry_run.unasked:,} that would run nobody says what comes")
+    click.echo(f"{dry_run.applied:,} would be applied; {dry_run.unasked:,} more would run, outcome unknown")
     if dry_run.limits:
         click.echo(dry_run.limits)
-    click.echo("nothing was sent; the processor decides when it comes to each")
+    click.echo("Nothing was sent. The processor decides each item when it is replayed.")

@@ -39,7 +39,7 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
     """
     if wanted.states not in ((ItemState.OPEN,), (ItemState.IGNORED,), (ItemState.UNKNOWN,)):
         raise click.UsageError(
-            "only dead, ignored or unknown events are selected: leave --state out, or say --state ignored or unknown"
+            "events of this state can't be selected: leave --state out (dead), or use --state ignored or unknown"
         )
     for part, selection in _freeze_parts(place, wanted, note):
         if as_json:
@@ -84,20 +84,20 @@ def selections(place: Place, number: ItemOrSelection | None, states: tuple[str, 
     ]
     if place.has_several:
         kept.sort(key=lambda pair: pair.selection.frozen_at, reverse=True)
-    _print(place, kept, as_json, "nothing was frozen yet")
+    _print(place, kept, as_json, "no selections yet")
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_stream
 def proposals(place: Place, as_json: bool) -> None:
-    """List what waits for a second person, oldest first."""
+    """List runs that wait for approval, oldest first."""
     waiting = [
         proposal for part in place.stream_parts.values() for proposal in open_letters(part).selections.proposals()
     ]
     if place.has_several:
         waiting.sort(key=lambda proposal: proposal.selection.frozen_at)
-    _print(place, waiting, as_json, "nothing waits for an approval")
+    _print(place, waiting, as_json, "no runs wait for approval")
 
 
 def _print(place: Place, kept: Sequence[KeptSelection], as_json: bool, nothing: str) -> None:

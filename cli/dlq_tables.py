@@ -33,7 +33,7 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 def print_page(page: Page | JoinedPage, now: datetime) -> None:
     """Prints an item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
-        click.echo("nothing is dead" if page.total == 0 else "no more")
+        click.echo("no events match" if page.total == 0 else "no more events")
         return
     rows = PrintedTable("ID", "age", "state", "event, amount", "error", right=["ID", "age"])
     errors: dict[str, list[str]] = {}
@@ -56,7 +56,7 @@ def _format_ids(ids: Sequence[str]) -> str:
 
 def print_groups(groups: Sequence[Group], now: datetime) -> None:
     if not groups:
-        click.echo("nothing is dead")
+        click.echo("no events match")
         return
     names = ("count", "oldest", "newest")
     rows = PrintedTable(*names, "fingerprint, e.g.", "cause", right=names)

@@ -22,7 +22,7 @@ from stack.settings import streams_of
 ACTION = "bring_back"
 
 TOPIC = click.option(
-    "--topic", metavar="NAME", help="A dead-letter topic of another program's instead (KIP-1191); --stream is ignored."
+    "--topic", metavar="NAME", help="Another program's dead-letter topic (KIP-1191) instead; --stream is ignored."
 )
 
 
@@ -32,7 +32,7 @@ def list_letters(place: Place, topic: str, limit: int, *, as_json: bool) -> None
         click.echo(to_json_text([_as_json(letter) for letter in letters]))
         return
     if not letters:
-        click.echo("nothing is dead")
+        click.echo("no dead letters")
         return
     now = SystemClock().now()
     rows = PrintedTable("ID", "age", "came from", "group", "tries", "holds", right=["ID", "age", "tries"])
@@ -77,7 +77,7 @@ def _check_is_others(place: Place, topic: str) -> None:
     """
     for name, stream in streams_of(place.settings).items():
         if any(topic in stream.dlq_topics(mode) for mode in MODES):
-            raise click.UsageError(f"{topic} holds what the stream {name} gave up: payhook dlq replay --stream {name}")
+            raise click.UsageError(f"{topic} belongs to the stream {name}: use payhook dlq replay --stream {name}")
 
 
 def _open_topic(place: Place, topic: str) -> OthersTopic:

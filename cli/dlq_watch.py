@@ -57,7 +57,7 @@ class SelectionName(click.ParamType[ItemOrSelection]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:
         parsed = read_name(str(value))
         if parsed is None or not parsed.is_selection:
-            self.fail(f"{value!r} is no selection: they are s1, s2, …; `payhook dlq selections` lists them", param, ctx)
+            self.fail(f"{value!r} isn't a selection (s1, s2, …): `payhook dlq selections` lists them", param, ctx)
         return parsed
 
 
@@ -160,7 +160,7 @@ def watch(
                 sleep(LOOK_S)
                 progress = selections.progress(number)
     except KeyboardInterrupt:
-        click.echo(f"s{number} goes on without you; `payhook dlq pause s{number}{again}` holds it", err=True)
+        click.echo(f"s{number} keeps running; stop it with `payhook dlq pause s{number}{again}`", err=True)
     return progress
 
 
@@ -178,16 +178,16 @@ def describe_outcome(progress: RunProgress) -> str:
 
 
 WORDS = {
-    RunItemState.UNSENT: "not taken up",
+    RunItemState.UNSENT: "not sent",
     RunItemState.REFUSED: "refused",
-    RunItemState.REPLAYED: "wait for their turn",
-    RunItemState.RETRY: "wait for another try",
-    RunItemState.PARKED: "parked behind another event, or until what they call may be called",
+    RunItemState.REPLAYED: "waiting for their turn",
+    RunItemState.RETRY: "waiting for a retry",
+    RunItemState.PARKED: "parked behind another event or a failing downstream",
     RunItemState.APPLIED: "applied",
-    RunItemState.IGNORED: "of no effect",
+    RunItemState.IGNORED: "ignored",
     RunItemState.UNKNOWN: "unknown to the handler",
-    RunItemState.DUPLICATE: "known already",
-    RunItemState.DUPLICATE_FACT: "booked already",
+    RunItemState.DUPLICATE: "duplicates",
+    RunItemState.DUPLICATE_FACT: "already booked",
     RunItemState.DEAD_AGAIN: "dead again",
     RunItemState.PURGED: "purged",
     RunItemState.RELEASED: "released",

@@ -36,7 +36,7 @@ UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @with_place
 def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
-    """Keep the lake quick to read: small files into large ones, checkpoints, replaced files off the disk.
+    """Keep the lake quick to read: merge small files, write checkpoints, delete replaced files.
 
     Of every table: each work stream's journal, bodies and postings, receipts, redactions, reconciliations,
     catch-ups, the audit log; live and test. May run at any moment, on a busy stack too; the stack runs it by itself
@@ -56,12 +56,12 @@ def maintain(place: Place, dry_run: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("event_key", metavar="EVENT_KEY")
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="The reason, kept on record.")
 @with_place_of_mode
 def redact(place: Place, event_key: str, reason: str) -> None:
     """Remove the raw body of one event for good; its hashes, keys and postings stay.
 
-    Written down first (`lake/redactions`), then done: in the table and in every file on the disk. Refused while the
+    Recorded first (`lake/redactions`), then removed: in the table and in every file on the disk. Refused while the
     event, or another one with the same body, is open. A body that came again since (with another event, from a
     backup) is removed again. Kafka keeps its copy until its retention ends (docs/finance.md). One person has
     `dlq.alone_redactions_max` bodies removed within 24 hours; what is more is done by another person, from an account
@@ -75,20 +75,19 @@ def redact(place: Place, event_key: str, reason: str) -> None:
             place.settings, place.ledger.first_place.stream, RedactionOrder(event_key, this_account(), reason)
         )
     for act in redacted.done:
-        click.echo(f"{_describe_body(act)} is removed; written down as ordered by {act.actor}")
+        click.echo(f"{_describe_body(act)} is removed; ordered by {act.actor}")
     for act in redacted.left:
         click.echo(
-            f"{_describe_body(act)} is written down to go, as ordered by {act.actor}; a file that may hold it is "
-            "too young to "
-            "tell: the next maintenance removes it"
+            f"{_describe_body(act)} isn't removed yet: a file that may hold it is too new. The next maintenance "
+            f"removes it; ordered by {act.actor}"
         )
     for act in redacted.earlier:
         ordered = f"ordered by {act.actor} at {to_rfc3339(act.at)}: {act.reason}"
-        click.echo(f"{_describe_body(act)} had been removed before, {ordered}")
+        click.echo(f"{_describe_body(act)} was already removed, {ordered}")
     if redacted.lost:
         lost = ", ".join(redacted.lost)
-        click.echo(f"of these files of bodies, which are gone, it isn't known what they held: {lost}")
-        click.echo("if one of them is put back, order it again")
+        click.echo(f"these files of bodies are lost and may have held it: {lost}")
+        click.echo("if you restore one of them, redact the event again")
 
 
 def _describe_body(act: Redaction) -> str:
@@ -109,13 +108,15 @@ def _print_maintained(report: MaintenanceReport) -> None:
     rows.print()
     for table in report.tables:
         if table.bodies_dropped:
-            fate = "would go" if report.dry_run else "are gone"
+            fate = "to remove" if report.dry_run else "removed"
             console.print(
-                f"{table.display_name}: {table.bodies_dropped:,} whose time is over or that were redacted {fate}"
+                f"{table.display_name}: bodies {fate} (past their retention, or redacted): {table.bodies_dropped:,}"
             )
         if table.problem:
             console.print(f"{table.display_name}: {table.problem}", markup=False)
-    console.print("all tables are as they should be" if report.ok else "[bold red]not all was done[/]: see above")
+    console.print(
+        "all tables are maintained" if report.ok else "[bold red]some tables were not maintained[/]: see above"
+    )
 
 
 def _format_cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
@@ -167,8 +168,8 @@ def rebuild_postings(place: Place) -> None:
             )
         journal = f"the journal {layout.stream}" if len(begun) > 1 else "the journal"
         click.echo(
-            f"{done.lines:,} lines of {journal} up to row {done.mark:,} are the postings now (version {done.version}, "
-            f"{done.seconds:.1f} s); there were {done.before:,}"
+            f"postings rebuilt from {journal} up to row {done.mark:,}: {done.lines:,} lines (version {done.version}, "
+            f"{done.seconds:.1f} s); {done.before:,} before"
         )
 
 
@@ -195,15 +196,15 @@ FOLDER = _Folder(path_type=Path, file_okay=False)
 @click.option(
     "--to", "folder", type=FOLDER, help="Folder of the backups, on another disk or store (default: backup.folder)."
 )
-@click.option("--keep", type=click.IntRange(min=1), help="Backups that are kept (default: backup.keep).")
-@click.option("--check", is_flag=True, help="Make none; verify the newest one that is there, or --at NAME.")
+@click.option("--keep", type=click.IntRange(min=1), help="Backups to keep (default: backup.keep).")
+@click.option("--check", is_flag=True, help="Make no backup; verify the newest one, or --at NAME.")
 @click.option("--at", "name", metavar="NAME", help="With --check: the backup to verify.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_place
 def backup(
     place: Place, folder: Location | None, keep: int | None, check: bool, name: str | None, as_json: bool
 ) -> None:
-    """Copy what can't be made again to another disk or object store, and verify the copy.
+    """Back up what can't be rebuilt to another disk or object store, and verify the backup.
 
     Journals, bodies, audit log, redactions, receipts, reconciliations and catch-ups of live and test traffic,
     users.json, merchants.toml and subscribers.toml. Secrets aren't in it: keep them where secrets are kept. May run at
@@ -236,9 +237,9 @@ def backup(
 @click.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--at", "name", metavar="NAME", help="The backup, by its folder's name (default: the newest).")
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why: a person reads it years later.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="The reason, kept on record.")
 @click.option(
-    "--replace-newer", is_flag=True, help="Also where the present journals hold rows that the backup doesn't."
+    "--replace-newer", is_flag=True, help="Restore even if the lake's journals hold rows that the backup lacks."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_place
@@ -271,7 +272,7 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
         click.echo(f"payhook: {problem}", err=True)
         sys.exit(IMPOSSIBLE)
     if restored is None:
-        click.echo("an interrupted restore was completed; no other one was begun")
+        click.echo("completed an interrupted restore; started no other one")
     elif as_json:
         click.echo(restored.as_json())
     else:
@@ -302,7 +303,7 @@ def _print_check(at: Location, problems: list[str], *, as_json: bool) -> None:
     else:
         for problem in problems:
             click.echo(f"{at.name}: {problem}", err=True)
-        click.echo(f"{at.name} is not good" if problems else f"{at.name} is good: every file, table and journal")
+        click.echo(f"{at.name} is invalid" if problems else f"{at.name} is valid: every file, table and journal")
     sys.exit(NOT_GOOD if problems else 0)
 
 
@@ -315,13 +316,13 @@ def _print_backup(report: BackupReport, *, on_same_disk: bool) -> None:
     )
     click.echo(f"journals: {rows}")
     for problem in report.problems:
-        click.echo(f"not good: {problem}", err=True)
+        click.echo(f"invalid: {problem}", err=True)
     if report.ok:
         click.echo(f"verified in {report.seconds:,.1f} s; {len(report.kept)} kept, {report.kept[0]} the oldest")
     else:
         click.echo("it doesn't count as a backup; the next one copies every file again", err=True)
     if on_same_disk:
-        click.echo("it is on the same disk as the lake: it won't outlast that disk", err=True)
+        click.echo("the backup is on the lake's own disk: if that disk fails, both are lost", err=True)
 
 
 def _print_restored(done: RestoreReport) -> None:
@@ -332,10 +333,10 @@ def _print_restored(done: RestoreReport) -> None:
     if done.kept:
         click.echo(f"kept as they were: {', '.join(done.kept)}")
     if done.files:
-        click.echo(f"put back: {', '.join(done.files)}")
+        click.echo(f"restored files: {', '.join(done.files)}")
     if done.redacted_again:
         click.echo(f"{done.redacted_again:,} bodies that were redacted after the backup were removed again")
-    click.echo(f"what was there is in {done.replaced}")
+    click.echo(f"the replaced lake is in {done.replaced}")
     click.echo(f"restored in {done.seconds:,.1f} s")
     click.echo("next: start what was stopped (`payhook up --detach`), then run `payhook verify`")
     for event_key in done.redact:

@@ -41,10 +41,10 @@ AS_OF = click.option(
     "before",
     callback=read_as_of,
     metavar="TIME",
-    help="As it stood then: a day, counted whole, or a time; UTC.",
+    help="As of this time, or the end of this day (UTC).",
 )
 AFTER_ROW = click.option(
-    "--seq", "row", metavar="N", help="As it stood after this row of the journal (ledger.1:N: of that shard's)."
+    "--seq", "row", metavar="N", help="As of this journal row (ledger.1:N: of that shard's journal)."
 )
 
 
@@ -77,7 +77,7 @@ def balances(
 @AS_OF
 @AFTER_ROW
 @click.option("--limit", type=click.IntRange(1, POSTINGS_MAX), default=100, show_default=True, help="Most to show.")
-@click.option("--cursor", metavar="NEXT", help="Begin after the page that printed this.")
+@click.option("--cursor", metavar="NEXT", help="Continue after the page that printed this.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
 def postings(
@@ -127,7 +127,7 @@ def owed(
 
 def _as_of(place: Place, before: datetime | None, row: str | None) -> AsOf:
     if before is not None and row is not None:
-        raise click.UsageError("--as-of or --seq, not both")
+        raise click.UsageError("use --as-of or --seq, not both")
     try:
         return AsOf(before) if row is None else place.ledger.find_as_of(row)
     except (RowNameInvalid, StreamUnknown) as wrong:
@@ -187,7 +187,7 @@ def entity(place: Place, key: str, limit: int, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--all", "every", is_flag=True, help="Also those that a person closed: who, and why.")
+@click.option("--all", "every", is_flag=True, help="Also show those that a person closed: who, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in minor units.")
 @with_place_of_mode
 def unknown(place: Place, every: bool, as_json: bool) -> None:
@@ -208,23 +208,27 @@ def unknown(place: Place, every: bool, as_json: bool) -> None:
 
 
 def _explain_undecided(key: str) -> str:
-    return f"{key}: answered, and not decided yet: see with `payhook status` whether the processor is behind"
+    return f"{key}: answered, not decided yet. See with `payhook status` whether the processor is behind"
 
 
 def _explain_unknown(key: str, place: Place) -> str:
     other = "without --test for live traffic" if place.mode == "test" else "with --test for test traffic"
     return (
-        f"{key}: unknown in the {place.mode} ledger. Look for a part of it with `payhook ledger search --text-in-keys "
-        f"PART`; {other}; see with `payhook status` whether the processor is behind: what isn't decided yet isn't here"
+        f"{key}: not in the {place.mode} ledger. Search for a part of it: `payhook ledger search --text-in-keys PART`; "
+        f"look {other}; see with `payhook status` whether the processor is behind, since only decided events are here"
     )
 
 
 SHOWN = 50
 SINCE = click.option(
-    "--from", "since", callback=read_since, metavar="TIME", help="Only decided then or later: a day or a time, UTC."
+    "--from", "since", callback=read_since, metavar="TIME", help="Only decisions at or after this day or time (UTC)."
 )
 UNTIL = click.option(
-    "--to", "until", callback=read_until, metavar="TIME", help="Only decided before then; a day counts as a whole."
+    "--to",
+    "until",
+    callback=read_until,
+    metavar="TIME",
+    help="Only decisions before this time (UTC); a day counts to its end.",
 )
 
 
@@ -237,7 +241,7 @@ UNTIL = click.option(
 )
 @SINCE
 @UNTIL
-@click.option("--amount", help="Only bookings of this amount, such as 12.50; wants --currency.")
+@click.option("--amount", help="Only bookings of this amount, such as 12.50; needs --currency.")
 @click.option("--currency", callback=_read_currency, help="Only bookings in this currency.")
 @click.option("--text-in-keys", help="Only with this text in the event's, the fact's or the entity's key.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Most to show.")
@@ -260,7 +264,7 @@ def search(
     """Find decisions, the newest first."""
 
     if amount is not None and currency is None:
-        raise click.UsageError("--amount wants --currency: 100 is one thing in EUR and another in JPY")
+        raise click.UsageError("--amount needs --currency, such as EUR")
     criteria = DecisionFilter(
         event_type=event_type,
         provider=provider,
@@ -287,7 +291,7 @@ def search(
 @SINCE
 @UNTIL
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file to write.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 @with_place_of_mode
 def export(
     place: Place,

@@ -47,10 +47,10 @@ def show_export_bar(out: Path) -> Iterator[Callable[[int, int], None]]:
 def print_unknown(events: Sequence[UnknownEvents]) -> None:
     """Prints a row a type and reason, then what to do about each kind of them."""
     if not events:
-        click.echo("nothing is unknown")
+        click.echo("no unknown events")
         return
     rows = PrintedTable(
-        "provider", "what isn't known", "events", "first", "last", "amount", "newest", right=["events", "amount"]
+        "provider", "what is unknown", "events", "first", "last", "amount", "newest", right=["events", "amount"]
     )
     for group in events:
         amounts = ", ".join(format_money(minor, currency) for currency, minor in group.amounts.items())
@@ -172,12 +172,12 @@ def print_entity(story: EntityStory) -> None:
         balances.add(account, format_money(balance, currency))
     balances.print(indent=2)
     if not len(balances):
-        click.echo("nothing is booked of it")
+        click.echo("no postings")
 
 
 def print_hits(hits: Sequence[Hit], limit: int) -> None:
     if not hits:
-        click.echo("nothing is like that")
+        click.echo("no events match")
         return
     rows = PrintedTable("seq", "decided (UTC)", "decision", "amount", "event, merchant", right=["seq", "amount"])
     for hit in hits:
@@ -203,7 +203,7 @@ def _print_receipts(story: EventStory) -> None:
 
 def _print_bookings(story: EventStory) -> None:
     if not story.postings:
-        click.echo("nothing is booked of it")
+        click.echo("no postings")
         return
     rows = PrintedTable("seq", "account", "debit", "credit", right=["seq", "debit", "credit"], title="booked")
     for line in story.postings:
@@ -216,7 +216,7 @@ def _print_bookings(story: EventStory) -> None:
         )
     rows.print(indent=2)
     if story.postings[-1]["seq"] > story.reflected:
-        click.echo(f"the postings table follows: it has what was decided up to row {story.reflected}")
+        click.echo(f"the postings table is behind: it has decisions up to row {story.reflected}")
 
 
 def _print_event(event: EntityEvent, once: TextsShownOnce, stream: str) -> None:

@@ -90,17 +90,19 @@ LEDGER_COMMANDS = {
     "reconciliations": LazyCommand(
         "cli.reconcile_commands:reconciliations", "the reconciliations so far, or one again"
     ),
-    "reverse": LazyCommand("cli.booking_commands:reverse", "propose to take back what events or facts booked"),
+    "reverse": LazyCommand("cli.booking_commands:reverse", "propose to reverse what events or facts booked"),
     "enter": LazyCommand("cli.booking_commands:enter", "propose a booking by hand, with the document that shows it"),
-    "proposals": LazyCommand("cli.booking_commands:proposals", "reversals and entries that wait for another person"),
-    "maintain": LazyCommand("cli.lake_commands:maintain", "keep the lake quick to read: small files into large ones"),
+    "proposals": LazyCommand("cli.booking_commands:proposals", "reversals and entries that wait for approval"),
+    "maintain": LazyCommand(
+        "cli.lake_commands:maintain", "merge the lake's small files so that it stays quick to read"
+    ),
     "redact": LazyCommand("cli.lake_commands:redact", "remove the raw body of one event for good"),
-    "rebuild-postings": LazyCommand("cli.lake_commands:rebuild_postings", "make the postings again from the journal"),
+    "rebuild-postings": LazyCommand("cli.lake_commands:rebuild_postings", "rebuild the postings from the journal"),
 }
 
 DLQ_COMMANDS = {
     "list": LazyCommand("cli.dlq_commands:list_command", "dead events, oldest first"),
-    "show": LazyCommand("cli.dlq_commands:show", "everything that is known of one dead event"),
+    "show": LazyCommand("cli.dlq_commands:show", "show one dead event with all its details"),
     "stats": LazyCommand("cli.dlq_commands:stats", "how many are dead, how fast they come and go, what to do next"),
     "groups": LazyCommand("cli.dlq_commands:groups", "dead events by their cause, the most frequent first"),
     "select": LazyCommand("cli.dlq_selections:select", "freeze the dead events that match as a numbered set"),
@@ -109,11 +111,11 @@ DLQ_COMMANDS = {
     "discard": LazyCommand("cli.dlq_runs:discard", "close dead events for good: what comes again is a duplicate"),
     "release": LazyCommand("cli.dlq_runs:release", "discard dead events and let them come again (two people)"),
     "purge": LazyCommand("cli.dlq_runs:purge", "the same as discard"),
-    "resolve": LazyCommand("cli.dlq_runs:resolve", "close dead events whose effect was brought about elsewhere"),
-    "proposals": LazyCommand("cli.dlq_selections:proposals", "what waits for a second person, oldest first"),
-    "pause": LazyCommand("cli.dlq_runs:pause", "send nothing more of a run; what is on its way goes on"),
-    "resume": LazyCommand("cli.dlq_runs:resume", "let a paused run go on"),
-    "cancel": LazyCommand("cli.dlq_runs:cancel", "send nothing more of a run, for good"),
+    "resolve": LazyCommand("cli.dlq_runs:resolve", "close dead events that took effect elsewhere"),
+    "proposals": LazyCommand("cli.dlq_selections:proposals", "runs that wait for approval, oldest first"),
+    "pause": LazyCommand("cli.dlq_runs:pause", "send no more items of a run; items already sent still finish"),
+    "resume": LazyCommand("cli.dlq_runs:resume", "continue a paused run"),
+    "cancel": LazyCommand("cli.dlq_runs:cancel", "send no more items of a run, for good"),
     "audit": LazyCommand("cli.dlq_commands:audit", "what people did and were refused, the newest first"),
 }
 
@@ -136,7 +138,7 @@ COMMANDS = {
     ),
     "demo": LazyCommand("cli.stack_commands:demo", "run the story: webhooks with every kind of trouble"),
     "send": LazyCommand("cli.send_command:send", "sign a body and post it"),
-    "catch-up": LazyCommand("cli.catch_up_command:catch_up", "take what providers generated and no webhook brought"),
+    "catch-up": LazyCommand("cli.catch_up_command:catch_up", "fetch events that no webhook delivered"),
     "verify": LazyCommand("cli.verify_command:verify", "prove that nothing was lost and nothing took effect twice"),
     "recover": LazyCommand("cli.recover_command:recover", "what the journals and Kafka disagree on, and what to do"),
     "split": LazyCommand("cli.recover_command:split", "divide the journals among more processors"),
@@ -146,10 +148,8 @@ COMMANDS = {
     "notify": LazyCommand("cli.notify_commands:notify", "subscribers, to which what was booked is sent"),
     "users": LazyCommand("cli.user_commands:users", "who may sign in at the management listener, and as what"),
     "alerts": LazyCommand("cli.alerts_command:alerts", "what fires, and which receivers get it"),
-    "backup": LazyCommand(
-        "cli.lake_commands:backup", "copy what can't be made again to another disk, and verify the copy"
-    ),
-    "restore": LazyCommand("cli.lake_commands:restore", "put a backup in the place of the lake"),
+    "backup": LazyCommand("cli.lake_commands:backup", "back up what can't be rebuilt to another disk, and verify it"),
+    "restore": LazyCommand("cli.lake_commands:restore", "restore the lake from a backup"),
     "package": LazyCommand("cli.stack_commands:package", "pack the code for Spark executors on other machines"),
     "storage": LazyCommand("cli.lake_commands:storage", "where the lake is, and whether that place can hold one"),
 }
@@ -170,19 +170,19 @@ def main() -> None:
       payhook send event.json --provider stripe  sign a body and post it
       payhook status                             is it ready, how far is it behind
       payhook ledger balances                    what was booked
-      payhook search TEXT                        a payment's story by key, id, order id, amount or account
-      payhook ledger reconcile --provider stripe --report FILE   what was settled against what was booked
+      payhook search TEXT                        find a payment by id or amount
+      payhook ledger reconcile --provider stripe --report FILE  compare its report
       payhook dlq list                           what died, and why
-      payhook dlq select --class NAME            freeze what died alike; then dlq replay s1 --dry-run
-      payhook dlq audit                          who did what, and was refused what
-      payhook users add NAME --role admin        who may sign in at the management listener
-      payhook dlq stats                          how fast they come and go, and what to do next by cause
-      payhook alerts                             what is wrong now, and which receivers get it
+      payhook dlq select --class NAME            freeze what died of one cause
+      payhook dlq audit                          who did or was refused what
+      payhook users add NAME --role admin        add who may sign in to the pages
+      payhook dlq stats                          how many are dead, and next steps
+      payhook alerts                             what is wrong, and who gets it
       payhook notify subscribers                 to whom what was booked is sent
-      payhook verify                             prove that nothing was lost or booked twice
-      payhook recover                            what Kafka and the journal disagree on, if the processor refuses
-      payhook backup --to FOLDER                 copy what can't be made again, and verify the copy
-      payhook storage                            where the lake is, and whether that place can hold one
+      payhook verify                             prove nothing was lost or doubled
+      payhook recover                            where Kafka and journal disagree
+      payhook backup --to FOLDER                 back up the lake, and verify it
+      payhook storage                            check the place of the lake
       payhook down                               stop everything
 
     Each command takes --data DIR (default .payhook/data). Settings come from payhook.toml and from PAYHOOK_…

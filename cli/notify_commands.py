@@ -102,8 +102,10 @@ def test(place: Place, name: str) -> None:
 
 @notify.command()
 @click.argument("name")
-@click.option("--since", callback=read_since, metavar="TIME", required=True, help="Missed then or later (UTC).")
-@click.option("--reason", type=KEPT_TEXT, default=SEND_REASON, show_default=True, help="Kept with the decision.")
+@click.option("--since", callback=read_since, metavar="TIME", required=True, help="Missed at or after this time (UTC).")
+@click.option(
+    "--reason", type=KEPT_TEXT, default=SEND_REASON, show_default=True, help="The reason, kept with the decision."
+)
 @PROPOSE
 @WAIT
 @with_place
@@ -111,12 +113,12 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     """Send NAME what it missed since a time: while it was disabled or off, or before it wanted a type.
 
     Each event once: what it has taken isn't sent again. It is a replay, so it is on record, and beyond the limits of
-    a day another person approves it. Enable the subscriber first.
+    a day another admin must approve it. Enable the subscriber first.
     """
     subscriber = _open_file(place).find_named(name)
     disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).find(name)
     if disabled is not None or not subscriber.enabled:
-        raise click.ClickException(f"{name} gets nothing now: enable it first (payhook notify enable {name})")
+        raise click.ClickException(f"{name} isn't active: enable it first (payhook notify enable {name})")
     stream_place = replace(place, stream=STREAM, mode=subscriber.mode)
     missed = [
         (part, missed_items(part.looked_at.journal, subscriber, since)) for part in stream_place.stream_parts.values()
@@ -134,9 +136,9 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
 @click.argument("name")
 @with_place
 def new_secret_command(place: Place, name: str) -> None:
-    """Give NAME a new signing secret and print it. The older ones go on signing beside it.
+    """Give NAME a new signing secret and print it. The older ones keep signing beside it.
 
-    Once the subscriber knows the new one, take the older lines out of its file of secrets.
+    Once the subscriber has the new one, remove the older lines from its file of secrets.
     """
     click.echo(add_secret(place, name))
 
@@ -156,7 +158,7 @@ def add_secret(place: Place, name: str) -> str:
         except (OSError, ValueError) as unreadable:
             raise FileUnusable(name, path, problem_of(unreadable)) from unreadable
         if len(secrets) >= SECRETS_MAX:
-            problem = f"{len(secrets)} secrets are live; take out the last lines, which should no longer be needed"
+            problem = f"it holds {len(secrets)} secrets, the most: remove the last lines (the oldest)"
             raise FileUnusable(name, path, problem)
         open_recorder(place).record(
             this_account(), "notify_secret", name, before=f"{len(secrets)} secrets", after=f"{len(secrets) + 1} secrets"
@@ -182,7 +184,7 @@ def _try_subscriber(sender: Sender, subscriber: Subscriber, clock: Clock) -> boo
 
 
 def _read_state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
-    """``state``: active, off, disabled, unusable or failing; ``why`` says what keeps events from it."""
+    """Reads its state: active, off, disabled, unusable or failing; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
     state, why, since, next_try_at = "active", "", "", None

@@ -66,7 +66,7 @@ class Place:
 
     @property
     def looked_at(self) -> StreamLayout:
-        """The places of the work stream that is looked at, in its mode; of several journals the first one's."""
+        """Returns the places of the work stream that is looked at, in its mode; of several journals the first one's."""
         return self.layout.stream(stream_of(base_of(self.stream), self.mode, shard_of(self.stream)))
 
     @property
@@ -97,9 +97,7 @@ class Place:
         stream = stream_of(base_of(name), self.mode, shard_of(name)) if STREAM_NAME.fullmatch(name) else name
         part = self.stream_parts.get(stream)
         if part is None or mode_of(name) not in ("live", self.mode):
-            raise click.UsageError(
-                f"{name!r} isn't a stream that is looked at: there is {', '.join(self.stream_parts)}"
-            )
+            raise click.UsageError(f"there is no stream {name!r} here: choose one of {', '.join(self.stream_parts)}")
         return part
 
     def part_of_entity(self, entity_key: str) -> Place:
@@ -160,7 +158,7 @@ def with_place(command: Command) -> Command:
         except PayhookError as problem:
             _end(str(problem))
         except UnicodeError as problem:
-            _end(f"something that was given or read isn't UTF-8: {problem}")
+            _end(f"the input isn't UTF-8: {problem}")
         except OSError as problem:
             if problem.filename is None and problem.errno not in NO_ROOM:
                 raise
@@ -179,7 +177,7 @@ def _end(sentence: str) -> NoReturn:
 def with_place_of_mode(command: Command) -> Command:
     """As `with_place`, with ``--test`` for the test side of the data folder."""
 
-    @click.option("--test", "is_test", is_flag=True, help="Look at test traffic, which has a ledger of its own.")
+    @click.option("--test", "is_test", is_flag=True, help="Use test traffic, which has its own ledger.")
     @functools.wraps(command)
     def chosen(place: Place, is_test: bool, **given: Any) -> Any:
         return command(replace(place, mode="test" if is_test else "live"), **given)
@@ -187,7 +185,7 @@ def with_place_of_mode(command: Command) -> Command:
     return with_place(chosen)  # type: ignore[return-value]
 
 
-STREAM_HELP = "The work stream to look at: all its shards, or one (ledger.1)."
+STREAM_HELP = "The work stream: all its shards, or one (ledger.1)."
 
 
 def with_place_of_stream(command: Command) -> Command:
@@ -210,7 +208,9 @@ def check_stream(settings: Settings, stream: str) -> None:
     parts = {name: _part_names(config) for name, config in configured.items()}
     if stream not in configured and stream not in parts.get(base_of(stream), []):
         options = [option for name in configured for option in (name, *(parts[name] if len(parts[name]) > 1 else []))]
-        raise click.BadParameter(f"there is no stream {stream}; there is {', '.join(options)}", param_hint="--stream")
+        raise click.BadParameter(
+            f"there is no stream {stream}: choose one of {', '.join(options)}", param_hint="--stream"
+        )
 
 
 def _part_names(config: StreamConfig) -> list[str]:

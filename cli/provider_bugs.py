@@ -56,7 +56,7 @@ def provider_bugs(place: Place, provider: str | None, since: datetime | None, as
     are kept.
     """
     if as_json and as_csv:
-        raise click.UsageError("--json or --csv, not both")
+        raise click.UsageError("use --json or --csv, not both")
     if since is not None:
         since = since.replace(tzinfo=UTC)
     adapters = build_adapters(place.settings.providers)

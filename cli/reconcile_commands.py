@@ -36,22 +36,30 @@ PUBLISH_TIMEOUT_MS = 20_000
 
 
 @click.command()
-@click.option("--provider", required=True, type=click.Choice(sorted(REPORTS)), help="Whose report it is.")
+@click.option(
+    "--provider", required=True, type=click.Choice(sorted(REPORTS)), help="The provider that made the report."
+)
 @click.option(
     "--report",
     required=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Its CSV file, as the provider made it.",
+    help="The report's CSV file, as the provider made it.",
 )
-@click.option("--account", default="", help="The account that it is of, where its lines don't say (Stripe Connect).")
-@click.option("--tenant", help="The tenant whose account it is.")
-@click.option("--from", "since", type=DAY, metavar="DAY", help="Look for what was booked from then on, UTC.")
+@click.option("--account", default="", help="Its account, where its lines don't name one (Stripe Connect).")
+@click.option("--tenant", help="The tenant of that account.")
+@click.option("--from", "since", type=DAY, metavar="DAY", help="Compare bookings from this day on (UTC).")
 @click.option(
-    "--to", "until", type=DAY, metavar="DAY", help="And before that day, UTC. Without: the report's own dates."
+    "--to",
+    "until",
+    type=DAY,
+    metavar="DAY",
+    help="Compare bookings before this day (UTC). Default: the report's own dates.",
 )
-@click.option("--repair", "is_repair", is_flag=True, help="Book what only the report knows of, as events of our own.")
-@click.option("--dry-run", is_flag=True, help="With --repair: only show what would be sent.")
-@click.option("--reason", type=KEPT_TEXT, help="With --repair: why; kept with each event.")
+@click.option(
+    "--repair", "is_repair", is_flag=True, help="Book movements that only the report has, as payhook's own events."
+)
+@click.option("--dry-run", is_flag=True, help="With --repair: show what would be sent, and send nothing.")
+@click.option("--reason", type=KEPT_TEXT, help="With --repair: the reason, kept with each event.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run and all that it found as JSON.")
 @with_place_of_mode
 def reconcile(
@@ -121,11 +129,11 @@ def reconciliations(place: Place, run_id: str | None, as_json: bool) -> None:
 
 def _check_repair(is_repair: bool, dry_run: bool, reason: str | None, as_json: bool) -> None:
     if is_repair and not reason:
-        raise click.UsageError("--repair asks for --reason: it is kept with what is booked")
+        raise click.UsageError("--repair needs --reason")
     if is_repair and as_json:
-        raise click.UsageError("--repair or --json, not both: `reconciliations --run ID --json` prints the run")
+        raise click.UsageError("use --repair or --json, not both: `reconciliations --run ID --json` prints the run")
     if dry_run and not is_repair:
-        raise click.UsageError("--dry-run is for --repair; a comparison sends nothing in any case")
+        raise click.UsageError("--dry-run needs --repair: a comparison alone sends nothing")
 
 
 def _open_reconciliations(place: Place) -> Reconciliations:
@@ -151,7 +159,7 @@ def _show_repair(repair: Repair, reports: Reconciliations, reader: SettlementRep
     left_out = UnsentMovements()
     count = print_planned(_plan_repair(repair, reports, reader, left_out))
     print_left_out(left_out)
-    click.echo(f"a dry run, nothing was sent; to be sent: {count:,}")
+    click.echo(f"dry run: nothing was sent; would be sent: {count:,}")
 
 
 def _send_repair(place: Place, repair: Repair, reports: Reconciliations, reader: SettlementReport) -> None:
@@ -175,7 +183,7 @@ def _send_repair(place: Place, repair: Repair, reports: Reconciliations, reader:
             raise
         changes.after = f"{sent} events sent"
     print_left_out(left_out)
-    click.echo(f"sent and acknowledged: {sent:,}; `payhook ledger event FACT` tells what became of one")
+    click.echo(f"sent and acknowledged: {sent:,}; `payhook ledger event FACT` shows the outcome of one")
 
 
 def _as_utc(moment: datetime | None) -> datetime | None:
@@ -268,9 +276,7 @@ class UnsentMovements:
 
 
 def print_left_out(left_out: UnsentMovements) -> None:
-    rows = PrintedTable(
-        "line", "fact", "why", right=["line"], title=f"missing here, and left alone ({left_out.count:,})"
-    )
+    rows = PrintedTable("line", "fact", "why", right=["line"], title=f"missing here, not sent ({left_out.count:,})")
     once = TextsShownOnce()
     for movement in left_out.some:
         rows.add(

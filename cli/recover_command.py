@@ -29,8 +29,8 @@ EVENTS_SHOWN = 10
 
 @click.command()
 @click.option("--export", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write what is lost to a file.")
-@click.option("--accept-loss", is_flag=True, help="Write it into the journal and go on with what Kafka holds.")
-@click.option("--reason", type=KEPT_TEXT, help="With --accept-loss: why; a person reads it years later.")
+@click.option("--accept-loss", is_flag=True, help="Record the loss in the journal and continue with what Kafka holds.")
+@click.option("--reason", type=KEPT_TEXT, help="With --accept-loss: the reason, kept on record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place
 def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | None, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def recover(place: Place, file: Path | None, accept_loss: bool, reason: str | No
             accept_stream_losses(looks, Acceptance(this_account(), reason, clock.now()))
         since = have_listed_again(place.settings, looks, clock.now())
     click.echo(
-        f"accepted for {what}: the next histories begin. A processor that was refused goes on within some seconds.",
+        f"accepted for {what}: the next histories begin. A processor that refused to start starts within seconds.",
         err=as_json,
     )
     if since is not None:
@@ -91,7 +91,7 @@ def _say_what_lists_bring(place: Place, since: datetime, *, as_json: bool) -> No
     names = ", ".join(source.name for source in sources_of(place.settings, SystemClock()))
     if names:
         click.echo(
-            f"The next catch-up reads the lists of {names} from {to_rfc3339(since)} on, and brings in what they still "
+            f"The next catch-up reads the lists of {names} from {to_rfc3339(since)} on, and adds what they still "
             "have. See /catch-up, or payhook status.",
             err=as_json,
         )
@@ -134,12 +134,12 @@ def _print_events(stream_look: StreamComparison, console: Console) -> None:
         console.print("  claims in Redis couldn't be compared: there is no index, or Redis doesn't answer")
     elif stream_look.claims:
         console.print(
-            f"  at least {len(stream_look.claims):,} events that Redis knows as published are nowhere", highlight=False
+            f"  at least {len(stream_look.claims):,} events that Redis knows as published are lost", highlight=False
         )
     if not stream_look.events:
-        console.print("  no receipt is without a decision or a record (receipts that Kafka lost can't tell)")
+        console.print("  every receipt has its decision or its record (lost receipts can't be checked)")
         return
-    console.print(f"  at least {len(stream_look.events):,} events were answered 2xx and are nowhere:", highlight=False)
+    console.print(f"  at least {len(stream_look.events):,} events were answered 2xx and are lost:", highlight=False)
     for event in stream_look.events[:EVENTS_SHOWN]:
         console.print(f"    {event.event_key}", highlight=False, markup=False)
     if len(stream_look.events) > EVENTS_SHOWN:
@@ -177,13 +177,13 @@ def _as_tree(stream_look: StreamComparison) -> dict[str, Any]:
 
 @click.command()
 @click.argument("shards", type=click.IntRange(min=2))
-@click.option("--reason", type=KEPT_TEXT, required=True, help="Why; a person reads it years later.")
+@click.option("--reason", type=KEPT_TEXT, required=True, help="The reason, kept on record.")
 @with_place
 def split(place: Place, shards: int, reason: str) -> None:
     """Divide the journals of what receivers publish among SHARDS processors, a multiple of those there are.
 
-    Stop the processors first; receivers go on. Then split, set processor.shards to SHARDS for every service, and start
-    a processor a shard. Interrupted, the same command goes on; until it is done no processor starts. There is no way
+    Stop the processors first; receivers keep running. Then split, set processor.shards to SHARDS everywhere, and start
+    a processor a shard. After an interruption run it again: until it is done no processor starts. There is no way
     back to fewer: several shards may run on one machine. See docs/scaling.md.
     """
     from stack.maintenance.split import split as divide
@@ -193,7 +193,7 @@ def split(place: Place, shards: int, reason: str) -> None:
     for part in divided:
         click.echo(f"{part.stream}: {part.before} → {shards} shards")
         for journal, seq in part.journals.items():
-            click.echo(f"  {journal}: goes on after row {seq:,}")
+            click.echo(f"  {journal}: continues after row {seq:,}")
     if not divided:
         click.echo(f"nothing to divide: there is no journal, or it is divided among {shards} shards already")
     click.echo(f"Now set processor.shards to {shards} for every service, and start the processors.")

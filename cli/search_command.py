@@ -15,7 +15,7 @@ from core.clock import Deadline, SystemClock, to_rfc3339
 from ledger.queries.payments import FOUND_MAX, SEARCH_S_MAX, Payments, find_payments
 
 CUT = (
-    "Only what was decided since {since} was looked at in {seconds:g} s. For what is older, name the days: "
+    "Searched only decisions since {since} in {seconds:g} s. To search older ones, name the days: "
     "payhook ledger search --from DAY --to DAY --text-in-keys TEXT"
 )
 
@@ -67,4 +67,4 @@ def _print_list(payments: Payments) -> None:
     rows.print()
     if payments.more:
         click.echo(f"the newest {FOUND_MAX}; a longer text finds fewer")
-    click.echo("payhook ledger entity KEY tells the story of one")
+    click.echo("payhook ledger entity KEY shows the story of one")

@@ -25,13 +25,13 @@ class NothingToSendWith(PayhookError):
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@click.option("--provider", help="Whose webhook FILE is: stripe, adyen, …")
-@click.option("--sample", metavar="NAME", help="Send an event of our own making instead: stripe:charge.succeeded.")
+@click.option("--provider", help="The provider of the webhook in FILE: stripe, adyen, …")
+@click.option("--sample", metavar="NAME", help="Send a sample instead: stripe:charge.succeeded.")
 @click.option("--samples", "list_them", is_flag=True, help="List the samples.")
 @click.option("--endpoint", default="", help="Endpoint of the provider, where it has several.")
 @click.option("--event-id", help="Id of the event, where the provider sends it beside the body.")
 @click.option("--test", "is_test", is_flag=True, help="Post it to the provider's test endpoint.")
-@click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True, help="Post it that often.")
+@click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many times to post it.")
 @with_place
 def send(
     place: Place,

@@ -60,14 +60,14 @@ def up(place: Place, detach: bool) -> None:
 
 
 def _exit_if_stopped(place: Place) -> None:
-    """Exit 3 where a stream that should run doesn't; the stack runs, and webhooks are taken."""
+    """Exits with 3 where a stream that should run doesn't; the stack runs, and accepts webhooks."""
     from stack.watching import await_streams
 
     stopped = await_streams(place.settings)
     for stream, why in stopped.items():
-        click.echo(f"{stream} decides nothing: {why}", err=True)
+        click.echo(f"{stream} is stopped: {why}", err=True)
     if stopped:
-        click.echo("webhooks are taken and wait in Kafka; docs/runbook.md says what to do by these words", err=True)
+        click.echo("webhooks are accepted and wait in Kafka; look these words up in docs/runbook.md", err=True)
         sys.exit(STOPPED_EXIT)
 
 
@@ -126,7 +126,7 @@ def _print_endpoints(place: Place, endpoints: Endpoints) -> None:
 
 
 def _print_sign_in(place: Place) -> None:
-    """There is no user and no password until somebody makes one."""
+    """Says how to make the first user, where there is none."""
     from console.access.users import Users
 
     if not Users(place.layout.users).read_accounts():

@@ -39,11 +39,11 @@ PROCESSOR_FIGURES = {
 """What of the processor's status is shown to people, and how it is called; --json has all of it."""
 SUMMED = frozenset({"seq", "open", "dead"})
 """Of several journals the sum is shown; of the others each one's."""
-NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "no test traffic is taken: ingest.test_traffic is off"}
+NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "test traffic isn't accepted: ingest.test_traffic is off"}
 
 
 @click.command()
-@click.option("--entity", metavar="KEY", help="Show what waits of one payment instead, and why: stripe:acct_1:pi_1.")
+@click.option("--entity", metavar="KEY", help="Show what one payment's events wait for instead: stripe:acct_1:pi_1.")
 @click.option("--stream", default="ledger", show_default=True, metavar="NAME", help="With --entity: the work stream.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_place_of_mode
@@ -145,7 +145,7 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
 
 def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
-    """``side`` is what is said of live traffic, or of test traffic. Figures are of all journals together."""
+    """Prints the status of ``side``: live traffic, or test traffic. Figures are of all journals together."""
     if not answers["up"]:
         click.echo(_not_up(answers))
         return
@@ -272,12 +272,8 @@ def print_entity(
         return
     if not queue.total:
         stream_hold = stream_wait(status, now)
-        then = (
-            "no earlier event holds back what arrives"
-            if stream_hold is None
-            else f"what arrives waits. {stream_hold[1]}"
-        )
-        click.echo(f"nothing of {make_visible(queue.entity_key)} is open in {stream}: {then}")
+        then = "no earlier event holds back new ones" if stream_hold is None else f"new events wait. {stream_hold[1]}"
+        click.echo(f"no open events of {make_visible(queue.entity_key)} in {stream}: {then}")
         return
     from console.details import TextsShownOnce
 

@@ -56,7 +56,7 @@ def list_command(place: Place, as_json: bool) -> None:
 
 @users.command()
 @click.argument("name")
-@click.option("--role", "roles", type=ROLES, multiple=True, required=True, help="May be given several times.")
+@click.option("--role", "roles", type=ROLES, multiple=True, required=True, help="Repeat it for several roles.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 @with_place
 def add(place: Place, name: str, roles: tuple[str, ...], password_stdin: bool) -> None:
@@ -67,15 +67,15 @@ def add(place: Place, name: str, roles: tuple[str, ...], password_stdin: bool) -
 
 @users.command()
 @click.argument("name")
-@click.option("--role", "roles", type=ROLES, multiple=True, help="May be given several times.")
-@click.option("--none", "no_role", is_flag=True, help="Take every role away.")
+@click.option("--role", "roles", type=ROLES, multiple=True, help="Repeat it for several roles.")
+@click.option("--none", "no_role", is_flag=True, help="Remove every role.")
 @with_place
 def roles(place: Place, name: str, roles: tuple[str, ...], no_role: bool) -> None:
     """Give a user these roles and no others. Ends their sessions."""
     if bool(roles) == no_role:
         raise click.UsageError("give --role once or more, or --none")
     _open_service(place).set_roles(this_account(), name, _read_roles(roles))
-    click.echo(f"{name} is {', '.join(roles) or 'without a role'} now; sessions are over, tokens stay")
+    click.echo(f"{name} now has {', '.join(roles) or 'no role'}; sessions ended, tokens stay valid")
 
 
 @users.command()
@@ -101,7 +101,7 @@ def remove(place: Place, name: str) -> None:
 
 @users.command()
 @click.argument("name")
-@click.option("--name", "label", default="token", show_default=True, help="What it is for.")
+@click.option("--name", "label", default="token", show_default=True, help="The token's name, such as what it is for.")
 @click.option(
     "--days", type=click.IntRange(1, DAYS_MAX), default=TOKEN_DAYS, show_default=True, help="How long it lasts."
 )

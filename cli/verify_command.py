@@ -40,7 +40,7 @@ def _explain(context: click.Context, option: click.Parameter, name: str | None) 
     try:
         click.echo(explain(name), nl=False)
     except KeyError as unknown:
-        problem = f"there is no invariant {name}; there is {', '.join(sorted(list_invariant_types()))}"
+        problem = f"there is no invariant {name}: choose one of {', '.join(sorted(list_invariant_types()))}"
         raise click.BadParameter(problem, context, option) from unknown
     context.exit(0)
 
@@ -51,7 +51,7 @@ def _explain(context: click.Context, option: click.Parameter, name: str | None) 
     "--since",
     callback=_read_row_or_moment,
     metavar="TIME|SEQ",
-    help="Look only at rows from this one on, or decided from this moment on (UTC); says what it can't know then.",
+    help="Check only rows from this one, or from this time (UTC), on; the report says what that leaves unchecked.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 @click.option(
@@ -124,7 +124,7 @@ def _list_streams(place: Place, stream: str | None) -> list[str]:
         ]
         choices = names | {live: [name] for live, name in pairs if live not in names}
         if stream not in choices:
-            problem = f"there is no stream {stream}; there is {', '.join(choices)}"
+            problem = f"there is no stream {stream}: choose one of {', '.join(choices)}"
             raise click.BadParameter(problem, param_hint="--stream")
         return choices[stream]
     return streams_to_verify(place.settings, place.mode)
@@ -145,14 +145,14 @@ def print_report(report: Report, console: Console) -> None:
             console.print(f"{_format_mark(finding)}  {finding.name}: {finding.sentence}", highlight=False)
     for finding in report.findings:
         if finding.unknown is not None:
-            console.print(f"not looked at by {finding.name}: {finding.unknown}", markup=False, highlight=False)
+            console.print(f"not checked by {finding.name}: {finding.unknown}", markup=False, highlight=False)
     for finding in report.findings:
         if finding.not_checked is not None:
             console.print(f"{finding.name}: not checked: {finding.not_checked}", markup=False, highlight=False)
     for finding in report.findings:
         for offender in finding.offenders:
             console.print(f"{finding.name}: {json.dumps(offender, default=str)}", markup=False)
-    verdict = "all of it holds" if report.since <= 1 else "all that was looked at holds"
+    verdict = "all of it holds" if report.since <= 1 else "all that was checked holds"
     if report.ok:
         console.print(f"verified: {verdict}")
     else:

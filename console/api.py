@@ -68,7 +68,7 @@ def mount_api(
 
     ``services``: one for each journal of a ledger that is here; ``bookings``: one for each mode that has a ledger;
     ``streams``: whose dead items are shown, selected and run; ``received``: what came in; ``attention``: what waits for
-    people, None: nothing is told of that; ``catch_ups``: what providers' lists came to.
+    people, None: nothing is said of that; ``catch_ups``: what providers' lists came to.
     `console.guard.Guard` stands before it.
     """
     api = create_api(services, bookings, streams, received, attention, catch_ups)
@@ -122,7 +122,7 @@ def create_api(
         rows = await asyncio.to_thread(lambda: [service.find_decision(command_id) for service in of_mode])
         row = next((row for row in rows if row is not None), None)
         if row is None:
-            detail = "no such command is decided; if it was sent, the processor comes to it: ask again"
+            detail = "no such command is decided yet; if you sent it, ask again in a moment"
             raise Problem(404, "command-unknown", "No such command", detail)
         return CommandDecided.from_row(command_id, row)
 
@@ -135,7 +135,7 @@ def create_api(
 
     @api.get("/catch-up", response_model=CatchUpReport, dependencies=[Depends(require_role(Role.VIEWER))])
     async def what_lists_came_to() -> Response:
-        """Up to when each provider's own list of events was read, and what it has that is missing here."""
+        """Shows up to when each provider's own list of events was read, and what it has that is missing here."""
         return JSONResponse(to_json_value(await asyncio.to_thread(catch_ups)))
 
     add_refusals(api)
@@ -174,7 +174,7 @@ def _find_service(services: OrderServices, mode: Mode, stream: str | None = None
     """Finds the service of a journal's stream; where none is named, of the first one of the mode's ledger."""
     service = services.get(stream or stream_of(LEDGER, mode))
     if service is None and stream is None:
-        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
+        raise Problem(404, "mode-unknown", "No such ledger", f"{mode} traffic isn't accepted here")
     if service is None or (stream is not None and mode_of(stream) != mode):
         stream_names = ", ".join(name for name in services if mode_of(name) == mode)
         raise Problem(404, "stream-unknown", "No such stream", f"streams of {mode} traffic are: {stream_names}")
@@ -186,7 +186,7 @@ def _not_as_seen(refused: OrderRefused) -> Problem:
     if refused.unknown:
         detail = "nothing was sent; `payhook dlq list` shows what is dead"
         return Problem(404, "item-unknown", "No such item", detail, items=items)
-    detail = "nothing was sent; look again, and order what you then see"
+    detail = "nothing was sent; list the items again, and order what you then see"
     return Problem(409, "item-moved", "An item isn't as you saw it", detail, items=items)
 
 
@@ -207,7 +207,7 @@ def attention_routes(attention: Attention) -> APIRouter:
         dependencies=[Depends(require_role(Role.VIEWER))],
     )
     async def alerts() -> Response:
-        """The alerts that fire, critical ones first, and whether anybody looks."""
+        """Lists the firing alerts, critical ones first, and says whether alerts are evaluated."""
         return JSONResponse(to_json_value((await asyncio.to_thread(attention.now)).alerts))
 
     @router.get(

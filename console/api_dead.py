@@ -16,6 +16,7 @@ from console.access.routes import require_role, signed_in
 from console.api_routes import StrictRoute, problem_responses
 from console.as_json import item_story, to_json_value
 from console.dead_letters import StreamDeadLetters, Streams, StreamWanted
+from console.formats import KINDS_EXPLAINED
 from core.decision import ErrorKind
 from dead_letters.item import ItemState, Mark
 from dead_letters.listing import PAGE_MAX, Filter, Page, Sort
@@ -35,7 +36,7 @@ class FilterAsked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    kinds: list[ErrorKind] = Field([], max_length=10, description="NRE, SLE, SNBE, SBE")
+    kinds: list[ErrorKind] = Field([], max_length=10, description=KINDS_EXPLAINED)
     classes: Words = Field([], description="the error's class", examples=[["MerchantUnknown"]])
     providers: Words = Field([], examples=[["stripe"]])
     types: Words = Field([], description="the event's type")
@@ -103,15 +104,15 @@ def dead_item_routes(streams: Streams) -> APIRouter:
 
     @router.get("/items", summary="List dead items", responses=refusals, response_model=Page)
     async def items(asked: Annotated[ListAsked, Query()]) -> Response:
-        """Dead items, a page of them; ``cursor`` is ``next`` of the page before."""
+        """Lists dead items, a page at a time; ``cursor`` is ``next`` of the page before."""
         page = (asked.filter(), asked.cursor, asked.limit, asked.sort)
         return await read(asked.stream, lambda dead: dead.index.page(*page))
 
     @router.get("/items/{item_seq}", summary="Show a dead item", responses=refusals, response_model=StoryDescribed)
     async def item(item_seq: Number, request: Request, stream: StreamWanted = "ledger") -> Response:
-        """Everything that is known of one item: decisions, attempts, errors, bytes, its entity's other events.
+        """Shows one item: decisions, attempts, errors, bytes, its entity's other events.
 
-        That its bytes were read is on record, with who did.
+        The audit log records who read its bytes.
         """
         actor = signed_in(request).name
         return await read(stream, lambda dead: dead.item(item_seq, actor))

@@ -58,7 +58,7 @@ class LedgerReader:
         self._asking = asking
 
     async def balances(self, asked: Annotated[BalancesAsked, Query()]) -> Response:
-        """Each account's debits, credits and balance (debits minus credits), now or as of a moment."""
+        """Lists each account's debits, credits and balance (debits minus credits), now or as of a moment."""
         return await self._answer(asked, lambda journals: _read_balances(journals, asked))
 
     async def postings(self, asked: Annotated[PostingsAsked, Query()]) -> Response:
@@ -89,7 +89,7 @@ class LedgerReader:
         return await self._answer(asked, read)
 
     async def event(self, key: Key, request: Request, asked: Annotated[LedgerAsked, Query()]) -> Response:
-        """An event's whole story, by its key, a fact's key, or seq:N of a row of the journal.
+        """Shows an event's whole story, by its key, a fact's key, or seq:N of a row of the journal.
 
         Who may replay reads the stories of what they may replay, finance all of them.
         """
@@ -108,7 +108,7 @@ class LedgerReader:
         return await self._answer(asked, read)
 
     async def entity(self, key: Key, request: Request, asked: Annotated[EntityAsked, Query()]) -> Response:
-        """An entity's events (a payment's, say) in Kafka's order, with the balances that they leave.
+        """Shows an entity's events (a payment's, say) in Kafka's order, with the balances that they leave.
 
         Who may replay reads the stories of what they may replay, finance all of them.
         """
@@ -166,7 +166,7 @@ class LedgerReader:
     async def _answer(self, asked: LedgerAsked, read: Callable[[LedgerJournals], Any]) -> Response:
         service = self._services.get(asked.mode)
         if service is None:
-            raise Problem(404, "mode-unknown", "No such ledger", f"no {asked.mode} traffic is taken here")
+            raise Problem(404, "mode-unknown", "No such ledger", f"{asked.mode} traffic isn't accepted here")
         places = service.ledger.places
         return await self._asking.ask(lambda: JSONResponse(to_json_value(read(LedgerJournals.open(places)))))
 
@@ -230,4 +230,4 @@ def _skip_to_cursor(listed: Sequence[Balance], cursor: str | None) -> Sequence[B
 
 
 def _not_found(what: str, then: str = FIND) -> Problem:
-    return Problem(404, f"{what}-unknown", f"No such {what}", f"the ledger knows no such {what}; {then}")
+    return Problem(404, f"{what}-unknown", f"No such {what}", f"no such {what} in the ledger; {then}")

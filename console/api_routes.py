@@ -30,10 +30,10 @@ Route = TypeVar("Route", bound=Callable[..., Any])
 
 _REFUSED = {
     400: "Idempotency-Key is missing or malformed, or the body isn't JSON",
-    401: "not signed in: Authorization: Bearer and a token is wanted",
-    403: "the user isn't in the role, or a web page from elsewhere sends it",
+    401: "not signed in: send Authorization: Bearer with a token",
+    403: "the user lacks the role, or a web page from elsewhere sends it",
     404: "no such item, command, selection or stream",
-    409: "it isn't as you saw it, or it was begun otherwise before; `detail` says which",
+    409: "it changed since you saw it, or it was started differently before; `detail` says which",
     413: "the body is too large",
     415: "the body isn't application/json",
     422: "the request isn't valid, or this key came before with another request",
@@ -107,7 +107,7 @@ class View(BaseModel):
 
 def _check_printable(text: str) -> str:
     if not is_kept_text(text):
-        raise ValueError("printable characters are wanted")
+        raise ValueError("expected printable characters")
     return text
 
 

@@ -71,7 +71,7 @@ def reading_routes(streams: Streams) -> APIRouter:
 
     @router.get("/proposals", summary="List runs that wait for an approval", responses=refusals)
     async def proposals(stream: StreamWanted = "ledger") -> SelectionsView:
-        """Runs that wait for a second person, oldest first."""
+        """Lists runs that wait for approval, oldest first."""
         kept = await asyncio.to_thread(streams.find_stream(stream).selections.proposals)
         return SelectionsView(selections=list(map(SelectionView.from_object, kept)), next=None)
 
@@ -147,15 +147,15 @@ def running_routes(streams: Streams) -> APIRouter:
         number: Number, asked: ReplayAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Begins the selection's one run. The same again changes nothing and says so. Beyond the limits it waits for a
-        second person (`state`)."""
+        second person's approval (`state`)."""
         return await begin(request, stream, number, asked.run())
 
     @add_acting_route(router, f"{ONE}/resolve", Role.REPLAYER, summary="Resolve a selection")
     async def resolve(
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
-        """Closes its items as brought about elsewhere: what comes again is a duplicate. Beyond the limits it waits for
-        a second person (`state`)."""
+        """Closes its items, which took effect elsewhere: what comes again is a duplicate. Beyond the limits it waits
+        for a second person's approval (`state`)."""
         return await begin(request, stream, number, asked.run("resolve"))
 
     @add_acting_route(router, f"{ONE}/purge", Role.ADMIN, summary="Purge a selection")
@@ -163,7 +163,7 @@ def running_routes(streams: Streams) -> APIRouter:
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Discards its items: none takes effect, their keys stay held, and what comes again is a duplicate. Beyond the
-        limits it waits for a second person (`state`)."""
+        limits it waits for a second person's approval (`state`)."""
         return await begin(request, stream, number, asked.run("purge"))
 
     @add_acting_route(router, f"{ONE}/release", Role.REPLAYER, summary="Propose to release a selection")
@@ -171,14 +171,14 @@ def running_routes(streams: Streams) -> APIRouter:
         number: Number, asked: ReasonAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunStarted:
         """Proposes to discard its items and to free their keys: what the provider sends again is decided as a new
-        event. It always waits for a second person (`state`)."""
+        event. It always waits for a second person's approval (`state`)."""
         return await begin(request, stream, number, asked.run("release"))
 
     @add_acting_route(router, f"{ONE}/approve", Role.ADMIN, 200, summary="Approve a selection's run")
     async def approve(
         number: Number, asked: ApprovalAsked, request: Request, stream: StreamWanted = "ledger"
     ) -> RunView:
-        """Lets begin what somebody else proposed."""
+        """Approves a run that somebody else proposed, and starts it."""
         runs, actor = streams.find_stream(stream).runs, signed_in(request).name
         return RunView.from_object(await asyncio.to_thread(runs.approve, number, actor, asked.reason))
 
@@ -194,11 +194,11 @@ def running_routes(streams: Streams) -> APIRouter:
         changed.__doc__ = why
         router.routes[-1].description = why  # type: ignore[attr-defined]
 
-    simple("pause", RunOrders.pause, "Nothing more of the run is taken up; what is on its way goes on")
-    simple("resume", RunOrders.resume, "A paused run goes on")
+    simple("pause", RunOrders.pause, "Sends no more items of the run; items already sent still finish")
+    simple("resume", RunOrders.resume, "Continues a paused run")
     simple(
         "cancel",
         lambda runs, number, actor, _request_id: runs.cancel(number, actor),
-        "Nothing more is taken up, for good; what wasn't stays dead as it is",
+        "Sends no more items, for good; the rest stays dead",
     )
     return router

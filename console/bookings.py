@@ -37,7 +37,7 @@ class AnotherPersonWanted(PayhookError):
     def __init__(self, command_id: str, proposer: str) -> None:
         self.command_id = command_id
         self.proposer = proposer
-        super().__init__(f"{proposer} proposed it: another person approves it; nothing was booked")
+        super().__init__(f"{proposer} proposed it: ask another admin to approve it. Nothing is booked yet")
 
 
 class BookingService:
@@ -129,13 +129,13 @@ class LineAsked(BaseModel):
         if self.amount is None and self.amount_minor is None:
             raise ValueError("amount or amount_minor is missing")
         if self.amount is not None and self.amount_minor is not None:
-            raise ValueError("amount or amount_minor, not both")
+            raise ValueError("expected amount or amount_minor, not both")
         try:
             amount_minor = self.posting().money.amount_minor
         except AmountInvalid as wrong:
             raise ValueError(str(wrong)) from None
         if amount_minor < 1:
-            raise ValueError("an amount is above zero; the side says which way it goes")
+            raise ValueError("expected an amount above zero; the side says which way it goes")
         return self
 
     def posting(self) -> Posting:
@@ -148,7 +148,7 @@ class LineAsked(BaseModel):
 
 
 class EntryAsked(BaseModel):
-    """A booking by hand. Nothing is booked before another person approves it."""
+    """A booking by hand. Nothing is booked until another admin approves it."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -199,7 +199,7 @@ class CommandSent(BaseModel):
 
 
 def booking_routes(services: Bookings) -> APIRouter:
-    """Finance reads and proposes; an administrator who didn't propose approves."""
+    """Makes the routes of bookings: finance reads and proposes, and another admin must approve."""
     router = APIRouter(prefix="/ledger", route_class=StrictRoute)
 
     @router.get(
@@ -236,5 +236,5 @@ def booking_routes(services: Bookings) -> APIRouter:
 
 def _find_service(services: Bookings, mode: Mode) -> BookingService:
     if mode not in services:
-        raise Problem(404, "mode-unknown", "No such ledger", f"no {mode} traffic is taken here")
+        raise Problem(404, "mode-unknown", "No such ledger", f"{mode} traffic isn't accepted here")
     return services[mode]

@@ -38,7 +38,7 @@ class ListedSource:
 
     @property
     def state(self) -> str:
-        """``caught up``, ``failing``, or ``switched off`` where the list is read all the same."""
+        """Returns ``caught up``, ``failing``, or ``switched off`` where the list is read all the same."""
         if self.problem:
             return "failing"
         return "switched off" if self.switched_off else "caught up"
@@ -54,7 +54,7 @@ class UnlistedProvider:
 
 @dataclass(frozen=True, slots=True)
 class LostSpan:
-    """Marks a time of which the provider's list tells nothing any more."""
+    """Marks a time that the provider no longer lists."""
 
     source: str
     since: datetime

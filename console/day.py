@@ -1,4 +1,4 @@
-"""The last day of a stream as plots: latency, throughput, retries by attempt, depth. Its journal tells it all."""
+"""Plots the last day of a stream from its journal: latency, throughput, retries by attempt, depth."""
 
 from __future__ import annotations
 

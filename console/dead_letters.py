@@ -32,7 +32,7 @@ class StreamDeadLetters:
     replays_max: int = 5
 
     def item(self, item_seq: int, actor: str) -> ItemStory:
-        """Everything that is known of one item. That its bytes were read is on record before they are handed out.
+        """Returns all of one item. The audit log records the reading of its bytes before they are returned.
 
         :raises AuditLogUnwritable: it can't be put on record
         """

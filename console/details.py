@@ -158,9 +158,9 @@ def next_step(row: JournalRow) -> str | None:
         case Decision.PARKED if row.due_at is None:
             return "its turn, behind an earlier event of its entity"
         case Decision.PARKED:
-            return "it is looked at again when it is due; no try was spent"
+            return "it is checked again when it is due; no try was spent"
         case Decision.DEAD if row.error_kind is ErrorKind.NRE:
-            return "nothing by itself, since no retry helps: mend the cause and replay it, or close it"
+            return "nothing by itself, since no retry helps: fix the cause and replay it, or close it"
         case Decision.DEAD:
             return "nothing by itself, since its retry policy has no try left: replay it, or close it"
         case _:
@@ -198,7 +198,7 @@ class Figure:
 def figures_of(stats: Stats) -> list[Figure]:
     """Says how much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
     age = None if stats.oldest is None else stats.at - stats.oldest
-    oldest = "nothing is dead" if stats.oldest is None else f"since {format_second(stats.oldest)}"
+    oldest = "no dead events" if stats.oldest is None else f"since {format_second(stats.oldest)}"
     next_over = "" if stats.next_over_24h is None else f"; the next in {format_span(stats.next_over_24h - stats.at)}"
     return [
         Figure("dead", f"{stats.open:,}", f"{stats.waiting:,} more wait for a try"),

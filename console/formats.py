@@ -9,10 +9,18 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from core.clock import to_rfc3339
+from core.decision import ErrorKind
 from core.money import format_decimal
 from core.visible import CHARS_MAX, make_visible, visible_lines
 
 LINES_CHARS_MAX = 20_000
+KIND_WORDS: Mapping[ErrorKind, str] = {
+    ErrorKind.NRE: "permanent",
+    ErrorKind.SLE: "transient",
+    ErrorKind.SNBE: "waits for data",
+    ErrorKind.SBE: "outage",
+}
+KINDS_EXPLAINED = ", ".join(f"{kind.value} ({words})" for kind, words in KIND_WORDS.items())
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

@@ -70,7 +70,7 @@ async def checked_form(request: Request, secret: str | None) -> Receive:
         request.state.upload = await _checked_upload(request, secret)
         return _receive_again(b"", request.receive)
     if kind != FORM_TYPE:
-        raise FormRefused(415, f"a form is wanted ({FORM_TYPE})")
+        raise FormRefused(415, f"expected a form ({FORM_TYPE})")
     body = await _read_body(request, FORM_BYTES_MAX)
     try:
         fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
@@ -131,9 +131,9 @@ def _refuse_incomplete(seconds: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise FormRefused(408, f"the form wasn't there within {seconds:g} s") from None
+        raise FormRefused(408, f"the form didn't arrive within {seconds:g} s") from None
     except ClientDisconnect:
-        raise FormRefused(400, "the browser went away") from None
+        raise FormRefused(400, "the browser closed the connection") from None
 
 
 def _receive_again(body: bytes, rest: Receive) -> Receive:
@@ -219,7 +219,7 @@ class Fields:
         value = self._given.get(name)
         value = value.strip() if isinstance(value, str) else ""
         if len(value) > chars_max:
-            self.add_problem(name, f"at most {chars_max} characters are taken")
+            self.add_problem(name, f"at most {chars_max} characters are allowed")
             return None
         return value or None
 
@@ -228,7 +228,7 @@ class Fields:
         if value is None:
             return None
         if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
-            self.add_problem(name, f"a whole number from {least:,} to {most:,} is wanted")
+            self.add_problem(name, f"Enter a whole number from {least:,} to {most:,}")
             return None
         return int(value)
 
@@ -244,7 +244,7 @@ class Fields:
     def read_choice(self, name: str, among: Collection[str]) -> str | None:
         value = self.text(name)
         if value is not None and value not in among:
-            self.add_problem(name, f"one of these is wanted: {', '.join(among)}")
+            self.add_problem(name, f"Choose one of: {', '.join(among)}")
             return None
         return value
 
@@ -252,10 +252,10 @@ class Fields:
         """Reads a field that may be given several times."""
         values = [value for value in self._given.getlist(name) if isinstance(value, str) and value]
         if len(values) > CHOICES_MAX or any(len(value) > TEXT_CHARS_MAX for value in values):
-            self.add_problem(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are taken")
+            self.add_problem(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are allowed")
             return ()
         if among is not None and not set(values) <= set(among):
-            self.add_problem(name, f"these are wanted: {', '.join(among)}")
+            self.add_problem(name, f"Choose from: {', '.join(among)}")
             return ()
         return tuple(dict.fromkeys(values))
 

@@ -55,7 +55,7 @@ class WatchedServices:
 
 
 def create_app(watched: WatchedServices, client: httpx2.AsyncClient, clock: Clock) -> FastAPI:
-    """The management listener.
+    """Creates the management listener.
 
     ``/healthz`` answers while it lives, ``/readyz`` 200 or 503, ``/status`` JSON, ``/metrics`` what
     Prometheus scrapes of all processes.
@@ -90,7 +90,7 @@ def create_app(watched: WatchedServices, client: httpx2.AsyncClient, clock: Cloc
 
 
 async def read_status(watched: WatchedServices, client: httpx2.AsyncClient, now: datetime) -> dict[str, Any]:
-    """``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
+    """Returns ``{"ready": …, "ingest": {"ready": …}, "processor": {…}}``; the processor's own words, with their age.
 
     Where test traffic is decided, ``"test": {"ready": …, "processor": {…}}`` too; ``ready`` is of live traffic alone.
     ``"streams"`` has the words of every work stream; the ledger's alone, of all its journals, decide about ``ready``.

@@ -81,7 +81,7 @@ class BalancesAsked(LedgerAsked):
         if self.seq is None:
             return AsOf(self.as_of)
         if self.as_of is not None:
-            raise invalid_field("seq", "a time or a row, not both")
+            raise invalid_field("seq", "expected a time or a row, not both")
         try:
             return journals.find_as_of(self.seq)
         except (RowNameInvalid, StreamUnknown) as wrong:
@@ -130,7 +130,7 @@ class SearchAsked(LedgerAsked):
         if self.amount is None:
             return None
         if self.currency is None:
-            raise invalid_field("currency", "an amount needs its currency: 100 is one thing in EUR and another in JPY")
+            raise invalid_field("currency", "an amount needs its currency, such as EUR")
         try:
             return parse_minor_units(self.amount, self.currency)
         except AmountInvalid as wrong:
@@ -138,7 +138,7 @@ class SearchAsked(LedgerAsked):
 
 
 class EntityAsked(LedgerAsked):
-    """How many of an entity's events."""
+    """Says how many of an entity's events to return."""
 
     limit: int = Field(
         100, ge=1, le=EVENTS_MAX, description="the first so many events; `total` says how many there are"
@@ -146,7 +146,7 @@ class EntityAsked(LedgerAsked):
 
 
 class ReconciliationAsked(LedgerAsked):
-    """How many of a run's differences."""
+    """Says how many of a run's differences to return."""
 
     limit: int = Field(DIFFERENCES_MAX, ge=1, le=DIFFERENCES_MAX)
 

@@ -43,7 +43,7 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def value_ticks(low: float, high: float, *, whole: bool = True) -> list[float]:
-    """Ascending multiples of 1, 2 or 5 times a power of ten that hold ``low`` and ``high`` between them, 0 included.
+    """Lists multiples of 1, 2 or 5 times a power of ten that hold ``low`` and ``high`` between them, 0 included.
 
     ``whole``: no finer than 1, for what is counted.
     """
@@ -229,7 +229,9 @@ def steps_plot(
     since: datetime | None = None,
     whole: bool = True,
 ) -> Markup:
-    """A line for each series, going on level to ``until`` (or to the last point of all). What is no number is left out.
+    """Draws a line for each series, continued level to ``until`` (or to the last point of all).
+
+    Values that aren't numbers are left out.
 
     ``since``: where the axis begins, if that is before the first point.
     ``whole``: the axis is no finer than 1.

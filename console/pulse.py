@@ -29,7 +29,7 @@ EVERY_S = 5.0
 WINDOW_S = 60.0
 LATENCY_S_MAX = 5.0
 NOTIFY = "notify"
-"""The stream that tells subscribers (`notify`)."""
+"""The stream that sends to subscribers (`notify`)."""
 
 UNKNOWN = "–"
 DECISIONS, EVENTS, SECONDS = "payhook_decisions_total", "payhook_ingest_events_total", "payhook_processing_seconds"
@@ -90,7 +90,7 @@ class Pulse:
             Figure(
                 "dead letters",
                 UNKNOWN if depth is None else f"{depth:,.0f}",
-                "wait for a person",
+                "need an operator",
                 _warn(depth, most.depth_max),
             ),
             Figure("idempotency hits", _format_percent(hits), f"of the events received {minute} had come before"),

@@ -60,7 +60,7 @@ class NotJson(PayhookError):
     """Raised for a body at the API that doesn't say it is JSON: what a form of another site could send."""
 
     def __init__(self) -> None:
-        super().__init__("the body is JSON, and its Content-Type says so: application/json")
+        super().__init__("send a JSON body with Content-Type: application/json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +78,28 @@ class RefusalAnswer:
 
 
 _INVALID = RefusalAnswer(422, "invalid", "The request isn't valid")
-_SECOND_PERSON = RefusalAnswer(409, "second-person", "Another person approves it")
+_SECOND_PERSON = RefusalAnswer(409, "second-person", "Another admin must approve it")
 _NO_RECORD = RefusalAnswer(
     503,
     "record-unavailable",
-    "This can't be put on record",
-    "the listener's log says why; an order that was given all the same has one effect when repeated",
+    "This can't be recorded",
+    "see the listener's log, then send the order again: it has one effect",
     closes=True,
 )
 _UNAVAILABLE = RefusalAnswer(
     503, "unavailable", "This can't be answered now", "the listener's log says why", closes=True
 )
 ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
-    TokenOver: RefusalAnswer(401, "token-over", "The token's time is over", closes=True),
-    NotSignedIn: RefusalAnswer(401, "not-signed-in", "Nobody is signed in", closes=True),
+    TokenOver: RefusalAnswer(401, "token-over", "The token has expired", closes=True),
+    NotSignedIn: RefusalAnswer(401, "not-signed-in", "You are not signed in", closes=True),
     NotAllowed: RefusalAnswer(403, "not-allowed", "You may not do this", closes=True),
     ForeignPage: RefusalAnswer(403, "foreign-page", "Another site's page may not do this", closes=True),
-    NotJson: RefusalAnswer(415, "not-json", "JSON is wanted", closes=True),
-    FormRefused: RefusalAnswer(400, "form-refused", "The form wasn't taken", closes=True),
+    NotJson: RefusalAnswer(415, "not-json", "The body must be JSON", closes=True),
+    FormRefused: RefusalAnswer(400, "form-refused", "The form wasn't accepted", closes=True),
     UsersUnreadable: RefusalAnswer(
         503,
         "users-unreadable",
-        "Nobody can be let in",
+        "Nobody can sign in now",
         "the file of users can't be read; the listener's log says why",
         closes=True,
     ),
@@ -107,7 +107,7 @@ ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
     AuditLogBroken: _NO_RECORD,
     UserUnknown: RefusalAnswer(404, "user-unknown", "No such user"),
     ItemUnknown: RefusalAnswer(404, "item-unknown", "No such item"),
-    ProposalUnknown: RefusalAnswer(404, "proposal-unknown", "No such proposal waits"),
+    ProposalUnknown: RefusalAnswer(404, "proposal-unknown", "No such proposal"),
     SelectionUnknown: RefusalAnswer(404, "selection-unknown", "No such selection"),
     NothingBooked: RefusalAnswer(404, "nothing-booked", "Nothing is booked yet"),
     AnotherPersonWanted: _SECOND_PERSON,
@@ -115,11 +115,11 @@ ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
     EntryUnfit: _INVALID,
     CommandInvalid: _INVALID,
     FilterInvalid: _INVALID,
-    SelectionEmpty: RefusalAnswer(409, "nothing-matches", "Nothing that is dead matches"),
+    SelectionEmpty: RefusalAnswer(409, "nothing-matches", "No dead events match"),
     SelectionTooLarge: RefusalAnswer(409, "selection-too-large", "Too many items match"),
     SelectionsFull: RefusalAnswer(409, "selections-full", "No room for another selection"),
-    SelectionBroken: RefusalAnswer(409, "selection-broken", "The selection isn't what was frozen"),
-    RunRefused: RefusalAnswer(409, "run-refused", "The run isn't taken"),
+    SelectionBroken: RefusalAnswer(409, "selection-broken", "The selection was changed after it was frozen"),
+    RunRefused: RefusalAnswer(409, "run-refused", "The run was refused"),
     CommandNotSent: RefusalAnswer(503, "kafka-unavailable", "Kafka doesn't answer"),
     OriginUnreadable: RefusalAnswer(503, "origin-unreadable", "Kafka doesn't answer"),
     DeadLetterIndexUnreadable: RefusalAnswer(503, "index-unreadable", "The list of dead items can't be read"),
@@ -133,9 +133,9 @@ ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
 """By the error's class, or the nearest of those that it is derived from."""
 
 _NOT_SERVED = {
-    400: ("not-readable", "The request isn't taken"),
+    400: ("not-readable", "The request was refused"),
     404: ("no-such-page", "There is no such page"),
-    405: ("wrong-method", "This page doesn't take that"),
+    405: ("wrong-method", "This page doesn't support that method"),
 }
 
 
@@ -145,7 +145,7 @@ def add_refusals(app: FastAPI) -> None:
 
 
 def answer_refusal(request: Request, error: Exception) -> Response:
-    """The answer to what the guard raised, or a route.
+    """Answers what the guard raised, or a route.
 
     A refusal below 500 came before anything began: the Idempotency-Key of the request stays free for a corrected one.
     """
@@ -181,7 +181,7 @@ def _problem_of(error: Exception, *, to_api: bool) -> Problem:
         case Problem():
             return error
         case HTTPException():
-            slug, title = _NOT_SERVED.get(error.status_code, ("refused", "The request isn't taken"))
+            slug, title = _NOT_SERVED.get(error.status_code, ("refused", "The request was refused"))
             return Problem(error.status_code, slug, title, error.detail)
         case RequestValidationError():
             return _explain_invalid(error)
@@ -205,7 +205,7 @@ def _problem_of(error: Exception, *, to_api: bool) -> Problem:
 
 def _describe_error(error: Exception) -> str:
     if isinstance(error, NotSignedIn) and not isinstance(error, TokenOver):
-        return "send Authorization: Bearer and a token that `payhook users token NAME` made, or sign in at /login"
+        return "send Authorization: Bearer with a token from `payhook users token NAME`, or sign in at /login"
     return str(error)
 
 
@@ -218,7 +218,7 @@ def _explain_invalid(invalid: RequestValidationError) -> Problem:
 
 
 def _to_sign_in(request: Request) -> Response:
-    """The way to sign in, and back to the page.
+    """Redirects to the sign-in page, and back from it to this page.
 
     A link on another site is followed without the session's cookie (SameSite=Strict). The page in between follows it
     once more, and that is a request of our own page, with the cookie.

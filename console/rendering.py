@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 
 from console.access.roles import Role
 from console.access.routes import Everybody, user_of
-from console.formats import FILTERS, clean_value
+from console.formats import FILTERS, KIND_WORDS, clean_value
 from console.forms import FIELD, csrf_token
 from core.routing import row_name
 
@@ -152,7 +152,7 @@ def _make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {**FILTERS, "segment": quote_segment, "row_name": lambda seq, stream: row_name(stream, seq)}
-    environment.globals |= {"csrf_field": csrf_field, "static": static_url}
+    environment.globals |= {"csrf_field": csrf_field, "static": static_url, "kind_words": KIND_WORDS}
     return environment
 
 

@@ -38,7 +38,7 @@ class SelectionAsked(BaseModel):
     items: list[ItemAsked] = Field(
         [],
         max_length=ITEMS_MAX,
-        description="only these, as you saw them; one that has moved on since is refused later",
+        description="only these, as you saw them; one that has changed since is refused later",
     )
     note: str = Field("", max_length=500, description="shown in the list of selections")
 
@@ -58,7 +58,7 @@ class SelectionAsked(BaseModel):
 
 
 class ReplayAsked(BaseModel):
-    """How a selection is replayed."""
+    """Says how a selection is replayed."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"reason": "account acct_1 was opened", "per_s": 200}}
@@ -72,22 +72,22 @@ class ReplayAsked(BaseModel):
     per_s: Annotated[float, Field(ge=PER_S_MIN, le=PER_S_MAX)] | None = Field(
         None, description="items a second; null: as fast as live traffic allows"
     )
-    force: bool = Field(False, description="also what the loop guard would refuse")
-    propose: bool = Field(False, description="another person approves it, even below the limits")
+    force: bool = Field(False, description="replay items even after `dlq.replays_max` failed replays")
+    propose: bool = Field(False, description="ask for another admin's approval, even below the limits")
 
     def run(self) -> RunRequest:
         return RunRequest("replay", self.reason, self.mode, self.per_s, self.force, self.propose)
 
 
 class ReasonAsked(BaseModel):
-    """Why. ``propose``: have another person approve it, even below the limits."""
+    """Why. ``propose``: ask for another admin's approval, even below the limits."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", json_schema_extra={"example": {"reason": "test payments of our own"}}
     )
 
     reason: Text = Field(description="kept with every decision")
-    propose: bool = Field(False, description="another person approves it, even below the limits")
+    propose: bool = Field(False, description="ask for another admin's approval, even below the limits")
 
     def run(self, action: str) -> RunRequest:
         return RunRequest(action, self.reason, propose=self.propose)
@@ -122,7 +122,7 @@ class ApprovalView(View):
 
 
 class RunView(View):
-    """A selection's run. ``problem``: why it doesn't go on just now."""
+    """A selection's run. ``problem``: why it doesn't continue just now."""
 
     selection: int = Field(validation_alias="number")
     action: str = _field_at("run", "action")
@@ -132,7 +132,7 @@ class RunView(View):
     reason: str = _field_at("run", "reason")
     actor: str
     started_at: datetime
-    state: RunState = Field(description="proposed: waits for a second person; sent: all of it was taken up")
+    state: RunState = Field(description="proposed: waits for approval; sent: every item was sent")
     approval: ApprovalView | None
     problem: str | None
     finished_at: datetime | None

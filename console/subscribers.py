@@ -62,7 +62,7 @@ def report_subscribers(
     """Reports on subscribers; those that don't get what they are to get come first.
 
     :param answers: by the mode of the traffic, and the subscriber
-    :param statuses: by mode, what the processors of the streams that tell subscribers say of themselves
+    :param statuses: by mode, what the processors of the streams that send to subscribers say of themselves
     """
     reports = []
     for subscriber in settings:

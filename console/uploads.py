@@ -31,7 +31,7 @@ NAME_CHARS_MAX = 100
 
 class UploadsFull(PayhookError):
     def __init__(self) -> None:
-        super().__init__(f"{OPEN_MAX} reports wait to be compared: come again when one of them is done")
+        super().__init__(f"{OPEN_MAX} reports wait to be compared: try again when one of them is done")
 
 
 class ReconcileFailed(PayhookError):

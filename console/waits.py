@@ -81,23 +81,23 @@ def _find_own_wait(
 ) -> tuple[WaitKind, str]:
     row, reason = item.row, item.row.reason or ""
     if row.decision is Decision.DEAD:
-        return WaitKind.PERSON, f"It is dead: a person decides, see `payhook dlq show {row.item_seq}`."
+        return WaitKind.PERSON, f"It is dead: replay or close it, see `payhook dlq show {row.item_seq}`."
     if queue.describe_place(item) == "waits":
-        return WaitKind.HEAD, f"It runs after item {queue.head}: mend what holds that one."
+        return WaitKind.HEAD, f"It runs after item {queue.head}: fix what holds that one."
     if row.error_kind is ErrorKind.SBE:
-        return WaitKind.BLOCKED, f"The stream is blocked: {reason}. Mend that; the processor tries again by itself."
+        return WaitKind.BLOCKED, f"The stream is blocked: {reason}. Fix that; the processor retries by itself."
     when = "at once" if due_at is None else f"at {to_rfc3339(due_at)}"
     if has_failed(row) and due_at is not None:
-        return WaitKind.BACKOFF, f"Nothing is to be done: it is tried again {when}."
+        return WaitKind.BACKOFF, f"Nothing to do: it is retried {when}."
     if is_delayed(row) and due_at is not None:
-        return WaitKind.DELAY, f"The stream's delay isn't over. Nothing is to be done: it is handled {when}."
+        return WaitKind.DELAY, f"The stream's delay isn't over. Nothing to do: it is handled {when}."
     if row.decision in (Decision.PARKED, Decision.RETRY) and due_at is not None:
         if reason.endswith(NO_RETRIES):
-            return WaitKind.BUDGET, f"{reason}. Nothing is to be done: it is tried again {when}."
+            return WaitKind.BUDGET, f"{reason}. Nothing to do: it is retried {when}."
         if (name := _find_open_breaker(reason, status)) is not None:
-            return WaitKind.BREAKER, f"{reason}. Mend {name}; it is called again by itself, {when}."
-        return WaitKind.DOWNSTREAM, f"{reason}. Nothing is to be done: it is tried again {when}."
-    return WaitKind.TURN, "Nothing is to be done: it is tried next."
+            return WaitKind.BREAKER, f"{reason}. Fix {name}; it is called again by itself, {when}."
+        return WaitKind.DOWNSTREAM, f"{reason}. Nothing to do: it is retried {when}."
+    return WaitKind.TURN, "Nothing to do: it is tried next."
 
 
 def _find_open_breaker(reason: str, status: Mapping[str, Any] | None) -> str | None:
@@ -114,19 +114,22 @@ def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[WaitKi
         last = "" if status is None or "at" not in status else f" since {status['at']}"
         return (
             WaitKind.PROCESSOR,
-            f"The stream's processor says nothing here{last}: look at it where it runs, or start it.",
+            f"The stream's processor reports nothing here{last}: check it where it runs, or start it.",
         )
     why = current.get("why") or current.get("last_failure") or ""
     if current.get("state") == STANDBY:
-        return WaitKind.STANDBY, f"The processor here stands by ({why}): look at that one; it takes over by itself."
+        return (
+            WaitKind.STANDBY,
+            f"The processor here is on standby ({why}): check the active one; this one takes over by itself.",
+        )
     if current.get("state") == "refused":
-        return WaitKind.PROCESSOR, f"The stream decides nothing until a person acts: {why or 'see `payhook status`'}."
+        return WaitKind.PROCESSOR, f"The stream is stopped and needs an operator: {why or 'see `payhook status`'}."
     if blocked := current.get("blocked"):
-        return WaitKind.BLOCKED, f"The stream is blocked: {blocked}. Mend that; the processor tries again by itself."
+        return WaitKind.BLOCKED, f"The stream is blocked: {blocked}. Fix that; the processor retries by itself."
     if current.get("state") == "off":
-        return WaitKind.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and start it again."
+        return WaitKind.PROCESSOR, f"The stream is off ({why}): turn it on in the settings, and restart it."
     if current.get("state") == "failed":
-        return WaitKind.PROCESSOR, f"The stream failed and begins again by itself ({why}): look at the processor's log."
+        return WaitKind.PROCESSOR, f"The stream failed and restarts by itself ({why}): check the processor's log."
     return None
 
 

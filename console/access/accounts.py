@@ -42,7 +42,7 @@ class UserUnknown(UserUnfit):
 def add_user(
     users: Users, name: str, roles: frozenset[Role], password: str, record: Recording, by: str | None = None
 ) -> None:
-    """``by``: which user does it, from a page; None: it is done on the machine.
+    """Adds a user. ``by``: which user does it, from a page; None: it is done on the machine.
 
     :raises UserUnfit, PasswordUnfit: nothing was changed
     :raises NotSignedIn: ``by`` is no user any more; nothing was changed
@@ -100,8 +100,8 @@ def remove_user(users: Users, name: str, record: Recording) -> None:
 
 
 def make_token(users: Users, name: str, label: str, at: datetime, record: Recording, days: int = TOKEN_DAYS) -> str:
-    """A new bearer token of a user, to be shown once. It ends after so many days, and with the user's password. Those
-    of the user's that are over are forgotten with it: it may have the name of one.
+    """Makes a new bearer token of a user, to be shown once. It ends after so many days, and with the user's password.
+    The user's expired tokens are forgotten with it: it may have the name of one.
 
     :raises UserUnknown, UserUnfit: nothing was changed
     """
@@ -111,7 +111,7 @@ def make_token(users: Users, name: str, label: str, at: datetime, record: Record
     def add(account: Account) -> Account:
         live = tuple(token for token in account.tokens if not token.is_over(at))
         if any(token.name == label for token in live):
-            raise UserUnfit(f"{name} has a token {label!r} already; revoke it, or take another name")
+            raise UserUnfit(f"{name} has a token {label!r} already; revoke it, or choose another name")
         if len(live) >= TOKENS_MAX:
             raise UserUnfit(f"{name} has {TOKENS_MAX} tokens, which is the most; revoke one")
         return replace(account, tokens=(*live, made))

@@ -34,7 +34,7 @@ def unknown_hash() -> str:
 class PasswordUnfit(PayhookError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"this password isn't taken: {problem}")
+        super().__init__(f"this password isn't accepted: {problem}")
 
 
 def hash_password(password: str, name: str) -> str:
@@ -43,7 +43,7 @@ def hash_password(password: str, name: str) -> str:
     :raises PasswordUnfit: too short, too long, not text, or easy to guess
     """
     if len(password) < CHARS_MIN:
-        raise PasswordUnfit(f"it has {len(password)} characters; {CHARS_MIN} are the least")
+        raise PasswordUnfit(f"it has {len(password)} characters, {CHARS_MIN} are the least")
     secret = _encode_password(password)
     if secret is None:
         raise PasswordUnfit(f"it is longer than {BYTES_MAX} bytes, or not text")

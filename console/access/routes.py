@@ -73,7 +73,7 @@ Demand: TypeAlias = RequiredRole | Everybody
 
 @functools.cache
 def require_role(role: Role | None, *others: Role) -> RequiredRole:
-    """For ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
+    """Makes a dependency for ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
 
     None: any signed-in user. One of ``others`` will do too.
     """

@@ -58,7 +58,7 @@ class Sessions:
         try:
             self._db = _open(path)
         except sqlite3.DatabaseError as broken:
-            log.warning("%s can't be read (%s) and is made again: everybody has to sign in again", path, broken)
+            log.warning("%s can't be read (%s) and is created again: everybody has to sign in again", path, broken)
             for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
                 path.with_name(name).unlink(missing_ok=True)
             self._db = _open(path)

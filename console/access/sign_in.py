@@ -126,7 +126,7 @@ class SignInRefused(PayhookError):
     """Raised for a wrong name or password; the answer doesn't say which."""
 
     def __init__(self) -> None:
-        super().__init__("this name with this password isn't known")
+        super().__init__("wrong name or password")
 
 
 class SignInTooSoon(PayhookError):
@@ -141,7 +141,7 @@ class SignInBusy(PayhookError):
     """Raised when more people sign in at this moment than can be looked at."""
 
     def __init__(self) -> None:
-        super().__init__("too many people sign in at this moment; try again")
+        super().__init__("too many people are signing in now; try again")
 
 
 class Access:
@@ -173,7 +173,7 @@ class Access:
         return await self._in_turn(self._sign_in, name, password, address)
 
     async def change_password(self, user: User, current: str, new: str, address: str) -> None:
-        """A user's own, who shows that they know it. Ends their sessions and tokens.
+        """Changes a user's own password, once they show that they know it. Ends their sessions and tokens.
 
         :raises SignInRefused, SignInTooSoon, SignInBusy: it isn't theirs, or is guessed too often
         :raises NotSignedIn: their password or roles were changed meanwhile
@@ -218,13 +218,13 @@ class Access:
         self._not_allowed[user.name] = hour, count
         if count > NOT_ALLOWED_MAX:
             return
-        last = f"; more of {user.name} in this hour isn't put on record" if count == NOT_ALLOWED_MAX else ""
+        last = f"; more of {user.name} in this hour isn't recorded" if count == NOT_ALLOWED_MAX else ""
         roles = ", ".join(sorted(user.roles)) or "no role"
         try:
             recorder = replace(self._recorder, channel=channel)
             recorder.record(user.name, "order", what, AuditOutcome.REFUSED, f"has {roles}{last}")
         except PayhookError as failed:
-            log.error("%s of %s was refused, and that can't be put on record: %s", what, user.name, failed)
+            log.error("%s of %s was refused, and that can't be recorded: %s", what, user.name, failed)
 
     def close(self) -> None:
         self._hashing.shutdown()

@@ -148,7 +148,7 @@ class Users:
             after = dict(before)
             change(after)
             if len(after) > USERS_MAX:
-                raise UserUnfit(f"{len(after)} users; {USERS_MAX} are the most")
+                raise UserUnfit(f"{len(after)} users, above the limit of {USERS_MAX}")
             witness(before, after)
             write_whole(self._path, _encode_accounts(after))
 
@@ -191,7 +191,7 @@ def checked_name(name: str) -> str:
     :raises UserUnfit: it can't be a user's or a token's name
     """
     if not NAME.fullmatch(name):
-        raise UserUnfit(f"{name!r} can't be a name: up to 64 of a-z 0-9 . _ @ - are wanted, a letter or digit first")
+        raise UserUnfit(f"{name!r} can't be a name: expected up to 64 of a-z 0-9 . _ @ -, a letter or digit first")
     return name
 
 

@@ -157,11 +157,11 @@ def add_item(router: APIRouter, place: DlqPlace) -> None:
 
     @router.get("/dlq/items/{item_seq}/payload")
     async def payload(request: Request, item_seq: int, user: Viewer) -> Response:
-        """The exact bytes, as a file: a browser never shows them as a page."""
+        """Returns the exact bytes, as a file: a browser never shows them as a page."""
         stream = place.stream(request)
         payload = (await story_of(stream, item_seq, user)).payload
         if payload.raw is None:
-            return render_page(request, "refused.html", 404, title="The payload isn't to be had", detail=payload.note)
+            return render_page(request, "refused.html", 404, title="The payload isn't available", detail=payload.note)
         name = f"{stream.name}-{item_seq}.bin"
         headers = {"content-disposition": f'attachment; filename="{name}"', "x-content-type-options": "nosniff"}
         return Response(payload.raw, media_type="application/octet-stream", headers=headers)

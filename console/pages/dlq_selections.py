@@ -37,18 +37,18 @@ ACT_WORDS = {REPLAY: "Replay", RESOLVE: "Resolve", PURGE: "Discard", RELEASE: "D
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 RUN_WORDS = {
     "in_place": "runs before every later event of its entity",
-    "behind": "runs behind what was applied since",
-    "poison": "its bytes are read again",
+    "behind": "runs after what was applied since",
+    "poison": "its bytes are parsed again",
     "held": "waits behind another dead event",
     "moved": "refused: it moved on since",
-    "done": "ended since: nothing is to be done",
-    "conflict": "refused, or dies again: its key or its fact is held",
+    "done": "ended since: nothing to do",
+    "conflict": "refused, or dies again: another event has its key or its fact",
     "no_body": "can't run: its bytes aren't kept",
-    "loop": "refused by the loop guard",
-    "refused": "the mode isn't for it",
-    "dies": "would die again: mend the cause first",
-    "ignored": "the handler takes no notice of it",
-    "unknown": "the handler can't tell what it means",
+    "loop": "refused: replayed too often, and died each time",
+    "refused": "refused: it can't run in this mode",
+    "dies": "would die again: fix the cause first",
+    "ignored": "the handler ignores it",
+    "unknown": "the handler doesn't know it",
 }
 
 
@@ -87,7 +87,7 @@ class SelectionPages:
         return self._place.show(request, "dlq/_progress.html", progress=progress)
 
     async def dry_run(self, request: Request, number: int, _user: Viewer) -> Response:
-        """Made again for the first page; later pages and single verdicts are of the same one."""
+        """Makes the dry run for the first page; later pages and single verdicts show the same one."""
         fields, stream = Fields(request.query_params), self._place.stream(request)
         mode = fields.read_choice("run_mode", tuple(MODE_WORDS)) or ReplayMode.ALONE.value
         force = fields.text("force") is not None
@@ -188,14 +188,14 @@ def run_of(fields: Fields, action: str) -> RunRequest | None:
 def reason_of(fields: Fields) -> str | None:
     reason = read_printable(fields, "reason")
     if reason is None:
-        fields.add_problem("reason", "a reason is wanted: it is kept with every decision")
+        fields.add_problem("reason", "Enter a reason")
     return reason
 
 
 def read_printable(fields: Fields, name: str) -> str | None:
     text = fields.text(name, KEPT_CHARS_MAX)
     if text is not None and not is_kept_text(text):
-        fields.add_problem(name, "one line of printable characters is wanted")
+        fields.add_problem(name, "Enter one line of printable characters")
         return None
     return text
 
@@ -203,7 +203,7 @@ def read_printable(fields: Fields, name: str) -> str | None:
 class RateInvalid(PayhookError):
     def __init__(self, text: str) -> None:
         self.text = text
-        super().__init__(f"a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f} is wanted, or nothing")
+        super().__init__(f"Enter a number from {PER_S_MIN:g} to {PER_S_MAX:,.0f}, or leave it empty")
 
 
 def _read_rate(text: str) -> float:

@@ -88,7 +88,7 @@ def read_balances(fields: Fields, journals: LedgerJournals) -> BalancesFilter:
     """
     as_of, row = AsOf(fields.read("as_of", moments.as_of)), fields.text("seq")
     if as_of.before is not None and row is not None:
-        fields.add_problem("seq", "a time or a row, not both")
+        fields.add_problem("seq", "Enter a time or a row, not both")
     elif row is not None:
         try:
             as_of = journals.find_as_of(row)
@@ -190,7 +190,7 @@ def _read_amount(fields: Fields, currency: str | None) -> int | None:
     if amount is None:
         return None
     if currency is None:
-        fields.add_problem("currency", "an amount wants its currency: 100 is one thing in EUR and another in JPY")
+        fields.add_problem("currency", "Enter a currency: an amount needs one")
         return None
     try:
         return parse_minor_units(amount, currency)

@@ -31,6 +31,13 @@ from operations.run import COMMAND_ID_CHARS
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000
+MISSING = {
+    "entity": "Enter an entity",
+    "occurred": "Enter a day or a time",
+    "evidence": "Enter the document's SHA-256",
+    "lines": "Enter the lines of the booking",
+}
+"""Problems of fields that were left empty."""
 
 
 class LineUnreadable(PayhookError):
@@ -119,12 +126,12 @@ def entry_asked(fields: Fields) -> ManualEntry | None:
     }
     for name, value in wanted.items():
         if value is None:
-            fields.add_problem(name, "this is wanted")
+            fields.add_problem(name, MISSING[name])
     if fields.problems:
         return None
     evidence = wanted["evidence"]
     if len(evidence) != 64 or set(evidence) - set("0123456789abcdef"):
-        fields.add_problem("evidence", "64 hex digits in small letters are wanted, as `sha256sum FILE` prints them")
+        fields.add_problem("evidence", "Enter 64 hex digits in small letters, as `sha256sum FILE` prints them")
         return None
     try:
         return build_entry(wanted["entity"], wanted["occurred"], evidence, postings_of(wanted["lines"]))
@@ -149,7 +156,7 @@ def _read_posting(number: int, words: Sequence[str]) -> Posting:
                 return Posting(account, side, Money(parse_minor_units(amount, currency), currency))
             except PayhookError as wrong:
                 raise LineUnreadable(number, str(wrong)) from wrong
-    raise LineUnreadable(number, "it isn't a side, an account, an amount and a currency")
+    raise LineUnreadable(number, "expected a side, an account, an amount and a currency")
 
 
 def _read_list(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[ReadProposal], list[Hit]]:

@@ -101,7 +101,7 @@ def _make_limits_check(rows_max: int, seconds_max: float) -> Callable[[int, int]
 
     def check(_done: int, rows: int) -> None:
         if rows > rows_max:
-            raise ExportTooLarge(f"these are {rows:,} rows; a page hands out {rows_max:,} at most")
+            raise ExportTooLarge(f"these are {rows:,} rows; a page returns {rows_max:,} at most")
         if time.monotonic() > end:
             raise ExportTooLarge(f"it takes more than {seconds_max:g} s")
 
@@ -111,7 +111,7 @@ def _make_limits_check(rows_max: int, seconds_max: float) -> Callable[[int, int]
 class DayInvalid(PayhookError):
     def __init__(self, text: str) -> None:
         self.text = text
-        super().__init__(f"{text!r} is no day: write 2026-01-31")
+        super().__init__(f"{text!r} isn't a day: write it as 2026-01-31")
 
 
 def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
@@ -127,12 +127,12 @@ def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
         report = None if form is None else form.get("report")
         provider = fields.read_choice("provider", uploads.providers)
         if provider is None:
-            fields.add_problem("provider", "say whose report it is")
+            fields.add_problem("provider", "Choose the report's provider")
         if not isinstance(report, UploadFile) or not report.filename or not report.size:
-            fields.add_problem("report", "choose the report's CSV file")
+            fields.add_problem("report", "Choose the report's CSV file")
         since, until = fields.read("from", _read_day), fields.read("to", _read_day)
         if since is not None and until is not None and since >= until:
-            fields.add_problem("to", "it must be after the first day")
+            fields.add_problem("to", "Enter a day after the first one")
         report_asked = ReportAsked(
             place.mode(request),
             provider or "",

@@ -35,8 +35,8 @@ from ledger.verify.job import OF_DEEP_ALONE, OF_THE_LEDGER, explain, list_invari
 from ledger.verify.report import UNKNOWN, WRONG, InvariantState, read_known_invariants
 
 DEEP = frozenset(invariant.name for invariant in OF_DEEP_ALONE)
-NOT_YET = "it wasn't looked at yet"
-LOOKED_AT_BY_DEEP = "only `payhook verify --deep` looks at it"
+NOT_YET = "not checked yet"
+LOOKED_AT_BY_DEEP = "checked by `payhook verify --deep` only"
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def make_plots(stats: Stats) -> list[ReportPlot]:
     for name, field in NAMES.items():
         counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
         values = [(count.value or "none", count.items) for count in counts]
-        words = ", ".join(f"{value}: {items:,}" for value, items in values) or "nothing is open"
+        words = ", ".join(f"{value}: {items:,}" for value, items in values) or "no open events"
         plotted.append(
             ReportPlot(f"Open by {field}", bars_plot(f"Open items by {field}", words, values), field, counts)
         )
@@ -128,7 +128,7 @@ def read_stream_report(name: str, path: Path, now: datetime) -> StreamReport:
     another machine."""
     status = read_status_file(path, now)
     if "at" not in status:
-        return StreamReport(name, "unknown", "no processor says here how it is: see payhook status", "", ())
+        return StreamReport(name, "unknown", "no processor reports its status here: see payhook status", "", ())
     behind, waits = _describe_backlog(status), waits_of(status)
     if fresh_status(status, now) is None:
         return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
@@ -180,7 +180,7 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
 
     @router.get("/live")
     async def live(request: Request, user: Viewer) -> Response:
-        """The part of the overview that renews itself."""
+        """Shows the part of the overview that renews itself."""
         return place.show(request, "dlq/_live.html", **await live_of(place, place.stream(request), user))
 
 

@@ -52,7 +52,7 @@ class TooMuchAsked(PayhookError):
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"{problem}; ask for less (a shorter time, one merchant), or come again in a moment")
+        super().__init__(f"{problem}; ask for less (a shorter time, one merchant), or try again in a moment")
 
 
 class QuestionRunner:
@@ -101,7 +101,7 @@ TraceAddress: TypeAlias = Callable[[str], str | None]
 
 
 def no_traces(_trace_id: str) -> None:
-    """`TraceAddress` where no trace system is named."""
+    """Returns no address: the `TraceAddress` where no trace system is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class PagePlace:
         return LedgerJournals.open(self.layout.all_ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """Makes an address that goes on looking at the same traffic."""
+        """Makes an address that keeps the same traffic."""
         mode = self.mode(request)
         return make_address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
@@ -210,7 +210,7 @@ class DlqPlace:
         return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """Makes an address that goes on looking at the same stream."""
+        """Makes an address that keeps the same stream."""
         name = self.stream(request).name
         return make_address(path, {**query, STREAM: name if name != self._first_stream.name else None})
 

@@ -106,7 +106,7 @@ def own_password_routes(access: Access, cookies: Cookies) -> APIRouter:
         try:
             await access.change_password(user, current, password, address)
         except SignInRefused:
-            return _password_form(request, 401, "the password you have now is another one")
+            return _password_form(request, 401, "the current password is wrong")
         except (SignInTooSoon, SignInBusy, PasswordUnfit) as refused:
             return _show_refusal(refused, partial(_password_form, request))
         answer = RedirectResponse("/login", 303)

@@ -1,4 +1,4 @@
-"""``/subscribers``: who is told what was booked, whether they take it, and what waits for them."""
+"""``/subscribers``: who gets what was booked, whether they accept it, and what waits for them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SubscriberPages:
         return await self._show(request, Fields(QueryParams()))
 
     async def send(self, request: Request, user: Replayer, fields: FormFields) -> Response:
-        """Replays what a subscriber wasn't sent since a time. Beyond the limits another person approves it."""
+        """Replays what a subscriber wasn't sent since a time. Beyond the limits another admin must approve it."""
         name, since, reason = fields.text("name"), fields.read("since", moments.parse_since), reason_of(fields)
         if since is None and "since" not in fields.problems:
             fields.add_problem("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
@@ -55,12 +55,12 @@ class SubscriberPages:
         if subscriber is None:
             fields.add_problem("name", "Choose a subscriber")
         elif subscriber.state != "active":
-            fields.add_problem("name", f"{subscriber.name} gets nothing now: enable it first")
+            fields.add_problem("name", f"{subscriber.name} isn't active: enable it first")
         if subscriber is None or since is None or reason is None or fields.problems:
             return await self._show(request, fields, 422)
         runs = await self._ask(self._begin, subscriber, since, reason, user.name)
         if not runs:
-            missed = f"{subscriber.name} missed nothing since {to_rfc3339(since)} that isn't on its way"
+            missed = f"{subscriber.name} missed nothing since {to_rfc3339(since)} that isn't already being sent"
             return await self._show(request, fields, notice=missed)
         stream, number = runs[0]
         path = f"/dlq/selections/{number}" if len(runs) == 1 else "/dlq/selections"
@@ -96,7 +96,7 @@ def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
 def _read_reports(
     streams: Mapping[str, PageStream], settings: Sequence[SubscriberSettings], now: datetime
 ) -> tuple[list[SubscriberReport], list[tuple[str, StatusWait]]]:
-    """Subscribers, and the streams that tell none of them now, each with what it waits for.
+    """Reads the subscribers, and the streams that send to none of them now, each with what it waits for.
 
     :raises LedgerUnreadable: a journal is damaged
     """

@@ -44,7 +44,7 @@ class UserPages:
     async def add(self, request: Request, user: Admin, fields: FormFields) -> Response:
         name, password, roles = fields.text("name"), new_password(fields), roles_of(fields)
         if name is None:
-            fields.add_problem("name", "a name is wanted")
+            fields.add_problem("name", "Enter a name")
         if fields.problems or name is None or password is None:
             return await self._list(request, fields, 422)
         try:
@@ -68,7 +68,7 @@ class UserPages:
 
     async def remove(self, request: Request, name: str, user: Admin, fields: FormFields) -> Response:
         if fields.text("sure") != name:
-            fields.add_problem("sure", f"write {name} to remove them")
+            fields.add_problem("sure", f"Enter {name} to remove them")
         return await self._change(request, name, fields, "sure", partial(self._users.remove, user.name, name), "/users")
 
     async def _list(self, request: Request, fields: Fields, status: int = 200) -> Response:
@@ -119,9 +119,9 @@ def new_password(fields: Fields) -> str | None:
     """Reads a password that was written twice; not stripped and never shown again. None: `Fields.problems` says why."""
     first, again = (next(iter(fields.list_values(name)), "") for name in ("password", "again"))
     if not first or len(first) > BYTES_MAX:
-        fields.add_problem("password", f"a password of {CHARS_MIN} characters or more is wanted")
+        fields.add_problem("password", f"Enter a password of {CHARS_MIN} characters or more")
         return None
     if first != again:
-        fields.add_problem("again", "this isn't the same password")
+        fields.add_problem("again", "Enter the same password again")
         return None
     return first

@@ -71,7 +71,7 @@ def test_from_the_list_to_the_result_of_a_replay(stage: Stage) -> None:
     expect(page.locator("main")).to_contain_text("0 of 8 items would be applied; 8 more would run")
     page.click("text=Back to the selection")
     page.click("text=Replay 8")
-    expect(page.locator(".problem").first).to_contain_text("a reason is wanted")
+    expect(page.locator(".problem").first).to_contain_text("Enter a reason")
     page.fill("form[action*=replay] [name=reason]", "the bug is mended")
     page.click("text=Replay 8")
     expect(page.locator("[data-live]")).to_contain_text("8 of 8 items ended")

@@ -104,7 +104,7 @@ def test_who_is_told_of_a_refused_stream_is_sent_to_what_its_refusal_names(refus
     engine = AlertEngine(make_rules(AlertsSettings()))
     found = Readings().make_readings(Observation(statuses={"ledger": status}), NOW, 0.0)
     [notice] = [one for one in engine.judge_readings(found, NOW) if one.rule == "refused"]
-    assert notice.text == "ledger decides nothing until a person acts: payhook status says what to do"
+    assert notice.text == "ledger is stopped and needs an operator: run payhook status"
     wait = stream_wait(status, NOW)
     assert wait is not None
     for told in (notice.cause, wait[1]):
@@ -181,7 +181,7 @@ def test_a_repair_books_what_the_journal_never_saw_and_says_why_it_leaves_out_th
 def test_credentials_are_taken_by_the_next_round_of_catch_up_unless_it_is_off(tmp_path: Path, every_s: float) -> None:
     pages = made(tmp_path / "pages")
     shown = text(pages.browser("eve").get("/catch-up").text)
-    assert "the next round ( ingest.catch_up_every_s ; 0: none by itself) takes it" in shown
+    assert "the next round ( ingest.catch_up_every_s ; 0: no schedule) uses it" in shown
     settings = Settings(data_dir=tmp_path, ingest={"catch_up_every_s": every_s, "secrets_dir": str(tmp_path)})
     rounds = schedule_catch_up(settings)
     assert [one.every_s for one in rounds] == ([every_s] if every_s else [])

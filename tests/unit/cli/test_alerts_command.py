@@ -84,7 +84,7 @@ def test_what_fires_is_shown_with_who_was_reported_and_who_was_not(config: Path,
     look(config, DeadSummary(101, datetime.now(UTC) - timedelta(hours=49)))
     answer = run(config)
     assert answer.exit_code == 1
-    assert "dlq_depth: 101 dead events of ledger wait for a person" in answer.output
+    assert "dlq_depth: 101 dead events of ledger need an operator" in answer.output
     assert "/bin/false ended with 1" in answer.output and "secret" not in answer.output
     reported = json.loads(run(config, "--json").output)
     assert [one["rule"] for one in reported["firing"]] == ["dlq_escalation", "dlq_age", "dlq_depth"]

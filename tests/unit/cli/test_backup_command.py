@@ -32,11 +32,11 @@ def payhook(lake: SmallLake, *words: str) -> Result:
 def test_a_backup_is_made_checked_and_put_back(lake: SmallLake) -> None:
     made = payhook(lake, "backup", "--to", str(lake.backups))
     assert made.exit_code == 0 and "journals: ledger 3" in made.stdout and "verified in" in made.stdout
-    assert "same disk" in made.stderr
+    assert "own disk" in made.stderr
     assert max(map(len, made.stdout.splitlines()[1:])) <= 80
     [name] = [one.name for one in lake.backups.iterdir() if one.is_dir()]
     checked = payhook(lake, "backup", "--to", str(lake.backups), "--check")
-    assert (checked.exit_code, checked.stdout) == (0, f"{name} is good: every file, table and journal\n")
+    assert (checked.exit_code, checked.stdout) == (0, f"{name} is valid: every file, table and journal\n")
     lake.commit(2)
     refused = payhook(lake, "restore", str(lake.backups), "--reason", "drill")
     assert refused.exit_code == 2 and "2 of ledger" in refused.stderr
@@ -65,7 +65,7 @@ def test_a_restore_that_another_run_completes_is_on_record_as_whose_it_was(
         payhook(lake, "restore", str(lake.backups), "--reason", "the disk died", "--replace-newer")
     assert AuditLog(lake.settings.layout.audit_log).read(10) == [], "nothing is put back yet"
     completed = payhook(lake, "restore", str(lake.backups), "--reason", "again")
-    assert completed.exit_code == 0 and "was completed" in completed.stdout
+    assert completed.exit_code == 0 and "completed an interrupted restore" in completed.stdout
     [act] = AuditLog(lake.settings.layout.audit_log).read(10)
     assert (act.actor, act.action, act.reason, act.what) == ("ada", "restore", "the disk died", f"backup {name}")
     assert json.loads(act.after or "")["set_aside"] == {"ledger": 2}
@@ -85,7 +85,7 @@ def test_a_damaged_backup_is_exit_1_and_is_not_put_back(lake: SmallLake) -> None
     [file] = lake.backups.rglob("bodies/*.parquet")
     file.write_bytes(b"x" + file.read_bytes()[1:])
     checked = payhook(lake, "backup", "--to", str(lake.backups), "--check")
-    assert checked.exit_code == 1 and "its hash differs" in checked.stderr and "is not good" in checked.stdout
+    assert checked.exit_code == 1 and "its hash differs" in checked.stderr and "is invalid" in checked.stdout
     assert payhook(lake, "restore", str(lake.backups), "--reason", "drill").exit_code == 2
 
 

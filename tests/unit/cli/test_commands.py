@@ -114,8 +114,8 @@ def test_a_full_disk_is_one_sentence() -> None:
     ("does", "sentence"),
     [
         (lambda: Path("gone/lost.json").write_text("x", "utf-8"), "gone/lost.json: No such file or directory"),
-        (lambda: b"\xff".decode("utf-8"), "something that was given or read isn't UTF-8: "),
-        (lambda: "\udcff".encode("utf-8"), "something that was given or read isn't UTF-8: "),
+        (lambda: b"\xff".decode("utf-8"), "the input isn't UTF-8: "),
+        (lambda: "\udcff".encode("utf-8"), "the input isn't UTF-8: "),
     ],
     ids=["a folder that is missing", "bytes", "a word"],
 )
@@ -211,7 +211,7 @@ def test_send_names_the_providers_when_it_does_not_know_one(
 
 def test_an_empty_ledger_and_queue_are_no_errors(tmp_path: Path) -> None:
     assert payhook("ledger", "balances", "--data", str(tmp_path)).output == "nothing has been booked yet\n"
-    assert payhook("dlq", "list", "--data", str(tmp_path)).output == "nothing is dead\n"
+    assert payhook("dlq", "list", "--data", str(tmp_path)).output == "no events match\n"
     listed = json.loads(payhook("dlq", "list", "--json", "--data", str(tmp_path)).output)
     assert listed == {"items": [], "next": None, "total": 0, "seq": 0}
     assert json.loads(payhook("ledger", "balances", "--json", "--data", str(tmp_path)).output) == []
@@ -336,7 +336,7 @@ class TestTestTraffic:
     def test_a_stream_that_is_not_there_is_said_plainly(self, tmp_path: Path) -> None:
         wrong = payhook("dlq", "list", "--stream", "nobody", "--data", str(tmp_path))
         assert wrong.exit_code == 2
-        assert "there is no stream nobody; there is ledger, notify" in wrong.output
+        assert "there is no stream nobody: choose one of ledger, notify" in wrong.output
 
     def test_verify_looks_at_the_test_journal(
         self, receiver: type[RememberingReceiver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,10 +38,10 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert reported.output.startswith("frozen as s1: 5 items")
     dry = payhook(bench, "replay", "s1", "--dry-run")
     assert "        5  dies" in dry.output, "no adapter can read these bodies"
-    assert "0 would be applied; of 0 that would run nobody says what comes" in dry.output
-    assert "nothing was sent" in dry.output
+    assert "0 would be applied; 0 more would run, outcome unknown" in dry.output
+    assert "Nothing was sent" in dry.output
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
-    assert begun.output.splitlines() == ["s1: 5 not taken up", "no processor says here how it is: see `payhook status`"]
+    assert begun.output.splitlines() == ["s1: 5 not sent", "no processor reports its status here: see `payhook status`"]
     final = watch(bench.selections, 1, sleep=lambda _: bench.round())
     assert describe_outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output
@@ -67,7 +67,7 @@ def test_who_stops_watching_is_told_how_to_hold_that_run(
 
     place = Place(Settings(data_dir=bench.folder), None, "test", "ledger.1")
     watch(bench.selections, 1, place.options_again, interrupted)
-    assert "`payhook dlq pause s1 --stream ledger.1 --test` holds it" in capsys.readouterr().err
+    assert "stop it with `payhook dlq pause s1 --stream ledger.1 --test`" in capsys.readouterr().err
 
 
 def test_a_second_replay_of_a_selection_says_so(bench: SelectionBench) -> None:
@@ -75,15 +75,15 @@ def test_a_second_replay_of_a_selection_says_so(bench: SelectionBench) -> None:
     payhook(bench, "select")
     payhook(bench, "replay", "s1", "--no-wait", "--rate", "5")
     again = payhook(bench, "replay", "s1", "--no-wait", "--rate", "5")
-    assert "was begun before" in again.output
+    assert "already started s1: nothing is sent twice" in again.output
     other = payhook(bench, "replay", "s1", "--no-wait")
-    assert (other.exit_code, "what is left is selected again" in other.output) == (1, True)
+    assert (other.exit_code, "select again what is left" in other.output) == (1, True)
 
 
 def test_single_items_are_frozen_for_what_needs_a_selection(bench: SelectionBench) -> None:
     bench.dead(3)
     reported = payhook(bench, "resolve", "1", "3", "--reason", "booked by hand", "--no-wait")
-    assert "2 of 2 items are dead: frozen as s1" in reported.output
+    assert "dead: 2 of 2; frozen as s1" in reported.output
     bench.round(4)
     assert bench.states(1) == ["resolved", "resolved"]
 
@@ -92,8 +92,11 @@ def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: Selecti
     bench.dead(101)
     payhook(bench, "select")
     reported = payhook(bench, "purge", "s1", "--reason", "test payments")
-    assert "it is 101 items, and above 100 a day a second person approves" in reported.output
-    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in reported.output
+    assert "Needs approval: 101 items (limit 100 a day)" in reported.output
+    assert (
+        "Ask another admin to open /dlq/selections/1 on the management listener. Nothing is done yet."
+        in reported.output
+    )
     assert "s1" in payhook(bench, "proposals").output
     assert "cancelled" in payhook(bench, "cancel", "s1").output
 
@@ -101,7 +104,10 @@ def test_a_purge_of_many_tells_how_it_is_approved_and_by_whom_not(bench: Selecti
 def test_a_replay_that_is_proposed_tells_how_it_is_approved(bench: SelectionBench) -> None:
     bench.dead(2)
     reported = payhook(bench, "replay", "1", "2", "--propose", "--no-wait")
-    assert "an administrator who isn't you approves it: /dlq/selections/1 at" in reported.output
+    assert (
+        "Ask another admin to open /dlq/selections/1 on the management listener. Nothing is done yet."
+        in reported.output
+    )
     bench.round(4)
     bench.runs.approve(1, "bob", "looked")
     bench.round(4)
@@ -119,13 +125,13 @@ def test_pause_and_resume(bench: SelectionBench) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (("replay", "s1", "s2"), "'s1' is neither an item's ID nor the one selection"),
+        (("replay", "s1", "s2"), "'s1' is neither an item's ID nor a selection"),
         (("replay", "x"), "'x' is neither"),
-        (("pause", "3"), "'3' is no selection"),
+        (("pause", "3"), "'3' isn't a selection"),
         (("selections", "s9"), "there is no selection s9"),
         (("purge", "s1"), "Missing option '--reason'"),
-        (("select", "--state", "waiting"), "only dead, ignored or unknown events are selected"),
-        (("select", "--provider", "nobody"), "nothing matches the filter now"),
+        (("select", "--state", "waiting"), "events of this state can't be selected"),
+        (("select", "--provider", "nobody"), "no events match the filter"),
         (("replay", "7"), "there is no item 7"),
     ],
 )

@@ -61,7 +61,7 @@ def test_the_queue_is_shown_with_attempt_due_time_and_reason(data: Path) -> None
 def test_a_dead_head_is_named_with_what_to_do(data: Path) -> None:
     said = status(data, "--entity", "stripe:acct_1:pi_2")
     assert "item 3 is dead and holds the entity: see `payhook dlq show 3`" in said.output
-    assert "nothing of stripe:acct_1:pi_9 is open" in status(data, "--entity", "stripe:acct_1:pi_9").output
+    assert "no open events of stripe:acct_1:pi_9" in status(data, "--entity", "stripe:acct_1:pi_9").output
 
 
 def test_json_has_every_field(data: Path) -> None:

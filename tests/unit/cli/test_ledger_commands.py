@@ -160,7 +160,7 @@ def test_a_story_tells_what_was_answered(own_ledger: SmallLedger) -> None:
     assert [one["outcome"] for one in reported["receipts"]] == ["claimed", "duplicate"]
     waits = payhook(own_ledger, "event", "stripe:new:x")
     assert waits.exit_code == 1
-    assert "stripe:new:x: answered, and not decided yet" in waits.output
+    assert "stripe:new:x: answered, not decided yet" in waits.output
     assert json.loads(payhook(own_ledger, "event", "seq:2", "--json").output)["seq:2"]["receipts"] == []
 
 
@@ -192,7 +192,7 @@ def test_the_json_of_a_story_has_rows_postings_and_deliveries(ledger: SmallLedge
 def test_an_unknown_key_is_exit_1_with_what_to_try(words: list[str], as_json: bool, ledger: SmallLedger) -> None:
     said = payhook(ledger, *words, *(["--json"] if as_json else []))
     assert said.exit_code == 1
-    for text in (f"{words[1]}: unknown in the live ledger", "--text-in-keys", "--test", "payhook status"):
+    for text in (f"{words[1]}: not in the live ledger", "--text-in-keys", "--test", "payhook status"):
         assert text in said.stderr
     assert not as_json or json.loads(said.stdout)
 
@@ -231,7 +231,7 @@ def test_search_finds_by_amount_in_the_currencys_decimals(ledger: SmallLedger) -
 
 def test_search_says_when_there_is_more_and_when_there_is_nothing(ledger: SmallLedger) -> None:
     assert "the newest 2; --limit shows more" in payhook(ledger, "search", "--limit", "2").output
-    assert payhook(ledger, "search", "--provider", "nobody").output == "nothing is like that\n"
+    assert payhook(ledger, "search", "--provider", "nobody").output == "no events match\n"
 
 
 def test_an_export_says_what_it_wrote_and_refuses_to_do_it_twice(ledger: SmallLedger, tmp_path: Path) -> None:
@@ -259,9 +259,9 @@ def test_an_export_of_a_day_has_that_whole_day(ledger: SmallLedger, tmp_path: Pa
     ("words", "said"),
     [
         (["balances"], "nothing has been booked yet"),
-        (["search"], "nothing is like that"),
-        (["event", "k"], "k: unknown in the test ledger"),
-        (["entity", "k"], "k: unknown in the test ledger"),
+        (["search"], "no events match"),
+        (["event", "k"], "k: not in the test ledger"),
+        (["entity", "k"], "k: not in the test ledger"),
         (["export", "--format", "csv", "--out", "x.csv"], "there is no table at"),
     ],
 )

@@ -130,7 +130,7 @@ def test_enable_ends_what_a_410_began(shop: SubscriberOnFile) -> None:
     assert listed()["state"] == "active"
     assert payhook("enable", "shop").stdout == "shop wasn't disabled\n"
     said = payhook("enable", "shp")
-    assert (said.exit_code, said.stderr) == (1, "payhook: no subscriber 'shp'; known are: shop\n")
+    assert (said.exit_code, said.stderr) == (1, "payhook: no subscriber 'shp': choose one of shop\n")
 
 
 def test_enable_says_that_the_file_keeps_it_off(shop: SubscriberOnFile) -> None:
@@ -228,7 +228,7 @@ def test_there_are_never_more_secrets_than_can_sign(shop: SubscriberOnFile) -> N
     before = shop.secrets.read_text()
     said = payhook("new-secret", "shop")
     assert said.exit_code == 1
-    assert "take out the last lines" in said.stderr
+    assert "remove the last lines (the oldest)" in said.stderr
     assert shop.secrets.read_text() == before
 
 

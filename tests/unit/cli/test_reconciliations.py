@@ -34,10 +34,10 @@ def reconcile(folder: Path, *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
-        (["--repair"], "--repair asks for --reason"),
+        (["--repair"], "--repair needs --reason"),
         (["--repair", "--reason", " "], "expected one line of 1 to 500 printable characters"),
         (["--repair", "--reason", "lost", "--json"], "--repair or --json"),
-        (["--dry-run"], "--dry-run is for --repair"),
+        (["--dry-run"], "--dry-run needs --repair"),
         (["--from", "2026-02-01", "--to", "2026-01-01"], "it must be after --from"),
     ],
 )

@@ -141,7 +141,7 @@ def test_roles_are_all_taken_away_only_when_that_is_said(users: Users) -> None:
 
 def test_without_users_and_acts_it_says_so() -> None:
     assert "payhook users add NAME --role admin" in payhook("users", "list").stdout
-    assert payhook("dlq", "audit").stdout == "nothing is on record\n"
+    assert payhook("dlq", "audit").stdout == "no entries\n"
     assert audit() == []
 
 

@@ -72,7 +72,7 @@ def test_an_invariant_is_explained_by_its_sentence_and_its_query(asked: list[dic
 def test_what_no_invariant_is_called_is_said(asked: list[dict[str, Any]]) -> None:
     found = payhook("--explain", "all_is_well")
     assert (found.exit_code, asked) == (2, [])
-    assert "there is no invariant all_is_well; there is anchors_hold, " in found.output
+    assert "there is no invariant all_is_well: choose one of anchors_hold, " in found.output
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_one_stream_is_verified_alone(asked: list[dict[str, Any]]) -> None:
     assert payhook("--stream", "notify", "--test").exit_code == 0
     assert [(one["stream"], one["dead_letters"]) for one in asked] == [("notify-test", "dlq.notify-test")]
     said = payhook("--stream", "nobody")
-    assert said.exit_code == 2 and "there is ledger, notify" in said.output
+    assert said.exit_code == 2 and "choose one of ledger, notify" in said.output
 
 
 class TestTwoShards:
@@ -152,7 +152,7 @@ class TestTwoShards:
     def test_one_that_there_is_not_is_refused(self, asked: list[dict[str, Any]], name: str) -> None:
         said = payhook("--stream", name)
         assert (said.exit_code, asked) == (2, [])
-        assert f"there is no stream {name}; there is ledger, notify, ledger.1" in said.output
+        assert f"there is no stream {name}: choose one of ledger, notify, ledger.1" in said.output
 
     def test_another_number_than_the_journals_name_is_said(
         self, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
@@ -226,7 +226,7 @@ def test_offenders_and_what_was_not_looked_at_are_reported(terminal: bool) -> No
     said = shown(report_of(HOLDS, BROKEN, since=9), terminal=terminal)
     assert "rows 9 to 14" in said
     assert "NO" in said
-    assert "not looked at by one_mode: rows before" in said
+    assert "not checked by one_mode: rows before" in said
     assert 'one_mode: {"seq": 7}' in said
     assert "not verified: see the offenders above" in said
 
@@ -244,7 +244,7 @@ def test_what_could_not_be_checked_is_not_called_verified(monkeypatch: pytest.Mo
 
 
 def test_the_newest_rows_alone_are_not_called_all() -> None:
-    assert "all that was looked at holds" in shown(report_of(HOLDS, since=9), terminal=False)
+    assert "all that was checked holds" in shown(report_of(HOLDS, since=9), terminal=False)
 
 
 def test_bars_are_drawn_on_a_terminal_only() -> None:

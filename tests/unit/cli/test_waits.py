@@ -68,9 +68,9 @@ def test_a_backoff_and_what_waits_behind_it(stream: Waits) -> None:
     assert first["until"] == to_rfc3339(stream.now + HOUR)
     assert {one["for"] for one in others} == {WaitKind.HEAD}
     said = stream.shown().output
-    assert f"item 1 waits for: backoff, since {to_rfc3339(stream.now - HOUR)}. Nothing is to be done" in said
+    assert f"item 1 waits for: backoff, since {to_rfc3339(stream.now - HOUR)}. Nothing to do" in said
     assert "items 2, 3, 4, 5, 6 and 2 more wait for: head" in said
-    assert "It runs after item 1: mend what holds that one." in said
+    assert "It runs after item 1: fix what holds that one." in said
 
 
 @pytest.mark.row("G9")
@@ -80,7 +80,7 @@ def test_an_open_breaker_is_named_with_what_is_to_be_mended(stream: Waits) -> No
     stream.has(later(stream, reason=f"bank {text}"))
     [one] = stream.waits()
     assert one["for"] == WaitKind.BREAKER
-    assert one["text"].startswith(f"bank {text}. Mend bank; it is called again by itself")
+    assert one["text"].startswith(f"bank {text}. Fix bank; it is called again by itself")
 
 
 def test_a_spent_budget_is_waited_out(stream: Waits) -> None:
@@ -102,7 +102,7 @@ def test_an_event_whose_delay_is_not_over_waits_for_no_downstream(stream: Waits)
     stream.says()
     [one] = stream.waits()
     assert one["for"] == WaitKind.DELAY
-    assert one["text"].startswith("The stream's delay isn't over. Nothing is to be done: it is handled at ")
+    assert one["text"].startswith("The stream's delay isn't over. Nothing to do: it is handled at ")
     runbook = (Path(__file__).parents[3] / "docs" / "runbook.md").read_text("utf-8")
     entry = runbook.split("## One payment doesn't move\n")[1].split("\n## ")[0]
     assert all(f"`{kind.value}`" in entry for kind in WaitKind), "the runbook explains each word"
@@ -120,14 +120,18 @@ def test_an_event_that_is_due_waits_for_the_blocked_stream(stream: Waits) -> Non
     [one] = stream.waits()
     assert one["for"] == WaitKind.BLOCKED
     assert one["until"] is None
-    assert "Down: the directory is away. Mend that" in one["text"]
+    assert "Down: the directory is away. Fix that" in one["text"]
 
 
 @pytest.mark.parametrize(
     ("status", "wait", "text"),
     [
         ({"state": "standby", "why": "waits for the lease of b"}, WaitKind.STANDBY, "waits for the lease of b"),
-        ({"state": "refused", "why": "another history"}, WaitKind.PROCESSOR, "until a person acts: another history"),
+        (
+            {"state": "refused", "why": "another history"},
+            WaitKind.PROCESSOR,
+            "stopped and needs an operator: another history",
+        ),
         ({"state": "failed", "last_failure": "disk full"}, WaitKind.PROCESSOR, "disk full"),
         ({"state": "off", "why": "notify.toml"}, WaitKind.PROCESSOR, "notify.toml"),
         ({"at": "2020-01-01T00:00:00.000000Z"}, WaitKind.PROCESSOR, "since 2020-01-01"),
@@ -159,7 +163,7 @@ def test_an_event_that_is_due_in_a_running_stream_is_tried_next(stream: Waits) -
 def test_where_nothing_is_open_nothing_holds_back_what_arrives_but_a_stream_that_does_not_decide(stream: Waits) -> None:
     stream.has({"entity_key": "stripe:acct_1:pi_2", "decision": Decision.DEAD, "error_class": "Bug"})
     stream.says()
-    assert "no earlier event holds back what arrives" in stream.shown().output
+    assert "no earlier event holds back new ones" in stream.shown().output
     stream.says(state="standby", why="waits for the lease of b since today")
     said = stream.shown().output
-    assert "no earlier event" not in said and "stands by (waits for the lease of b since today)" in said
+    assert "no earlier event" not in said and "is on standby (waits for the lease of b since today)" in said

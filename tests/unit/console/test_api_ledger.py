@@ -129,7 +129,7 @@ def test_who_may_replay_opens_the_pages_of_those_stories(pages: Pages) -> None:
         ("/events/seq:ledger.9:1", 404, "event-unknown", "search?text="),
         ("/entities/none", 404, "entity-unknown", "search?text="),
         ("/reconciliations/none", 404, "reconciliation-unknown", "none"),
-        ("/balances?mode=test", 404, "mode-unknown", "no test traffic"),
+        ("/balances?mode=test", 404, "mode-unknown", "test traffic isn't accepted"),
         ("/balances?as_of=soon", 422, "invalid", "2026-01-31"),
         ("/balances?as_of=2026-01-31&seq=1", 422, "invalid", "not both"),
         ("/balances?seq=x", 422, "invalid", "names no row"),

@@ -35,7 +35,7 @@ def test_what_is_empty_or_missing_is_none() -> None:
 def test_a_number_that_is_none_is_a_problem(value: str) -> None:
     read = fields(f"n={value}")
     assert read.number("n", 0, 9) is None
-    assert read.problems == {"n": "a whole number from 0 to 9 is wanted"}
+    assert read.problems == {"n": "Enter a whole number from 0 to 9"}
 
 
 def test_each_kind_of_field_says_what_is_wanted() -> None:
@@ -43,10 +43,10 @@ def test_each_kind_of_field_says_what_is_wanted() -> None:
     assert read.text("t") is None and read.read("m", moments.parse_since) is None
     assert read.read_choice("c", ["yes", "no"]) is None and read.choices("k", ["a"]) == ()
     assert read.problems == {
-        "t": "at most 500 characters are taken",
+        "t": "at most 500 characters are allowed",
         "m": "'yesterday' is no time: write 2026-01-31 or 2026-01-31T12:00:00Z",
-        "c": "one of these is wanted: yes, no",
-        "k": "these are wanted: a",
+        "c": "Choose one of: yes, no",
+        "k": "Choose from: a",
     }
 
 
@@ -96,4 +96,4 @@ def test_marked_items_count_once_and_more_than_a_command_takes_is_said() -> None
     assert marked_items(fields(f"item=3.4.{HASH}&item=5.5.{HASH}&item=3.4.{HASH}")) == seen
     assert marked_items(fields("")) == []
     many = fields("&".join(f"item={number}.{number}.{HASH}" for number in range(1, 5_002)))
-    assert marked_items(many) == [] and "5000 at most" in many.problems["item"]
+    assert marked_items(many) == [] and "above the limit of 5000" in many.problems["item"]

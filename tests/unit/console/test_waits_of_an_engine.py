@@ -38,7 +38,7 @@ def test_an_event_behind_an_open_breaker_waits_for_it(engine: LimitedEngine) -> 
     one = waits(engine, keys[-1])
     assert one.wait is WaitKind.BREAKER
     assert one.since == engine.clock.now() and one.until is not None and one.until > one.since
-    assert "its breaker is open (Unreachable)" in one.text and "Mend merchants;" in one.text
+    assert "its breaker is open (Unreachable)" in one.text and "Fix merchants;" in one.text
 
 
 def test_an_event_that_failed_waits_for_its_backoff(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_event_that_failed_before_the_breaker_opened_waits_for_that_now(engin
     assert engine.decisions(key) == ["retry"], "it goes on waiting without a row"
     one = waits(engine, key)
     assert one.wait is WaitKind.BREAKER
-    assert "Mend merchants;" in one.text
+    assert "Fix merchants;" in one.text
 
 
 def test_an_event_waits_since_its_first_refusal_and_until_its_next_try(engine: LimitedEngine) -> None:

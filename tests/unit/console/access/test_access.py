@@ -55,7 +55,7 @@ def test_a_wrong_one_and_a_name_that_is_not_there_are_refused_alike_and_reported
     listener: Listener,
 ) -> None:
     for name in (ADA, "my-secret-passphrase"):
-        with pytest.raises(SignInRefused, match="this name with this password"):
+        with pytest.raises(SignInRefused, match="wrong name or password"):
             sign_in(listener, name, "wrong horse battery")
     assert on_record(listener) == [
         (ADA, "sign_in", "refused", "from 127.0.0.1"),
@@ -169,7 +169,7 @@ def test_whoever_tries_what_they_may_not_is_on_record_and_cannot_fill_it(listene
     acts = listener.audit_log.read(NOT_ALLOWED_MAX + 50)
     assert len(acts) == NOT_ALLOWED_MAX
     assert acts[-1].reason == "has replayer"
-    assert "more of bob in this hour isn't put on record" in acts[0].reason
+    assert "more of bob in this hour isn't recorded" in acts[0].reason
     assert isinstance(listener.clock, ManualClock)
     listener.clock.advance(3_600)
     listener.access.not_allowed(user, "POST /api/dlq/purge", "api")

@@ -73,13 +73,13 @@ def test_an_alert_and_an_approval_are_on_the_first_page_and_counted_beside_the_m
 
 def test_the_page_of_alerts_says_what_fires_and_that_nobody_looks_any_more(own_pages: Pages) -> None:
     page = own_pages.browser("eve").get("/alerts").text
-    assert "No alert fires." in page and "Nothing waits for an approval." in page and "has never looked" in page
+    assert "No alert fires." in page and "Nothing waits for approval." in page and "has never run" in page
     fire(own_pages, 25)
     page = own_pages.browser("eve").get("/alerts").text
-    assert "a dead event of ledger has been open for 25.0 h" in page and "Nobody looks" not in page
+    assert "a dead event of ledger has been open for 25.0 h" in page and "Alerts aren't evaluated" not in page
     assert "docs/runbook.md#alert-dlq_age" in page
     own_pages.letters.clock.advance(100)
-    assert "Nobody looks for alerts here" in own_pages.browser("eve").get("/alerts").text
+    assert "Alerts aren't evaluated here" in own_pages.browser("eve").get("/alerts").text
 
 
 @pytest.mark.parametrize(

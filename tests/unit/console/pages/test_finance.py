@@ -39,7 +39,7 @@ def test_balances_as_of_a_row_and_a_moment(pages: Pages) -> None:
     at_first = text(browser.get("/ledger?seq=1").text)
     assert "1,234.50 EUR" in at_first and "JPY" not in at_first
     before = pages.letters.journal.rows[0].decided_at - timedelta(days=1)
-    assert "Nothing is booked that is like that" in browser.get(f"/ledger?as_of={before:%Y-%m-%d}").text
+    assert "No bookings match" in browser.get(f"/ledger?as_of={before:%Y-%m-%d}").text
     both = browser.get("/ledger?seq=1&as_of=2026-01-31")
     assert both.status_code == 422 and "a time or a row, not both" in both.text
 
@@ -81,15 +81,15 @@ def test_an_entitys_events_are_in_order_with_the_balance_after_each(pages: Pages
 def test_what_is_not_known_is_a_404_that_leads_on(pages: Pages, path: str) -> None:
     page = pages.browser("fay").get(path)
     assert page.status_code == 404
-    assert "The live ledger knows no" in page.text and 'href="/ledger/search?text=' in page.text
+    assert "The live ledger has no" in page.text and 'href="/ledger/search?text=' in page.text
 
 
 def test_search_finds_by_amount_and_wants_its_currency(pages: Pages) -> None:
     browser = pages.browser("fay")
     found = text(browser.get("/ledger/search?amount=123.450&currency=KWD").text)
     assert "1 found" in found and "evt_paid2" in found
-    assert "an amount wants its currency" in browser.get("/ledger/search?amount=12").text
-    assert "Nothing is like that" in browser.get("/ledger/search?provider=adyen").text
+    assert "Enter a currency" in browser.get("/ledger/search?amount=12").text
+    assert "No events match" in browser.get("/ledger/search?provider=adyen").text
     assert "found" not in text(browser.get("/ledger/search").text)
 
 
@@ -106,7 +106,7 @@ def test_an_export_is_the_table_and_no_spreadsheet_calculates_it(pages: Pages) -
 def test_an_export_beyond_its_limits_writes_nothing(pages: Pages) -> None:
     out = pages.data / "out.csv"
     ledger = LedgerJournals([pages.letters.layout])
-    with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page hands out 3 at most"):
+    with pytest.raises(ExportTooLarge, match=r"these are 8 rows; a page returns 3 at most"):
         write(ledger, "postings", out, "csv", None, None, rows_max=3)
     with pytest.raises(ExportTooLarge, match="it takes more than 0 s"):
         write(ledger, "postings", out, "csv", None, None, seconds_max=0.0)
@@ -198,7 +198,7 @@ def test_what_is_owed_to_each_merchant_is_the_sum_of_its_accounts(pages: Pages) 
     for address in links(page, "/ledger/postings"):
         assert "No postings" not in browser.get(address).text
     assert "1,230.00 EUR" not in browser.get("/ledger/owed?seq=1").text
-    assert "that is like that" in browser.get("/ledger/owed?merchant=nobody").text
+    assert "No bookings match" in browser.get("/ledger/owed?merchant=nobody").text
 
 
 def test_finance_begins_with_what_is_held_owed_and_waits_for_somebody(own_pages: Pages) -> None:

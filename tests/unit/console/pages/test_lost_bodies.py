@@ -82,10 +82,12 @@ def test_a_dry_run_goes_on_and_says_of_each_event_that_its_body_is_gone(bodiless
     forms = Forms(pages.browser("ada"))
     assert forms.post("/dlq/selections", what="all", note="lost") == (303, "/dlq/selections/1")
     page = pages.browser("ada").get("/dlq/selections/1/dry-run")
-    assert page.status_code == 200 and "is gone: put it back from a backup, or resolve or discard it" in text(page.text)
+    assert page.status_code == 200 and "is gone: restore it from a backup, or resolve or discard the event" in text(
+        page.text
+    )
     done = CliRunner().invoke(main, ["dlq", "replay", "s1", "--dry-run", "--data", str(pages.data)])
     assert done.exit_code == 0, done.output
-    assert "is gone: put it back from a backup" in " ".join(done.output.split())
+    assert "is gone: restore it from a backup" in " ".join(done.output.split())
 
 
 def redact(pages: Pages, key: str) -> str:
@@ -101,7 +103,7 @@ def test_redact_goes_on_without_the_files_that_are_gone_and_names_them(bodiless:
     said = redact(pages, "stripe:evt_paid0:charge.captured")
     assert "is removed" in said
     assert all(name in said for name in names)
-    assert "if one of them is put back, order it again" in said
+    assert "if you restore one of them, redact the event again" in said
 
 
 def test_redact_removes_a_body_whose_file_is_there_where_another_one_is_gone(own_pages: Pages) -> None:

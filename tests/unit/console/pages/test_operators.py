@@ -49,16 +49,22 @@ class Forms:
         return answer.status_code, answer.headers.get("location") or text(answer.text)
 
 
+def test_a_kind_of_error_is_a_word_with_its_code_in_the_tooltip(pages: Pages) -> None:
+    page = pages.browser("eve").get("/dlq").text
+    assert '<span class="chip chip-NRE" title="NRE">permanent</span>' in page
+    assert '<option value="SNBE">waits for data</option>' in page
+
+
 def test_many_of_one_cause_are_one_row(pages: Pages) -> None:
     page = text(pages.browser("eve").get("/dlq").text)
     assert len(re.findall(r"ZeroDivisionError division by zero", page)) == 1
-    assert re.search(r"ZeroDivisionError .*? 3 NRE stripe", page)
+    assert re.search(r"ZeroDivisionError .*? 3 permanent stripe", page)
 
 
 def test_the_overview_counts_ages_and_says_what_streams_say(own_pages: Pages) -> None:
     page = text(own_pages.browser("eve").get("/").text)
     assert "Dead 14" in page and "1 more wait for a try" in page
-    assert "ledger unknown no processor says here how it is: see payhook status" in page
+    assert "ledger unknown no processor reports its status here: see payhook status" in page
     assert "ZeroDivisionError" in page and "Open by kind" in page
     own_pages.letters.clock.advance(49 * 3_600)
     sick = own_pages.letters.layout.status
@@ -105,7 +111,7 @@ def test_filters_narrow_a_list_and_stay_in_its_links(pages: Pages) -> None:
     assert len(listed(browser.get("/dlq?view=items&text=no+merchant").text)) == 1
     assert len(listed(browser.get("/dlq?view=items&mark=poison").text)) == 1
     assert len(listed(browser.get("/dlq?view=items&state=waiting").text)) == 1
-    assert "Nothing is like that" in browser.get("/dlq?view=items&from=2027-01-01").text
+    assert "No events match" in browser.get("/dlq?view=items&from=2027-01-01").text
 
 
 def test_pages_follow_each_other_and_miss_nobody(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +125,7 @@ def test_pages_follow_each_other_and_miss_nobody(pages: Pages, monkeypatch: pyte
         path = found[1].replace("&amp;", "&") if found else ""
     assert len(seen) == len(set(seen)) == 14
     foreign = browser.get("/dlq?view=items&sort=newest&after=oldest.0.1.1")
-    assert foreign.status_code == 422 and "begin with its first page" in foreign.text
+    assert foreign.status_code == 422 and "start at its first page" in foreign.text
 
 
 @pytest.mark.row("E9")
@@ -130,7 +136,7 @@ def test_an_item_page_has_the_whole_context(pages: Pages) -> None:
     reported = text(page)
     for words in (
         *("UnknownMerchant", "no merchant for acct_1", "Stack", "payments.events, partition 0, offset", "Headers"),
-        *("Because of this one (1)", "evt_behind", "Earlier ones like it", "try 6", "Events of the same entity"),
+        *("Held by this one (1)", "evt_behind", "Earlier ones like it", "try 6", "Events of the same entity"),
     ):
         assert words in reported, words
     assert "&#34;id&#34;: &#34;evt_stuck&#34;" in page
@@ -147,7 +153,7 @@ def test_marked_items_are_frozen_dry_run_and_replayed_as_who_is_signed_in(own_pa
     status, where = forms.post("/dlq/selections", what="marked", item=shown, note="mended")
     assert (status, where) == (303, "/dlq/selections/1")
     looked = text(browser.get("/dlq/selections/1/dry-run").text)
-    assert "0 of 1 items would be applied; 1 more would run, and nobody says what comes of them" in looked
+    assert "0 of 1 items would be applied; 1 more would run, outcome unknown" in looked
     assert forms.post("/dlq/selections/1/replay", reason="")[0] == 422
     assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="-1")[0] == 422
     assert forms.post("/dlq/selections/1/replay", reason="mended", per_s="5", run_mode="alone") == (303, where)
@@ -202,10 +208,10 @@ def test_a_purge_of_many_waits_for_another_person(own_pages: Pages) -> None:
     assert ada.post("/dlq/selections", what="all")[1] == "/dlq/selections/1"
     assert ada.post("/dlq/selections/1/purge", reason="test payments") == (303, "/dlq/selections/1")
     page = text(own_pages.browser("ada").get("/dlq/selections/1").text)
-    assert "This waits for a second person" in page and "an administrator who isn't you approves it" in page
+    assert "Nothing is done yet" in page and "ask another admin to approve it" in page
     status, reported = ada.post("/dlq/selections/1/approve", reason="it is mine")
-    assert status == 409 and "another person approves it" in reported
-    assert "Waits for a second person" in own_pages.browser("eve").get("/dlq/selections").text
+    assert status == 409 and "ask another admin to approve it" in reported
+    assert "Waiting for approval" in own_pages.browser("eve").get("/dlq/selections").text
     assert "refused" in [act.outcome.value for act in own_pages.listener.audit_log.read(3)]
 
 
@@ -217,7 +223,7 @@ def test_a_replayer_may_not_purge(pages: Pages) -> None:
 def test_the_causes_say_how_fast_they_come_and_go_and_what_to_do_next(pages: Pages) -> None:
     page = text(pages.browser("eve").get("/dlq").text)
     assert "Last 24 hours 14 in, 0 out time to clear: never, at this rate" in page
-    assert "mend the handler or the data that it needs" in page
+    assert "fix the handler or the data that it needs" in page
     page = text(pages.browser("eve").get("/dlq?provider=nobody").text)
     assert "Last 15 minutes 0 in, 0 out time to clear: no dead events" in page
 

@@ -85,14 +85,16 @@ def test_a_viewer_is_led_to_what_is_dead_of_a_payment(pages: Pages) -> None:
     assert "ZeroDivisionError" in pages.browser("eve").get(path).text
 
 
-@pytest.mark.parametrize(("name", "then"), [("fay", "name the days"), ("eve", "finance finds by its days")])
+@pytest.mark.parametrize(
+    ("name", "then"), [("fay", "name the days"), ("eve", "Finance can search older ones by their days")]
+)
 def test_a_search_whose_time_is_up_says_since_when_it_looked_and_what_to_do(
     pages: Pages, monkeypatch: pytest.MonkeyPatch, name: str, then: str
 ) -> None:
     monkeypatch.setattr("ledger.queries.payments.WINDOW_ROWS", 2)
     monkeypatch.setattr("console.pages.search.SEARCH_S_MAX", 0)
     status, page = search(pages, "nothing-is-like-this", name)
-    assert status == 200 and "Only what was decided since" in page and then in page
+    assert status == 200 and "Searched only decisions since" in page and then in page
     if name == "fay":
         assert 'href="/ledger/search?text=nothing-is-like-this"' in page
         assert pages.browser(name).get("/ledger/search?text=nothing-is-like-this").status_code == 200

@@ -61,7 +61,7 @@ def test_the_overview_is_of_both_and_each_has_a_list_of_its_own(divided: ShardsP
     for path in ("/", "/?stream=ledger.1"):
         page = divided.get(path)
         assert re.search(r"<h3>Dead</h3><p><a[^>]*>9</a>", page)
-        assert "of all shards together: ledger, ledger.1" in page
+        assert "shows all shards together: ledger, ledger.1" in page
     lists = [items(divided.get(f"/dlq?view=items{stream}")) for stream in ("", "&stream=ledger.1")]
     assert all(lists)
     assert not lists[0] & lists[1]

@@ -159,11 +159,11 @@ def test_nothing_is_sent_to_one_that_is_disabled_or_by_who_may_not_replay_or_wit
     site = Missed(tmp_path / "data", [SHOP, GONE])
     assert site.send("eve").status_code == 403
     for wrong, problem in (
-        ({"name": "gone"}, "gone gets nothing now: enable it first"),
+        ({"name": "gone"}, "gone isn't active: enable it first"),
         ({"name": "nobody"}, "Choose a subscriber"),
         ({"since": "yesterday"}, "is no time"),
         ({"since": ""}, "Enter a time"),
-        ({"reason": ""}, "a reason is wanted"),
+        ({"reason": ""}, "Enter a reason"),
     ):
         sent = site.send("bob", **wrong)
         assert sent.status_code == 422 and problem in text(sent.text), (wrong, text(sent.text))

@@ -28,7 +28,7 @@ def test_an_unknown_event_is_selected_and_discarded_and_leaves_the_list(own_page
     assert "stream=ledger&" in html.unescape(link), "a shard's and those of test traffic are in a list of their own"
     for view in ("groups", "items"):
         shown = ada.get(html.unescape(link) + f"&view={view}").text
-        assert "Nothing is like that" not in shown and "Select all that match" in shown
+        assert "No events match" not in shown and "Select all that match" in shown
     forms = Forms(ada)
     status, where = forms.post("/dlq/selections", what="all", state="unknown", type="made_up.funds_moved", note="odd")
     assert (status, where) == (303, "/dlq/selections/1")
@@ -37,7 +37,7 @@ def test_an_unknown_event_is_selected_and_discarded_and_leaves_the_list(own_page
     assert own_pages.letters.decisions(key) == ["unknown", "purged"]
     assert "1 of 1 items ended" in text(ada.get(where).text)
     after = text(ada.get("/ledger/unknown").text)
-    assert "Nothing is unknown" in after
+    assert "No unknown events" in after
     assert "purged ada known to move nothing for us" in after
     acts = [(one.action, one.actor, one.reason) for one in own_pages.listener.audit_log.read(5)]
     assert ("purge", "ada", "known to move nothing for us") in acts
@@ -46,7 +46,7 @@ def test_an_unknown_event_is_selected_and_discarded_and_leaves_the_list(own_page
 def test_a_state_that_is_not_listed_says_so_to_who_may_not_replay(own_pages: Pages) -> None:
     shown = own_pages.browser("eve").get("/dlq?state=ignored").text
     assert "aren't listed here" in text(shown) and "Select all that match" not in shown
-    assert "Nothing is like that" in own_pages.browser("eve").get("/dlq?state=purged").text
+    assert "No events match" in own_pages.browser("eve").get("/dlq?state=purged").text
 
 
 def test_a_selections_page_offers_what_may_be_done_with_its_events(own_pages: Pages) -> None:

@@ -106,7 +106,7 @@ def test_while_it_is_compared_the_page_says_so_and_comes_again(office: UploadsPa
     office.comparisons.goes_on.clear()
     browser = office.browser()
     at = office.upload(browser).headers["location"]
-    assert "this page leads to the result by itself" in browser.get(at).text
+    assert "this page opens the result by itself" in browser.get(at).text
     assert "jan.csv" in browser.get(PATH).text
     office.comparisons.goes_on.set()
     assert office.ended(browser, at).status_code == 303
@@ -122,11 +122,11 @@ def test_a_report_that_cannot_be_compared_says_why(office: UploadsPage) -> None:
 @pytest.mark.parametrize(
     ("fields", "report", "says"),
     [
-        ({"provider": "paypal"}, REPORT, "one of these is wanted: adyen, stripe"),
-        ({"provider": ""}, REPORT, "say whose report it is"),
-        ({}, b"", "choose the report"),
+        ({"provider": "paypal"}, REPORT, "Choose one of: adyen, stripe"),
+        ({"provider": ""}, REPORT, "Choose the report&#39;s provider"),
+        ({}, b"", "Choose the report&#39;s CSV file"),
         ({"from": "soon"}, REPORT, "2026-01-31"),
-        ({"from": "2026-02-01", "to": "2026-01-01"}, REPORT, "must be after"),
+        ({"from": "2026-02-01", "to": "2026-01-01"}, REPORT, "Enter a day after"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_at_its_field(

@@ -31,14 +31,14 @@ def test_where_nothing_was_verified_it_is_said_and_the_promises_are_shown(own_pa
     assert "It was never verified here" in page
     rows = rows_of(page)
     assert {one.name for one in INVARIANTS} <= rows.keys()
-    assert all("unknown" in row and "it wasn't looked at yet" in row for row in rows.values())
+    assert all("unknown" in row and "not checked yet" in row for row in rows.values())
 
 
 def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages: Pages) -> None:
     remember_report(Layout(own_pages.data).verified_file, verified(), deep=False)
     page = own_pages.browser("fay").get(PAGE).text
     reported, rows = text(page), rows_of(page)
-    assert "2026-01-31 14:30" in reported and "up to row 1,234: 1 of 31 don't hold" in reported
+    assert "2026-01-31 14:30" in reported and "up to row 1,234: 1 of 31 doesn't hold" in reported
     assert next(iter(rows)) == "order_kept", "what is wrong comes first"
     assert rows["order_kept"].startswith(" wrong ") and "stripe:evt_<i>7</i>" in rows["order_kept"]
     assert "<i>" not in page, "what strangers wrote is text"
@@ -47,7 +47,7 @@ def test_each_invariant_has_its_sentence_its_last_result_and_its_query(own_pages
     assert promise.sentence in reported
     assert promise.text in html.unescape(page)
     assert "not checked: there is no key index here" in rows["index_equals_journal"]
-    assert "only `payhook verify --deep` looks at it" in rows["bodies_whole"]
+    assert "checked by `payhook verify --deep` only" in rows["bodies_whole"]
 
 
 def test_the_page_promises_no_query_and_no_look_that_an_invariant_does_not_have(own_pages: Pages) -> None:
@@ -57,7 +57,7 @@ def test_the_page_promises_no_query_and_no_look_that_an_invariant_does_not_have(
     assert len(every) / 2 < len(queried) < len(every)
     assert "Each invariant is one sentence. Most have a query that finds what offends it" in reported
     assert len(every) - len(of_every_look) == 2
-    assert "payhook verify asks for them again, for two with --deep alone" in reported
+    assert "payhook verify checks them again, two only with --deep" in reported
 
 
 def test_a_look_at_some_rows_says_so_where_none_was_wider(own_pages: Pages) -> None:
@@ -86,11 +86,11 @@ def test_what_an_earlier_version_left_is_shown_as_far_as_it_goes(own_pages: Page
     left = {"ledger": {"at": "2026-01-31T14:30:00.000000Z", "wrong": ["balanced"], "deep": False}}
     write_whole(Layout(own_pages.data).verified_file, json.dumps(left))
     page = own_pages.browser("fay").get(PAGE).text
-    assert "Last looked at 2026-01-31 14:30" in text(page) and re.search(r"1 of \d+ don't hold", text(page))
+    assert "Last checked 2026-01-31 14:30" in text(page) and re.search(r"1 of \d+ doesn't hold", text(page))
     assert "up to row" not in text(page)
     rows = rows_of(page)
     assert next(iter(rows)) == "balanced" and rows["balanced"].startswith(" wrong ")
-    assert "it wasn't looked at yet" in rows["chain_whole"]
+    assert "not checked yet" in rows["chain_whole"]
 
 
 def test_it_is_for_finance(own_pages: Pages) -> None:

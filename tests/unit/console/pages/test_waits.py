@@ -64,7 +64,7 @@ def test_an_item_page_says_what_holds_the_event_now_and_when_it_is_tried_next(st
     due = stream.put_off(47)
     stream.says(downstreams={"bank": down("2026-01-31T11:00:00Z", "2026-01-31T12:47:00Z")})
     page = text(stream.browser.get("/dlq/items/1").text)
-    assert f"waits for breaker. {HELD}. Mend bank; it is called again by itself" in page
+    assert f"waits for breaker. {HELD}. Fix bank; it is called again by itself" in page
     assert f"waits since {stream.now:%Y-%m-%d %H:%M:%S}" in page
     assert f"next try {due}" in page
     assert "by its last row" not in page

@@ -153,7 +153,7 @@ def test_the_command_says_what_to_do_and_ends_with_1(lake: SmallLake) -> None:
         done = CliRunner().invoke(main, ["ledger", "unknown", *words, "--data", str(lake.settings.data_dir)])
         return done.exit_code, done.output
 
-    assert payhook() == (0, "nothing is unknown\n")
+    assert payhook() == (0, "no unknown events\n")
     unknown(lake, 2, **OF_TYPE)
     unknown(lake, pair="-mollie:po_1:payout_paid:1250:EUR", **UNDO)
     code, said = payhook()
@@ -202,7 +202,7 @@ def test_the_command_shows_closed_ones_with_all_alone(lake: SmallLake) -> None:
             main, ["ledger", "unknown", *words, "--data", str(lake.settings.data_dir)]
         )
 
-    assert (shown().exit_code, shown().output) == (0, "nothing is unknown\n")
+    assert (shown().exit_code, shown().output) == (0, "no unknown events\n")
     said = shown("--all").output
     assert "resolved" in said and "ada" in said and "booked by the bank" in said
     told = json.loads(shown("--all", "--json").output)
