@@ -42,7 +42,7 @@ TRIES = ("applied", "ignored", "unknown", "retry", "dead")
 """Decisions that a try came to."""
 
 SUBSCRIBER = "subscriber:"
-"""How the names of downstreams begin that are subscribers."""
+"""The prefix of a subscriber's name as a downstream."""
 
 BY_DOWNSTREAM = frozenset({"breaker_open", "subscriber_failing"})
 """Rules whose subjects are streams and their downstreams, as ``notify subscriber:shop``."""
@@ -81,7 +81,7 @@ class Readings:
         self._providers = set(providers)
         """Providers that were ever seen; as many as the receivers have adapters."""
         self._gone_s: dict[str, float | None] = dict.fromkeys(unknown)
-        """By what isn't known of events: since when no journal counts any such; None where one does, or may. It is
+        """Maps what is unknown to the time since when no journal counts it; None where one does, or may. It is
         forgotten once its alert is over.
         """
         self._window = Window(max(HOUR_S, window_s))

@@ -25,9 +25,9 @@ SLOT_S = 300
 SLOTS_AN_HOUR = 12
 WEEK = 7 * 24 * SLOTS_AN_HOUR
 WEEKS_MAX, WEEKS_MIN = 5, 2
-"""How many earlier weeks are compared. A source that is known for less has no rhythm yet."""
+"""The number of earlier weeks that are compared. A source that is known for less has no rhythm yet."""
 WINDOWS = (3, 12, 36, 12 * 12, 24 * 12, 72 * 12, WEEK)
-"""In slots, from a quarter of an hour to a week: the shorter notices a busy source, the longer one of few events."""
+"""Windows in slots, from a quarter of an hour to a week: short ones notice busy sources, long ones quiet ones."""
 SHIFTS = (-SLOTS_AN_HOUR, 0, SLOTS_AN_HOUR)
 QUANTILE = 0.001
 SHARE_LEFT = 0.5
@@ -115,7 +115,7 @@ def _poisson_cdf(count: int, mean: float) -> float:
 
 
 SOURCES_MAX = 200
-"""More endpoints than that aren't watched."""
+"""The most endpoints that are watched."""
 
 
 class Silence:

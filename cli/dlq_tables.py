@@ -1,4 +1,4 @@
-"""How ``payhook dlq`` shows lists, groups, statistics and one item."""
+"""Prints lists, groups, statistics and one item for ``payhook dlq``."""
 
 from __future__ import annotations
 

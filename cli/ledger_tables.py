@@ -1,4 +1,4 @@
-"""How ``payhook ledger`` is shown to people: every table of it, and what is seen while one waits."""
+"""Prints every table of ``payhook ledger``, and its progress."""
 
 from __future__ import annotations
 

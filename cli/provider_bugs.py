@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHOWN_MAX = 100
-"""Of one provider in the table; JSON and CSV have them all."""
+"""The most cases of one provider in the table; JSON and CSV have them all."""
 REPORT_COLUMNS = [field.name for field in dataclasses.fields(ReportedDelivery)]
 CSV_COLUMNS = [
     "provider",
@@ -36,7 +36,7 @@ CSV_COLUMNS = [
     "stream",
 ]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet take a text for a formula (CWE-1236)."""
+"""The characters that make a spreadsheet take a text for a formula (CWE-1236)."""
 
 
 @click.command("provider-bugs")

@@ -191,7 +191,7 @@ def _as_utc(moment: datetime | None) -> datetime | None:
 
 
 SHOWN_MAX = 100
-"""Of one kind; JSON has them all."""
+"""The most differences of one kind that are shown; JSON has them all."""
 
 
 def print_run(run: Reconciliation, reports: Reconciliations) -> None:

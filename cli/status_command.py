@@ -36,9 +36,9 @@ PROCESSOR_FIGURES = {
     "dead": "dead events",
     "blocked": "blocked",
 }
-"""What of the processor's status is shown to people, and how it is called; --json has all of it."""
+"""The parts of the processor's status that people see, with their names; --json has all of it."""
 SUMMED = frozenset({"seq", "open", "dead"})
-"""Of several journals the sum is shown; of the others each one's."""
+"""The figures whose sum over several journals is shown; the others are shown one by one."""
 NO_TEST_TRAFFIC: dict[str, Any] = {"ready": False, "problem": "test traffic isn't accepted: ingest.test_traffic is off"}
 
 

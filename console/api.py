@@ -48,10 +48,10 @@ from operations.orders import OrderRefused, OrderService
 REFERENCE_URL = "/docs"
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
-"""Who may give which order."""
+"""The role that each order needs."""
 
 OrderServices = Mapping[str, OrderService]
-"""By stream: of each ledger that is here all journals."""
+"""All journals of each ledger that is here, by stream."""
 
 
 def mount_api(

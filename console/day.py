@@ -21,7 +21,7 @@ from ledger.queries.lake import TableRows
 SPAN = timedelta(days=1)
 STEP = timedelta(minutes=15)
 KEPT_S = 60.0
-"""So long an answer is shown again: a long journal's last day takes a while to read."""
+"""Seconds for which an answer is shown again: a long journal's last day takes a while to read."""
 
 
 @dataclass(frozen=True, slots=True)

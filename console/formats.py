@@ -86,4 +86,4 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": format_number,
     "span": format_span,
 }
-"""By the names that templates have for them."""
+"""The filters by their names in templates."""

@@ -26,12 +26,14 @@ from ingest.errors import REFUSALS, REMEDIES, runbook_of
 HOUR = timedelta(hours=1)
 MINUTE_S = 60
 KINDS_MAX = 500
-"""Of one minute, by provider, type, outcome and status. Types are a signed sender's own words: beyond it `MORE`."""
+"""The most kinds of one minute, by provider, type, outcome and status. Types are a sender's own words: beyond it
+`MORE`."""
 MORE = "(more types)"
 REFUSED_KEPT = 50
 """The newest refused requests that are listed."""
 RECORDS_MAX = 20_000
-"""Of one partition's end when the reading begins; at 50 receipts each a million, which take a few seconds."""
+"""The most records of one partition's end when the reading begins; at 50 receipts each a million, which take
+seconds."""
 EVERY_S = 5.0
 AT_ONCE = 500
 ANSWER_S_MAX = 2.0
@@ -105,7 +107,7 @@ class ReceivedSummary:
 Partition: TypeAlias = tuple[str, int]
 """Its topic and its number."""
 AskReceived: TypeAlias = Callable[[Mode], ReceivedSummary]
-"""What is known of a mode's last hour."""
+"""Holds what is known of a mode's last hour."""
 
 
 def not_read(_mode: Mode) -> ReceivedSummary:

@@ -1,4 +1,4 @@
-"""How a request that isn't served is answered: problem details at the API; a page, or the way to sign in, elsewhere."""
+"""Answers requests that aren't served: problem details at the API; a page, or the way to sign in, elsewhere."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ ANSWERS: Mapping[type[Exception], RefusalAnswer] = {
     sqlite3.Error: _UNAVAILABLE,
     Exception: RefusalAnswer(500, "bug", "The listener failed", "the listener's log has the error"),
 }
-"""By the error's class, or the nearest of those that it is derived from."""
+"""The answers by the error's class, or the nearest of those that it is derived from."""
 
 _NOT_SERVED = {
     400: ("not-readable", "The request was refused"),

@@ -74,7 +74,7 @@ NAVIGATION: tuple[Link, ...] = (
     Link("Ledger", "/ledger", Role.FINANCE),
     Link("Users", "/users", Role.ADMIN),
 )
-"""In the order in which they stand. Every signed-in user has the overview before them."""
+"""The links of the navigation, in their order. Every signed-in user has the overview before them."""
 
 
 FOLDER = Path(__file__).parent / "static"

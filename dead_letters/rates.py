@@ -1,4 +1,4 @@
-"""How fast dead events come and go: counts of the last 15 minutes, hour and day, and when they clear what is dead."""
+"""Measures how fast dead events come and go: in the last 15 minutes, hour and day, and when none will be left."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from notify.settings import Allowance, Network
 Address: TypeAlias = IPv4Address | IPv6Address
 
 ADDRESSES_MAX = 32
-"""More than that behind one name is no receiver."""
+"""The most addresses behind one name: a receiver has fewer."""
 
 _NOT_PUBLIC_V4 = tuple(
     IPv4Network(text)

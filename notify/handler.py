@@ -29,8 +29,8 @@ from notify.subscribers import HeaderFile, Subscriber, SubscribersFile, subscrib
 log = logging.getLogger(__name__)
 
 GONE_S = 5.0
-"""So long a worker asks nothing more of a subscriber that answered 410 to it, unless a person enables it meanwhile; by
-then all workers know."""
+"""Seconds for which a worker sends nothing more to a subscriber that answered 410 to it, unless a person
+enables it meanwhile; by then all workers know."""
 
 
 @dataclass(frozen=True, slots=True)

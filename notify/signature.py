@@ -12,7 +12,7 @@ from datetime import datetime
 
 PREFIX = "whsec_"
 KEY_BYTES_MIN, KEY_BYTES_MAX = 24, 64
-"""As the specification has it."""
+"""The limits of the specification."""
 
 
 def new_secret() -> str:

@@ -25,7 +25,7 @@ PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
 PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
 
 ITEM_ACTIONS = frozenset({REPLAY})
-"""On dead items. Beyond the stream's limits a replay carries its proposal."""
+"""Acts on dead items. Beyond the stream's limits a replay carries its proposal."""
 
 CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, RELEASE, PROPOSE_PURGE, PROPOSE_RESOLVE, PROPOSE_RELEASE})
 """End items for good. Beyond the stream's limits a purge or a resolve carries its proposal; a release always does."""
@@ -45,13 +45,13 @@ APPROVED_ALWAYS = frozenset({REVERSE, BOOK_ENTRY, RELEASE})
 """Actions that always take two people."""
 
 REVERSAL_ACTIONS = frozenset({PROPOSE_REVERSAL, REVERSE})
-"""On bookings, which they take back by two people."""
+"""Acts on bookings, which two people reverse."""
 
 ENTRY_ACTIONS = frozenset({PROPOSE_ENTRY, BOOK_ENTRY})
 """A booking by hand, by two people. They carry an entry in place of targets."""
 
 RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
-"""On the run of a frozen selection. They name that by its digest, in place of targets."""
+"""Acts on the run of a frozen selection, which they name by its digest in place of targets."""
 
 RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
 """Actions that a run does with the items of its selection."""
@@ -69,8 +69,8 @@ PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
 """Items a second, of a run that is given a rate."""
 
 SPREAD_S_MAX = 60.0
-"""From a replay's first item to its last: a replayed item keeps its place in its entity until it is due, and later
-events of that entity wait for it. To replay more slowly, send less in one command."""
+"""The longest time from a replay's first item to its last: a replayed item keeps its place in its entity until
+it is due, and later events of that entity wait for it. To replay more slowly, send less in one command."""
 
 
 class CommandInvalid(PayhookError):
@@ -91,7 +91,7 @@ class ReplayMode(StrEnum):
     ALONE = "alone"
     """Each for itself."""
     WITH_FOLLOWERS = "with_followers"
-    """Everything that is dead of each entity from its first target on, in Kafka's order: all of it, or none."""
+    """All dead items of each entity from its first target on, in Kafka's order: all of it, or none."""
 
 
 @dataclass(frozen=True, slots=True)

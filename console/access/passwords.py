@@ -13,14 +13,14 @@ from core.errors import PayhookError
 
 CHARS_MIN = 12
 SCORE_MIN = 3
-"""Of zxcvbn's 0 to 4: beyond 10^8 guesses, that is no password that people take first."""
+"""The least of zxcvbn's scores 0 to 4: beyond 10^8 guesses, so not a password that people choose first."""
 SCORED_CHARS_MAX = 32
-"""Of a password, from its beginning. Signs that may stand for letters double the ways to read it: 32 of them take half
-a second, 72 more than three, and the listener answers no one meanwhile."""
+"""The characters of a password, from its beginning, that are scored. Signs that may stand for letters double the
+ways to read it: 32 of them take half a second, 72 more than three, and the listener answers no one meanwhile."""
 NAME_CHARS_MIN = 3
-"""Of a user's name that no password may hold; shorter ones are in many words."""
+"""The least length of a user's name that no password may hold; shorter ones are in many words."""
 BYTES_MAX = 1_024
-"""What is longer isn't a password; hashing it would take too long."""
+"""The most bytes of a password: hashing more would take too long."""
 
 _HASHER = PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
 

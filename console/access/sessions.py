@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 ID_BYTES = 32
 SESSIONS_MAX = 20
-"""Of one user; the one that was used least recently ends for another."""
+"""The most sessions of one user; the one that was used least recently ends for another."""
 
 TOUCH_AFTER = timedelta(seconds=60)
 """A session's last use is written no more often than this: not at every picture of a page."""

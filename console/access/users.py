@@ -36,7 +36,7 @@ def secret_sha256(secret: str) -> str:
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 USERS_MAX = 1_000
 TOKENS_MAX = 50
-"""Of one user."""
+"""The most tokens of one user."""
 
 TOKEN_DAYS = 90
 """How long a token lasts where its maker doesn't say. Also one of before tokens ended, from when it was made."""

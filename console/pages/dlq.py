@@ -40,7 +40,7 @@ OPTIONS = {
     "marks": tuple(mark.value for mark in Mark),
     "sorts": tuple(sort.value for sort in Sort),
 }
-"""What a filter's fields may be."""
+"""The values that a filter's fields may have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _read_amount(fields: Fields, currency: str | None) -> int | None:
 
 ENTITY_EVENTS_MAX = 100
 ROWS_SHOWN_MAX = 100
-"""Of one event on one page; the journal may hold more."""
+"""The most deliveries of one event on one page; the journal may hold more."""
 RECEIPTS_SHOWN_MAX = 50
 
 
@@ -236,7 +236,7 @@ def add_stories(router: APIRouter, place: PagePlace) -> None:
 
 RUNS_PER_PAGE = 50
 DIFFERENCES_MAX = 50
-"""Of one kind, where all kinds are shown; of one that is asked for, `OF_KIND_MAX`."""
+"""The most differences of one kind where all kinds are shown; `OF_KIND_MAX` where one is asked for."""
 OF_KIND_MAX = 200
 
 

@@ -97,7 +97,7 @@ class QuestionRunner:
 MODE = "mode"
 
 TraceAddress: TypeAlias = Callable[[str], str | None]
-"""Where the trace of an id is looked at; None: nobody says."""
+"""The address of an id's trace; None where no trace system is named."""
 
 
 def no_traces(_trace_id: str) -> None:

@@ -31,7 +31,7 @@ from ledger.queries.payments import (
 )
 
 REPLAYABLE = (Decision.DEAD, Decision.IGNORED, Decision.UNKNOWN)
-"""What was decided so may be replayed by order."""
+"""The decisions that an order may replay."""
 
 
 def search_routes(place: PagePlace, dlq: DlqPlace) -> APIRouter:

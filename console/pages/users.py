@@ -24,7 +24,7 @@ ROLES_SHOWN = {
     Role.REPLAYER: "also selects, replays and resolves",
     Role.FINANCE: "reads the ledger's pages",
 }
-"""Those that are given here: administrators are made on the machine."""
+"""The roles that are given here: administrators are made on the machine."""
 
 
 class UserPages:

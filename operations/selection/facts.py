@@ -167,7 +167,7 @@ def _make_holder(row: JournalRow, *, purged: bool = False) -> KnownEvent:
 
 
 HELD = b"kept"
-"""In place of a body that is kept: what it holds decides nothing here."""
+"""Stands in place of a body that is kept: its contents have no influence here."""
 
 _PLACE = ["seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at"]
 HOLDER_COLUMNS = [

@@ -42,7 +42,7 @@ from operations.selection.model import (
 )
 
 SLOWED_S_MIN = 3.0
-"""As `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""
+"""The same as `processor.decide.runs.BEHIND_S_MAX`: a stream that is further behind takes less of a run."""
 
 SPEED_S = 10.0
 """The latest seconds, over which the items that ended are counted."""
@@ -125,7 +125,7 @@ class RunProgress:
 
 
 CHANGES = {PAUSE_RUN: RunState.PAUSED, RESUME_RUN: RunState.RUNNING, CANCEL_RUN: RunState.CANCELLED}
-"""How a run stands after each command that changes it."""
+"""The state of a run after each command that changes it."""
 
 
 def run_of(command: Command) -> RunRequest:

@@ -45,7 +45,7 @@ from operations.selection.model import (
 from operations.selection.selections import Selections
 
 DECIDED_S_MAX, LOOK_S = 5.0, 0.1
-"""How long an order waits for its decision; what comes later is seen at the next look."""
+"""Seconds that an order waits for its decision; a later one is seen at the next look."""
 
 
 class RunOrders:
