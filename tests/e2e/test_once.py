@@ -190,7 +190,7 @@ def test_what_was_discarded_comes_again_as_a_duplicate_and_what_was_released_is_
     ids = {key: str(stack.item_of(key)) for one in (gone, again) for key in one.event_keys}
     office.says("dlq", "discard", ids[gone.event_keys[0]], "--reason", "a test payment")
     said = office.says("dlq", "release", ids[again.event_keys[0]], "--no-wait", "--reason", "the merchant was closed")
-    assert "needs approval: every release does" in said
+    assert "Needs approval: every release does" in said
     number = said.split("/dlq/selections/")[1].split()[0].split("?")[0]
     assert office.approves("fay", f"dlq/selections/{number}/approve") == 403
     assert office.approves("amy", f"dlq/selections/{number}/approve") == 200
