@@ -171,7 +171,7 @@ def test_what_is_taken_back_and_booked_by_hand_takes_two_people(stack: Stack, tm
     said = office.says("ledger", "enter", "stripe:by-hand", *lines, "--evidence", str(letter), "--reason", "fee")
     assert office.approved("amy", said.split("proposed as ")[1].split()[0]) == 202
     assert stack.command_decided("book_entry", 1) == ["applied"]
-    assert "nothing waits" in office.says("ledger", "proposals")
+    assert "no proposals wait" in office.says("ledger", "proposals")
     assert "book_entry" in office.says("ledger", "entity", "stripe:by-hand")
     assert "entries_have_two_people" in stack.verify()
 
