@@ -322,7 +322,10 @@ CASES += [
         "a payout of RazorpayX that comes back with what it cost",
         [
             ProviderRequest("razorpay", Request(razorpay.payment(amount=10_000), ())),
-            *(ProviderRequest("razorpay", Request(body, ())) for body in (*razorpay.SENT_OUT, razorpay.payout("payout.reversed"))),
+            *(
+                ProviderRequest("razorpay", Request(body, ()))
+                for body in (*razorpay.SENT_OUT, razorpay.payout("payout.reversed"))
+            ),
         ],
         {"provider:razorpay/acc_1:clearing": 10_000 - 200},
         fees=200,
