@@ -155,8 +155,8 @@ class MoneyFact:
 
     @property
     def is_pair_end(self) -> bool:
-        """Returns whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back, a loss makes
-        it final.
+        """Returns whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back.
+        A loss makes it final.
         """
         if self.pair is None:
             return False

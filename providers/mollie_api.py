@@ -20,7 +20,7 @@ def read_key(provider: str, secret: str) -> bytes:
     :raises SettingError: it isn't an API key
     """
     if not _KEY.fullmatch(secret):
-        raise secret_error(provider, "an API key of Mollie's is wanted: live_…, test_… or access_…")
+        raise secret_error(provider, "expected an API key of Mollie's: live_…, test_… or access_…")
     return secret.encode("ascii")
 
 

@@ -76,7 +76,7 @@ def money_of(amount: object, currency: object, more_decimals: Mapping[str, int] 
     :raises MoneyInvalid: not an integer, not a currency, or not a whole number of ISO's minor units
     """
     if type(amount) is not int:
-        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, an integer is wanted")
+        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, expected an integer")
     code = _check_currency(currency)
     decimals = (more_decimals or {}).get(code, 0)
     if decimals <= 0:
@@ -110,7 +110,7 @@ def number_money_of(amount: object, currency: object) -> Money:
     :raises MoneyInvalid: not a number of plain decimal digits, not a currency, or more decimals than it has
     """
     if type(amount) is not int and not isinstance(amount, Decimal):
-        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, a number is wanted")
+        raise MoneyInvalid(f"the amount is a {type(amount).__name__}, expected a number")
     return decimal_money_of(str(amount), currency)
 
 

@@ -304,7 +304,7 @@ class ListedPage:
     """A page of a provider's own list of events.
 
     ``bodies``: of each event the body of a webhook that would tell of it. ``next_page``: what names the page after it;
-    None: this is the last one that is wanted.
+    None: this is the last one.
     """
 
     bodies: Sequence[bytes]

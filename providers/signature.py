@@ -83,12 +83,10 @@ def public_key(provider: str, secret: str) -> PublicKey:
     try:
         key = load_der_public_key(base64.b64decode(secret, validate=True))
     except (ValueError, UnsupportedAlgorithm) as wrong:
-        raise secret_error(
-            provider, "the provider's public key is wanted: its PEM file's base64 in one line"
-        ) from wrong
+        raise secret_error(provider, "expected the provider's public key: its PEM file's base64 in one line") from wrong
     if isinstance(key, EllipticCurvePublicKey) or (isinstance(key, RSAPublicKey) and key.key_size >= KEY_BITS_MIN):
         return key
-    raise secret_error(provider, f"a public key of RSA with {KEY_BITS_MIN} bits or of an elliptic curve is wanted")
+    raise secret_error(provider, f"expected a public key of RSA with {KEY_BITS_MIN} bits or of an elliptic curve")
 
 
 def public_line(key: PublicKey) -> str:

@@ -271,7 +271,7 @@ class _PolicyReader:
         values: dict[str, _Part] = {}
         for part, match in found:
             if match is None or match[1] not in _EXPONENTIAL[form] or match[1] in values:
-                raise self._make_error(part, f"each of {', '.join(_EXPONENTIAL[form])} is wanted once")
+                raise self._make_error(part, f"expected each of {', '.join(_EXPONENTIAL[form])} once")
             values[match[1]] = _Part(match[2], part.at + match.start(2))
         return [values[name] for name in _EXPONENTIAL[form]]
 

@@ -118,7 +118,7 @@ class AdyenSettlement:
     def _is_captured_at_once(self, row: ReportRow, account: str) -> bool:
         at_once = is_captured_at_once(self._adyen, account, row.optional_text("method") or None)
         if at_once is None:
-            raise row.build_error("method", "is wanted: providers.adyen.capture of the account depends on it")
+            raise row.build_error("method", "is missing: providers.adyen.capture of the account depends on it")
         return at_once
 
 
@@ -141,7 +141,7 @@ def _read_money(row: ReportRow, movement: Movement) -> Money:
     """Returns the amount as the webhook gives it: above zero when it goes the movement's own way."""
     debit, credit = row.optional_text("debit"), row.optional_text("credit")
     if bool(debit) == bool(credit):
-        raise row.build_error("credit", "either the debit or the credit is wanted, and not both")
+        raise row.build_error("credit", "expected either a debit or a credit, not both")
     is_credit = bool(credit)
     money = row.money("credit" if is_credit else "debit", "currency")
     own_way = is_credit == (movement in TO_US)

@@ -281,7 +281,7 @@ def _parse_header(name: str, values: Sequence[str], report: SettlementReport) ->
     folded = [value.casefold() for value in given]
     if len(given) == 1 and (";" in given[0] or "\t" in given[0]):
         separator = "semicolons" if ";" in given[0] else "tabs"
-        raise ReportUnreadable(name, report.title, f"its columns are separated by {separator}; commas are wanted")
+        raise ReportUnreadable(name, report.title, f"its columns are separated by {separator}; expected commas")
     at, titles = {}, {}
     for column, alternatives in report.columns.items():
         places = [place for place, value in enumerate(folded) if value in alternatives]

@@ -173,8 +173,8 @@ def test_times_are_taken_to_utc(tmp_path: Path, zone: str, hour: int) -> None:
     ("column", "value", "problem"),
     [
         ("Gross Credit (GC)", "12.345", "more decimals than EUR"),
-        ("Gross Credit (GC)", "", "either the debit or the credit"),
-        ("Gross Debit (GC)", "1.00", "either the debit or the credit"),
+        ("Gross Credit (GC)", "", "either a debit or a credit"),
+        ("Gross Debit (GC)", "1.00", "either a debit or a credit"),
         ("Gross Currency", "", "is empty"),
         ("Gross Currency", "€", "isn't a currency's three letters"),
         ("Psp Reference", "", "is empty"),
