@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from operations.limits import AloneLimits, Volume
 from operations.run import RunState
 from operations.selection.model import RunRefused, RunRequest, SecondPersonWanted
 from operations.selection.runs import why_two_people
+from processor.decide.two_people import HAVE_IT_APPROVED
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.harness import NOW
 
@@ -120,7 +122,7 @@ def test_what_the_operators_side_did_not_see_the_processor_refuses(bench: Select
     bench.selections.freeze(Filter(), "ada")
     bench.engine.limit_one_person(AloneLimits(replay_items_max=5))
     bench.engine.start()
-    with pytest.raises(RunRefused, match=r"\(limit 5 a day\): order it by"):
+    with pytest.raises(RunRefused, match=re.escape(f"(limit 5 a day): {HAVE_IT_APPROVED}")):
         bench.replay(1)
     assert bench.selections.get(1).run is None
     assert bench.acts.acts[-1].outcome.value == "refused"
