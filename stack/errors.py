@@ -88,7 +88,7 @@ class ServerLeft(PayhookError):
         self.name = name
         self.pid = pid
         super().__init__(
-            f"{name} (process {pid}) was killed but doesn't end: check that the disks answer it works on, then "
+            f"{name} (process {pid}) was killed but doesn't end: check that the disks it works on answer, then run "
             "`payhook down` again"
         )
 

@@ -253,7 +253,7 @@ def test_a_process_that_the_kernel_does_not_end_is_named_and_the_others_stop(
         return ended
 
     monkeypatch.setattr(subprocess.Popen, "wait", never_sees_redis_end)
-    with pytest.raises(ServerLeft, match=rf"redis \(process {redis.pid}\) was killed and doesn't end: .* again"):
+    with pytest.raises(ServerLeft, match=rf"redis \(process {redis.pid}\) was killed but doesn't end: .* again"):
         supervisor.stop()
     assert all_end([kafka, processor])
 

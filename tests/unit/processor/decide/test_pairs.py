@@ -77,7 +77,7 @@ def test_it_is_not_taken_up_again(engine: Engine, later: bool) -> None:
     command(engine, "replay", ItemTarget.of_row(row), actor="ada")
     [refused] = [one for one in engine.batch() if one.event_type == "replay"]
     assert refused.decision is Decision.IGNORED
-    assert "takes back what was never booked" in (refused.reason or "")
+    assert "reverses what was never booked" in (refused.reason or "")
     assert clearing(engine) == 0
 
 

@@ -163,5 +163,5 @@ def test_an_order_of_older_code_names_no_row_and_is_refused(engine: Engine) -> N
         [],
     )
     control = decided(engine)
-    assert control.error_class == "CommandInvalid" and "look again" in str(control.error_message)
+    assert control.error_class == "CommandInvalid" and "list the items again" in str(control.error_message)
     assert engine.decisions(key) == ["dead"]

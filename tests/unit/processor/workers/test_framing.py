@@ -143,7 +143,7 @@ def test_a_framed_protobuf_message_is_read_as_one_that_is_not(tmp_path: Path, he
 
 @pytest.mark.parametrize(
     ("head", "problem"),
-    [(b"\x00\x00\x00\x00\x07\x02\x02", r"it is message \[1\] of its schema"), (b"\x00\x00\x00\x00\x07", "isn't whole")],
+    [(b"\x00\x00\x00\x00\x07\x02\x02", r"it is message \[1\] of its schema"), (b"\x00\x00\x00\x00\x07", "is cut off")],
 )
 def test_a_framed_message_of_another_type_is_undecodable(tmp_path: Path, head: bytes, problem: str) -> None:
     with pytest.raises(PayloadUndecodable, match=problem):
@@ -153,7 +153,7 @@ def test_a_framed_message_of_another_type_is_undecodable(tmp_path: Path, head: b
 def test_a_framing_that_names_no_end_of_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="a path of"):
         unframe_message(b"\x00\x00\x00\x00\x07\xfe\xff\x03")
-    with pytest.raises(ValueError, match="isn't whole"):
+    with pytest.raises(ValueError, match="is cut off"):
         unframe_message(b"\x00\x00\x00\x00\x07" + b"\xff" * 9)
 
 
