@@ -314,7 +314,7 @@ def test_commands_take_a_url(stored: SmallLake, object_store: ObjectStore, monke
     made = CliRunner().invoke(main, ["backup", "--to", url, "--data", data], env=lake)
     assert made.exit_code == 0 and f"{url}/2" in made.output, made.output
     checked = CliRunner().invoke(main, ["backup", "--to", url, "--check", "--data", data], env=lake)
-    assert checked.exit_code == 0 and "is good" in checked.stdout, checked.output
+    assert checked.exit_code == 0 and "is valid" in checked.stdout, checked.output
     new = stored.root / "new"
     (new / "secrets").mkdir(parents=True)
     (new / "secrets" / "object-store").write_text("\n".join(object_store.keys.values()))

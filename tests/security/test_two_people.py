@@ -226,7 +226,7 @@ def test_only_finance_proposes(office: TwoPeopleLedger, user: str) -> None:
 @pytest.mark.row("F7")
 def test_nobody_approves_their_own(office: TwoPeopleLedger) -> None:
     status, reported = office.approves(ADA, office.proposes(ADA))
-    assert (status, "ada proposed it: another person approves it" in reported, office.booked()) == (409, True, [])
+    assert (status, "ada proposed it: ask another admin to approve it" in reported, office.booked()) == (409, True, [])
     assert office.listener.audit_log.read(1)[0].outcome.value == "refused"
 
 

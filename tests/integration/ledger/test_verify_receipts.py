@@ -111,6 +111,6 @@ def test_a_kafka_that_does_not_answer_is_said(world: World, monkeypatch: pytest.
     (port,) = free_ports(1)
     with (
         contextlib.closing(KafkaLog(KafkaSettings(bootstrap_servers=f"{LOOPBACK}:{port}"))) as kafka,
-        pytest.raises(KafkaSilent, match="asked again"),
+        pytest.raises(KafkaSilent, match="payhook asks again"),
     ):
         collect_new_receipts(kafka, "receipts", ReceiptsTable(str(world.lake.receipts)))

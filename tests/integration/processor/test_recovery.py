@@ -155,7 +155,7 @@ def test_a_log_entry_that_ends_half_way_stops_the_start_and_says_what_to_do(stor
     entry = last_entry(stored)
     whole = entry.read_bytes()
     entry.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(JournalBroken, match=f"{entry.name}.*restore"):
+    with pytest.raises(JournalBroken, match=f"{entry.name}.*Restore the journal"):
         stored.open()
     entry.write_bytes(whole)
     more(stored)
@@ -176,7 +176,7 @@ def test_commits_that_are_gone_while_their_postings_are_there_stop_the_start(sto
 
 def test_a_missing_data_file_stops_the_start_when_it_is_the_last_one(stored: Stored) -> None:
     last_file(stored).unlink()
-    with pytest.raises(JournalBroken, match="restore"):
+    with pytest.raises(JournalBroken, match="Restore the journal"):
         stored.open()
 
 
@@ -184,7 +184,7 @@ def test_a_missing_data_file_stops_whoever_reads_it(stored: Stored) -> None:
     first = min(stored.journal.glob("*.parquet"), key=lambda file: file.stat().st_mtime)
     first.unlink()
     shutil.rmtree(stored.index)
-    with pytest.raises(JournalBroken, match="restore"):
+    with pytest.raises(JournalBroken, match="Restore the journal"):
         stored.open()
 
 
