@@ -86,7 +86,7 @@ def fact_of(
     for name in _SPLITS:
         if resource.get(name):
             raise MovementUnknown(name, "of other organizations")
-    if resource.get("resource") in _ALL_THERE_IS and resource.get("amount") is None:
+    if optional_text(resource, "resource") in _ALL_THERE_IS and resource.get("amount") is None:
         raise MovementUnknown("amount", None)
     money = money_at(amount_of(resource))
     payment = optional_text(resource, "paymentId") or reference

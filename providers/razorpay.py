@@ -240,7 +240,7 @@ def _find_payment(payload: _Payload, event_type: str) -> str | None:
 
 
 def _is_inquiry(payload: _Payload) -> bool:
-    return payload.get("dispute", {}).get("phase") in _INQUIRIES
+    return optional_text(payload.get("dispute", {}), "phase") in _INQUIRIES
 
 
 _Moved = tuple[Movement, Mapping[str, Any], str]

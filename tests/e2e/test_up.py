@@ -259,8 +259,8 @@ def test_a_stream_whose_log_is_cut_is_said_by_up_and_the_stack_is_ended_without_
     up = payhook("up", "--detach", "--data", str(folder), timeout_s=UP_S_MAX)
     try:
         assert up.returncode == 3, up.stdout + up.stderr
-        assert re.search(r"^ledger decides nothing: .*_delta_log", up.stderr, re.M), up.stderr
-        assert "notify decides nothing" not in up.stderr
+        assert re.search(r"^ledger is stopped: .*_delta_log", up.stderr, re.M), up.stderr
+        assert "notify is stopped" not in up.stderr
         with urllib.request.urlopen(f"{endpoints(folder)['ingest']}/readyz") as answer:
             assert answer.status == 200
         everything = processes_of(folder)
