@@ -19,7 +19,8 @@ from processor.workers.execute import Executor
 from processor.workers.worker import Chunk, HandlerFiles, Task, run_chunk
 from tests.unit.processor.harness import Engine
 
-DEADLINES = Deadlines(5.0, 0.5)
+DEADLINES = Deadlines(60.0, 30.0)
+"""Long enough for a machine that stalls; a test whose calls hang passes shorter ones."""
 
 
 class ThreadedExecutor(Executor):
