@@ -30,7 +30,7 @@ from providers.port import EndpointsAdapter, ListingAdapter, ModeMismatch, Span,
 log = logging.getLogger(__name__)
 
 SPAN = timedelta(hours=1)
-"""What is listed at once; a catch-up that is ended continues at the last span."""
+"""The span that is listed at once; a catch-up that is ended continues at the last one."""
 OVERLAP = timedelta(minutes=10)
 """Each list begins so long before the end of the one before it: clocks differ, and lists may lag behind."""
 TRIES_MAX = 6

@@ -47,7 +47,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the verdict. ``is_met`` is None where there is no target."""
+    """Holds one line of the verdict. ``is_met`` is None where there is no target."""
 
     what: str
     measured: str

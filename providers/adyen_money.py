@@ -132,7 +132,7 @@ EVENT_TYPES = EventTypes(
 
 _PAYPAL = "paypal"
 _GIFT_CARD = "giftcard"
-"""What clears outside by it, and how the names of most gift cards end."""
+"""The method by which gift cards clear outside; the names of most of them end so."""
 _GIFT_CARDS = names(
     "bijcadeaucard fijncadeau givex nationaleverwencadeaubon primeracadeaucard svs valuelink vdcadeaucard vvvcadeaubon"
 )

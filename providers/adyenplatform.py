@@ -121,7 +121,7 @@ _PAYOUTS: Mapping[str, Movement] = {
     "returned": Movement.PAYOUT_FAILED,
     "failed": Movement.PAYOUT_FAILED,
 }
-"""Of a transfer to a bank account, by its status. One that is credited was booked before
+"""Movements of a transfer to a bank account, by its status. One that is credited was booked before
 (https://docs.adyen.com/payouts/payout-service/payout-lifecycle): both tell the same payout."""
 _NOT_MOVED = names(
     "received authorised adviceAuthorised adviceRefused authAdjustmentAuthorised authAdjustmentError "

@@ -31,7 +31,7 @@ class CannotSign(PayhookError):
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample event says: a refund, where the provider reports refunds.
+    """Holds what a sample event says: a refund, where the provider reports refunds.
 
     ``event`` and ``movement`` may be one id (Adyen). ``delivery`` numbers the deliveries of one event: whatever
     differs between them follows from it.

@@ -34,7 +34,7 @@ from providers.reconciled import choose_reader
 REFUSALS_SHOWN_MAX = 10
 
 HAVE_IT_APPROVED = "propose it (`payhook dlq … --propose`, or a selection's run), then another person must approve it"
-"""What to do with an order beyond what one person may do alone."""
+"""The advice for an order beyond what one person may do alone."""
 
 Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 """What an order would act on: row and body of each event."""
