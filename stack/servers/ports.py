@@ -23,10 +23,10 @@ def free_ports(count: int) -> list[int]:
     """
     found: list[int] = []
     for port in secrets.SystemRandom().sample(FREE, len(FREE)):
-        if len(found) == count:
-            return found
         if is_free(port):
             found.append(port)
+        if len(found) == count:
+            return found
     raise OSError(f"no {count} free ports from {FREE[0]} to {FREE[-1]}")
 
 
