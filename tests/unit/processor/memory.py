@@ -31,10 +31,6 @@ ANSWERS: Mapping[str, Outcome | Failure] = {
 }
 
 
-class AnswerWanted(Exception):
-    """A handler is asked more often than answers were given."""
-
-
 class DictBatch:
     """A write to a `DictStore` in the making."""
 
@@ -113,10 +109,11 @@ class Forgetful(Handlers):
 
 
 class Oracle:
-    """Answers calls by a list of words, in the order in which a single worker makes them."""
+    """Answers calls by a list of words, in the order in which a single worker makes them; then by one word."""
 
-    def __init__(self, words: Sequence[str], *, stop_on_dead: bool) -> None:
+    def __init__(self, words: Sequence[str], then: str, *, stop_on_dead: bool) -> None:
         self._words = list(words)
+        self._then = then
         self._stop_on_dead = stop_on_dead
         self.log: list[HandlerCall] = []
 
@@ -138,9 +135,7 @@ class Oracle:
         return results
 
     def _call(self, item: WorkItem) -> Outcome | Failure:
-        if len(self.log) == len(self._words):
-            raise AnswerWanted
-        word = self._words[len(self.log)]
+        word = self._words[len(self.log)] if len(self.log) < len(self._words) else self._then
         self.log.append(HandlerCall(item.event_key, item.entity_key, item.previous is not None, word))
         return ANSWERS[word]
 
