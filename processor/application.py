@@ -40,20 +40,15 @@ STEP_S = 0.2
 
 
 class StreamRun(Protocol):
-    """The port of a stream's run (`processor.source.stream.Stream`)."""
-
     @property
     def has_decided(self) -> bool: ...
 
-    def run(self) -> None:
-        """Runs until `stop`; nothing of it is held when it returns or raises."""
+    def run(self) -> None: ...
 
     def stop(self) -> None: ...
 
 
 class WorkStream(Protocol):
-    """The port of a stream that is begun over and over (`processor.opening.OpenableStream`)."""
-
     @property
     def name(self) -> str: ...
     def idle_because(self) -> str | None: ...
@@ -62,25 +57,18 @@ class WorkStream(Protocol):
     def lease(self) -> Lease: ...
     def begin(self) -> StreamRun: ...
 
-    def follow(self) -> None:
-        """Lets the next run take the journal over from whichever process began its last epoch."""
+    def follow(self) -> None: ...
 
     def prepare(self) -> None:
-        """Makes ready what a run needs and no other process notices; done once, it costs nothing."""
+        """Makes ready what a run needs and no other process notices. A second call costs nothing."""
 
-    def release_executors(self) -> None:
-        """Asks the cluster for no executor in the stream's name: it waits for a person or a setting, or another process
-        decides it.
-        """
+    def release_executors(self) -> None: ...
 
     def stand_by(self) -> None:
-        """Follows the stream while another process decides it, to be quick when it is this one's turn. It doesn't
-        raise."""
+        """Follows the stream while another process decides it, so that it can take over quickly. It doesn't raise."""
 
 
 class StateReports(Protocol):
-    """The port to which a stream's state is reported (`processor.reporting.status.StreamStatus`)."""
-
     def report_off(self, why: str) -> None: ...
     def report_outage(self, reason: str, tries: int) -> None: ...
     def report_refused(self, why: str) -> None: ...
@@ -111,8 +99,7 @@ class StreamLoop:
 
     - Of several processes with the stream, one has its lease; the others stand by. It keeps the lease through outages
       and restarts, and gives it up when it ends. Where another process has taken it, the run is stopped.
-    - What is `StreamRefused` waits for a person, and is checked again from the records now and then; no epoch is
-    committed.
+    - What is `StreamRefused` waits for a person, and is checked again from the records now and then, without an epoch.
     - An outage of its storage (an error whose ``kind`` is SBE) is waited for. Each try opens everything again, as a new
       process would: the epoch's commit is the probe, and nothing is taken from the source meanwhile.
     - `Fenced`: another process has taken the journal over. The stream stands by; to restart at once would take the
@@ -183,7 +170,6 @@ class StreamLoop:
             self._stream.lease.release()
 
     def _run(self) -> None:
-        """Runs until `stop`, through takeovers, refusals and outages; raises any other failure."""
         while not self._stop.is_set():
             try:
                 if self._wait_for_lease():
@@ -203,8 +189,8 @@ class StreamLoop:
     def _wait_for_lease(self) -> bool:
         """Waits until the lease is this process's; False where a stop ends the wait.
 
-        The journal's last epoch is read before the lease is found to be still this process's: what another one begins
-        after that isn't followed, however long this process was paused meanwhile (`journal.writer.Tenure`).
+        The journal's last epoch is read first, and then the lease is checked again. So an epoch that another process
+        begins later isn't followed, however long this process was paused (`journal.writer.Tenure`).
         """
         lease = self._stream.lease
         if lease.is_held:
@@ -278,16 +264,12 @@ class StreamLoop:
         self._wait(wait_s, lambda: self._status.report_outage(f"{type(failure).__name__}: {failure}", self._tries))
 
     def _wait(self, seconds: float, report: Callable[[], None]) -> None:
-        """Reports the state, once however short the wait, and again meanwhile; a stop ends the wait."""
         until = time.monotonic() + seconds
         report()
         while (left_s := until - time.monotonic()) > 0 and not self._stop.wait(min(left_s, REPORT_EVERY_S)):
             report()
 
     def _wait_to_restart(self, failure: Exception) -> None:
-        """
-        :raises Exception: the failure; the stream doesn't restart in this process
-        """
         self._status.report_failed(failure)
         if self._stop.is_set():
             raise failure
@@ -305,8 +287,6 @@ class StreamLoop:
 
 
 class Application:
-    """All streams of the process. ``spark_runs``: whether what all of them run on is there."""
-
     def __init__(
         self,
         streams: Sequence[tuple[WorkStream, StateReports]],
@@ -318,7 +298,7 @@ class Application:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Asks all streams for a stop; for signal handlers too."""
+        """Asks all streams to stop; for signal handlers too."""
         self._stop.set()
 
     def run(self) -> bool:

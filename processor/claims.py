@@ -60,12 +60,11 @@ class GenerationWriter:
         self._wake.set()
 
     def refuse(self) -> None:
-        """Announces that the stream has stopped until a person has decided."""
         if self._announced is not None and not self._announced.refused:
             self.publish(replace(self._announced, refused=True))
 
     def withdraw_announcement(self) -> None:
-        """Announces nothing any more. The stream failed: another process may be the one that knows."""
+        """Announces nothing any more: the stream failed, and another process may decide it now."""
         self._announced = None
 
     def close(self) -> None:
@@ -108,10 +107,6 @@ class GenerationWriter:
 def open_generation_writer(
     settings: RedisSettings, mode: Mode, key_ids: Callable[[], tuple[str, ...]], number: int = 0
 ) -> GenerationWriter:
-    """Makes a writer for the receivers' Redis, which isn't asked for anything yet.
-
-    :raises SettingError: a file that the settings name can't be read
-    """
     check_redis(settings)
     return GenerationWriter(lambda: sync_redis(settings, ANNOUNCE_TIMEOUT_S), mode, key_ids, number)
 
@@ -129,15 +124,13 @@ ENDED_KEPT_S = 600
 
 
 class ReceiverClaims:
-    """The claims that receivers of one mode hold. ``shards``: how many processors announce a generation."""
-
     def __init__(self, settings: RedisSettings, mode: Mode, shards: int) -> None:
         self._settings = settings
         self._mode = mode
         self._shards = shards
 
     def free_claims(self, event_keys: Sequence[str], generation: int) -> str | None:
-        """Ends the claims on the keys, in this ``generation`` and in the highest one: receivers claim in that.
+        """Ends the claims on the keys, in this ``generation`` and in the highest one, in which receivers claim now.
 
         Returns why it couldn't; then some may have ended all the same.
         """

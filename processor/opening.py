@@ -81,9 +81,6 @@ FOLLOW_EVERY_S = 10.0
 
 
 class OpenableStream:
-    """A stream of the application, which may be begun over and over, always by the same tenure
-    (`processor.application.WorkStream`)."""
-
     def __init__(self, wired: Wired, shared: SharedResources, status: StreamStatus) -> None:
         self._wired = wired = replace(wired, transactional=shared.kafka.transactional, record_keys=shared.record_keys)
         self._shared = shared
@@ -124,7 +121,6 @@ class OpenableStream:
         self._catch_up.release_executors()
 
     def stand_by(self) -> None:
-        """Lets an index on a disk of its own follow the journal."""
         now = self._shared.clock.monotonic_s()
         if now < self._follows_at:
             return
@@ -213,7 +209,6 @@ class OpenableStream:
             return batches
 
     def _begin_epoch(self, source: StreamSource) -> tuple[JournalWriter, JournalState]:
-        """Checks that the stream may continue where its journal stands, and takes the journal over."""
         wired, shared, stream = self._wired, self._shared, self._wired.name
         with contextlib.closing(source.log()) as source_log:
             held = source_log.read_held_offsets(source.topics)
@@ -244,7 +239,6 @@ class OpenableStream:
     def _open_index(
         self, state: JournalState, reader: JournalReader, bodies: BodyStore, undo: contextlib.ExitStack
     ) -> Index:
-        """Opens the index and lets it catch up. Receivers hear meanwhile that the journal is whole."""
         places = self._wired.places
         index = Index.open(places.index, state.epoch)
         undo.callback(index.close)
@@ -289,8 +283,6 @@ class OpenableStream:
         return Rereads(wired.name, shared.adapters, republish, put_back)
 
     def _report_decided_to(self, hooks: HookRunner | None) -> Callable[[Sequence[BatchItem]], None]:
-        """Makes what reports the items that a commit decided: the status, and hooks where there are some."""
-
         def report_items(items: Sequence[BatchItem]) -> None:
             self._status.report_decided(items)
             if hooks is not None:
@@ -352,7 +344,6 @@ class OpenableStream:
         )
 
     def _open_anchors(self, state: JournalState) -> Anchoring:
-        """Anchors what the writer before this one could not anchor."""
         shared = self._shared
         settings = {"acks": "all", "message.timeout.ms": ANCHOR_TIMEOUT_MS}
         anchors = Anchoring(

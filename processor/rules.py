@@ -69,12 +69,10 @@ class StreamRules:
 
     @cached_property
     def where(self) -> HeaderFilter:
-        """Returns what of its topic is the stream's business."""
         return HeaderFilter.read(self.config.where)
 
     @cached_property
     def delay(self) -> timedelta:
-        """Returns how long after its receipt an event is handled at the earliest."""
         return timedelta(seconds=parse_delay(self.config.delay))
 
     @property
@@ -84,6 +82,6 @@ class StreamRules:
 
     @property
     def event_keys(self) -> Keys | None:
-        """Returns the keys of which one signs each event now; None: the stream takes events of others than payhook."""
+        """Returns the keys of which one signs each event; None: the stream takes unsigned events of others."""
         is_ours = self.events_topic == topics_of(self.mode).events
         return self.record_keys.now if is_ours and self.record_keys is not None else None

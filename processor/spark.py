@@ -57,7 +57,6 @@ def open_session(
 
 
 def spark_runs(session: SparkSession) -> bool:
-    """Returns whether the session's JVM answers, and its cluster hasn't given the application up."""
     try:
         context: Any = session.sparkContext._jsc  # noqa: SLF001 - there is no other way to it
         return context is not None and not context.sc().isStopped()
@@ -75,8 +74,6 @@ def add_slots(master: str, more: int) -> str:
 
 
 def calm_collector() -> None:
-    """Quiets the garbage collector of a process that is up: it never looks again at what is there now, and seldom at
-    the rest."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)

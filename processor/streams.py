@@ -66,8 +66,6 @@ Table: TypeAlias = Mapping[str, Any]
 
 
 class StreamInvalid(SettingError):
-    """A work stream's configuration is wrong. ``where`` is the file (or the settings) that says it."""
-
     def __init__(self, where: str, stream: str, key: str, problem: str) -> None:
         self.where = where
         self.stream = stream
@@ -154,7 +152,6 @@ class StreamConfig(StreamSettings):
         return str(self.source).removeprefix(_JOURNAL) if is_journal else None
 
     def events_topic(self, mode: Mode) -> str:
-        """Returns the topic whose events it decides; an empty text where it reads a journal."""
         if self.source == "kafka":
             return topics_of(mode).events
         if isinstance(self.source, TopicSource):
@@ -163,11 +160,10 @@ class StreamConfig(StreamSettings):
 
     @property
     def is_dividable(self) -> bool:
-        """Returns whether several shards divide its events. They divide what receivers publish, and no other source."""
+        """Returns whether several shards divide its events. Only events that receivers publish can be divided."""
         return self.source == "kafka"
 
     def set_shards(self, shards: int) -> None:
-        """Takes the number that ``processor.shards`` says for all streams: it is no key of a stream's table."""
         self._count = shards
 
     @property
@@ -187,8 +183,6 @@ class StreamConfig(StreamSettings):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Tables by stream, and where they stand: a file's path, or `SETTINGS_LAYER`."""
-
     where: str
     tables: Table
 
@@ -233,9 +227,6 @@ def list_names(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> li
 
 
 def read_layer(file: Path) -> Layer:
-    """
-    :raises StreamInvalid: the file can't be read
-    """
     try:
         return Layer(str(file), tomllib.loads(file.read_text("utf-8")))
     except (OSError, ValueError) as unreadable:
@@ -285,7 +276,6 @@ def _merge_tables(under: Table, over: Table) -> dict[str, Any]:
 
 
 def _find_layer(layers: Sequence[Layer], name: str, key: str) -> str:
-    """Finds the last layer that sets the key; of a key that none sets, the last one that knows the stream."""
     for table in (name, DEFAULTS):
         for layer in reversed(layers):
             if key in layer.tables.get(table, {}):

@@ -17,9 +17,8 @@ from processor.wiring import Wired
 
 
 def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -> None:
-    """
-    :raises DlqTopicRefused: the topic can't take the stream's dead letters
-    :raises KafkaSilent: Kafka doesn't tell
+    """:raises DlqTopicRefused: the topic can't take the stream's dead letters
+    :raises KafkaSilent: Kafka doesn't answer
     """
     dlq = wired.config.dlq
     partitions = max((max(numbers) + 1 for numbers in held.values() if numbers), default=1)
@@ -36,10 +35,10 @@ def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -
 
 
 def check_own_topics(wired: Wired, shared: SharedResources) -> None:
-    """Checks payhook's own topics; a source of other records is its owner's to look after.
+    """Checks payhook's own topics, not another program's.
 
     :raises TopicsUnfit: one of them could lose records
-    :raises KafkaSilent: Kafka doesn't tell
+    :raises KafkaSilent: Kafka doesn't answer
     """
     names = topics_of(wired.mode)
     record_bytes = {names.control: 0, wired.dlq_topic: 0}
@@ -50,7 +49,7 @@ def check_own_topics(wired: Wired, shared: SharedResources) -> None:
 
 
 def make_dead_letter_producer(kafka: KafkaSettings) -> Callable[[], Any]:
-    """Makes a producer that never creates a missing topic by asking for it.
+    """Makes a producer that never creates a missing topic.
 
     Such a topic would have the broker's number of partitions, and no mark.
     """

@@ -41,8 +41,6 @@ ON_DRIVER = "on_driver"
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The journals that a stream reads: those of another stream, by their names, and who gets what of them."""
-
     journals: Mapping[str, Location]
     feed: Feed
     receivers: Receivers
@@ -51,7 +49,7 @@ class Reads:
     def idle_because(self, mode: Mode) -> str | None:
         """Says why there is nothing to read; None where there is.
 
-        Receivers that are named by now get what comes from now on, however long the stream takes to begin.
+        Receivers that are named by now get what comes from now on, however late the stream begins.
         """
         receivers = self.feed.receivers(mode)
         for stream, journal in self.journals.items():
@@ -115,7 +113,6 @@ def wire_stream(
 
 
 def _make_unwrap(config: StreamConfig) -> Unwrap | None:
-    """Makes the function that takes another program's data out of a CloudEvent, or out of a framing around JSON."""
     source = config.foreign_source
     if source is None:
         return None
@@ -185,12 +182,11 @@ def make_classifier(rules: Rules, setting: str = "errors") -> Classifier:
 def bind_function(
     setting: str, name: str, sections: Mapping[type, object], own: Mapping[str, Any]
 ) -> Callable[[], Any]:
-    """Binds the arguments of the function ``name`` ("module:function"): it is called without any, and picklable by
+    """Binds the arguments of the function ``name`` ("module:function"), so that it is called without any; picklable by
     reference.
 
     A parameter whose type is one of ``sections`` gets what stands there: a section of the settings, or
-    `core.work.Receivers`. One of another pydantic model gets that model, made from ``own``; one without such a type is
-    an error.
+    `core.work.Receivers`. Another pydantic model is made from ``own``. A parameter without such a type is an error.
 
     :param setting: how the function is named in messages, with the file and the key that it comes from
     :raises SettingError: there is no such function, or it asks for what there isn't

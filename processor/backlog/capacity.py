@@ -73,10 +73,7 @@ class LoadReading:
 
 @dataclass(frozen=True, slots=True)
 class BacklogForecast:
-    """A forecast of a backlog's end, made once it can be foreseen, and kept while it holds within a factor of two.
-
-    Rates are records a second.
-    """
+    """A forecast of a backlog's end, kept while it holds within a factor of two. Rates are records a second."""
 
     at_s: float
     lag: int
@@ -90,7 +87,7 @@ class BacklogForecast:
 
 
 def estimate_recovery_s(lag: int, drain_per_s: float, arrival_per_s: float) -> float | None:
-    """Divides the backlog by (drain - arrival): seconds until it is gone, None when it never ends."""
+    """Returns the backlog divided by (drain - arrival), in seconds; None when it never ends."""
     if lag <= 0:
         return 0.0
     spare = drain_per_s - arrival_per_s
@@ -98,12 +95,11 @@ def estimate_recovery_s(lag: int, drain_per_s: float, arrival_per_s: float) -> f
 
 
 class Rates:
-    """Arrival and drain are moving averages over readings, each taken when a batch has ended. Of arrival, the last
-    seconds' rate counts where that is lower: a burst is over when it is over.
+    """Arrival and drain rates: moving averages over readings, each taken when a batch has ended.
 
-    The drain rate is what the stream decides a second while it is behind; when it keeps up, what it decides is what
-    arrives and says nothing of what it could. So it is kept from the last backlog that took `SETTLE_S`, and
-    ``known_drain_per_s`` is what an earlier process measured.
+    Where the last seconds' arrival rate is lower, that one counts: a burst is over when it is over. The drain rate is
+    measured only while the stream is behind; otherwise it decides no more than what arrives. So it is kept from the
+    last backlog that took `SETTLE_S`; ``known_drain_per_s`` is what an earlier process measured.
     """
 
     def __init__(self, known_drain_per_s: float | None = None) -> None:
@@ -138,14 +134,12 @@ class Rates:
         return self._measured_per_s if self._measured_s >= settles_s else self.drain_per_s
 
     def _recent_per_s(self) -> float:
-        """Returns the arrivals a second in the last `RECENT_S`; infinity before there are readings of so long."""
         first, last = (self._recent[0], self._recent[-1]) if self._recent else (None, None)
         if first is None or last is None or last.at_s - first.at_s < RECENT_S:
             return math.inf
         return max(0, last.written - first.written) / (last.at_s - first.at_s)
 
     def read(self, reading: LoadReading) -> None:
-        """Takes the next reading. One that comes within `READ_EVERY_S` of the last is passed over."""
         last, self._last = self._last, reading
         if last is not None:
             seconds = reading.at_s - last.at_s
@@ -183,7 +177,6 @@ class Rates:
             self.forecast = BacklogForecast(reading.at_s, reading.lag, drain_per_s, self.arrival_per_s)
 
     def _is_off(self, reading: LoadReading) -> bool:
-        """Returns whether there is no forecast, or it says another end than what is known now by more than `OFF`."""
         if self.forecast is None or self.forecast.seconds_left is None:
             return True
         left_s, now_s = self.forecast.at_s + self.forecast.seconds_left - reading.at_s, self.estimate_recovery_s()
@@ -201,8 +194,6 @@ def _update_average(average: float | None, value: float, seconds: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The deployment that runs now. ``cores``: of each executor, which runs a task at a time on each."""
-
     executors: int
     cores: int
     partitions: int
@@ -217,9 +208,9 @@ class Advice:
 class Advisor:
     """Recommends executors and partitions: more at once, fewer only after ``hold_s``, one at a time.
 
-    A stream that was never behind gets by with one fewer until it falls behind, and its drain rate is measured.
-    Never more than ``most`` are recommended: others would do nothing, or may not be started. Partitions are never
-    taken away: Kafka can't, and keys would move.
+    A stream that was never behind gets one fewer at a time until it falls behind and its drain rate is measured. It
+    recommends at most ``most`` executors. It never recommends fewer partitions: Kafka can't remove them, and keys would
+    move.
     """
 
     def __init__(self, executors: int, hold_s: float = HOLD_S, most: int = EXECUTORS_MAX) -> None:
@@ -241,10 +232,7 @@ class Advisor:
         driver_share: float = 0.0,
         is_behind: bool = False,
     ) -> Advice:
-        """Recommends executors and partitions for the load.
-
-        ``driver_share``: of a batch's time that the driver spends alone, 0 to 1; executors don't shorten it.
-        """
+        """:param driver_share: of a batch's time, 0 to 1, that the driver spends alone; executors don't shorten it"""
         if drain_per_s != self._drain_per_s:
             self._drain_per_s, self._drained_by = drain_per_s, deployment.executors
         if drain_per_s:

@@ -47,10 +47,10 @@ ReadEnds: TypeAlias = Callable[[Marks], Ends]
 
 
 class StreamCatchUp:
-    """Learns of every batch of a stream.
+    """Learns of every batch of a stream, and controls its pace.
 
-    It decides what the next batch may take and what is published of lag and capacity, and asks for as many
-    ``executors`` as the load wants. ``tasks_max``: how many tasks of it may run at a time; 0: any number.
+    It sets what the next batch may take, publishes lag and capacity, and asks for as many ``executors`` as the load
+    needs. ``tasks_max``: how many tasks of it may run at a time; 0: any number.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class StreamCatchUp:
         return (self._rates.estimate_recovery_s() or 0.0) if self._rates.is_behind else 0.0
 
     def restore_notes(self, notes: Mapping[str, str]) -> None:
-        """Takes over the notes that the process before this one wrote into the journal (`make_notes`)."""
         if DRAIN_NOTE in notes and self._rates.drain_per_s is None:
             self._rates = Rates(float(notes[DRAIN_NOTE]))
 
@@ -125,12 +124,10 @@ class StreamCatchUp:
         self._executors.request_executors(self._stream, self._advice.executors)
 
     def release_executors(self) -> None:
-        """Asks for none in this stream's name: it doesn't decide."""
         self._executors.request_executors(self._stream, 0)
 
     def status(self) -> dict[str, Any]:
-        """Returns figures for the status file; rates are records a second, times seconds. ``forecast`` stays while it
-        holds."""
+        """Returns figures for the status file; rates are records a second, times seconds."""
         rates = self._rates
         return {
             "lag": rates.lag,
@@ -176,13 +173,10 @@ def _round_seconds(seconds: float | None) -> float | None:
 
 
 class KafkaEnds:
-    """Asks Kafka for the ends of all partitions in one request."""
-
     def __init__(self, kafka: KafkaSettings) -> None:
         self._client = open_admin(kafka)
 
     def __call__(self, marks: Marks) -> Ends:
-        """Returns nothing when Kafka doesn't answer."""
         requests = {
             TopicPartition(topic, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for topic, numbers in marks.items()
@@ -199,8 +193,7 @@ class KafkaEnds:
 
 
 class JournalEnds:
-    """Reads the ends of another stream's journals: their offsets are seqs, and each receiver has all of them before
-    it."""
+    """Reads the ends of another stream's journals: their offsets are seqs."""
 
     def __init__(self, journals: Mapping[str, Location]) -> None:
         self._journals = journals

@@ -43,8 +43,8 @@ TOO_LONG = 1.5
 
 @dataclass(frozen=True, slots=True)
 class PaceLimits:
-    """``batch_s``: how long a full batch should take. ``first``: before anything was measured. ``bytes_max``: of all
-    records of a batch together.
+    """``batch_s``: how long a full batch should take. ``first``: the limit before anything was measured. ``bytes_max``:
+    of all records of a batch together.
     """
 
     batch_s: float
@@ -59,11 +59,10 @@ class PaceLimits:
 
 
 class Pace:
-    """The limit of the next batch is moved, after each one that met it, towards as many records as fit the time.
+    """Sets how many records the next batch may take, so that it fits the time.
 
-    A stream that keeps up never meets the limit: its batches take what has come since the last one. The limit
-    matters while it is behind: a longer batch drains faster, a shorter one is what entities without a backlog, and
-    retries that come due, wait for. The first batch after a start says nothing: it finds everything cold.
+    Only a stream that is behind reaches the limit. A longer batch drains faster; in a shorter one, due retries and
+    entities without a backlog wait less. The first batch after a start isn't measured: everything is cold.
     """
 
     def __init__(self, limits: PaceLimits) -> None:
@@ -74,11 +73,10 @@ class Pace:
         self._each_bytes = 0.0
 
     def begin(self) -> None:
-        """Begins a run: nothing is known of what waits for it, and the last one may have ended on a batch too large."""
         self.limit = min(self.limit, self._limits.first)
 
     def learn_batch(self, records: int, seconds: float, size_bytes: int = 0, limit: int = 0) -> None:
-        """Learns that a batch with ``records`` of ``size_bytes`` together took ``seconds``.
+        """Learns how long a batch took, and sets the next limit.
 
         ``limit`` is the one that it was read under; 0: the one that holds now. The new one is at most four times that,
         and at least a quarter of it or what `bytes_max` allows.
@@ -90,7 +88,6 @@ class Pace:
         self.limit = min(self._by_time(records, seconds, limit or self.limit), by_bytes)
 
     def _by_time(self, records: int, seconds: float, batch_limit: int) -> int:
-        """Returns the next limit, if batches were bounded by their time alone; ``batch_limit`` was this batch's."""
         if not self._is_warm:
             self._is_warm = True
             return self.limit
@@ -106,8 +103,6 @@ class Pace:
         return limit
 
     def _choose_share(self, seconds: float) -> float:
-        """Returns the share of its records that a batch should have taken instead. Nothing is known before two sizes
-        were seen."""
         if not self._fixed.is_known and seconds < LONGER_MAX * self._limits.batch_s:
             return max(APART, self._limits.batch_s / seconds)
         return self._whole_s() / seconds
@@ -118,7 +113,7 @@ class Pace:
 
 
 class _FixedCost:
-    """``seconds`` of a batch that don't depend on its records, as far as batches of different sizes tell."""
+    """Estimates the ``seconds`` of a batch that don't depend on its records, from batches of different sizes."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

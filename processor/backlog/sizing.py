@@ -23,16 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class Executors(Protocol):
-    """The executors of one Spark application. Their number falls only after fewer would have done for ``hold_s``."""
-
     @property
     def hold_s(self) -> float: ...
     @property
     def running(self) -> int: ...
 
     @property
-    def most(self) -> int:
-        """Returns how many may run."""
+    def most(self) -> int: ...
 
     @property
     def cores(self) -> int: ...
@@ -42,13 +39,11 @@ class Executors(Protocol):
         """Returns how many tasks a stream without a bound may have at a time."""
 
     def request_executors(self, stream: str, executors: int) -> None:
-        """Takes how many a stream needs; 0: it needs none, because it doesn't decide."""
+        """Says how many executors a stream needs; 0: none, because it doesn't decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedExecutors:
-    """The executors that the application was started with; their number doesn't change."""
-
     running: int
     tasks: int
     hold_s: float = HOLD_S
@@ -62,20 +57,17 @@ class FixedExecutors:
 
 
 class Cluster(Protocol):
-    """The calls that a cluster must answer (`SparkCluster`)."""
-
     def list_running(self) -> list[str]: ...
 
     def ask_for(self, total: int) -> None:
-        """Lets no more than so many be started; those that run keep running."""
+        """Limits how many may be started; those that run keep running."""
 
     def end_idle(self, executor: str) -> bool:
         """Ends an executor unless it has a task; returns whether it does. It is listed until it has ended."""
 
 
 class AdaptiveExecutors:
-    """Asks for more at once, and ends what is idle once no stream has asked for it for a while
-    (`processor.backlog.capacity.Advisor` holds on).
+    """Asks for more executors at once, and ends idle ones once no stream has asked for them for a while.
 
     It looks at the cluster on a thread of its own, so that no batch waits for an answer.
     """
@@ -106,7 +98,6 @@ class AdaptiveExecutors:
             self._thread.start()
 
     def settle(self) -> None:
-        """Asks for missing executors, and ends those beyond the target, the newest first: it has least of its code."""
         listed = self._cluster.list_running()
         self._ending &= set(listed)
         running = sorted(set(listed) - self._ending, key=int)
@@ -134,8 +125,6 @@ class AdaptiveExecutors:
 
 
 class SparkCluster:
-    """The cluster of a session, by the calls of Spark's own dynamic allocation."""
-
     def __init__(self, session: SparkSession) -> None:
         context: Any = session.sparkContext
         self._jvm = context._jvm  # noqa: SLF001 - Python's API has none of this
@@ -162,8 +151,6 @@ class SparkCluster:
 
 
 class NotResizable(PayhookError):
-    """``processor.executors_max`` is set where nothing can be asked for executors."""
-
     def __init__(self, why: str) -> None:
         super().__init__(f"processor.executors_max can't be kept: {why}")
 
@@ -182,10 +169,7 @@ def open_executors(settings: ProcessorSettings, session: SparkSession, tasks: in
 
 
 def check_resizable(settings: ProcessorSettings, spark: Mapping[str, str]) -> None:
-    """``spark``: the session's settings.
-
-    :raises NotResizable: the cluster wouldn't do what is asked of it
-    """
+    """:raises NotResizable: the cluster of these ``spark`` settings wouldn't follow the load"""
     if is_local(settings.master):
         raise NotResizable(f"processor.master is {settings.master}; executors are a cluster's (docs/cluster.md)")
     if settings.executors_min > settings.executors_max:

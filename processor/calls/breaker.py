@@ -19,16 +19,16 @@ DOUBLINGS_MAX = 32
 
 
 class _CallFailed(Exception):
-    """Stands for a call that failed on an executor."""
+    pass
 
 
 class Breaker:
-    """A breaker is closed until ``failures_to_open`` calls fail in a row; then open for ``reset_s``; then half-open
-    until ``probes`` calls are good. Each time that a probe fails it is open twice as long as before, ``reset_s_max`` at
-    most.
+    """Closed until ``failures_to_open`` calls fail in a row, then open for ``reset_s``, then half-open until ``probes``
+    calls are good.
 
-    It learns outcomes, it makes no calls. How long it is open is counted by the monotonic clock: wall time is only
-    reported and kept, so one that ran ahead and was set back changes nothing.
+    A failed probe opens it again for twice as long as before, ``reset_s_max`` at most. It makes no calls itself: it is
+    told their outcomes. The monotonic clock decides how long it is open, so a wall clock that is set back changes
+    nothing.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """`CLOSED`, `HALF_OPEN` or `OPEN`, as of now."""
         if self._memory.state == OPEN and self.open_s == 0:
             self._breaker.half_open()
         return self._memory.state
@@ -86,7 +85,9 @@ class Breaker:
         return max(0, self._breaker.success_threshold - self._memory.success_counter)
 
     def learn_calls(self, good: int, failed: int, failed_in_a_row: int) -> None:
-        """Takes in what became of a batch's calls. An open breaker has let none through: late news of older ones."""
+        """Takes in what became of a batch's calls. An open breaker ignores them: it has let none through, so they are
+        old.
+        """
         state = self.state
         if state == HALF_OPEN and failed:
             self._count_failure()
@@ -101,7 +102,6 @@ class Breaker:
                     self._count_failure()
 
     def make_note(self) -> dict[str, Any] | None:
-        """Returns what a later process must know of it; None when there is nothing."""
         return self._memory.make_note()
 
     def _count_failure(self) -> None:
@@ -113,8 +113,6 @@ class Breaker:
 
 
 class _Memory(pybreaker.CircuitBreakerStorage):
-    """pybreaker's numbers. The time of opening comes from our clock, whatever pybreaker's own says."""
-
     def __init__(self, name: str, clock: Clock, kept: dict[str, Any]) -> None:
         super().__init__(name)
         self._clock = clock

@@ -30,10 +30,9 @@ class Budget:
     probing: bool = False
 
     def make_share(self, part: int, parts: int) -> Budget:
-        """Returns share number ``part`` of ``parts``; calls, retries and calls at a time add up to no more than the
-        whole.
+        """Returns share number ``part`` of ``parts``: together they allow no more than the whole.
 
-        Every share may fail once: what it may not is call.
+        Every share may have one failed call.
         """
         at_once = _divide_evenly(self.at_once, part, parts)
         return Budget(
@@ -53,7 +52,7 @@ class Budget:
 class CallReport:
     """Counts of the calls to one downstream. Times in seconds.
 
-    ``calls`` have ended, ``late`` of them were abandoned by earlier batches; ``out`` are abandoned by this one.
+    ``calls`` have ended; earlier batches had abandoned ``late`` of them; this one has abandoned ``out`` more.
     ``failed_in_a_row`` are the last ones; ``peak`` is how many calls ran at a time; ``waited`` says that a call had to
     wait for another one; ``quiet_s`` is the longest Retry-After; ``problem`` is the last failure's class.
     """
@@ -85,10 +84,7 @@ class CallReport:
         self.problem = type(error).__name__[:PROBLEM_CHARS_MAX]
 
     def add(self, other: CallReport) -> None:
-        """Takes in what another task did at the same time.
-
-        Failures at the end of both are a row, although a good call of one may have come between those of the other.
-        """
+        """Adds what another task did at the same time. Failures at the end of both count as one row."""
         self.calls += other.calls
         self.late += other.late
         self.out += other.out
@@ -103,7 +99,6 @@ class CallReport:
         self.problem = other.problem or self.problem
 
     def follow(self, later: CallReport) -> None:
-        """Takes in what came after it: a good call in between ends a row of failures."""
         before = 0 if later.failed < later.calls else self.failed_in_a_row
         peak = max(self.peak, later.peak)
         self.add(later)
@@ -112,8 +107,6 @@ class CallReport:
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """The budgets of one batch: of the downstreams that are known, and of new ones by their settings' line."""
-
     by_name: Mapping[str, Budget] = field(default_factory=dict)
     by_pattern: Mapping[str, Budget] = field(default_factory=dict)
 
@@ -125,7 +118,6 @@ class Budgets:
         return None if pattern is None else self.by_pattern[pattern]
 
     def make_shares(self, parts: int, turn: int) -> list[Budgets]:
-        """Divides the budgets among a job's tasks. With ``turn``, which moves on, what can't be divided goes round."""
         return [
             Budgets(
                 {name: budget.make_share((part + turn) % parts, parts) for name, budget in self.by_name.items()},
@@ -166,8 +158,6 @@ def walk_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _quiet_s(error: BaseException) -> float:
-    """Returns the seconds that a downstream asks to be left alone: the ``retry_after_s`` of what its failed call
-    raised."""
     return next((seconds for link in walk_causes(error) if (seconds := asked_s(link)) > 0), 0.0)
 
 
@@ -176,8 +166,7 @@ def _divide_evenly(count: int, part: int, parts: int) -> int:
 
 
 def find_pattern(name: str, patterns: Mapping[str, object]) -> str | None:
-    """Finds the name in the settings that holds for a downstream: its own, else the longest that ends in ``*``; or
-    None."""
+    """Finds the pattern that holds for a downstream: its own name, else the longest that ends in ``*``, else None."""
     if name in patterns:
         return name
     fitting = [text for text in patterns if text.endswith(ANY) and name.startswith(text[:-1])]

@@ -69,9 +69,8 @@ USED_DECAY = 0.9
 class Downstream:
     """Breaker, concurrency limit and retry budget of one downstream.
 
-    Held events get their due times one after another, `HELD_PER_S` of them a second: an outage doesn't end in a
-    herd, and while it lasts the same events aren't handled again and again. Times are the monotonic clock's: wall time
-    is only reported and kept.
+    Held events are due one after another, `HELD_PER_S` of them a second, so that an outage doesn't end in a rush. Times
+    are of the monotonic clock.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class Downstream:
 
     @property
     def state(self) -> str:
-        """Returns the breaker's state, or `QUIET`."""
         return QUIET if self._clock.monotonic_s() < self._quiet_until else self._breaker.state
 
     @property
@@ -109,9 +107,8 @@ class Downstream:
         return self.state in (CLOSED, HALF_OPEN)
 
     def may_excuse(self, report: CallReport | None) -> bool:
-        """Returns whether a failed call says nothing of its event: it isn't to be called now, and no call was good.
-
-        ``report`` is the batch's; a call that was abandoned may be reported without one.
+        """Returns whether a failed call says nothing of its event: the downstream isn't to be called now, and no call
+        was good.
         """
         if self.may_be_called:
             return False
@@ -167,10 +164,9 @@ class Downstream:
             self._last_failure = failure or report.problem or self._last_failure
 
     def schedule_held(self, held: Held, not_before_s: float = 0.0) -> Held:
-        """Says when an event is due again that wasn't tried, and why it waits.
+        """Says when an event that wasn't tried is due again, and why it waits.
 
-        ``not_before_s``: seconds that its handler, or the answer to its failed call, asked to wait, which may be longer
-        than everybody waits.
+        ``not_before_s``: seconds that its handler, or the answer to its failed call, asked to wait.
         """
         now = self._clock.monotonic_s()
         if not self.may_be_called:
@@ -183,9 +179,8 @@ class Downstream:
         return replace(held, retry_after_s=max(not_before_s, due - now), reason=reason)
 
     def text(self) -> str:
-        """Returns a predicate to the downstream's name: what it is in, and why.
-
-        It stays true while events wait: until when they do is no part of it.
+        """Returns the predicate of a sentence about the downstream: its state, and why. It stays true while events
+        wait.
         """
         because = f" ({self._problem})" if self._problem else ""
         match self.state:
@@ -198,7 +193,6 @@ class Downstream:
         return "is called as usual"
 
     def _opened_at(self) -> str:
-        """Rounds to the second, so that all events of a wait say the same."""
         return to_rfc3339((self._breaker.open_since or self._clock.now()).replace(microsecond=0))
 
     @property
@@ -207,13 +201,11 @@ class Downstream:
 
     @property
     def _waits_since(self) -> datetime | None:
-        """Returns since when events wait for it; None while it is called as usual, or takes its first calls again."""
         if self.state == CLOSED or self._breaker.is_recovering:
             return None
         return self._breaker.open_since or self._failing_since or self._clock.now()
 
     def make_note(self) -> dict[str, Any] | None:
-        """Returns what a later process must know; None when it is at rest."""
         breaker, quiet, failing = self._breaker.make_note(), self.state == QUIET, self._failing_since
         if breaker is None and not quiet and failing is None:
             return None
@@ -249,7 +241,6 @@ class Downstream:
 
     @property
     def _probes_out(self) -> int:
-        """Counts the probes whose batch didn't wait for them. A lost worker never reports its own: others follow."""
         return self._left_out if self._clock.monotonic_s() < self._left_until else 0
 
     def _follow_probes(self, report: CallReport) -> None:
@@ -271,16 +262,13 @@ class Downstream:
         return self._clock.now() + timedelta(seconds=at - self._clock.monotonic_s())
 
     def _format_time(self, at: float) -> str:
-        """Rounds to the second, so that all events of a batch get the same answer."""
         return to_rfc3339((self._to_wall_time(at) + timedelta(seconds=0.5)).replace(microsecond=0))
 
 
 class ConcurrencyLimit:
-    """Limits the calls at a time to what a downstream takes well: one more after a good round that used them, far fewer
-    otherwise.
+    """Limits the calls at a time: one more after a good round that reached the limit, far fewer after a bad one.
 
-    A round is a batch's calls. It is bad when too many failed or when they took much longer than the best round's:
-    then they wait for one another over there.
+    A round is a batch's calls. It is bad when too many failed, or took much longer than in the best round.
     """
 
     def __init__(self, start: int, most: int) -> None:
@@ -307,14 +295,13 @@ class ConcurrencyLimit:
             self.at_once = min(self._most, self.at_once + 1)
 
     def count_calls_within(self, seconds: float) -> int | None:
-        """Returns how many calls fit into a time, as many at a time as there are lately; None before anything is
-        known."""
+        """Returns how many calls fit into a time, as many at a time as lately; None before anything is known."""
         if not self._typical_s:
             return None
         return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))
 
     def _is_slow(self, mean_s: float) -> bool:
-        """Compares with the best round. At the least limit no call queues because of us: that is the best there is."""
+        """Compares with the best round. At the least limit no call queues because of us, so no round is slow."""
         if self._best_s is None or self.at_once <= CONCURRENCY_MIN:
             self._best_s = mean_s
             return False
@@ -328,7 +315,7 @@ class ConcurrencyLimit:
 class RetryBudget:
     """Allows retries as a share of the first tries of the last `RETRY_WINDOW_S`, and a few in any case.
 
-    Without it a downstream that fails gets its load times the retries of each event, just when it can bear least.
+    Without it a failing downstream gets its usual load times the retries of each event.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -341,8 +328,7 @@ class RetryBudget:
 
     @property
     def per_s(self) -> float:
-        """Returns the retries a second that it allows as things are; never 0, so that what waits for one has a due
-        time."""
+        """Returns the retries allowed per second; never 0, so that an event that waits for one has a due time."""
         return max(1.0, self._count_allowed()) / RETRY_WINDOW_S
 
     def learn_calls(self, report: CallReport) -> None:

@@ -74,14 +74,13 @@ class Downstreams:
         )
 
     def take_turn(self) -> int:
-        """Returns a number that moves on, for dividing what can't be divided (`Budgets.make_shares`)."""
         self._turn += 1
         return self._turn
 
     def judge(self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, CallReport]) -> None:
-        """Takes in what a batch did, then says of each of its events that was held when it is due again.
+        """Takes in what a batch did, then sets when each held event is due again.
 
-        An event whose call failed while its downstream was down is held too: no attempt is spent on an outage.
+        An event whose call failed while its downstream was down is held too: an outage costs no attempt.
         """
         refused, failures = _collect_failures(results)
         for name, report in reports.items():
@@ -109,7 +108,7 @@ class Downstreams:
     def _excuse_failures(
         self, results: MutableMapping[int, Outcome | Failure], reports: Mapping[str, CallReport]
     ) -> None:
-        """Holds what failed because of its downstream: behind the others, so that the next probes are other events."""
+        """Holds what failed because of its downstream, behind the others, so that the next probes are other events."""
         for item_seq, result in sorted(results.items()):
             if not isinstance(result, Failure) or result.downstream is None or result.kind is ErrorKind.SBE:
                 continue
@@ -142,7 +141,6 @@ class Downstreams:
         return Downstream(name, self._settings[find_pattern(name, self._settings) or ANY], self._clock, kept)
 
     def _make_room(self) -> None:
-        """Forgets the one that was asked for longest ago and is at rest; where none is, the oldest."""
         if len(self._known) < NAMES_MAX:
             return
         resting = (name for name, downstream in self._known.items() if downstream.make_note() is None)
@@ -153,18 +151,13 @@ class Downstreams:
 
 
 def _opens_before_retries_end(settings: DownstreamSettings, tries: int | None) -> DownstreamSettings:
-    """Lets the breaker open before a lone event's own retries are spent: an outage mustn't kill the event.
-
-    ``tries`` is the retry policy's, None for no end.
-    """
+    """Lets the breaker open before a lone event's own retries are spent: an outage mustn't kill the event."""
     if tries is None or settings.failures_to_open <= tries:
         return settings
     return settings.model_copy(update={"failures_to_open": max(1, tries)})
 
 
 def _collect_failures(results: Mapping[int, Outcome | Failure]) -> tuple[Counter[str], dict[str, str]]:
-    """Counts, by downstream, the events that failed although their calls of it were good. Returns also the last failure
-    in words."""
     refused, texts = Counter[str](), dict[str, str]()
     for result in results.values():
         if isinstance(result, Failure):
@@ -179,7 +172,6 @@ def _dump_note(kept: Mapping[str, Any]) -> str:
 
 
 def _read_note(notes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Reads what an earlier process kept; nothing when it can't be read: breakers are learned again."""
     try:
         kept = json.loads(notes.get(NOTE, "{}"))
         return {str(name): dict(state) for name, state in kept.items()}

@@ -25,15 +25,13 @@ LOOK_S = 0.02
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call under way; ``began`` is monotonic time."""
-
     downstream: str
     event_key: str
     began: float
 
 
 class LateCalls:
-    """The calls that batches abandoned in this process: the next batch reports what became of them. Thread-safe."""
+    """Calls that batches abandoned in this process: the next batch reports their ends. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +39,6 @@ class LateCalls:
         self._reports: dict[str, CallReport] = {}
 
     def add_left(self, call: Call, *, reported: bool) -> None:
-        """Takes over a call that its batch didn't wait for. ``reported``: it was reported as failed."""
         with self._lock:
             self._out[call] = reported
 
@@ -53,7 +50,7 @@ class LateCalls:
     def count_out(self, downstream: str) -> int:
         """Counts the calls to a downstream that are still out, without those reported as failed.
 
-        One that never comes back mustn't take the place of the probe that shows its downstream to be well again.
+        Otherwise a call that never comes back would take the place of the probe that finds the downstream well again.
         """
         with self._lock:
             return sum(call.downstream == downstream and not reported for call, reported in self._out.items())
@@ -63,7 +60,6 @@ class LateCalls:
             return next((call.downstream for call in self._out if call.event_key == event_key), None)
 
     def take_reports(self, now: float, call_s: float) -> dict[str, CallReport]:
-        """Returns what is known since the last time; calls that are out for ``call_s`` have failed."""
         with self._lock:
             for call, reported in self._out.items():
                 if not reported and now - call.began >= call_s:
@@ -81,10 +77,10 @@ class LateCalls:
 
 
 class Limiter:
-    """Limits the calls of one task, by downstream; its threads share it. Durations in seconds.
+    """Limits the calls of one task, by downstream; its threads share it.
 
-    A call that is out for ``call_s`` has failed; what becomes of a younger one that the batch leaves behind is in
-    ``late``, which outlives the task.
+    A call that takes longer than ``call_s`` has failed. A younger one that the batch leaves behind goes to ``late``,
+    which outlives the task.
     """
 
     def __init__(
@@ -103,7 +99,6 @@ class Limiter:
         self._tries: dict[str, Try] = {}
 
     def begin_try(self, item: WorkItem, *, again: bool) -> Try:
-        """Begins one try of an event; ``again`` says that it isn't the event's first in this batch."""
         new_try = Try(self, item.event_key, retry=again or item.attempt > 0)
         with self._lock:
             self._tries[item.event_key] = new_try
@@ -122,9 +117,8 @@ class Limiter:
         return last_try is not None and last_try.queues
 
     def collect_reports(self) -> dict[str, CallReport]:
-        """Reports what became of the calls, and of those that earlier batches abandoned.
-
-        It is asked for once, at the end: what waits for a call learns that there is none.
+        """Reports what became of the calls, and of those that earlier batches abandoned. Call it once, at the end: it
+        ends the waits for a call.
         """
         with self._lock:
             gates = dict(self._gates)
@@ -146,7 +140,7 @@ class Limiter:
 
 
 class Try:
-    """The calls of one try: what `core.work.calling` asks (`core.work.DownstreamCalls`).
+    """The calls of one try (`core.work.DownstreamCalls`).
 
     ``called``: the downstreams of its calls; ``answered``: of those that came back without an error.
     """
@@ -254,7 +248,6 @@ class Gate:
             self._free.notify_all()
 
     def end(self) -> CallReport:
-        """Ends the batch: what is out long enough has failed, what becomes of the rest is reported later."""
         with self._free:
             self._ended = True
             now = self._monotonic()

@@ -74,8 +74,11 @@ def admit_events(
 
 @dataclass(slots=True)
 class Admission:
-    """A batch's events by entity (``lines``). ``settled`` are decided by a look-up; ``poison`` is read again, and
-    its bytes are yet to be read, or another program's record is yet to be named."""
+    """A batch's events by entity (``lines``).
+
+    ``settled`` are decided by a look-up; ``poison`` is read again, and its bytes are yet to be read, or another
+    program's record is yet to be identified.
+    """
 
     known: BatchLookups
     rules: StreamRules
@@ -88,10 +91,9 @@ class Admission:
     _conflicts: set[tuple[str, str]] = field(default_factory=set)
 
     def take_up(self, due: Sequence[OpenItem]) -> None:
-        """Takes up the parked, failed and replayed events whose time has come, with what waits behind them; before any
-        new one.
+        """Takes up parked, failed and replayed events that are due, with what waits behind them, before any new one.
 
-        All of them share one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): first what is due, then the
+        They share one budget (`StreamRules.due_per_batch_max`, ``due_bytes_max``): first what is due, then the
         followers, in equal shares for each entity. Where the budget ends, the next event is woken by a row of its own.
         """
         by_entity: dict[str, list[OpenItem]] = {}
@@ -136,15 +138,12 @@ class Admission:
         line.park_rest(lineup)
 
     def _find_passed_dead(self, entity: str, taken_up: Collection[int] = ()) -> tuple[int, PreviousEvent] | None:
-        """Returns the entity's first event that died and was passed over, except those that are ``taken_up`` again."""
         index = self.known.index
         first = next((seq for seq in index.find_died(entity) if seq not in taken_up), None)
         dead = None if first is None else index.open_item(first)
         return None if dead is None else (dead.row.item_seq, as_previous(dead))
 
     def _is_settled(self, item: BatchItem) -> bool:
-        """Settles an event that mustn't be handled, because its body is gone or another event holds its key. Returns
-        whether it did, or left it to be read again."""
         row, key, sha256 = item.row, item.row.event_key, item.row.body_sha256 or EMPTY_SHA256
         if not item.body and sha256 != EMPTY_SHA256:
             item.body = self.known.bodies_of([sha256]).get(sha256, b"")
@@ -205,10 +204,6 @@ class Admission:
     def _settle_copy(
         self, item: BatchItem, held: Sequence[bytes], version: int | None, first: BatchItem | None
     ) -> None:
-        """Settles an event whose key is held: as a duplicate if it says the same, else as dead beside the holder.
-
-        ``first``: the holder, if it is of this batch.
-        """
         key, known = item.row.event_key or "", self.known.index
         contents, own_contents = catch_event_error(self._find_content_hashes, item, version), _list_own_hashes(item.row)
         same = _is_among(contents, held)
@@ -225,7 +220,6 @@ class Admission:
         self.settled.append(item)
 
     def _find_content_hashes(self, item: BatchItem, version: int | None) -> list[bytes]:
-        """Returns the event's content hashes by that version of its adapter's list of left-out fields."""
         row = item.row
         adapter = self.known.adapters.get(row.provider or "")
         if version is None or version == row.content_version or adapter is None:
@@ -236,7 +230,7 @@ class Admission:
 def _list_own_hashes(row: JournalRow) -> list[bytes]:
     """Returns the hash of the content, and where that was masked also a keyed hash of the original.
 
-    Two copies that were masked under different settings have the second in common. A copy that wasn't masked has none.
+    Copies that were masked under different settings share the second. A copy that wasn't masked has none.
     """
     return [bytes.fromhex(digest) for digest in (row.content_sha256, row.original_content_sha256) if digest is not None]
 

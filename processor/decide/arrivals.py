@@ -72,15 +72,11 @@ def take_undecided(
 
 
 def _may_merge(before: KafkaRecord, record: KafkaRecord) -> bool:
-    """Returns whether one row stands for both records: no events, one behind the other, for the same reason."""
     return before[:2] == record[:2] and before.until == record.offset and before.why == record.why
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """A batch's new offsets: events, ``passed`` ones that hold none or aren't the stream's, and commands, each with its
-    provisional seq."""
-
     events: list[BatchItem] = field(default_factory=list)
     passed: list[BatchItem] = field(default_factory=list)
     commands: list[tuple[KafkaRecord, int]] = field(default_factory=list)
@@ -151,10 +147,6 @@ def make_item(
     keys: Keys | None = None,
     where: HeaderFilter = EVERYTHING,
 ) -> BatchItem:
-    """Makes a record an item with its identities. One that is refused is named by its offset and holds no key.
-
-    One that isn't the stream's has an ``offset_until``.
-    """
     row = make_first_row(record, seq, now, history)
     if record.elsewhere:
         return _make_elsewhere_item(row, where)
@@ -173,7 +165,6 @@ def make_item(
 
 
 def _make_refused_item(row: JournalRow, record: KafkaRecord, history: int | None, failure: Failure) -> BatchItem:
-    """Makes a record that can't be named a dead item: its place and the hash of its value are all that is kept."""
     row.entity_key = _make_offset_key(record, history)
     row.original_sha256 = hashlib.sha256(record.value or b"").hexdigest()
     return BatchItem(row, record.value or b"", refused=failure)

@@ -88,7 +88,6 @@ class Batches:
 
     @property
     def probe_s(self) -> float:
-        """Seconds from a probe of a blocked stream that failed to the next one."""
         return self._blocked.probe_s
 
     @property
@@ -100,7 +99,6 @@ class Batches:
         return self._heads.figures
 
     def status(self) -> dict[str, Any]:
-        """Figures for the status file; counts are of open events, times in seconds."""
         index, dead_letters = self._derived.index, self._derived.dead_letters
         return {
             "epoch": self._journal.state.epoch,
@@ -146,7 +144,6 @@ class Batches:
         return take_undecided(records, self.committed_marks, self._rules.transactional)
 
     def run_commands(self, records: Iterable[KafkaRecord]) -> bool:
-        """Decides the control records among them, and nothing else. Returns whether there were any."""
         self._derived.poll()
         orders, marks = self._take_undecided(record for record in records if record.topic == self._rules.control_topic)
         if orders:
@@ -154,14 +151,11 @@ class Batches:
         return bool(orders)
 
     def probe(self, records: Sequence[KafkaRecord] = ()) -> float:
-        """Tries one event of a blocked stream, one that waits or one of ``records``. Returns the seconds to the next
-        probe.
+        """Tries one waiting event of a blocked stream, or one of ``records``. Returns the seconds to the next probe.
 
-        Only a probe that failed costs `probe_s`. One that says nothing of what blocks the stream costs no wait. Where
-        its event had been rescheduled before it costs `AGAIN_S`, since there may be many of those, and they come back.
-
-        A record that is tried takes those before it in its partition with it, and these wait. Where there is nothing to
-        be tried the stream isn't blocked any more: the next batch is the probe.
+        A failed probe costs `probe_s`; one that says nothing of what blocks the stream costs no wait, or `AGAIN_S`
+        where its event had been rescheduled before. A record that is tried takes those before it in its partition with
+        it, and these wait. Where there is nothing to try, the stream is no longer blocked: the next batch is the probe.
 
         :param records: as `filter_undecided` gives them
         """
@@ -182,8 +176,6 @@ class Batches:
         return AGAIN_S if results and rank.is_put_off else 0.0
 
     def has_better_probe(self, records: Sequence[KafkaRecord]) -> bool:
-        """Returns whether the next probe would try an event that shows more than the last one's; then nobody needs to
-        wait."""
         choice = self._choose_probe(records) if self._probed is not None else None
         return choice is not None and self._probed is not None and choice[0] < self._probed
 
@@ -203,7 +195,7 @@ class Batches:
         self._derived.close(CLOSE_S_MAX)
 
     def release(self) -> None:
-        """Lets go of everything without waiting, after a failure, so that the next writer of this process can begin."""
+        """Frees everything without waiting, after a failure, so that the next writer of this process can begin."""
         self._journal.close()
         self._derived.close(0)
 
@@ -216,11 +208,6 @@ class Batches:
         probe: JournalRow | None = None,
         turns: Sequence[RunShare] = (),
     ) -> Collection[Outcome | Failure]:
-        """Commits a batch and returns what handlers said of it.
-
-        ``probe``: one event of this row's entity runs, and nothing else. ``turns``: what runs of selections do in this
-        batch.
-        """
         self._derived.check(self.seq)
         steps = StepTimes(self._clock)
         arrivals = self._number_records(records)
@@ -249,7 +236,6 @@ class Batches:
         return results.by_item.values()
 
     def _update_due_times(self, settled: Iterable[BatchItem]) -> None:
-        """Tells the index until when those events wait for which nothing else has changed."""
         waits = [
             (item.waiting, item.row.due_at, item.row.reason)
             for item in settled

@@ -43,11 +43,7 @@ Account: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 class Rank(NamedTuple):
-    """Orders the candidates for a probe: the lowest shows most.
-
-    It holds whether the event failed as if the stream were blocked, whether another one of its account did, and whether
-    its last try rescheduled it.
-    """
+    """Orders the candidates for a probe: the lowest shows most."""
 
     is_suspect: bool
     of_suspect: bool
@@ -71,7 +67,6 @@ class Blocked:
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, str]) -> Blocked:
-        """Restores the state that the process before this one left in the journal's notes."""
         if NOTE not in notes:
             return cls()
         kept = json.loads(notes[NOTE])
@@ -85,10 +80,10 @@ class Blocked:
         return {NOTE: json.dumps(note | ({"since": self.since} if self.since else {}))}
 
     def after_failures(self, failures: Sequence[Failure], outage: RetryPolicy) -> Blocked:
-        """Returns the state after failures that block the stream. The first probe comes at once: it shows an outage
-        apart from an event that fails by its own fault.
+        """Returns the state after failures that block the stream. The first probe comes at once, in case the fault is
+        the event's own.
 
-        :param outage: when the next ones come; after its last try they come at its longest delay
+        :param outage: when the next probes come; after its last try they come at its longest delay
         """
         called = {name for failure in failures for name in failure.called or (ANY,)}
         needs = self.needs | called
@@ -101,8 +96,6 @@ class Blocked:
     def after_result(
         self, result: Outcome | Failure, reports: Mapping[str, CallReport], outage: RetryPolicy
     ) -> Blocked:
-        """Returns the state after an event that didn't fail so. ``reports``: the calls of the one event that was
-        tried."""
         if self.is_prolonged_by(result):
             return replace(self, probe_s=_wait_s(self.probes + 1, outage), probes=self.probes + 1)
         answered = {name for name, report in reports.items() if report.calls - report.late > report.failed}
@@ -112,10 +105,10 @@ class Blocked:
         return replace(self, needs=needs) if needs else Blocked()
 
     def is_prolonged_by(self, result: Outcome | Failure) -> bool:
-        """Returns whether an event's result says that the block isn't over: it failed so, or what has to answer fails
-        otherwise or isn't called now.
+        """Returns whether an event's result says that the block isn't over.
 
-        Other results that don't end the block say nothing of it: the next event may be tried at once.
+        It failed as the block's events did, or a needed downstream fails otherwise or isn't called now. Any other
+        result says nothing of the block: the next event may be tried at once.
         """
         if isinstance(result, Failure):
             return result.is_blocking or (result.kind is not ErrorKind.NRE and result.downstream in self.needs)
@@ -132,7 +125,7 @@ def _may_be_noted(needs: frozenset[str]) -> bool:
 
 
 def choose_probe(waiting: Iterable[OpenItem], arrived: Iterable[BatchItem]) -> tuple[Rank, OpenItem | BatchItem] | None:
-    """Chooses the event to try next: the first of those that tell most, waiting ones before arriving ones."""
+    """Chooses the event to try next: the first of those of the lowest `Rank`, waiting ones before arriving ones."""
     of_waiting = list(waiting)
     suspects = {_account_of(item.row) for item in of_waiting if is_suspect(item.row)}
 

@@ -29,7 +29,7 @@ CLOSE_S_MAX = 5.0
 
 
 def assign_item_seqs(decided: Sequence[BatchItem]) -> int:
-    """Gives new items their final names: the rows of those that were handled again come before theirs.
+    """Gives new items their final seqs: the rows of events that were handled again come before theirs.
 
     :returns: by how many seqs they moved
     """
@@ -65,9 +65,6 @@ def number_rows(
 
 
 class Journal:
-    """A stream's journal from an epoch on. ``notes`` are texts that go with each commit, by name
-    (`JournalWriter.commit`)."""
-
     def __init__(
         self,
         state: JournalState,
@@ -99,7 +96,6 @@ class Journal:
 
     @property
     def by_range(self) -> list[str]:
-        """Partitions of which only topic id and range could be compared."""
         return [] if self._watch is None else list(self._watch.by_range)
 
     def commit(
@@ -125,7 +121,6 @@ class Journal:
         return Head(self.state.epoch, committed.last_seq, committed.chain, self.state.lineage)
 
     def close(self) -> None:
-        """Stops comparing what was decided with what the source holds."""
         if self._watch is not None:
             self._watch.close()
 
@@ -140,8 +135,10 @@ class IndexBehind(PayhookError):
 
 
 class DerivedTable(Protocol):
-    """A table that follows a journal's rows by seq, made by its class's ``open(path)``. Before an epoch begins its
-    class's ``check(path, reader)`` raises `StreamRefused` if the table is ahead of its journal.
+    """A table that follows a journal's rows by seq, made by its class's ``open(path)``.
+
+    Before an epoch begins, its class's ``check(path, reader)`` raises `StreamRefused` if the table is ahead of its
+    journal.
     """
 
     def catch_up(self, reader: JournalReader) -> None: ...
@@ -164,8 +161,8 @@ class DeadLetterPublisher(Protocol):
 
 
 class Derived:
-    """All that is made of a stream's rows. ``followers`` are tables; ``on_decided`` is shown what each commit decided,
-    for metrics and traces.
+    """Everything that is made of a stream's rows: ``followers`` are tables; ``on_decided`` gets what each commit
+    decided.
     """
 
     def __init__(
@@ -206,7 +203,6 @@ class Derived:
         self.anchors.on_commit(head)
 
     def poll(self) -> None:
-        """Takes note of what Kafka has acknowledged since."""
         self.dead_letters.poll()
         self.anchors.poll()
 

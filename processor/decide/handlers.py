@@ -35,16 +35,14 @@ EARLY_UNDO = "undo"
 
 
 class GroupExecutor(Protocol):
-    """Runs groups of events, each in order (`processor.workers.execute.Executor`)."""
-
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results: ...
 
 
 class Handlers:
     """A stream's handlers.
 
-    ``trying`` is a file that says after which seq events were handed to them: an event that ends the whole process is
-    found like one that ends its worker. It is disposable: without it a try is repeated.
+    ``trying`` is a file with the seq after which events were handed to them. So an event that ends the whole process is
+    found like one that ends its worker. Without the file a try is only repeated.
     """
 
     def __init__(
@@ -77,10 +75,7 @@ class Handlers:
             self._note_tried(NOTHING_TRIED)
 
     def run(self, lines: Iterable[Line], seq: int) -> Results:
-        """Asks about every event that may run and that the map stage hasn't answered.
-
-        :raises StorageDown: the note of what is tried can't be written
-        """
+        """:raises StorageDown: the note of what is tried can't be written"""
         work: list[list[WorkItem]] = []
         early: list[BatchItem] = []
         for line in lines:
@@ -115,7 +110,6 @@ def keep_only_first(line: Line | None) -> list[Line]:
 
 
 def _make_work_item(item: BatchItem, route: str) -> WorkItem:
-    """Makes what a handler sees of an item. ``route``: the stream's policy, for an event that didn't fail yet."""
     return make_work_item(
         item.row,
         item.body,
@@ -142,8 +136,6 @@ def collect_answers(
     now: datetime,
     blocked: str | None,
 ) -> Answers:
-    """Collects what handlers said, as it holds for the whole batch. ``blocked``: why the stream was blocked before
-    it."""
     answered = dict(results)
     if blocked is None:
         for item in (item for line in lines for item in line.items if item.is_suspect):
@@ -166,10 +158,7 @@ def list_named_pairs(answers: Answers) -> set[str]:
 
 
 def settle_lines(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[BatchItem]:
-    """Decides the events of every line.
-
-    :param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch
-    """
+    """:param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch"""
     left = dict(booked)
     decided = [item for line in lines for item in decide_line(line, answers)]
     taken: dict[str, str] = {}
@@ -189,7 +178,7 @@ def settle_lines(lines: Iterable[Line], answers: Answers, booked: Mapping[str, i
 
 
 def _settle_pair(row: JournalRow, answer: Applied, left: dict[str, int]) -> None:
-    """Makes an undo of what isn't booked unknown, and books nothing for what was undone before it was reported.
+    """Makes an undo of what isn't booked unknown; books nothing for a movement whose undo came first.
 
     :param left: by pair, movements less undos; takes in this one
     """

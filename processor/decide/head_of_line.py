@@ -42,8 +42,6 @@ SHARE_AGE_S_MIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class WaitingLine:
-    """An entity's head, by its item, and how many events wait behind it."""
-
     head_seq: int
     behind: int
 
@@ -100,8 +98,6 @@ class HeadFigures:
 
     @property
     def with_dead(self) -> HeadFigures:
-        """Returns the figures as if dead heads failed: where followers wait for a person, these hold them back as
-        well."""
         return replace(self, heads=self.heads + self.dead_heads, behind=self.behind + self.behind_dead)
 
     def status(self) -> dict[str, float | int | bool | str]:
@@ -113,7 +109,7 @@ class HeadFigures:
 
 @dataclass(slots=True)
 class LookRound:
-    """Figures and candidates of the looks from the first line to the last one; a round is mostly one look.
+    """Figures and candidates of the looks from the first line to the last one; mostly one look is enough.
 
     ``since``: where the next look begins (`take_next_lines`). ``step_s``: time in which the stream wasn't blocked.
     ``figures``: counts alone. ``candidates``: as `choose_examined` has them. ``known``: heads that earlier rounds
@@ -129,8 +125,7 @@ class LookRound:
 
 
 def group_into_lines(places: Iterable[tuple[bytes, int]]) -> list[WaitingLine]:
-    """Groups places into lines of more than one event. ``places`` are (entity, item seq), entity by entity, head
-    first."""
+    """:param places: (entity, item seq), entity by entity, head first"""
     by_entity: dict[bytes, list[int]] = {}
     for entity, item_seq in places:
         line = by_entity.setdefault(entity, [item_seq, -1])
@@ -139,11 +134,11 @@ def group_into_lines(places: Iterable[tuple[bytes, int]]) -> list[WaitingLine]:
 
 
 def take_next_lines(places: Sequence[tuple[bytes, int]]) -> tuple[list[WaitingLine], bytes | None]:
-    """Returns the lines that one look has read, and the hash of the entity from which the next one reads; None: that
-    was all.
+    """Returns the lines that one look has read, and the hash of the entity at which the next one begins; None: that was
+    all.
 
-    Of `PLACES_MAX` places those of the last entity may lack some: it is left to the next look, unless it fills this one
-    alone.
+    The last of `PLACES_MAX` places may cut an entity's line: that entity is left to the next look, unless it fills this
+    one alone.
     """
     if len(places) < PLACES_MAX:
         return group_into_lines(places), None
@@ -162,10 +157,9 @@ def choose_examined(candidates: Sequence[WaitingLine]) -> list[WaitingLine]:
 
 
 def find_past_limits(heads: Iterable[FailingHead], figures: HeadFigures, settings: StreamSettings) -> list[FailingHead]:
-    """Finds the heads to dead-letter now, `RESOLVED_MAX` at most.
+    """Finds the heads to dead-letter now, `RESOLVED_MAX` at most: those past the age limit.
 
-    These are the heads past the age limit. Where followers are handled past a dead head, those with the longest lines
-    are added until the lines are no longer blocked.
+    Where followers are handled past a dead head, heads with the longest lines are added until the lines aren't blocked.
     """
     longest_first = sorted(heads, key=lambda head: -head.behind)
     past = [head for head in longest_first if 0 < settings.head_age_max_s <= head.held_s]
@@ -213,8 +207,6 @@ def make_head_failure(head: FailingHead, dead_head: DeadHead) -> Failure:
 
 
 class DoneWindow:
-    """How many events were done in the last `DONE_WINDOW_S` seconds, counted second by second."""
-
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, int]] = deque()
 
@@ -232,8 +224,6 @@ class DoneWindow:
 
 
 class HeadOfLine:
-    """Looks at one stream's lines now and then, and names the heads that are past its limits."""
-
     def __init__(self, index: Index, settings: StreamSettings, clock: Clock) -> None:
         self._index = index
         self._settings = settings
@@ -255,7 +245,7 @@ class HeadOfLine:
     def find_overdue_heads(self, *, stream_blocked: bool) -> Mapping[int, tuple[OpenItem, Failure]]:
         """Finds the heads to dead-letter in this batch, and why, by item.
 
-        Returns none while the whole stream is blocked: what a head does then is no fault of its own.
+        Returns none while the whole stream is blocked: then a waiting head isn't at fault.
         """
         began = self._clock.monotonic_s()
         if began < self._look_at:

@@ -28,8 +28,6 @@ BEHIND_WAITING = f"{BEHIND}, which waits"
 
 @dataclass(frozen=True, slots=True)
 class Booked(Applied):
-    """`Applied`, with its booking as the journal keeps it."""
-
     text: str | None = None
 
 
@@ -62,22 +60,18 @@ class BatchItem:
 
     @property
     def is_new(self) -> bool:
-        """Returns whether the journal has no row of it yet."""
         return self.row.first
 
     @property
     def is_suspect(self) -> bool:
-        """Returns whether its last try failed as if the whole stream were blocked."""
         return self.waiting is not None and is_suspect(self.waiting.row)
 
     @property
     def has_died(self) -> bool:
-        """Returns whether it died before, and later events of its entity were handled without it."""
         return self.waiting is not None and self.waiting.died
 
     @property
     def last_error_kind(self) -> ErrorKind | None:
-        """The kind of its last try's error; None where that isn't known, or it hasn't failed."""
         return None if self.waiting is None else self.waiting.row.error_kind
 
     @property
@@ -86,7 +80,7 @@ class BatchItem:
 
     @property
     def goes_on_waiting(self) -> bool:
-        """Returns whether nothing changes for the event but until when it waits: that takes no row."""
+        """Returns whether nothing changes for the event but its due time: that takes no row."""
         if self.waiting is None or self.row.decision is not Decision.PARKED or self.row.due_at is None:
             return False
         before, after = self.waiting.row, self.row
@@ -99,7 +93,6 @@ class BatchItem:
 
     @property
     def answer(self) -> Booked | Ignored | None:
-        """Returns the map stage's answer, if it holds for the event as it stands now."""
         if self.early is None or self.previous is not None or self.has_died:
             return None
         early = self.early
@@ -109,9 +102,9 @@ class BatchItem:
 
 
 def reopen_item(waiting: OpenItem) -> BatchItem:
-    """Makes a waiting event an item of this batch: its identities stay, what was decided last is cleared.
+    """Makes a waiting event an item of this batch: it keeps its identities and loses its last decision.
 
-    One that failed before keeps the policy under which it did.
+    One that failed before keeps its retry policy.
     """
     row = copy.copy(waiting.row)
     row.seq = 0
@@ -141,14 +134,14 @@ def explain_wait(head: JournalRow) -> str:
 
 
 def has_followed_failing(row: JournalRow) -> bool:
-    """Returns whether a waiting event's last row says that it waits for an earlier one that failed; also when a person
-    has closed that one meanwhile.
+    """Returns whether a waiting event's last row says that it waits for an earlier one that failed, even if that one is
+    closed now.
     """
     return row.decision is Decision.PARKED and (row.reason == BEHIND or row.cause_seq is not None)
 
 
 def make_conflict_failure(event_key: str, same: bool | Failure) -> Failure:
-    """Makes the failure of an event whose key another one holds: with other content, or with content that can't be
+    """Makes the failure of an event whose key another one holds, with other content or with content that can't be
     compared.
 
     ``same`` is the comparison's failure then. The key stays with the first event that had it.
@@ -188,7 +181,6 @@ def settle_item(item: BatchItem, decision: Decision, reason: str) -> None:
 
 
 def park_item(item: BatchItem, reason: str, due_at: datetime | None = None) -> None:
-    """Lets an event wait behind its entity's head, or until ``due_at`` where it is the head itself."""
     row = item.row
     row.decision = Decision.PARKED
     row.reason = reason[:REASON_CHARS_MAX]
@@ -198,7 +190,7 @@ def park_item(item: BatchItem, reason: str, due_at: datetime | None = None) -> N
 
 
 def block_item(item: BatchItem, failure: Failure, due_at: datetime) -> None:
-    """Lets an event wait that failed as if the whole stream were blocked; no attempt is spent."""
+    """Parks an event that failed as if the whole stream were blocked; it spends no attempt."""
     park_item(item, "", due_at)
     _record_failure(item, failure)
     item.row.reason = f"the stream is blocked: {item.row.reason}"[:REASON_CHARS_MAX]
@@ -232,8 +224,8 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
     An event that misses a predecessor holds nothing back: the predecessor may be one of its followers. Neither does one
     that dies because an earlier event did.
 
-    The rules' policy for the error's kind is for events that fail so for the first time; one that failed so before goes
-    on with its own. However kinds alternate, tries are counted together.
+    A first failure of a kind takes the policy of the rules; a later one keeps the event's own. Tries of all kinds count
+    together.
     """
     row = item.row
     policy = choose_retry_policy(item, rules, failure.kind)
@@ -252,10 +244,6 @@ def fail_item(item: BatchItem, failure: Failure, rules: StreamRules, now: dateti
 
 
 def choose_retry_policy(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> RetryPolicy:
-    """Chooses the policy for an event that fails with an error of ``kind``.
-
-    A failure that others have shown not to be the whole stream's is a matter of this event alone.
-    """
     alone = {ErrorKind.SBE: ErrorKind.SNBE}
     before = item.last_error_kind
     kind = alone.get(kind, kind)

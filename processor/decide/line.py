@@ -64,8 +64,7 @@ def line_up(
 ) -> LineUp:
     """Sorts the events that hold later ones back (``queue``, head first) and those that don't but are due.
 
-    No event runs early unless ``due`` names it: one whose own time hasn't come holds those behind it, even where an
-    earlier one of its entity is due.
+    No event runs early unless ``due`` names it: one that isn't due yet holds those behind it, even due ones.
 
     :param queue: read as far as it is needed
     :param drain_max: most events of the queue
@@ -98,7 +97,6 @@ def _may_run(waiting: OpenItem, now: datetime, called: set[int]) -> bool:
 
 
 def _place_due(line: LineUp, due: Sequence[OpenItem]) -> None:
-    """Places what is due and isn't placed yet: before the holder it runs, behind it it waits its turn."""
     placed = {waiting.row.item_seq for waiting in line.run}
     holder = line.holder
     for waiting in due:
@@ -139,20 +137,16 @@ class Line:
             item.previous = next((head.as_previous() for head in self.closed_heads if head.held_back(item.seq)), None)
 
     def park_rest(self, line: LineUp) -> None:
-        """Parks due events that may not run yet."""
         for item in map(reopen_item, line.behind):
             self._note_passed(item)
             park_item(item, BEHIND if line.holder is None else explain_wait(line.holder.row))
             self.settled.append(item)
 
     def _note_passed(self, item: BatchItem) -> None:
-        """Notes in the row that a later event was applied before it: once it holds others back the index forgets
-        that."""
+        """Notes in the row that a later event was applied before it; the index forgets that once it is a holder."""
         item.row.out_of_order |= self.applied_upto > item.seq
 
     def add_arrival(self, item: BatchItem, now: datetime) -> None:
-        """Adds a new event: it runs, or waits behind the holder or until its delay is over; so do those behind it
-        then."""
         due_at = self._due_at(item, now)
         if self.holder is None and due_at is None and not self.delays:
             self._append_item(item)
@@ -162,8 +156,6 @@ class Line:
         self.settled.append(item)
 
     def _due_at(self, item: BatchItem, now: datetime) -> datetime | None:
-        """Returns when the stream's delay is over, if it isn't yet. A receipt later than now comes from a clock that
-        runs ahead."""
         if not self.rules.delay or item.row.received_at is None:
             return None
         due_at = min(item.row.received_at, now) + self.rules.delay
@@ -179,7 +171,6 @@ class Line:
         self.items.append(item)
 
     def select_runnable(self) -> Iterator[BatchItem]:
-        """Yields the events that a handler sees, down to the one behind which all wait."""
         for item in self.items:
             if item.condemned is not None and self.rules.config.dead_head is DeadHead.WAIT:
                 return
@@ -188,7 +179,6 @@ class Line:
 
 
 def is_last_try(item: BatchItem, rules: StreamRules, kind: ErrorKind) -> bool:
-    """Returns whether the event is dead if it fails now with an error of that kind."""
     policy = choose_retry_policy(item, rules, kind)
     return policy.tries is not None and item.row.attempt >= policy.tries
 
@@ -237,8 +227,6 @@ def _wake_next(waiting: OpenItem | None, now: datetime) -> list[BatchItem]:
 
 
 def _decide_item(item: BatchItem, answers: Answers, rules: StreamRules, dead: BatchItem | None) -> bool:
-    """Fills in the item's row and returns whether its followers must wait. ``dead``: the last one before it that
-    died."""
     failed = catch_event_error(_fill_in, item, answers, rules)
     if failed is not None:
         item.row.handler_version = answers.handler_version

@@ -52,8 +52,6 @@ _CLOSED_AS = {
 
 @dataclass(slots=True)
 class _EntityChanges:
-    """Changes of one entity in this batch: its events by item, and the first item that orders replayed in its place."""
-
     events: dict[int, BatchItem] = field(default_factory=dict)
     replayed: float = float("inf")
 
@@ -92,7 +90,6 @@ class BatchCommands:
         self._entries = Entries(self.known.index)
 
     def decide(self, record: KafkaRecord, seq: int) -> None:
-        """Gives the control offset its one row, and each accepted target a row that refers to it."""
         item = self._make_control_item(record, seq)
         self.commands.append(item)
         command = catch_event_error(self._read_command, record)
@@ -117,9 +114,6 @@ class BatchCommands:
             self._carry_out(item, command)
 
     def _read_command(self, record: KafkaRecord) -> Command:
-        """
-        :raises Forged, CommandInvalid: it isn't one
-        """
         if self.rules.record_keys is not None:
             keys = self.rules.record_keys.now
             check_record(keys, record.topic, record.partition, record.key, record.value, record.headers)
@@ -138,8 +132,8 @@ class BatchCommands:
     def wake_followers(self) -> None:
         """Wakes, after the last command, what waited behind an event that was closed or left its entity.
 
-        Only the first event of an entity is woken: the others follow it, in order. One that this batch parked itself
-        gets no second row, but its time.
+        Only the first event of an entity is woken: the others follow it, in order. One that this batch parked gets a
+        new time instead of a second row.
         """
         lines = self._collect_changes()
         for entity, head in self._heads.items():
@@ -178,7 +172,7 @@ class BatchCommands:
     def _find_holding_events(self, entity: str, line: _EntityChanges) -> Iterator[OpenItem | BatchItem]:
         """Returns the events that hold back later ones of the entity after this batch, in Kafka's order.
 
-        The batch's decisions count before the index, which also lacks events that held nothing back until now.
+        The batch's decisions count before the index, which lacks events that held nothing back until now.
         """
         known = self._gone | line.events.keys()
         before = (waiting for waiting in self.known.index.queue(entity) if waiting.row.item_seq not in known)
@@ -214,8 +208,8 @@ class BatchCommands:
     def _act_on_targets(
         self, control: BatchItem, command: Command, judged: Sequence[JudgedTarget], decision: Decision
     ) -> bool:
-        """Acts on what was accepted, or notes that it is proposed. The command's row says how many, and why the others
-        weren't.
+        """Acts on what was accepted, or notes that it is proposed; the command's row says how many, and why not the
+        others.
 
         :returns: False where nothing of it is done now
         """

@@ -68,7 +68,6 @@ class Rereads:
     put_back: PutBackRecord | None = None
 
     def settle(self, items: Sequence[BatchItem], now: datetime) -> None:
-        """Fills in each item's row: resolved, dead again, or parked because Kafka is away."""
         taken: list[tuple[BatchItem, list[Outgoing]]] = []
         for item in items[PER_BATCH_MAX:]:
             park_item(item, "more poison is replayed than one batch reads again", now)
@@ -90,8 +89,6 @@ class Rereads:
                 settle_item(item, Decision.RESOLVED, _describe_published(events))
 
     def _put_back(self, item: BatchItem, now: datetime) -> None:
-        """Publishes another program's record again that couldn't be named: its copy may be, or dies in its own
-        place."""
         if self.put_back is None:
             dead_letter_item(
                 item,
@@ -147,8 +144,11 @@ def _describe_published(events: Sequence[Outgoing]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """An event that an order acts on. ``in_place``: it runs before all that came later of its entity. ``left``: the
-    entity that it belonged to and no longer does, by the names that its adapter gives it now."""
+    """An event that an order acts on.
+
+    ``in_place``: it runs before all that came later of its entity. ``left``: the entity that it belonged to before its
+    adapter gave it another one.
+    """
 
     item: OpenItem
     in_place: bool = False
@@ -175,8 +175,8 @@ def rename_by_adapter(adapter: Adapter, row: JournalRow, body: bytes) -> Journal
 def rename_if_readable(adapters: Mapping[str, Adapter], row: JournalRow, body: bytes) -> JournalRow:
     """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
 
-    An event with another key by now keeps its key and its entity, and gets its fact: under the new key the same money
-    is a duplicate by that.
+    An event that would get another key keeps its key and entity, and gets its fact: so the same money under the new key
+    is a duplicate.
     """
     adapter = adapters.get(row.provider or "")
     has_body = bool(body) or row.body_sha256 == EMPTY_SHA256
@@ -198,8 +198,8 @@ def _named_or_kept(adapter: Adapter, row: JournalRow, body: bytes) -> JournalRow
 def rename_accepted(known: BatchLookups, accepted: Iterable[Accepted], meanwhile: ChangesSoFar) -> list[Accepted]:
     """Renames events as their adapters name them now.
 
-    An event that is of another entity by its new names leaves its line; its place is in the order of its real entity as
-    far as that still holds.
+    An event that moves to another entity leaves its line, and takes its place in the other one's order as far as
+    possible.
     """
     named = [_rename_event(known, event) for event in accepted]
     moving = [event.item.row for event in named if event.left is not None]
@@ -217,7 +217,6 @@ def _rename_event(known: BatchLookups, event: Accepted) -> Accepted:
 
 
 def _find_passed_items(rows: Iterable[JournalRow], known: BatchLookups, meanwhile: ChangesSoFar) -> set[int]:
-    """Finds the items that a later event of their entity was applied before."""
     items = [(row.entity_key or "", row.item_seq) for row in rows]
     first: dict[str, int] = {}
     for entity, item_seq in items:
@@ -234,7 +233,6 @@ def _apply_names(names: CurrentNames, row: JournalRow) -> JournalRow:
 
 
 def find_ignored_events(known: BatchLookups, targets: Iterable[ItemTarget], control_topic: str) -> IgnoredEvents:
-    """Finds those of an order's targets that aren't open: the rows that were seen, with their bodies."""
     closed = sorted({target.seen_seq for target in targets if known.index.open_item(target.item_seq) is None})
     rows = {seq: row for seq, row in known.rows_of(closed).items() if row.topic != control_topic} if closed else {}
     if not rows:

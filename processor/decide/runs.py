@@ -74,8 +74,6 @@ class SelectionRun:
 
 @dataclass(frozen=True, slots=True)
 class RunShare:
-    """A run's share of this batch: a ``portion``, up to before the index ``end``; None: the run is over."""
-
     run: SelectionRun
     end: int
     portion: Portion | None
@@ -86,7 +84,7 @@ Act: TypeAlias = Callable[[BatchItem, Portion | None], Sequence[BatchItem]]
 
 
 class RunScheduler:
-    """The runs of one stream. What it remembers changes as rows are made: after a failed commit it is of no use.
+    """The runs of one stream. Its state changes as rows are made: after a failed commit it must be thrown away.
 
     ``waits_s``: how long an event that comes now waits for its decision. ``left``, with the rows that it names: the
     runs that the process before this one left, as `make_notes` has them.
@@ -139,8 +137,9 @@ class RunScheduler:
         return shares
 
     def run_portions(self, shares: Iterable[RunShare], now: datetime, act: Act) -> None:
-        """Carries out the shares after the batch's commands; a run that one of them paused or cancelled takes nothing
-        more."""
+        """Carries out the shares after the batch's commands, except those of runs that a command paused or
+        cancelled.
+        """
         for share in shares:
             run = share.run
             if share.portion is None or run.state is RunState.RUNNING:
@@ -152,7 +151,7 @@ class RunScheduler:
                 self._advance(share, control, {item.seq for item in accepted})
 
     def decide_command(self, control: BatchItem, command: Command, alone: OnePerson) -> None:
-        """Decides a command about a run. One that is refused holds no key: it may be given again."""
+        """Decides a command about a run. A refused one holds no key: it may be given again."""
         row = control.row
         try:
             if command.action in (RUN, PROPOSE_RUN):
@@ -175,7 +174,6 @@ class RunScheduler:
             self._untried -= {row.item_seq for row in rows if row.decision is not Decision.REPLAYED}
 
     def _begin(self, control: BatchItem, command: Command, alone: OnePerson) -> str | None:
-        """Begins a run, or notes its proposal; returns why it can't."""
         digest, is_proposal = command.selection, command.action == PROPOSE_RUN
         frozen = self._read_selection(digest)
         selection = frozen.selection
@@ -198,8 +196,6 @@ class RunScheduler:
         return None
 
     def _has_room(self) -> bool:
-        """Returns whether one more run may begin. One that only waits for its last items makes room: it is over with
-        the next batch."""
         followed = [run for run in self._runs.values() if not run.makes_room]
         if len(followed) < RUNS_MAX:
             return True
@@ -287,7 +283,6 @@ class RunScheduler:
             self._window = min(float(WINDOW_MAX), self._window * WINDOW_GROWTH)
 
     def _read_item_order(self, run: SelectionRun) -> ItemOrder | None:
-        """Returns the order of the run's items. Where the selection is gone it returns None, and the run ends."""
         if run.order is None:
             try:
                 run.order = ItemOrder(self._read_selection(run.command.selection), run.command.mode)
@@ -297,9 +292,6 @@ class RunScheduler:
         return run.order
 
     def _read_selection(self, digest: str) -> FrozenSelection:
-        """
-        :raises StorageDown: the lake can't be read just now
-        """
         try:
             return self._known.selections(digest)
         except OSError as failed:

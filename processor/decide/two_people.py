@@ -41,7 +41,6 @@ Events: TypeAlias = Iterable[tuple[JournalRow, bytes]]
 
 
 def format_reason(done: str, refusals: Sequence[str]) -> str:
-    """Formats the reason of a command's row: ``5 of 7 replayed; refused: …; and 2 more``."""
     more = len(refusals) - REFUSALS_SHOWN_MAX
     refused = f"refused: {'; '.join(refusals[:REFUSALS_SHOWN_MAX])}" if refusals else ""
     return "; ".join(part for part in (done, refused, f"and {more} more" if more > 0 else "") if part)
@@ -63,8 +62,8 @@ def explain_missing_approval(index: Index, command: Command) -> str | None:
 
 @dataclass(slots=True)
 class Reversals:
-    """Decides the reversals of one batch. Proposal and approval are checked in the same way: what can't be reversed
-    can't be proposed, and what was proposed may have been reversed since.
+    """Decides the reversals of one batch. A proposal and its approval are checked alike: a reversal may have been made
+    since.
     """
 
     known: BatchLookups
@@ -123,7 +122,7 @@ class Reversals:
 class Entries:
     """Decides the entries by hand of one batch. The command's own row books: it is an event of the entry's entity.
 
-    Its fact is the proposal, so that a second approval of one books nothing.
+    Its fact is the proposal, so that a second approval of the same proposal books nothing.
     """
 
     index: Index
@@ -190,8 +189,6 @@ class OnePerson:
         return None
 
     def find_run_refusal(self, command: Command, wanted: Volume) -> str | None:
-        """Judges a whole run as it begins, as `find_refusal` does an order. Nothing is noted yet: each of its portions
-        is."""
         if command.proposal is not None:
             return explain_missing_approval(self.known.index, command)
         if command.act in APPROVED_ALWAYS:

@@ -88,25 +88,22 @@ class Classifier:
     """Decides an error's kind. Made on the driver, once a stream; it travels to the executors with each task.
 
     1. The hook, if it answers.
-    2. The outermost error that is known: by the stream's `Rules`, or by its own attribute ``kind``. What is unknown is
-       looked through: its cause, its context (hidden by ``from None`` too), errors that it carries in arguments and
-       attributes. Of a group's members the gravest that is known counts.
+    2. The outermost error that is known: by the stream's `Rules`, or by its own attribute ``kind``. An unknown one is
+       looked through: its cause, its context (also where ``from None`` hides it), the errors in its arguments and
+       attributes. Of a group's members the gravest known one counts.
     3. In the same way by `DEFAULT_KINDS`.
     4. The stream's default.
     """
 
     def __init__(self, rules: Rules | None = None, hook: Hook | None = None) -> None:
-        """``hook``: the function that the rules name (`processor.wiring.make_classifier`)."""
         self._rules = rules or Rules()
         self._hook = hook
 
     def find_kind(self, error: BaseException, item: WorkItem | None = None) -> ErrorKind:
-        """Decides the kind. ``item`` is the event whose handling raised it."""
         return self._judge(error, item)[0]
 
     def make_failure(self, error: BaseException, log_lines: str | None = None, item: WorkItem | None = None) -> Failure:
-        """Writes the error down, whatever it does when it is looked at; if it can't be read, as a bug of the
-        handler."""
+        """Writes the error down. One that can't be read counts as a bug of the handler."""
         try:
             return self._make_failure(error, log_lines, item)
         except BaseException as unreadable:  # raised by the error's own code, which may raise anything
@@ -137,7 +134,7 @@ class Classifier:
         return kind or self._rules.default, problem
 
     def _ask_hook(self, error: BaseException, item: WorkItem | None) -> tuple[ErrorKind | None, str | None]:
-        """Asks the hook. One that fails says nothing: were its events to die of it, an outage would take them all."""
+        """Asks the hook, and ignores it where it fails: otherwise an outage of the hook would kill every event."""
         if self._hook is None:
             return None, None
         try:
@@ -159,15 +156,13 @@ class Classifier:
 
 
 def clean_text(text: str, chars_max: int, *, keep_end: bool = False) -> str:
-    """Makes a text that every store takes: valid UTF-8, no NUL, bounded."""
     if len(text) > chars_max:
         text = "…" + text[1 - chars_max :] if keep_end else text[: chars_max - 1] + "…"
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _clean_kept_text(text: str, chars_max: int, *, keep_end: bool = False) -> str:
-    """Cleans a text and removes card numbers. So much of a huge text is looked through that no number is cut in what is
-    kept."""
+    """Removes card numbers before it cuts the text, so that no number is cut in two."""
     looked_at = text[-SCANNED_CHARS_MAX:] if keep_end else text[:SCANNED_CHARS_MAX]
     return clean_text(without_card_numbers(looked_at), chars_max, keep_end=keep_end)
 
@@ -204,8 +199,6 @@ def _list_members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def _list_inner_errors(error: BaseException) -> list[BaseException]:
-    """Lists what the error was raised from or over, and what libraries put into it (``URLError.reason``,
-    ``DBAPIError.orig``)."""
     carried = [*error.args, *getattr(error, "__dict__", {}).values()]
     return [inner for inner in (error.__cause__, error.__context__, *carried) if isinstance(inner, BaseException)]
 
@@ -224,22 +217,17 @@ def _list_hidden(error: BaseException) -> Iterator[str]:
 
 
 def _find_class_name(error: BaseException) -> str:
-    """Looks through an `OfKind`, which says only what to make of the error that it was raised from."""
     if isinstance(error, OfKind) and error.__cause__ is not None:
         return _find_class_name(error.__cause__)
     return get_class_name(error)
 
 
 def get_class_name(value: object) -> str:
-    """Returns the plain name of a value's class.
-
-    It isn't read by attribute: an object, and a metaclass, may answer that as they like.
-    """
+    """Reads the plain name from the type itself: an object, and a metaclass, may answer an attribute as they like."""
     return clean_text(type.__dict__["__name__"].__get__(type(value)), CLASS_CHARS_MAX)
 
 
 def _read_text(error: BaseException) -> str:
-    """Returns the error's message as it is kept and matched: bounded, without card numbers."""
     try:
         text = str(error)
     except BaseException as unprintable:  # its own code, which may raise anything
@@ -258,7 +246,6 @@ def _find_codes(error: BaseException) -> Iterator[str]:
 
 
 def _read_attribute(bearer: object, name: str) -> object:
-    """Returns None where there is none, or where a property of the error's own raises."""
     try:
         return getattr(bearer, name, None)
     except Exception:
@@ -273,9 +260,8 @@ def catch_event_error(
 ) -> _Answer | Failure:
     """Calls ``step`` and returns its answer, or the failure that its event dies of: the stream continues.
 
-    What is called so is about one event alone: an adapter that reads its body, a record's headers, a command's bytes, a
-    result that is written down. What belongs to the engine, the index and the journal isn't: that raises, and the
-    stream starts again from the journal.
+    Use it for what is about one event alone: an adapter that reads its body, a record's headers, a command's bytes.
+    Errors of the engine, the index and the journal must raise: the stream starts again from the journal.
     """
     try:
         return step(*args, **kwargs)

@@ -126,7 +126,9 @@ def find_kind_by_class(error: BaseException, kinds: Mapping[str, ErrorKind]) -> 
 
 
 def is_named(error_class: type, name: str) -> bool:
-    """``httpx2.ReadTimeout`` names a class of that name in httpx2 or in a module below it, ``ReadTimeout`` any."""
+    """Matches ``httpx2.ReadTimeout`` with a class of that name in httpx2 or a module below it, ``ReadTimeout`` with
+    any.
+    """
     module, _, plain = name.rpartition(".")
     return error_class.__name__ == plain and (not module or f"{error_class.__module__}.".startswith(f"{module}."))
 

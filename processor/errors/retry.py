@@ -61,8 +61,6 @@ _FORMS = ("exponential", "forever", *_FIXED, *_EXPONENTIAL)
 
 
 class PolicyInvalid(PayhookError):
-    """A retry policy that can't be read. ``part`` is what is wrong, ``column`` where it begins (1 is the first)."""
-
     def __init__(self, text: str, column: int, part: str, problem: str) -> None:
         self.text = text
         self.column = column
@@ -78,9 +76,9 @@ class PolicyInvalid(PayhookError):
 class RetryPolicy:
     """When a failed event is tried again. ``tries`` is the most retries, None for no end.
 
-    ``jitter`` is the share of a delay that is added at most, and never beyond the next longer delay: a retry is never
-    early, and where delays grow a later one never waits for less than an earlier one did. Once the delays no longer
-    grow, they lie between ``longest_s`` and that with its whole jitter.
+    ``jitter`` is the share of a delay that is added at most. A retry is never early, and the next delay is never
+    exceeded, so growing delays stay in order. Once they no longer grow, they lie between ``longest_s`` and that with
+    its whole jitter.
     """
 
     text: str
@@ -104,7 +102,6 @@ class RetryPolicy:
         return base + random() * (room if longer is None else min(room, longer - base))
 
     def least_s(self, retry: int) -> float | None:
-        """Returns the seconds without jitter; None when no retry is left."""
         if self.tries is not None and retry > self.tries:
             return None
         return self.steps_s[retry - 1] if self.steps_s else self._grown_s(retry)
@@ -131,7 +128,7 @@ class RetryPolicy:
 
 
 def choose_policy(written: str | None, present: RetryPolicy) -> RetryPolicy:
-    """Chooses the policy of an event that was ``written`` down with one: that one, whatever is configured now.
+    """Chooses the policy that an event was ``written`` down with, whatever is configured now.
 
     A text that this code can't read (another version wrote it) gives the present one.
     """
@@ -145,10 +142,7 @@ def choose_policy(written: str | None, present: RetryPolicy) -> RetryPolicy:
 
 @lru_cache(maxsize=256)
 def parse_policy(text: str) -> RetryPolicy:
-    """Parses a policy.
-
-    :raises PolicyInvalid: points at the part that can't be read
-    """
+    """:raises PolicyInvalid: points at the part that can't be read"""
     if len(text) > TEXT_CHARS_MAX:
         raise PolicyInvalid(text[:TEXT_CHARS_MAX], TEXT_CHARS_MAX, "", f"more than {TEXT_CHARS_MAX} characters")
     return _PolicyReader(text).read_policy()
@@ -189,8 +183,6 @@ DelayText = Annotated[str, AfterValidator(_check_delay)]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of a policy's text and where it stands (0 is the first character)."""
-
     text: str
     at: int
 
@@ -241,7 +233,6 @@ class _PolicyReader:
         return RetryPolicy(self._text, steps[0], 1.0, max(steps), len(steps), jitter, tuple(steps))
 
     def _read_exponential(self, form: str, parts: list[_Part]) -> RetryPolicy:
-        """Reads parts by their place, as in ``LimitedExponentialRetryPolicy(1,60,2,120)``, or by their names."""
         names = _EXPONENTIAL[form]
         jitter = self._take_jitter(parts)
         if len(parts) != len(names):
@@ -264,7 +255,6 @@ class _PolicyReader:
         return replace(growing, tries=tries)
 
     def _order_by_name(self, form: str, parts: list[_Part]) -> list[_Part]:
-        """Puts parts such as ``maxDelay=60`` in the form's order, without their names; parts without names stay."""
         found = [(part, _NAMED.fullmatch(part.text)) for part in parts]
         if all(match is None for _, match in found):
             return parts
@@ -308,7 +298,6 @@ class _PolicyReader:
         raise self._make_error(part, "expected x2, max 16s, 5 tries or, as the last, jitter 50%")
 
     def _take_jitter(self, parts: list[_Part]) -> float:
-        """Takes the jitter off the end, where it stands if it does."""
         last = parts[-1]
         match = _JITTER.fullmatch(last.text)
         if match is None or len(parts) == 1:
@@ -319,9 +308,6 @@ class _PolicyReader:
         return float(match[1]) / 100
 
     def _read_seconds(self, part: _Part, *, bare_s: float = 0.0) -> float:
-        """
-        :param bare_s: what a number without a unit counts; 0: it needs one
-        """
         match = _DELAY.fullmatch(part.text)
         if match is None and not (bare_s and _BARE.fullmatch(part.text)):
             raise self._make_error(part, "expected a delay such as 250ms, 1s, 2m or 1h")

@@ -41,8 +41,6 @@ Lasts: TypeAlias = Mapping[tuple[str, int], JournalRow]
 
 
 class DisagreementKind(StrEnum):
-    """How a topic and the journal disagree."""
-
     OTHER_TOPIC = "other_topic"
     ENDS_BEFORE = "ends_before"
     REMOVED = "removed"
@@ -75,8 +73,6 @@ class Disagreement:
 
 
 class HistoryRefused(StreamRefused):
-    """The source holds another history than the one that the journal decided."""
-
     def __init__(self, stream: str, found: Sequence[Disagreement]) -> None:
         self.stream = stream
         self.found = tuple(found)
@@ -101,7 +97,7 @@ def check_history(
     Of ``transactional`` topics offsets may be missing: those of a transaction's markers.
 
     :raises HistoryRefused: they disagree
-    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    :raises TopicMissing, KafkaSilent: Kafka doesn't answer
     """
     known = [topic for topic in topics if topic in state.marks]
     if not known:
@@ -121,8 +117,6 @@ PARTITIONS_NOTE = "partitions"
 
 
 class PartitionsChanged(StreamRefused):
-    """Records are undecided that were published by another number of partitions than the one that is configured."""
-
     def __init__(self, stream: str, decided_by: int, configured: int, undecided: int) -> None:
         self.stream = stream
         self.decided_by = decided_by
@@ -136,7 +130,6 @@ class PartitionsChanged(StreamRefused):
 
 
 def read_decided_partitions(state: JournalState) -> int | None:
-    """Returns the number of partitions among which entities were divided when the journal's last batch was decided."""
     return int(state.notes[PARTITIONS_NOTE]) if PARTITIONS_NOTE in state.notes else None
 
 
@@ -155,7 +148,6 @@ def check_partitions(stream: str, state: JournalState, log: TopicLog, topic: str
 
 
 def find_other_topics(state: JournalState, ids: Mapping[str, str]) -> Iterator[Disagreement]:
-    """Finds topics whose id isn't the one that the journal knows."""
     for topic, topic_id in ids.items():
         if state.history(topic).topic_id not in ("", topic_id):
             yield Disagreement(DisagreementKind.OTHER_TOPIC, topic, -1)
@@ -174,8 +166,9 @@ def find_out_of_range(state: JournalState, held: Held, topics: Iterable[str]) ->
 
 
 def find_other_records(rows: Iterable[JournalRow], log: TopicLog, held: Held) -> Iterator[Disagreement]:
-    """Finds first rows whose offset Kafka holds with another record, or without one. What it holds no more isn't
-    compared."""
+    """Finds first rows whose offset Kafka holds with another record, or without one. Offsets that Kafka has deleted
+    aren't compared.
+    """
     compared = {(row.topic, row.partition, row.offset): row for row in rows if _is_held(row, held)}
     records = log.records_at(compared)
     for (topic, partition, offset), row in sorted(compared.items()):
@@ -208,8 +201,7 @@ def read_last_rows(state: JournalState, reader: JournalReader, topics: Collectio
 
 
 def read_recent_rows(state: JournalState, reader: JournalReader, topics: Collection[str]) -> list[JournalRow]:
-    """Reads first rows since the last look of the process before: what was decided between two looks may be of two
-    logs."""
+    """Reads first rows since the last look of the process before: Kafka's log may have been replaced since then."""
     if LOOKED_NOTE not in state.notes:
         return []
     since = max(int(state.notes[LOOKED_NOTE]), state.next_seq - 1 - RECENT_ROWS_MAX)
@@ -228,10 +220,8 @@ def _is_held(row: JournalRow, held: Held) -> bool:
 
 
 def find_start_marks(state: JournalState | None, held: Held) -> Marks:
-    """Finds where partitions begin that the journal doesn't know.
-
-    A topic that is new to it begins at what Kafka holds. A partition of a topic that it knows begins at 0, because
-    whatever is no longer held of it was lost.
+    """:raises PartitionsChanged: entities would move to other partitions while some of their records are undecided
+    :raises TopicMissing, KafkaSilent: Kafka doesn't answer
     """
     known = {} if state is None else state.marks
     return {
@@ -242,8 +232,6 @@ def find_start_marks(state: JournalState | None, held: Held) -> Marks:
 
 @dataclass(frozen=True, slots=True)
 class DecidedPosition:
-    """How far a stream has decided: its last seq, its state's marks, the last row of each partition."""
-
     seq: int
     state: JournalState
     lasts: Lasts
@@ -294,7 +282,7 @@ class HistoryWatch:
     def compare_noted(self, log_: TopicLog) -> None:
         """Compares what was noted since the last look; sets ``refusal`` where Kafka disagrees.
 
-        :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+        :raises TopicMissing, KafkaSilent: Kafka doesn't answer
         """
         noted = list(self._pending)
         if not noted:

@@ -61,8 +61,7 @@ class Parting:
 
     @property
     def decided_beyond(self) -> int:
-        """Counts offsets that the journal decided and Kafka holds with other records, or no longer: they stay
-        decided."""
+        """Counts offsets that the journal decided and Kafka holds with other records, or no more: they stay decided."""
         return max(0, self.until - max(self.begins, self.low))
 
     @property
@@ -77,8 +76,6 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """A topic whose history is another one now."""
-
     topic: str
     topic_id: str
     partings: tuple[Parting, ...]
@@ -86,9 +83,6 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Disagreements between one stream's journal and Kafka. ``seq`` and ``epoch``: the journal's last row and its epoch
-    when it was looked at."""
-
     stream: str
     seq: int
     epoch: int
@@ -106,7 +100,7 @@ def find_losses(
 ) -> Findings:
     """Compares more than a start does, and finds for each partition where the histories part.
 
-    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    :raises TopicMissing, KafkaSilent: Kafka doesn't answer
     """
     known = [topic for topic in topics if topic in state.marks]
     held, ids = log.read_held_offsets(known), log.topic_ids(known)
@@ -151,10 +145,8 @@ def _find_begin(
     seqs: Seqs,
     place: tuple[str, int, int, int, int],
 ) -> int:
-    """Finds where the next history begins: at the first offset that Kafka holds with another record than the journal
-    decided.
-
-    Up to there both hold the same, because a log only grows at its end.
+    """Finds the first offset that Kafka holds with another record than the journal decided: the next history begins
+    there.
     """
     topic, number, until, low, high = place
     if not disagreements:
@@ -184,11 +176,6 @@ def _find_begin(
 
 
 def _read_seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[int, Seqs]:
-    """Reads first rows of the topic's current history, by partition and offset.
-
-    With them come those of the histories that it continues: where a partition was at the end of one, the next one
-    began.
-    """
     history, names = state.history(topic), ("partition", "offset", "seq")
     begins = state.start.get(topic, {})
     by_partition: dict[int, dict[int, int]] = {}
@@ -201,8 +188,6 @@ def _read_seqs(state: JournalState, reader: JournalReader, topic: str) -> dict[i
 
 
 def _list_earlier(history: History, begins: Mapping[int, int]) -> Iterator[tuple[int, Mapping[int, int]]]:
-    """Yields the histories that this one continues, the newest first: the number, and where each such partition
-    began in it."""
     for ended in reversed(history.ended):
         begins = {n: ended.start.get(n, 0) for n, offset in begins.items() if ended.end.get(n) == offset}
         if begins:
@@ -218,8 +203,6 @@ def _sample_rows(seqs: Mapping[int, Seqs], reader: JournalReader) -> list[Journa
 
 
 class MovedOn(PayhookError):
-    """The journal has rows that the findings don't know, or a process or command has begun something with it since."""
-
     def __init__(self, stream: str, seq: int, now: int) -> None:
         self.stream = stream
         self.seq = seq
@@ -244,8 +227,6 @@ class LostEvent:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The person who accepts a loss, the reason, and when (UTC)."""
-
     actor: str
     reason: str
     at: datetime

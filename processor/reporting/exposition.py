@@ -47,8 +47,6 @@ class _Labelled(Collector):
 
 
 def join_registries(registries: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
-    """Joins the registries of the streams, by their names, with one of this process; they are asked again with each
-    scrape."""
     joined = CollectorRegistry()
     joined.register(_Labelled(registries))
     add_process(joined)
@@ -59,7 +57,7 @@ def serve(port: int, host: str, registry: CollectorRegistry, said: Said) -> None
     """Answers ``/metrics``, `READY_PATH` and `STATUS_PATH` on a thread of its own.
 
     Readiness is 200 where every stream is ready, else 503; its body says each stream's state, and why it isn't ready.
-    The status is what each stream's status file says, by its name: for who can't read those files.
+    The status is that of each stream's status file, by stream.
     """
     server, _ = start_http_server(port, host, registry)
     server.set_app(_with_status(make_wsgi_app(registry), said))
@@ -123,10 +121,7 @@ def read_part_figures(driver: psutil.Process) -> dict[str, Figures]:
 
 
 def read_jvm_figures(session: SparkSession) -> dict[str, Figures]:
-    """Asks the JVM for its heap and garbage collection.
-
-    :raises Py4JError, OSError: it doesn't answer
-    """
+    """:raises Py4JError, OSError: the JVM doesn't answer"""
     jvm: Any = session._jvm  # noqa: SLF001 - there is no other way to it
     beans = jvm.java.lang.management.ManagementFactory
     heap = beans.getMemoryMXBean().getHeapMemoryUsage()
@@ -140,8 +135,6 @@ def read_jvm_figures(session: SparkSession) -> dict[str, Figures]:
 
 
 class PartFigures(Collector):
-    """Reads every `READ_EVERY_S` from `start` on; a JVM that doesn't answer leaves its last figures."""
-
     def __init__(self) -> None:
         self.figures: dict[str, Figures] = {}
 

@@ -28,12 +28,12 @@ CALLS_WAITING_MAX = 10_000
 
 
 class RecoveryHooks(Protocol):
-    """The two calls by which a stream learns of its failed events: of each scheduled retry, and of each dead letter.
+    """Two calls that a stream makes for each scheduled retry and each dead letter.
 
-    ``event`` is its journal row, ``error`` what it failed of. ``route`` is the retry policy by which it is tried again;
-    None: it is dead. Both are called on one thread of the driver, in order, after the decision is in the journal:
-    nothing that they do, raise or take time for changes what was decided. Of a dead letter both may come again for the
-    same ``event.seq`` after a crash; a retry that was scheduled just before one may lack its calls.
+    ``event`` is its journal row, ``error`` what it failed of, ``route`` its retry policy; None: it is dead. Both come
+    on one thread of the driver, in order, after the decision is in the journal: nothing that they do changes it. After
+    a crash both may come again for a dead letter with the same ``event.seq``; those of a retry that was just scheduled
+    may be missing.
     """
 
     def before(self, event: JournalRow, error: Failure, route: str | None) -> None:
@@ -51,7 +51,7 @@ class _Call:
 
 
 class HookRunner:
-    """Calls a stream's hooks and bears what they do (`dlq.publisher.Watcher`).
+    """Calls a stream's hooks and catches whatever they raise (`dlq.publisher.Watcher`).
 
     ``count`` gets each call that went wrong: ``before`` or ``after``, and ``error``, ``timeout`` or ``skipped``.
     """
@@ -68,7 +68,6 @@ class HookRunner:
         self._thread.start()
 
     def on_taken(self, row: JournalRow) -> None:
-        """A dead row is about to be produced for the first time in this process."""
         done = self._befores[row.seq] = threading.Event()
 
         def make(copy: JournalRow) -> None:
@@ -82,7 +81,6 @@ class HookRunner:
             del self._befores[row.seq]
 
     def is_held(self, row: JournalRow) -> bool:
-        """Returns whether the letter waits for its ``before``."""
         return row.seq in self._befores and not self._is_hanging()
 
     def _is_hanging(self) -> bool:
@@ -96,7 +94,6 @@ class HookRunner:
         return True
 
     def settle(self, timeout_s: float) -> None:
-        """Returns when no letter waits any more, or after so long."""
         for done in list(self._befores.values())[-1:]:
             done.wait(timeout_s)
 
@@ -107,7 +104,6 @@ class HookRunner:
         self._put_call("after", row, lambda copy: self._hooks.after(copy, read_failure(copy), None, error))
 
     def on_scheduled(self, rows: Iterable[JournalRow]) -> None:
-        """Calls the hooks for those of the committed rows that wait for their next try."""
         for row in rows:
             if row.decision is Decision.RETRY:
                 self._put_call(
@@ -118,7 +114,6 @@ class HookRunner:
                 )
 
     def close(self, timeout_s: float) -> None:
-        """Waits for the calls that are queued, for so long at most."""
         try:
             self._calls.put_nowait(None)
         except queue.Full:

@@ -72,8 +72,6 @@ _DOWNSTREAM_STATES = (CLOSED, HALF_OPEN, OPEN, QUIET)
 
 
 class ProcessorMetrics:
-    """A set of metrics for each stream, in a registry of its own. ``delay``: the stream's, which is no lateness."""
-
     def __init__(self, clock: Clock, delay: timedelta = timedelta(0)) -> None:
         self._clock = clock
         self._promised = PROMISED + delay
@@ -115,8 +113,6 @@ class ProcessorMetrics:
                 waited.labels(downstream).set(0.0 if since is None else max(0.0, (now - since).total_seconds()))
 
     def downstream_forgotten(self, name: str) -> None:
-        """Ends the downstream's series (`processor.calls.downstreams.OnForgotten`); should it come again, they begin at
-        0."""
         for gauge_name in ("payhook_downstream_state", "payhook_downstream_concurrency_limit"):
             self._gauges[gauge_name].remove(name)
         for counter_name in ("payhook_downstream_retries", "payhook_downstream_held"):
@@ -125,7 +121,6 @@ class ProcessorMetrics:
             self._counts["payhook_downstream_calls"].remove(name, outcome)
 
     def set_blocked(self, reason: str | None) -> None:
-        """Sets what blocks the whole stream: an error class, a colon, its message; None when nothing does."""
         error = None if reason is None else reason.partition(":")[0]
         blocked_by = self._gauges["payhook_stream_blocked_by"]
         self._gauges["payhook_stream_blocked"].set(reason is not None)
@@ -194,8 +189,6 @@ class ProcessorMetrics:
 
 
 class _DeadLetterCounts(Collector):
-    """Counts by a tally that the stream's publishers share, one after the other."""
-
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
@@ -224,8 +217,8 @@ def find_sli_outcome(
     """Decides how a row counts for its event's time; None where it is no answer, or not the first one.
 
     ``now``: when the row was committed. ``waiting``: the event as it waited until then. One that followed a failing
-    event, or that a person replayed, is counted apart; one that waited for a downstream, or for a whole stream, is as
-    late as it is.
+    event, or that a person replayed, is counted apart. Waiting for a downstream, or for a blocked stream, counts as
+    late.
     """
     if row.received_at is None or row.actor is not None:
         return None

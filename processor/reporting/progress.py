@@ -11,12 +11,6 @@ from core.clock import Clock, to_rfc3339
 
 @dataclass(frozen=True, slots=True)
 class BatchFetch:
-    """The reading of a batch's records.
-
-    It says how many seconds it took, how large they are, under what limit of records (0: none), and whether the batch
-    before was being decided meanwhile.
-    """
-
     seconds: float = 0.0
     size_bytes: int = 0
     limit: int = 0
@@ -66,8 +60,6 @@ class BatchProgress:
 
 
 class StepTimes:
-    """A stopwatch: `end` gives the time since the last step's end to a step."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at = clock.monotonic_s()

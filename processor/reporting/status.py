@@ -52,7 +52,7 @@ class StatusFile:
         return self._clock.monotonic_s() - self._written_at >= WRITE_EVERY_S
 
     def write(self, status: dict[str, Any], *, in_memory: bool = False) -> None:
-        """Replaces what was written. A file that can't be written is left: a status never ends a stream.
+        """Replaces the file. One that can't be written is left as it is: a status never ends a stream.
 
         ``in_memory``: only `last_written` changes; the file is another process's.
         """
@@ -79,7 +79,6 @@ class StatusFile:
             file.write(text.encode().ljust(size))
 
     def remove(self) -> None:
-        """Removes at start what the last process wrote, so that it isn't taken for this one's."""
         self._path.unlink(missing_ok=True)
 
 
@@ -110,12 +109,10 @@ class StreamStatus:
         self.begun: str | None = None
 
     def announce_generation(self, announced: Announcement) -> None:
-        """Tells receivers, as soon as it is known, that the stream runs or is refused."""
         if self._generations is not None:
             self._generations.publish(announced)
 
     def report_batch(self, batches: Batches, catch_up: StreamCatchUp) -> None:
-        """Reports after each batch, and while the stream waits for what blocks it."""
         warm = next(self._batches) >= WARM_BATCHES
         self.metrics.set_blocked(batches.progress.blocked_reason)
         self.metrics.set_refused(0)
@@ -134,13 +131,11 @@ class StreamStatus:
             self._spans(items)
 
     def report_outage(self, reason: str, tries: int) -> None:
-        """Reports while the stream waits for its storage; ``tries`` were made since it last decided anything."""
         self.metrics.set_blocked(reason)
         if self._file.is_due():
             self._file.write({**self._file.last_written, "ready": False, "blocked": reason, "tries": tries})
 
     def report_refused(self, why: str) -> None:
-        """Reports while the stream waits for a person: the source holds another history."""
         if self._generations is not None:
             self._generations.refuse()
         self.metrics.set_blocked(why)
@@ -152,8 +147,6 @@ class StreamStatus:
         self._write_state("off", ready=True, why=why)
 
     def report_standby(self, holder: Holder) -> None:
-        """Reports while another process decides the stream. Where that one works on this data folder, the file is its
-        own."""
         if self._generations is not None:
             self._generations.withdraw_announcement()
         self._batches = itertools.count(1)
@@ -184,8 +177,6 @@ TRIED = frozenset({Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decisio
 
 
 class DecisionSpans:
-    """Makes the spans of a stream's decisions (`core.tracing`): one for each row whose event's trace is taken."""
-
     def __init__(self, stream: str, tracing: Tracing) -> None:
         self._stream = stream
         self._tracing = tracing

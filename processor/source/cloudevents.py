@@ -24,7 +24,7 @@ _BLANK = " \t\n\r"
 
 
 def identify_cloudevent(record: SourceRecord) -> Identified:
-    """Events of one Kafka key are one entity; without a key those of one ``partitionkey``, else of one ``subject``.
+    """Makes events of one Kafka key one entity; without a key those of one ``partitionkey``, else of one ``subject``.
 
     :raises ValueError, Unparseable: the record is no CloudEvent
     """
@@ -46,7 +46,7 @@ def identify_cloudevent(record: SourceRecord) -> Identified:
 
 
 def extract_data(body: bytes) -> bytes:
-    """Returns the data of an event in structured mode, byte for byte; what isn't one stays as it is.
+    """Returns the data of an event in structured mode, byte for byte; any other body unchanged.
 
     :raises ValueError: ``data_base64`` isn't Base64
     """
@@ -77,7 +77,7 @@ def _read_attributes(record: SourceRecord) -> Mapping[str, str]:
 
 
 def _is_ours(name: str) -> bool:
-    """Compares in any case: header names are told apart by case in Kafka, and gateways from HTTP write them in any."""
+    """Ignores case: Kafka tells header names apart by it, but gateways from HTTP write them in any."""
     return name.casefold() == CONTENT_TYPE or name.casefold().startswith(PREFIX)
 
 
@@ -90,7 +90,6 @@ def _choose_entity(record: SourceRecord, source: str, attributes: Mapping[str, s
 
 
 def decode_key(key: bytes) -> str:
-    """Returns a record's key as text; in hex where it is none."""
     try:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
@@ -99,7 +98,7 @@ def decode_key(key: bytes) -> str:
 
 
 def _split_members(text: str) -> Iterator[tuple[str, str]]:
-    """Yields name and raw text of each member of a JSON object: no number is read and written again."""
+    """Yields name and raw text of each member of a JSON object, so that no number is parsed and written again."""
     decoder, at = json.JSONDecoder(), text.index("{") + 1
     while text[(at := _skip_blanks(text, at))] != "}":
         name, at = decoder.raw_decode(text, at)

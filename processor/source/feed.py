@@ -61,23 +61,23 @@ def _list_key_parts(row: JournalRow) -> list[str]:
 
 
 class Feed(Protocol):
-    """Says who gets what of a journal: what a stream's ``feed`` builds. It runs on the driver."""
+    """What a stream's ``feed`` builds: it decides who gets which record of a journal. It runs on the driver."""
 
     @property
-    def columns(self) -> Sequence[str]:
-        """The journal's columns that `body` reads."""
+    def columns(self) -> Sequence[str]: ...
 
     def receivers(self, mode: Mode) -> Sequence[str]:
-        """Names; each gets a record of every row, in order, from where the journal stood when it was first named.
+        """Returns names; each gets a record of every row, in order, from where the journal stood when it was first
+        named.
 
-        Without any the stream isn't run. Asked whenever the stream starts, and now and then while there are none.
+        Without any the stream isn't run. It is asked whenever the stream starts, and now and then while there are none.
         """
 
     def body(self, row: JournalRow) -> bytes:
         """Makes the record of a row: the same for every receiver, and the same whenever it is asked.
 
         The row's decision is `applied`, or `reversed` where it takes back what the event had booked. Where this raises,
-        the row's records are poison: each receiver's dies with the error, and the next ones are handled.
+        each receiver's record dies with the error, and the stream goes on.
         """
 
 
@@ -113,11 +113,11 @@ class OwnFeed:
 
 
 class FeedRecords:
-    """Turns rows of `CHANGED_BOOKS` of source streams into a reading stream's records: of one stream's, in all of them.
+    """Makes a reading stream's records from rows of its source streams' `CHANGED_BOOKS`.
 
     A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
-    reading stream's name and the receiver's, so that order is kept for each receiver by itself: a reversal
-    follows what it reverses. It has a key and a type of its own. A record counts as received when its row was decided.
+    names of the reading stream and the receiver, so order is kept for each receiver: a reversal follows what it
+    reverses. A record counts as received when its row was decided.
     """
 
     def __init__(self, stream: str, sources: Iterable[str], feed: Feed, receivers: Sequence[str]) -> None:
@@ -137,7 +137,6 @@ class FeedRecords:
 
     @property
     def columns(self) -> list[str]:
-        """Returns the journal's columns that are read; those with an event's trace only where traces are taken."""
         traced = ("attempt", "headers") if self._traced else ()
         return list(dict.fromkeys([*NAMED_COLUMNS, *self._feed.columns, *traced]))
 
@@ -163,7 +162,6 @@ class FeedRecords:
             }
 
     def _make_body(self, row: JournalRow, source: str) -> tuple[bytes, str | None]:
-        """Makes the body of a row's records. Where the feed can't, it says which row it is and why not."""
         answer = catch_event_error(self._feed.body, row)
         if isinstance(answer, bytes):
             return answer, None
@@ -208,10 +206,6 @@ class JournalLog:
     """
 
     def __init__(self, kafka: KafkaLog, stream: str, journals: Mapping[str, Location]) -> None:
-        """
-        :param stream: the one that reads
-        :param journals: of the source streams, by name
-        """
         self._kafka = kafka
         self._stream = stream
         self._journals = {source: str(journal) for source, journal in journals.items()}
@@ -220,12 +214,12 @@ class JournalLog:
         self._kafka.close()
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Asks for Kafka's topics alone. Rows of a journal say by themselves whether it is another."""
         return self._kafka.topic_ids([topic for topic in topics if not is_sparse(topic)])
 
     def read_held_offsets(self, topics: Sequence[str]) -> Held:
-        """Returns seq 1 to before the one to come for a receiver's part of the journal; where it is gone, to before
-        1."""
+        """Returns the seqs of a receiver's part of the journal, from 1 to before the next one; none where that part is
+        gone.
+        """
         held = self._kafka.read_held_offsets([topic for topic in topics if not is_sparse(topic)])
         ends = {source: read_next_seq(path) for source, path in self._journals.items()}
         return {**held, **{topic: {0: (1, ends[source_of(topic)])} for topic in topics if is_sparse(topic)}}
@@ -240,7 +234,6 @@ class JournalLog:
         return records
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
-        """Asks for Kafka's topics alone. Between the seqs of a receiver's records there are others."""
         return self._kafka.next_offsets([point for point in points if not is_sparse(point[0])])
 
     def _record(self, topic: str, row: JournalRow) -> TopicRecord:

@@ -44,8 +44,6 @@ REASON_CHARS_MAX = 200
 
 
 class IdentityFailed(PayhookError):
-    """A stream's identity function didn't say which event a record is."""
-
     kind = ErrorKind.NRE
 
     def __init__(self, identity: str, problem: str) -> None:
@@ -58,14 +56,14 @@ class IdentityFailed(PayhookError):
 
 
 class _IdentityTimeOver(BaseException):
-    """Raised within an identity function that takes too long."""
+    pass
 
 
 class IdentityWatch:
-    """Ends calls that take too long; one after the other, on the main thread.
+    """Ends calls that take too long. They run one after another, on the main thread.
 
-    Native code hears no signal: then the Python worker ends after ``frozen_s``. Elsewhere than on the main thread (in
-    tests) nothing is ended.
+    Native code hears no signal: then the Python worker ends after ``frozen_s``. On another thread (in tests) nothing is
+    ended.
     """
 
     def __init__(self, frozen_s: float) -> None:
@@ -108,7 +106,6 @@ class IdentityWatch:
         return IDENTITY_S_MAX if self._late < PATIENT_FOR else HASTY_S_MAX
 
     def _arm_watchdog(self, now: float) -> None:
-        """Arms the watchdog, once a second at most: making it takes longer than most calls."""
         if now - self._armed_at >= IDENTITY_S_MAX and threading.current_thread() is threading.main_thread():
             faulthandler.dump_traceback_later(2 * IDENTITY_S_MAX + self._frozen_s, exit=True)
             self._armed_at = now
@@ -132,7 +129,6 @@ class ForeignTopic:
     mode: Mode
 
     def identify_records(self, records: Sequence[KafkaRecord], frozen_s: float) -> list[KafkaRecord]:
-        """Names the records of its topic; the others stay as they are."""
         watch = IdentityWatch(frozen_s)
         with watch.watch_calls():
             return [
@@ -193,8 +189,7 @@ class ForeignTopic:
 
 
 def unwrap_value(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
-    """Takes the data out of a record's value: out of a CloudEvent in structured mode, without the framing around
-    JSON.
+    """Returns the data of a CloudEvent in structured mode, or JSON without its framing.
 
     :raises ValueError: the event's data isn't what it says
     """
@@ -203,7 +198,7 @@ def unwrap_value(body: bytes, *, is_event: bool, is_json: bool) -> bytes:
 
 
 class _Unusable(ValueError):
-    """An answer that is no identity."""
+    pass
 
 
 def _describe_failure(failed: BaseException) -> str:
@@ -211,9 +206,6 @@ def _describe_failure(failed: BaseException) -> str:
 
 
 def _check_identity(answer: object) -> RecordIdentity:
-    """
-    :raises _Unusable: it isn't an identity
-    """
     if not isinstance(answer, RecordIdentity):
         _refuse(f"it answered {type(answer).__name__}, expected RecordIdentity or NotAnEvent")
     for name in ("event_key", "entity", "event_type"):

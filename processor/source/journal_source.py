@@ -55,19 +55,16 @@ class FirstNamed:
             self._following.update(dict.fromkeys(new, read_next_seq(str(journal))))
 
     def start(self, topic: str, following: int) -> int:
-        """Returns the first seq for a receiver that has taken nothing yet; ``following``: the one to come."""
         return min(self._following.get(topic, following), following)
 
 
 class JournalSource:
-    """Gives a record for each receiver and row that changed the books; and Kafka's ``control`` topic, for commands.
+    """Gives a record for each receiver and row that changed the books; and commands from Kafka's ``control`` topic.
 
-    At each start the rows since the marks are read in seq order up to one version, however the tables' files are laid
-    out and whatever their logs have forgotten; only what is committed after that comes from the streaming source, which
-    gives commits in their order. So nothing above a mark is passed over and nothing below it is taken twice.
+    A start reads the rows since the marks up to one version, in seq order. Only later commits come from the streaming
+    source, which gives them in order. So no row above a mark is skipped, and none below it is taken twice.
 
-    Of several journals of a stream, the rows of one that began as a copy are the other one's up to there: they are
-    read in the other one, and at a start before any of its own.
+    Where one journal began as a copy of another one, the copied rows are read in the other one only, and first.
     """
 
     every_s = LOOK_EVERY_S
@@ -75,9 +72,6 @@ class JournalSource:
     def __init__(
         self, journals: Mapping[str, Location], records: FeedRecords, control: KafkaSource, since: FirstNamed
     ) -> None:
-        """
-        :param journals: of the source streams by name, those that others began as copies of first
-        """
         self._since = since
         self._journals = journals
         self._records = records
@@ -87,17 +81,18 @@ class JournalSource:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Returns the topics of receivers that are named. One that is no longer named keeps its mark, and named again
-        goes on there."""
+        """Returns the topics of named receivers. One that is no longer named keeps its mark, and goes on there once it
+        is named again.
+        """
         return (*self._control.topics, *self._records.topics)
 
     def log(self) -> JournalLog:
         return JournalLog(self._control.log(), self._records.stream, self._journals)
 
     def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
-        """A new receiver begins with what is applied since it was first named.
+        """Lets a new receiver begin with what is applied since it was first named.
 
-        One that another journal is read for already begins with a new journal's first own row.
+        One for which another journal is read already begins with a new journal's first own row.
         """
         control = {topic: ends for topic, ends in held.items() if not is_sparse(topic)}
         sparse = {topic: ends for topic, ends in held.items() if is_sparse(topic)}
@@ -116,8 +111,9 @@ class JournalSource:
         return f"begins with what {', '.join(self._journals)} applies from now on"
 
     def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
-        """Reads what changed the books since the slowest receiver's mark; pins the versions after which `open_frame`
-        begins."""
+        """Reads what changed the books since the slowest receiver's mark; sets the versions after which `open_frame`
+        begins.
+        """
         tables = {source: open_table(str(journal)) for source, journal in self._journals.items()}
         self._versions = {source: table.version() for source, table in tables.items()}
         for source, table in tables.items():

@@ -65,13 +65,11 @@ WARM_RECORDS = 1_000
 
 
 class _HandlerTimeOver(BaseException):
-    """Raised within a handler's call when the chunk's time is over."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class MapJob:
-    """The job of the executors; travels to them with each batch."""
-
     task: Task
     mode: Mode
     control_topic: str
@@ -83,21 +81,20 @@ class MapJob:
 class MapStage:
     """The driver's side of the map stage, on the Python workers of that name, in at most so many ``tasks``.
 
-    Where a worker dies of it, the batch is read again without a pass; another program's records are passed in ever
+    Where a worker dies, the batch is read again without the map stage. Another program's records are passed in ever
     smaller parts.
     """
 
     def __init__(
         self, stage: MapJob, workers: str, tasks: Callable[[], int], keys: Callable[[], Keys | None] = lambda: None
     ) -> None:
-        """``keys``: with which a batch's records are checked; they may change from one to the next."""
         self._stage = stage
         self._workers = workers
         self._tasks = tasks
         self._keys = keys
 
     def warm_workers(self, session: SparkSession) -> None:
-        """Takes records that were made up, so that the first records find the way from the JVM and back in use."""
+        """Passes made-up records through the workers, so that the first real ones find everything loaded."""
         body = json.dumps({"id": "made up to warm the workers"}).encode()
         event = poison_event("warm", body, self._stage.mode, "")
         headers: list[Header] = [*to_headers(event, _NO_TIME, Dedupe.CLAIMED)]
@@ -111,8 +108,6 @@ class MapStage:
             self.collect(frame, self._tasks() * RECORDS_PER_TASK)
 
     def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """Returns a batch's records, as `processor.source.records.read_table` takes them; about ``expected``
-        records."""
         tasks = max(1, min(self._tasks(), -(-expected // RECORDS_PER_TASK)))
         try:
             with on_workers_of(frame.sparkSession, self._workers):
@@ -131,9 +126,10 @@ class MapStage:
         return pa.concat_tables(self._pass_divided(self._stage.foreign, frame.sparkSession, table))
 
     def _pass_divided(self, foreign: ForeignTopic, session: SparkSession, table: pa.Table) -> list[pa.Table]:
-        """Names another program's records, which the driver never does; one that ends its worker alone is refused.
+        """Identifies another program's records on the workers, never on the driver; refuses one that ends its worker
+        alone.
 
-        :raises Exception: a Python worker isn't there even for nothing: then it wasn't the record
+        :raises Exception: no Python worker is there even for nothing, so the record isn't the cause
         """
         if table.num_rows > 1:
             middle = table.num_rows // 2
@@ -174,7 +170,6 @@ def pack_records(records: Sequence[KafkaRecord]) -> pa.Table:
 
 
 def run_map_stage(stage: MapJob, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function under ``mapInArrow``: Kafka's rows in, one row of packed records an Arrow batch out."""
     begin_task(stage.task)
     handler = get_handler(stage.task)
     for batch in batches:
@@ -198,8 +193,7 @@ def _parse_records(
 ) -> tuple[list[KafkaRecord], list[ParsedRecord | None]]:
     """Parses what each record says of itself.
 
-    Commands and what isn't an event go to the driver as they came. Of what isn't the stream's the driver gets the
-    offset alone.
+    Commands and what isn't an event go to the driver unchanged. Of other streams' records it gets the offset alone.
     """
     kept, names = list[KafkaRecord](), list[ParsedRecord | None]()
     for record in records:
@@ -234,7 +228,6 @@ def _collect_answers(stage: MapJob, handler: Handler, names: Sequence[ParsedReco
 
 
 def _limit_seconds(task: Task, calls: int) -> float:
-    """Returns how long the calls of a chunk may take: a hanging one costs no more than in the batch's own job."""
     return min(task.deadlines.call_s, task.deadlines.batch_s) + CALL_S_MAX * calls
 
 

@@ -23,8 +23,6 @@ PUBLISH_S_MAX = 5.0
 
 
 class RecordGone(PayhookError):
-    """Kafka no longer holds the record that was decided."""
-
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.topic = topic
         self.partition = partition
@@ -37,8 +35,8 @@ class RecordGone(PayhookError):
 class PutBack:
     """Publishes another program's record once more, at the end of its topic (`processor.decide.ports.PutBackRecord`).
 
-    So one that wasn't named is replayed. The copy has the same key, value, headers and partition, and is decided like
-    any other record. Every reader of the topic sees it again. Clients are made when first needed.
+    That is how a record without an identity is replayed. The copy has the same key, value, headers and partition, and
+    is decided like any other. Every reader of the topic sees it again.
     """
 
     def __init__(self, producer_factory: Callable[[], AnchorProducer], log_factory: Callable[[], KafkaLog]) -> None:
@@ -86,8 +84,6 @@ class PutBack:
 
 
 def open_source(wired: Wired, shared: SharedResources) -> StreamSource:
-    """Makes the source of a stream, which isn't asked for anything yet; the handler knows from now on whom its feed
-    names."""
     events, control = wired.events_topic, wired.control_topic
     if wired.reads is None:
         starting = parse_starting(wired.config.starting_offsets)

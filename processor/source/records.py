@@ -91,9 +91,6 @@ class ParsedRecord(NamedTuple):
 
 
 class EarlyAnswer(NamedTuple):
-    """A pure handler's answer from the map stage: the booking as canonical JSON with its pair (`core.work.Applied`), or
-    why the event is ignored."""
-
     handler_version: str
     postings: str | None
     ignored_because: str | None
@@ -153,8 +150,6 @@ ELSEWHERE = ()
 
 
 def pack_record(record: KafkaRecord, named: ParsedRecord | None, early: EarlyAnswer | None) -> tuple[object, ...]:
-    """Packs a record for its way to the driver. One that wasn't named goes as it came, one that is elsewhere as its
-    offset."""
     if record.elsewhere:
         return record.topic, record.partition, record.offset, None, [], ELSEWHERE
     if named is None:
@@ -195,7 +190,8 @@ def parse_record(
 ) -> ParsedRecord | None:
     """Parses what a record says of itself; returns None where it isn't the stream's.
 
-    ``keys``: of those who may have made it; None: it isn't checked. What can't be believed or read is every stream's.
+    ``keys``: of those who may have made it; None: it isn't checked. A forged or unreadable record belongs to every
+    stream.
 
     :raises Forged: none of them did
     :raises Unparseable, WrongMode: it isn't an event of this stream (`core.errors.Unparseable`)
@@ -239,8 +235,8 @@ def parse_record(
 def get_raw_name(of: ParsedRecord | JournalRow, column: Literal["account", "event_type"]) -> str:
     """Returns the account or the type as the provider writes it.
 
-    Until 0.1.0 a row held both as its record's header has them, percent-encoded; later rows of such an item do, too. A
-    raw name with a ``%`` is never its own encoding. Another program's headers mean nothing of that.
+    Until 0.1.0 a row held them percent-encoded, as the record's header does; later rows of such an item do, too. A raw
+    name with a ``%`` is never its own encoding. This doesn't hold for another program's headers.
     """
     name = getattr(of, column) or ""
     if "%" not in name or of.headers is None or is_foreign(of.provider):
@@ -283,7 +279,6 @@ def format_headers(headers: dict[str, str]) -> str:
 
 
 def _is_plain(headers: dict[str, str]) -> bool:
-    """Returns whether nothing has to be cut, cleaned or escaped beyond what every JSON writer does alike."""
     texts, names = "".join(headers.values()), "".join(headers)
     size = len(texts) + len(names) + 6 * len(headers)
     if size > MESSAGE_CHARS_MAX or not (texts.isascii() and names.isascii()):

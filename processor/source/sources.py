@@ -70,23 +70,22 @@ _NOTHING = tuple(
 class StreamSource(Protocol):
     @property
     def every_s(self) -> float:
-        """Returns the seconds from one look for records to the next at least; 0: one right after the other."""
+        """Returns the least seconds between two looks for records; 0: one right after the other."""
 
     @property
     def topics(self) -> Sequence[str]: ...
 
-    def log(self) -> TopicLog:
-        """Opens the log of the topics, for the length of a check; the caller closes it."""
+    def log(self) -> TopicLog: ...
 
-    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks:
-        """Finds where partitions begin that the journal doesn't know; without a ``state`` there is no journal yet."""
+    def find_start_marks(self, state: JournalState | None, held: Held) -> Marks: ...
 
     def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
-        """Says in words where a new source begins: ``marks`` are its start marks. None if it has begun before."""
+        """Says in words where a new source begins (``marks``); None if it has begun before."""
 
     def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Yields tables of records that are taken before the first of `open_frame`, in order; none where that gives
-        all."""
+        all.
+        """
 
     def open_frame(self, marks: Marks, records_max: int) -> DataFrame:
         """Opens a streaming frame whose first records are those at ``marks``, about ``records_max`` of them in a
@@ -95,11 +94,9 @@ class StreamSource(Protocol):
         A row of NULLs comes now and then, so that batches happen although nothing arrives.
         """
 
-    def collect(self, frame: DataFrame, expected: int) -> pa.Table:
-        """Returns a batch of the frame for `processor.source.records.read_table`; about ``expected`` records."""
+    def collect(self, frame: DataFrame, expected: int) -> pa.Table: ...
 
-    def open_orders(self) -> OrderReader:
-        """Opens the control topic beside Spark; the caller closes it."""
+    def open_orders(self) -> OrderReader: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,6 @@ class KafkaSource:
         return self._read(frame.option("assign", json.dumps(partitions)))
 
     def idle_frame(self) -> DataFrame:
-        """Opens a frame of what comes from now on, and rows of NULLs without end."""
         ticks = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         coming = self._topics_from("latest", 1).option("subscribe", ",".join(sorted(self.topics)))
         return self._read(coming).unionByName(ticks.selectExpr(*_NOTHING))
@@ -197,18 +193,15 @@ def make_tick_frame(session: SparkSession) -> DataFrame:
 
 
 class Idle(Protocol):
-    """A source that can pretend (`KafkaSource`)."""
-
     def idle_frame(self) -> DataFrame: ...
     def collect(self, frame: DataFrame, expected: int) -> object: ...
 
 
 def warm_up(source: Idle, checkpoint: Path) -> None:
-    """Runs some batches of nothing before the first real one: a fresh JVM plans its first batches three times as
-    slowly.
+    """Runs some empty batches before the first real one: a fresh JVM plans its first batches three times as slowly.
 
-    Runs a query like the stream's own on what comes to Kafka from now on, and lets go of what it reads. That it fails
-    says nothing: the stream itself will say it better.
+    The query is like the stream's own, on records that come from now on, and drops what it reads. Its failure is
+    ignored: the stream itself will report it better.
     """
     enough, at_work = threading.Event(), threading.Lock()
 
@@ -245,8 +238,6 @@ REPUBLISH = MappingProxyType(
 
 
 class Republisher:
-    """`processor.decide.rereads.Republish`. Its producer is made when it is needed, which is rarely."""
-
     def __init__(self, producer_factory: Callable[[], AnchorProducer], topic: str) -> None:
         self._producer_factory = producer_factory
         self._producer: AnchorProducer | None = None

@@ -14,8 +14,6 @@ WANTED = "earliest, latest, or a time with its zone such as 2026-01-31T12:00:00Z
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """``starting_offsets`` as it is set; ``moment`` where it is a time."""
-
     text: str = EARLIEST
     moment: datetime | None = None
 
@@ -31,9 +29,6 @@ FROM_EARLIEST = Starting()
 
 
 def parse_starting(text: str) -> Starting:
-    """
-    :raises ValueError: it is none
-    """
     if text in (EARLIEST, LATEST):
         return Starting(text)
     try:

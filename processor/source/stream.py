@@ -61,7 +61,7 @@ class BatchRead:
 class Stream:
     """Runs a stream once: feeds a `Batches` engine from one Spark query, and closes the engine at the end.
 
-    The checkpoint is made again at every start: the marks in the journal say where to begin.
+    Each start makes a new checkpoint: the marks in the journal say where to begin.
     """
 
     def __init__(
@@ -153,7 +153,6 @@ class Stream:
         return query
 
     def _end(self, query: StreamingQuery) -> None:
-        """Lets the batch under way finish; later ones see the stop, do nothing, and the query ends between batches."""
         self._stop.set()
         if not self._ahead.close(STOP_WAIT_S_MAX):
             log.error("the batch under way isn't decided after %.0f s; it is abandoned", STOP_WAIT_S_MAX)
@@ -176,23 +175,18 @@ class Stream:
             raise self._as_storage_down(ended_by) from ended_by
 
     def _await_end(self, query: StreamingQuery) -> None:
-        """Waits for a query whose batch failed to end by itself; stopping it meanwhile only fills the JVM's log.
-
-        It isn't active some time before Spark has let go of it: what is waited for is its end.
-        """
+        """Waits for a query whose batch failed to end by itself; stopping it meanwhile only fills the JVM's log."""
         with contextlib.suppress(PySparkException, Py4JError):  # what the batch raised, once more
             if not query.awaitTermination(int(STOP_WAIT_S_MAX)):
                 query.stop()
 
     def _as_storage_down(self, failed: Exception) -> Exception:
-        """Returns the failure as what it is: a full disk is no bug of the engine's."""
         problem = str(failed)
         if isinstance(failed, PayhookError) or _NO_ROOM.search(problem) is None:
             return failed
         return StorageDown("Spark's checkpoint", str(self._checkpoint), problem[:PROBLEM_CHARS_MAX])
 
     def _batch(self, frame: DataFrame, _batch_id: int) -> None:
-        """Reads what a batch took. A stream that is behind reads its next batch while this one is decided."""
         with self._in_batch:
             if self._ahead.failure is not None:
                 raise self._ahead.failure
@@ -219,7 +213,7 @@ class Stream:
         return BatchRead(table, BatchFetch(self._clock.monotonic_s() - started, table.nbytes, limit, self._reads_ahead))
 
     def _decide(self, read: BatchRead) -> None:
-        """Decides a batch on the thread that decides. What was read ahead of a stop isn't decided: it is read again."""
+        """Skips what was read ahead of a stop: it is read again."""
         if self._stop.is_set():
             return
         was_blocked = self._batches.is_blocked
@@ -253,7 +247,7 @@ class DecisionThread(Generic[T]):
     def hand_over(self, task: T) -> bool:
         """Waits until what was handed over before is decided, then gives ``task`` to the thread.
 
-        False when nothing is decided any more.
+        Returns False when it decides nothing any more.
         """
         with self._changed:
             self._changed.wait_for(self._idle_or_ended)
@@ -265,12 +259,10 @@ class DecisionThread(Generic[T]):
             return True
 
     def wait(self) -> None:
-        """Returns when all that was handed over is decided, or nothing is any more."""
         with self._changed:
             self._changed.wait_for(self._idle_or_ended)
 
     def close(self, timeout_s: float) -> bool:
-        """Takes nothing more and lets what is under way finish; returns whether it did in time."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -305,10 +297,9 @@ class ReadLimit:
     """Sets how many records the next batch of a running query takes from Kafka; ``records`` is what the query began
     with.
 
-    Spark takes ``maxOffsetsPerTrigger`` once, when a query begins, and keeps it beside each source. A query that is
-    started again with another limit costs 1 to 2 s in which nothing is decided, and its consumers fetch again; setting
-    the limit where Spark keeps it costs some milliseconds (docs/decisions/0015). The place is Spark's own business, so
-    a test on the real thing holds it, and where it can't be set the limit stays as it is.
+    Spark takes ``maxOffsetsPerTrigger`` once, when a query begins. Starting the query again costs 1 to 2 s in which
+    nothing is decided; setting the limit where Spark keeps it costs milliseconds (docs/decisions/0015). That place is
+    internal to Spark: a test on real Spark holds it, and where it can't be set the limit stays as it is.
     """
 
     def __init__(self, session: SparkSession, query: StreamingQuery, records: int) -> None:
@@ -318,7 +309,7 @@ class ReadLimit:
         self._works = True
 
     def set(self, records: int) -> None:
-        """Sets the limit from the next batch on. To be called between two batches, by the thread that runs them."""
+        """Sets the limit from the next batch on. Call it between two batches, on the thread that runs them."""
         if records == self.records or not self._works:
             return
         try:

@@ -29,11 +29,10 @@ OFFSETS_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)  
 
 
 class OrderReader(Protocol):
-    """The port of the control topic, beside Spark (`ControlTopic`)."""
-
     def read(self, marks: Marks) -> list[KafkaRecord]:
-        """Returns what has come from the marks on, without a wait; the same again until the marks have moved past
-        it."""
+        """Returns what has come from the marks on, without a wait; the same again until the marks have moved
+        past it.
+        """
 
     def close(self) -> None: ...
 
@@ -41,9 +40,8 @@ class OrderReader(Protocol):
 class WhileBlocked:
     """Holds a stream's next batch back until it may be decided.
 
-    The batch is read, and nothing is read after it: Kafka keeps the backlog. Its events are what a probe may take where
-    none waits that hasn't failed. Orders come from a consumer of their own, which is open only while it is needed; what
-    it has read is below the marks when Spark gives it.
+    Nothing is read after that batch: Kafka keeps the backlog. A probe may take an event of it where every waiting event
+    has failed before. Commands come from a consumer of their own, which is open only while it is needed.
     """
 
     def __init__(
@@ -72,8 +70,8 @@ class WhileBlocked:
     def wait_while_blocked(self, table: pa.Table) -> bool:
         """Waits while the stream is blocked; returns whether the batch is to be decided as usual.
 
-        It isn't where the stream stops; nor where the stream is still blocked and all of the batch is decided: then the
-        next one may bring an event to try.
+        It returns False where the stream stops, or where it is still blocked but all of the batch is decided: the next
+        batch may then bring an event to try.
         """
         if not self._batches.is_blocked:
             return True
@@ -109,7 +107,6 @@ class WhileBlocked:
         return self._orders
 
     def _run_commands(self, records: Sequence[KafkaRecord]) -> None:
-        """Runs commands. One may have ended what blocks the stream: the next probe comes at once."""
         if self._batches.run_commands(records):
             self._probe_at = self._clock.monotonic_s()
             self._on_batch()
@@ -120,9 +117,9 @@ class WhileBlocked:
 
 
 class ControlTopic:
-    """Reads one topic from a journal's marks on (`OrderReader`), while a stream is blocked and takes no batches.
+    """Reads one topic from a journal's marks on, while a stream is blocked and takes no batches.
 
-    No offsets are committed: the marks say what is decided.
+    It commits no offsets: the marks say what is decided.
     """
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
@@ -140,7 +137,7 @@ class ControlTopic:
         self._assigned: dict[int, int] | None = None
 
     def read(self, marks: Marks) -> list[KafkaRecord]:
-        """Records from the marks on, in each partition's order; empty where none has come, or Kafka gives no answer.
+        """Returns records from the marks on, in each partition's order; none where Kafka gives no answer.
 
         :raises KafkaException: the offsets at the marks aren't there
         """

@@ -45,8 +45,6 @@ class SchemaUnbounded(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A type's datum: its fewest bytes, its values without those of arrays and maps, how deep it goes."""
-
     bytes_min: int
     values: int = 1
     depth: int = 0
@@ -141,7 +139,6 @@ def check_bounds(schema: Any, depth_max: int) -> None:
 
 
 def with_bounded_decimals(schema: Any) -> Any:
-    """Puts `DECIMAL` into the schema for each logical type ``decimal``."""
     if isinstance(schema, list):
         return [with_bounded_decimals(part) for part in schema]
     if not isinstance(schema, dict):
@@ -211,7 +208,6 @@ def _read_avro(body: bytes, begin: int, writer: Any, reader: Any) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Makes JSON's types of a value as fastavro gives it. Recursion ends: the schema isn't recursive."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -40,7 +40,8 @@ KEPT_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """``call_s``: a handler call that takes longer is its event's timeout. ``batch_s``: see above. ``hasty``: the batch
-    before this one waited for calls that hang."""
+    before this one waited for calls that hang.
+    """
 
     call_s: float
     batch_s: float
@@ -48,25 +49,20 @@ class Deadlines:
 
     @property
     def patience_s(self) -> float:
-        """Returns how long each call must have been out before a batch with nothing else to do stops waiting."""
         return min(self.call_s, (HASTY_SHARE if self.hasty else PATIENT_SHARE) * self.batch_s)
 
     @property
     def work_s(self) -> float:
-        """Returns how long after the first call the last one may begin."""
         return WORK_DEADLINES * self.batch_s
 
     @property
     def frozen_s(self) -> float:
-        """Returns how long a chunk may take. After that a call keeps all other threads of its Python worker from
-        running."""
         return self.work_s + self.batch_s + FROZEN_S
 
 
 class Patience:
-    """Decides whether the next batch is a hasty one.
-
-    Never are two in a row, so that a call cut short gets its time in the next.
+    """Decides whether the next batch is a hasty one. Two in a row never are: a call cut short gets its time in the
+    next.
     """
 
     def __init__(self, batch_s: float) -> None:
@@ -78,38 +74,32 @@ class Patience:
 
 
 class OutSince:
-    """Remembers since when each event's call is out, whichever Python worker the event was given to. Times as ``now``
-    is."""
-
     def __init__(self, call_s: float) -> None:
         self._call_s = call_s
         self._began: dict[str, float] = {}
 
     def measure_call(self, event_key: str, seconds: float, now: float) -> float:
-        """Returns how long the event's call is out in all; ``seconds`` is what one worker knows of it."""
         began = self._began[event_key] = min(now - seconds, self._began.get(event_key, now))
         return now - began
 
     def forget_calls(self, answered: Container[str], now: float) -> None:
-        """Forgets the calls of events that have a result, and those that are too old: the next call is another one."""
         for event_key, began in list(self._began.items()):
             if event_key in answered or now - began > FORGET_AFTER_CALLS * self._call_s:
                 del self._began[event_key]
 
     def look_again_s(self, seconds: float) -> float:
-        """Returns when to ask again for a call that is out so long: the longer the later, and when its time is over."""
         return min(max(seconds, LOOK_AGAIN_S_MIN), max(self._call_s - seconds, LOOK_AGAIN_S_MIN))
 
 
 class GivenUp(SystemExit):
-    """Raised within a call that has timed out, so that one which runs Python code ends its thread. Let it through."""
+    """Raised within a call that has timed out, so that Python code ends its thread. Let it through."""
 
 
 @dataclass(slots=True, eq=False)
 class AbandonedCall:
-    """A call that its batch abandoned. ``began`` and ``ended`` are by `time.monotonic`; its time is ``call_s``.
+    """A call that its batch abandoned. Times are by `time.monotonic`.
 
-    ``timed_out``: its time was over before it was back; whatever comes of it then isn't taken.
+    ``timed_out``: its time (``call_s``) was over before it was back; its result isn't taken.
     """
 
     handler: Handler
@@ -133,24 +123,24 @@ class AbandonedCall:
         return not self.timed_out and self.ended - self.began < self.call_s
 
     def is_for(self, item: WorkItem) -> bool:
-        """Returns whether it was this event's call, for the same attempt after the same replay; a new event's number
-        changes with its row."""
         return self.item == replace(item, item_seq=self.item.item_seq)
 
     def take_result(self) -> Outcome | Failure | None:
-        """Returns the result, which is given once."""
         taken, self.result = self.result, None
         return taken
 
     def end(self, result: Outcome | Failure | None) -> None:
-        """Ends the call; its own thread calls this when it is back."""
+        """Asks the call to end: its time is over.
+
+        Code that blocks in the operating system or in native code doesn't hear it until it returns.
+        """
         self.result, self.ended = result, time.monotonic()
         self.back.set()
 
     def time_out(self) -> None:
         """Asks the call to end: its time is over.
 
-        What blocks in the operating system or in native code doesn't hear it until it returns.
+        Code that blocks in the operating system or in native code doesn't hear it until it returns.
         """
         self.timed_out = True
         if self.is_out and self.thread.ident is not None:
@@ -158,11 +148,11 @@ class AbandonedCall:
 
 
 class AbandonedCalls:
-    """The calls of earlier chunks in this process, by event key: an event's number is another one once it has its row.
+    """The calls of earlier chunks in this process. They are kept by event key: an event's number changes with its row.
 
     Only the thread that runs chunks adds and drops.
 
-    ``usual_s``: how long the last chunk's calls that came back took, on average; 0 before the first.
+    ``usual_s``: the average time of the last chunk's calls that came back; 0 before the first.
     """
 
     def __init__(self) -> None:
@@ -176,7 +166,6 @@ class AbandonedCalls:
         self._calls.setdefault(call.item.event_key, []).append(call)
 
     def find(self, handler: Handler, item: WorkItem) -> AbandonedCall | None:
-        """Finds the event's call that is still out, or came back with a result that is still good; else None."""
         finished = None
         for call in self._calls.get(item.event_key, ()):
             if call.handler is not handler:
@@ -191,7 +180,6 @@ class AbandonedCalls:
         return sum(call.is_out for calls in self._calls.values() for call in calls)
 
     def drop_useless(self) -> None:
-        """Forgets what is of no further use, and asks those whose time is over to end."""
         now = time.monotonic()
         for call in [call for calls in self._calls.values() for call in calls]:
             if call.is_out and not call.timed_out and now - call.began >= call.call_s:

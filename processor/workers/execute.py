@@ -94,7 +94,6 @@ class Executor:
     def __init__(
         self, spark: SparkSession, task: Task, tasks: Callable[[], int], downstreams: Downstreams | None = None
     ) -> None:
-        """``tasks``: how many run at a time now; it changes with the cluster's executors."""
         self._spark = spark
         self._task = task
         self._tasks = tasks
@@ -103,12 +102,10 @@ class Executor:
         self._out = OutSince(task.deadlines.call_s)
 
     def warm_workers(self) -> None:
-        """Starts the Python workers and builds the handler in each, so that the first event finds them ready."""
         for _ in range(WARM_ROUNDS):
             self._run_chunks([Chunk([]) for _ in range(self._tasks())])
 
     def run(self, groups: Sequence[list[WorkItem]], *, suspect: bool = False) -> Results:
-        """Runs every group; an event that kills its worker comes back as a `WorkerLost` failure."""
         results = Results(left=self._downstreams.make_budgets())
         if not groups:
             return results
@@ -122,8 +119,7 @@ class Executor:
         return results
 
     def _time_out(self, groups: Sequence[list[WorkItem]], results: Results) -> dict[int, Held]:
-        """Makes timeouts of the calls that are out and whose time is over; the others' events wait, no attempt
-        spent."""
+        """Makes timeouts of calls whose time is over. Events whose calls are still out wait, and spend no attempt."""
         now = time.monotonic()
         self._forget_answered(groups, results, now)
         if not results.still_out:
@@ -172,7 +168,6 @@ class Executor:
             dead = item if is_passed_dead(item, result) else dead
 
     def _run_job(self, groups: Sequence[list[WorkItem]], results: Results) -> bool:
-        """Runs the groups as one Spark job; False when a worker died of it."""
         chunks = split_into_chunks(groups, self._tasks())
         # Divided between the tasks, so that what they do adds up to no more than the batch's budgets.
         shares = results.left.make_shares(len(chunks), self._downstreams.take_turn())
@@ -206,14 +201,12 @@ class Executor:
 
 @contextlib.contextmanager
 def on_workers_of(spark: SparkSession, stream: str) -> Iterator[None]:
-    """Lets the Python workers of a stream run the Python functions of frames that are made within."""
     with _environment:
         spark.sparkContext.environment[WORKERS_OF] = stream
         yield
 
 
 def split_into_chunks(groups: Sequence[list[WorkItem]], chunks_max: int) -> list[list[list[WorkItem]]]:
-    """Divides groups into at most ``chunks_max`` chunks of about the same number of events."""
     count = max(1, min(chunks_max, len(groups) // GROUPS_PER_CHUNK_MIN + 1))
     chunks: list[list[list[WorkItem]]] = [[] for _ in range(count)]
     sizes = [0] * count

@@ -20,7 +20,7 @@ INDEXES_MAX = 16
 
 
 class SchemaUnknown(ValueError):
-    """A value names a schema that isn't in the stream's folder of schemas."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,6 @@ class WriterSchemas:
 
 
 def drop_head(body: bytes) -> bytes:
-    """Returns a value without Confluent's framing; no JSON begins with its first byte."""
     return body[HEAD_BYTES:] if body.startswith(MAGIC) and len(body) >= HEAD_BYTES else body
 
 

@@ -37,8 +37,6 @@ WANTED = "a handler returns Applied, Ignored, Unknown or Held (core.work)"
 
 
 class OutcomeInvalid(PayhookError):
-    """A handler returned what isn't an outcome, or an outcome that can't be written down."""
-
     kind = ErrorKind.NRE
 
     def __init__(self, problem: str) -> None:
@@ -70,7 +68,6 @@ def check_outcome(outcome: object) -> Outcome:
 
 
 def read_version(handler: object) -> str:
-    """Returns a handler's version as rows keep it; one that isn't a text is named by its type."""
     try:
         version = getattr(handler, "version", None)
         return clean_text(str.__str__(version), NAME_CHARS_MAX)
@@ -79,8 +76,6 @@ def read_version(handler: object) -> str:
 
 
 def _check_booking(postings: object) -> tuple[Posting, ...]:
-    """Returns the lines, if each is of plain values that the journal takes. They aren't copied: every event comes by
-    here."""
     lines = tuple(postings) if type(postings) is list else postings
     if type(lines) is not tuple:
         raise OutcomeInvalid(f"its postings are of the type {get_class_name(postings)}, expected a tuple")
@@ -145,10 +140,10 @@ def _check_text(text: object, what: str, chars_max: int = MESSAGE_CHARS_MAX) -> 
 
 
 def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool) -> bool:
-    """Returns whether the later events of its entity wait for another batch: what `processor.decide.line` will say,
-    before it is known.
+    """Returns whether the later events of its entity wait for another batch.
 
-    ``stop_on_dead``: the stream's followers wait behind a dead head.
+    It says beforehand what `processor.decide.line` will say. ``stop_on_dead``: the stream's followers wait behind a
+    dead head.
     """
     if not isinstance(result, Failure):
         return isinstance(result, Held)
@@ -160,8 +155,6 @@ def holds_back(item: WorkItem, result: Outcome | Failure, *, stop_on_dead: bool)
 
 
 def is_passed_dead(item: WorkItem, result: Outcome | Failure) -> bool:
-    """Returns whether later events see it as `WorkItem.previous`: it died of this result, or it had died and waits
-    again."""
     return isinstance(result, Failure) and (_is_fatal(item, result) or item.died_before)
 
 

@@ -43,8 +43,6 @@ SCHEMAS_BYTES_MAX = 1 << 20
 
 
 class PayloadTooLarge(PayhookError):
-    """A payload beyond the stream's limit, as it came or once it is decoded."""
-
     kind = ErrorKind.NRE
 
     def __init__(self, what: str, size_bytes: int, bytes_max: int) -> None:
@@ -58,8 +56,6 @@ class PayloadTooLarge(PayhookError):
 
 
 class PayloadUndecodable(PayhookError):
-    """Bytes that aren't of the stream's payload format."""
-
     kind = ErrorKind.NRE
 
     def __init__(self, payload: str, problem: str) -> None:
@@ -108,10 +104,9 @@ class Decoder:
 
 
 class Decoding:
-    """A handler behind a decoder: it sees JSON where the event holds something else.
+    """A handler behind a decoder: it gets JSON. It is as pure as the handler.
 
-    ``version`` joins the versions of the handler and of the schema by which its payloads were read. It is as pure as
-    the handler.
+    ``version`` joins the versions of the handler and of the schema by which its payloads were read.
     """
 
     def __init__(self, build_handler: Callable[[], Handler], decoder: Decoder) -> None:
@@ -121,9 +116,6 @@ class Decoding:
         self.pure = bool(getattr(handler, "pure", False))
 
     def __call__(self, item: WorkItem) -> Outcome:
-        """
-        :raises PayloadTooLarge, PayloadUndecodable: from the decoder
-        """
         body = self._decoder(item.body)
         return self._handler(item if body is item.body else replace(item, body=body))
 
@@ -175,7 +167,6 @@ def _read_content(file: str, setting: str) -> bytes:
 
 
 def _make_resolving_decoder(named: str, folder: str, bytes_max: int, setting: str, unwrap: Unwrap | None) -> Decoder:
-    """Makes a decoder by the schema that each value names, resolved to that of the file ``named``, if one is."""
     reader = _read_content(named, setting) if named else None
     files = _read_schema_files(folder, f"{setting}_schemas")
     contents = [*([] if reader is None else [reader]), *files.values()]

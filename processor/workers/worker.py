@@ -49,8 +49,6 @@ LINES_MAX = 100
 
 
 class HandlerTimeout(PayhookError):
-    """A handler call wasn't back in time."""
-
     kind = ErrorKind.SNBE
 
     def __init__(self, event_key: str, seconds: float) -> None:
@@ -63,7 +61,7 @@ class HandlerTimeout(PayhookError):
 
 
 class HandlerFiles:
-    """A handler's files, which it has where its stream decides (`core.work.DriverSide`).
+    """A handler's files, which are kept where its stream decides (`core.work.DriverSide`).
 
     They go with each job: pickled, this is what they hold at that moment.
     """
@@ -79,7 +77,8 @@ class HandlerFiles:
 
     def keep_notes(self, results: dict[int, Outcome | Failure]) -> None:
         """Keeps the notes on the driver, before the results are committed. An event whose note can't be kept dies of
-        that."""
+        that.
+        """
         if self._side is None:
             return
         for seq, result in results.items():
@@ -103,10 +102,7 @@ def _on_executor(sent: SentFiles | None) -> HandlerFiles:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Says how to run a chunk; travels to the executor with it.
-
-    ``build_handler`` is called once per Python worker and must be picklable by reference.
-    """
+    """``build_handler`` is called once per Python worker and must be picklable by reference."""
 
     stream: str
     build_handler: Callable[[], Handler]
@@ -119,17 +115,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The share of a batch that one executor task runs: entity groups, and what their handlers may do with each
-    downstream."""
-
     groups: list[list[WorkItem]]
     budgets: Budgets = field(default_factory=Budgets)
 
 
 @dataclass(frozen=True, slots=True)
 class StillOut:
-    """A call that isn't back and whose time isn't over: since when, and which downstream's answer it waits for."""
-
     seconds: float
     downstream: str | None
 
@@ -160,7 +151,6 @@ _tasks_begun = 0
 
 
 def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function under ``mapInArrow``: rows of pickled `Chunk` in, rows of pickled `ChunkAnswer` out."""
     begin_task(task)
     handler = get_handler(task)
     for batch in batches:
@@ -176,13 +166,11 @@ def run_chunks(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _was_lost_before() -> bool:
-    """Returns whether Spark tries this task again: what calls the try before made isn't known."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
 
 def _run_or_end_frozen(task: Task, handler: Handler, chunk: Chunk) -> ChunkAnswer:
-    """Runs a chunk so that a call which never lets go of the interpreter ends its Python worker."""
     faulthandler.dump_traceback_later(task.deadlines.frozen_s, exit=True)
     try:
         return run_chunk(task, handler, chunk, _abandoned)
@@ -191,7 +179,6 @@ def _run_or_end_frozen(task: Task, handler: Handler, chunk: Chunk) -> ChunkAnswe
 
 
 def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCalls) -> ChunkAnswer:
-    """Runs a chunk in this process; calls that it doesn't wait for go to ``abandoned``, which is the process's."""
     abandoned.drop_useless()
     deadlines = task.deadlines
     late = _late.setdefault(task.stream, LateCalls())
@@ -213,8 +200,6 @@ def run_chunk(task: Task, handler: Handler, chunk: Chunk, abandoned: AbandonedCa
 
 @dataclass(frozen=True, slots=True)
 class EventRunner:
-    """Does what a chunk's threads do with an event. ``limited``: some downstream is."""
-
     task: Task
     handler: Handler
     tails: LogTails
@@ -222,7 +207,7 @@ class EventRunner:
     limited: bool
 
     def run(self, item: WorkItem) -> Outcome | Failure:
-        """Calls the handler, several times where the error is likely gone in a moment; never raises an `Exception`."""
+        """Calls the handler, several times where the error may be gone in a moment; never raises an `Exception`."""
         result = self._call_once(item, again=False)
         if isinstance(result, Failure) and result.kind is ErrorKind.SLE:
             return self._retry_in_place(item, result)
@@ -268,8 +253,7 @@ class EventRunner:
         return is_disproof(result, self.limiter.list_answered(item.event_key), blocking.called)
 
     def is_queued(self, item: WorkItem) -> bool:
-        """Returns whether the event's call waits for others of its kind: it isn't to blame, and is due again at
-        once."""
+        """Returns whether the event's call waits for others of its kind: it is due again at once, without blame."""
         return self.limiter.is_queued(item.event_key)
 
     def make_timeout(self, item: WorkItem, seconds: float) -> Failure:
@@ -282,10 +266,6 @@ def make_timeout(task: Task, item: WorkItem, call: StillOut) -> Failure:
 
 
 def begin_task(task: Task) -> None:
-    """Begins a task; each job's function calls it.
-
-    It is given its files, and a Python worker that is about to be replaced keeps running.
-    """
     global _tasks_begun
     _tasks_begun += 1
     task.files.use_files()
@@ -301,7 +281,6 @@ def get_handler(task: Task) -> Handler:
 
 
 def _end_process(task_number: int) -> None:
-    """Ends this Python worker, and with it all calls that hang, unless the next task was quicker."""
     time.sleep(END_AFTER_S)
     if _tasks_begun == task_number:
         os._exit(0)
@@ -334,8 +313,6 @@ class LogTails(logging.Handler):
             lines.clear()
 
     def text(self) -> str | None:
-        """Returns what this thread logged since `begin`, without card numbers, cut to its last `LOG_BYTES_MAX`
-        bytes."""
         lines = self._lines.get(threading.get_ident())
         if not lines:
             return None

@@ -38,16 +38,12 @@ Result: TypeAlias = Outcome | Failure
 
 @dataclass(slots=True, eq=False)
 class GroupRun:
-    """Events of one entity and how far they got; what has no result was not run, or not to its end."""
-
     items: list[WorkItem]
     results: list[Result] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A failure that says that the whole stream is blocked: the last result of ``run``. ``at`` is monotonic time."""
-
     run: GroupRun
     failure: Failure
     at: float
@@ -55,8 +51,6 @@ class Blocking:
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """A thread of the chunk; while ``began`` is set it is in a call. ``left`` is that call once it is abandoned."""
-
     thread: threading.Thread | None = None
     run: GroupRun | None = None
     item: WorkItem | None = None
@@ -104,8 +98,9 @@ class WorkerPool:
         self.still_out: dict[int, float] = {}
 
     def run(self) -> list[tuple[int, Result]]:
-        """Returns results by ``item_seq``, in the groups' order; an event without one is due again, its attempts
-        unspent."""
+        """Returns results by ``item_seq``, in the groups' order; an event without one is due again without a spent
+        attempt.
+        """
         if not self._runs:
             return []
         self._stop_at = time.monotonic() + self._deadlines.work_s
@@ -170,8 +165,9 @@ class WorkerPool:
         return self._work.run(item) if before is None else self._use_earlier_call(item, before)
 
     def _use_earlier_call(self, item: WorkItem, before: AbandonedCall) -> Result | None:
-        """Takes the result of the event's earlier call here: no second one runs beside it. None while it is out and has
-        time."""
+        """Takes the result of the event's earlier call here, so that no second one runs beside it; None while it is
+        out.
+        """
         if before.is_out:
             seconds = time.monotonic() - before.began
             if seconds < before.call_s:
@@ -207,8 +203,7 @@ class WorkerPool:
             self._waiting.clear()
 
     def _weigh_result(self, item: WorkItem, result: Result, began: float) -> None:
-        """Clears failures of other events that this one disproves: its call began after them, and went well where they
-        failed."""
+        """Clears failures of other events that this one disproves: its call began after them, and succeeded."""
         left = []
         for blocking in self._blocking:
             if began >= blocking.at and self._work.is_disproof(item, result, blocking.failure):
@@ -235,7 +230,7 @@ class WorkerPool:
             me.thread.start()
 
     def _start_spares(self, now: float) -> None:
-        """Starts as many threads that aren't stuck as there should be, and one more for each that is."""
+        """Starts missing threads, and one more for each that is stuck."""
         after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._estimate_call_s())
         stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
         self._wanted = self._concurrency + 2 * stuck
@@ -246,7 +241,6 @@ class WorkerPool:
         return self._took_s / self._back if self._back else self._usual_s
 
     def _must_leave(self, now: float) -> bool:
-        """Returns whether all that is left are calls that are out and had their time."""
         if self._waiting and len(self._active) < self._threads_max and now < self._stop_at:
             self._waits_since = None
             return False
@@ -257,7 +251,6 @@ class WorkerPool:
         return all(_is_out(runner, now, self._deadlines.patience_s) for runner in self._active)
 
     def _abandon_rest(self, now: float) -> None:
-        """Abandons the calls that are out. From here on nothing begins and no result is taken."""
         self._closed, self._left_at = True, now
         self._abandoned.usual_s = self._estimate_call_s()
         for runner in self._active:
