@@ -59,7 +59,7 @@ class Anchor:
 
 
 class AnchorKeys:
-    """Keys by age, the newest first: the first one signs, and each of them is accepted."""
+    """Keys by age, the newest first: the first one signs, and all of them are accepted."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = [key.encode() for key in keys]
@@ -84,10 +84,7 @@ class AnchorKeys:
         return _to_canonical({**fields, "mac": _compute_mac(self._keys[0], fields)})
 
     def decode(self, record: bytes) -> Anchor:
-        """The inverse of `encode`.
-
-        :raises AnchorInvalid: it isn't an anchor, or none of the keys signed it
-        """
+        """:raises AnchorInvalid: it isn't an anchor, or none of the keys signed it"""
         tree = _parse_tree(record)
         mac = tree.pop("mac")
         if not isinstance(mac, str) or not any(hmac.compare_digest(_compute_mac(key, tree), mac) for key in self._keys):
@@ -145,8 +142,6 @@ ANCHORED_NOTE = "anchored"
 
 
 class AnchorProducer(Protocol):
-    """The part of a Kafka producer (confluent_kafka's) that anchoring needs."""
-
     @property
     def produce(self) -> Callable[..., None]: ...
     @property
@@ -157,8 +152,6 @@ class AnchorProducer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a journal: its writer's epoch, its last row, its chain's head; and its lineage, if it has one."""
-
     epoch: int
     seq: int
     chain: str
@@ -166,8 +159,8 @@ class Head:
 
 
 class Anchoring:
-    """Writes the anchors of one writer: its first head at once, then the newest at most every `ANCHOR_EVERY_S`, and the
-    last at the end.
+    """Writes the anchors of one writer: its first head at once, later ones at most every `ANCHOR_EVERY_S`, and the
+    last.
 
     Belongs to one thread.
     """
@@ -192,13 +185,11 @@ class Anchoring:
         self.failed = 0
 
     def on_commit(self, head: Head) -> None:
-        """Takes the head of the journal's newest commit."""
         if head.seq > self.anchored_seq:
             self._head = head
             self.poll()
 
     def poll(self) -> None:
-        """Serves acknowledgements, and anchors the newest head when it is time."""
         if self._producer is None:
             return
         self._producer.poll(0)
@@ -209,7 +200,6 @@ class Anchoring:
         return {ANCHORED_NOTE: str(self.anchored_seq)} if self.anchored_seq else {}
 
     def close(self, timeout_s: float) -> None:
-        """Anchors the newest head, and gives acknowledgements a last chance; without one the next writer's has it."""
         if self._head is not None and timeout_s > 0:
             self._write(self._head)
         if self._producer is not None:

@@ -59,13 +59,11 @@ class TableUnfit(TableError):
 
 
 class RowsRefused(TableError):
-    """Rows break what the table demands of each; nothing was written."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """The demands of a table on its rows, and the columns whose ranges its log names."""
-
     types: Mapping[str, Any]
     never_null: tuple[str, ...]
     constraints: frozenset[str]
@@ -73,9 +71,7 @@ class Demands:
 
 
 def demands_of(path: str, table: DeltaTable) -> Demands:
-    """
-    :raises TableUnfit: it asks what isn't done here
-    """
+    """:raises TableUnfit: the table has a feature that isn't handled here"""
     protocol, metadata = table.protocol(), table.metadata()
     features = set(protocol.writer_features or ())
     version = protocol.min_writer_version
@@ -121,7 +117,7 @@ class Appender:
     ) -> Appender:
         """Opens the table at ``version``, or at the latest. ``checks`` are the constraints that it may have, by name.
 
-        :raises TableUnfit: see there
+        :raises TableUnfit: the table has a feature that isn't handled here
         :raises DeltaError, OSError: no table can be read there
         """
         table = open_table(path, version)
@@ -141,13 +137,12 @@ class Appender:
         transaction: AppTransaction | None = None,
         about: Mapping[str, str] | None = None,
     ) -> int:
-        """Commits rows, or none; returns the version. ``about`` is what the commit says of itself, beside Delta's own.
+        """Commits rows, or none; returns the version. Columns that the rows lack read as NULL.
 
-        Columns that the rows lack read as NULL.
-
-        :raises RowsRefused: see there
+        :param about: what the commit says of itself, beside Delta's own fields
+        :raises RowsRefused: rows break what the table demands; nothing was written
         :raises Overtaken: a later commit has the same application id, or changed the table
-        :raises NotCommitted, OutcomeUnknown: see there
+        :raises NotCommitted, OutcomeUnknown: as the classes say
         :raises OSError: it can't be written; the entry itself may have been
         """
         began_s = self.log.elapsed_s()
@@ -203,7 +198,6 @@ class Appender:
         return number
 
     def _check_file(self, staged: Path) -> dict[str, Any]:
-        """Returns the statistics of a file of rows that may be part of the table."""
         if self.demands.constraints:
             raise RowsRefused(self.path, f"it has constraints, by which no row of {staged.name} was looked at")
         self._check_types(pq.read_schema(staged))
@@ -258,8 +252,8 @@ def compute_statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]
     """Computes the statistics by which readers skip files: the range of each column, and how many of its values are
     NULL.
 
-    Every column that can have a range must be named: deltalake 1.6.6 takes one that is left out for one without values,
-    and skips the file.
+    Every column that can have a range must be named: deltalake 1.6.6 takes an omitted one for one without values, and
+    skips the file.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -275,7 +269,6 @@ def compute_statistics(rows: pa.Table, indexed: Sequence[str]) -> dict[str, Any]
 
 
 def compute_file_statistics(file: Path, indexed: Sequence[str]) -> dict[str, Any]:
-    """Computes `compute_statistics` of a file, a row group at a time."""
     with pq.ParquetFile(file) as parquet:
         ranged = [name for name in indexed if _has_range(parquet.schema_arrow, name)]
         groups = [
@@ -315,8 +308,6 @@ def _find_range(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _at_least(text: str) -> str:
-    """Returns the text, or a short one that comes after it: its beginning, with the last character that has a next
-    one."""
     if len(text) <= TEXT_CHARS:
         return text
     beginning = text[:TEXT_CHARS].rstrip(chr(sys.maxunicode))
@@ -329,7 +320,7 @@ def _at_least(text: str) -> str:
 def _round_to_milliseconds(at: datetime, *, up: bool) -> str:
     """Rounds to the log's milliseconds: the least down, the greatest up.
 
-    The last millisecond of the year 9999 has none after it. Readers take it, as every one, for its whole length.
+    The last millisecond of the year 9999 isn't rounded up: readers take each millisecond for its whole length.
     """
     if up:
         at = min(at, _LAST_MILLISECOND) + _WITHIN_A_MILLISECOND

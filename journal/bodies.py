@@ -38,23 +38,21 @@ Fragment: TypeAlias = ds.ParquetFileFragment
 
 @dataclass(frozen=True, slots=True)
 class FoundBodies:
-    """The bodies that a search found. ``lost``: files that are gone or damaged, any of which may hold what wasn't
-    found."""
+    """The bodies that a search found. ``lost``: files that are gone or damaged, in any of which the others may be."""
 
     hashes: Set[str] = frozenset()
     bodies: Mapping[str, bytes] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
 
     def lost_names(self) -> str:
-        """Returns the first of ``lost`` as one text; empty if none is."""
         more = len(self.lost) - LOST_SHOWN_MAX
         return ", ".join(self.lost[:LOST_SHOWN_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class BodyStore:
-    """A Delta table of bodies. A body written twice or never referred to is harmless.
+    """A Delta table of bodies. A body written twice or never referred to does no harm.
 
-    ``may_create``: whether it is made where there is none; not beside a journal whose events have bodies.
+    ``may_create``: whether the table may be made; False beside a journal whose events have bodies.
 
     :raises StorageDown: the table can't be reached or made now
     """
@@ -83,23 +81,24 @@ class BodyStore:
             raise StorageDown("the bodies", self._path, problem_of(failed)) from failed
 
     def fetch(self, hashes: Iterable[str]) -> dict[str, bytes]:
-        """Reads the bodies that are there, by hash. A search: for recovery and single look-ups, not for batches.
+        """Reads the bodies that are there, by hash. This searches: use it for recovery and single look-ups, not for
+        batches.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
         return dict(self.find_bodies(hashes).bodies)
 
     def find_kept(self, hashes: Iterable[str]) -> Set[str]:
-        """Finds the hashes whose bodies are there; no body is read for it.
+        """Finds the hashes whose bodies are there, without reading a body.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
         return self.find_bodies(hashes, only_hashes=True).hashes
 
     def find_bodies(self, hashes: Iterable[str], *, only_hashes: bool = False) -> FoundBodies:
-        """Searches as `fetch`; also returns the files that are gone or damaged, if not each body was found before them.
+        """Searches as `fetch`; also returns the files that are gone or damaged, unless it found every body before them.
 
-        A redaction deletes files that may be being read: the table is then read again as it is afterwards.
+        Where a redaction deletes files meanwhile, the new state of the table is read.
 
         :raises JournalBroken: the disk or the store doesn't answer
         """
@@ -135,7 +134,6 @@ class BodyStore:
     def _read_parts(
         self, some: Sequence[Fragment], columns: Sequence[str], wanted: pc.Expression | None, lost: list[str]
     ) -> list[pa.Table]:
-        """Reads the rows of files together; if one can't be read, each file by itself, and adds it to ``lost``."""
         try:
             return [_read_fragments(some, columns, wanted)]
         except _UNREADABLE as unreadable:
@@ -145,7 +143,7 @@ class BodyStore:
         return [part for fragment in some for part in self._read_parts([fragment], columns, wanted, lost)]
 
     def _explain_lost(self, fragment: Fragment, unreadable: Exception) -> str:
-        """Names a file, and why it never will be read again.
+        """Names a file, and why it can never be read again.
 
         :raises JournalBroken: the disk or the store doesn't answer now
         """

@@ -36,8 +36,6 @@ CODE = Path(__file__).parents[1]
 
 
 class Checkpoints:
-    """Decides when one table gets its next checkpoint; `on_commit` is called after every commit."""
-
     def __init__(self, path: str, version: int) -> None:
         self.path = path
         self._last = version
@@ -57,13 +55,12 @@ class Checkpoints:
         self._made.wait(seconds)
 
     def on_made(self, seconds: float) -> None:
-        """Takes note that the checkpoint was made, or couldn't be, in so many seconds."""
         self._not_before_s = time.monotonic() + seconds / SHARE_MAX
         self._made.set()
 
 
 class _Maker:
-    """Has the checkpoints of this process's tables made, one process at a time: tables that wait are done together."""
+    """Makes the checkpoints of this process's tables in one other process at a time, all waiting tables together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +106,6 @@ def _run_maker(paths: list[str]) -> None:
 
 
 def _read_errors(process: subprocess.Popen[str]) -> list[str]:
-    """Waits for the process; returns what it wrote before it ended, if it failed."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:

@@ -32,7 +32,7 @@ class EntityQueue:
 
     @property
     def previous_dead(self) -> bool:
-        """True if an event that arrives now would see that one before it died and was passed over."""
+        """Returns whether an event that arrives now would see that one before it died and was passed over."""
         return any(item.died for item in self.items)
 
     def describe_place(self, item: OpenItem) -> str:

@@ -15,7 +15,6 @@ _OWN_STACK = re.compile(r"\n\s*0: .*", re.DOTALL)
 
 
 def problem_of(failed: Exception) -> str:
-    """Shortens a library's error to one bounded line."""
     words = _OWN_STACK.sub("", _COLOURS.sub("", str(failed))).split()
     return " ".join(words)[:PROBLEM_CHARS_MAX]
 
@@ -52,8 +51,6 @@ class CommitUnknown(PayhookError):
 
 
 class StorageDown(PayhookError):
-    """A table or a folder can't be written or reached now: nothing of the stream can be decided until it can."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, what: str, path: str, problem: str) -> None:
@@ -76,8 +73,6 @@ class JournalBroken(PayhookError):
 
 
 class JournalOutdated(JournalBroken):
-    """The journal's table is of a form that no release wrote."""
-
     remedy = "No release reads it, and nothing was changed: move its data folder away and begin with an empty one."
 
     def __init__(self, path: str, lacks: str) -> None:
@@ -85,7 +80,7 @@ class JournalOutdated(JournalBroken):
 
 
 class BatchInvalid(PayhookError):
-    """Rows that don't account for the offsets they claim: the engine's bug, caught before the commit."""
+    """Rows that don't account for the offsets they claim: a bug of the engine, caught before the commit."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -93,8 +88,6 @@ class BatchInvalid(PayhookError):
 
 
 class BodyMissing(PayhookError):
-    """An open event's body isn't in the store of bodies. ``lost``: the store's files that can't be read."""
-
     def __init__(self, body_sha256: str, lost: str = "") -> None:
         self.body_sha256 = body_sha256
         self.lost = lost
@@ -103,8 +96,6 @@ class BodyMissing(PayhookError):
 
 
 class RowsOutOfOrder(PayhookError):
-    """Rows were given to something derived that doesn't stand right before them."""
-
     def __init__(self, seq: int, first_seq: int) -> None:
         self.seq = seq
         self.first_seq = first_seq

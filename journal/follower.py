@@ -13,13 +13,11 @@ from journal.reader import JournalReader
 class JournalFollower(ABC):
     """Something that reflects a journal's rows in their order, up to its `position`.
 
-    It continues from there while the journal holds that row as it was. It begins again where another journal is in the
-    place: one that was made again, restored, or continues an older copy under another lineage. Where the very journal
-    lacks rows that were reflected, it raises `JournalOlder`; one that keeps nothing beyond its process gives its
-    position no lineage, and begins again then, too.
+    It continues from there while the journal holds that row unchanged. It begins again where another journal is in the
+    place: a new or restored one, or an older copy under another lineage. It raises `JournalOlder` where the very
+    journal lacks reflected rows; without a lineage in its position it begins again then, too.
 
-    Each window's rows and the position move together, so a follower whose process ends continues from either side of
-    it.
+    Each window's rows and the position move together, so a follower whose process ends loses and repeats nothing.
     """
 
     what: ClassVar[str]
@@ -27,16 +25,13 @@ class JournalFollower(ABC):
 
     @property
     @abstractmethod
-    def position(self) -> ReflectedPosition:
-        """The last row that it reflects; seq 0: none."""
+    def position(self) -> ReflectedPosition: ...
 
     @abstractmethod
-    def begin_again(self, journal: JournalReader) -> None:
-        """Forgets all rows; continues from this journal's first one."""
+    def begin_again(self, journal: JournalReader) -> None: ...
 
     @abstractmethod
-    def take_windows(self, journal: JournalReader) -> Iterator[None]:
-        """Reflects the rows after its position, a window between two yields."""
+    def take_windows(self, journal: JournalReader) -> Iterator[None]: ...
 
     def is_of(self, journal: JournalReader) -> bool:
         """Returns whether it continues from its position in this journal.

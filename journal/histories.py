@@ -35,8 +35,6 @@ HISTORIES_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class EndedHistory:
-    """A history that is over: offsets from ``start`` to before ``end``, by partition."""
-
     number: int
     topic_id: str
     start: Mapping[int, int]
@@ -74,7 +72,6 @@ def life_of(topic: str, number: int) -> str:
 
 
 def with_ids(histories: Histories, topic_ids: Mapping[str, str]) -> dict[str, History]:
-    """Adds to ``histories`` the ids of topics that had none yet."""
     known = {topic: histories.get(topic, History()) for topic in {**histories, **topic_ids}}
     return {
         topic: replace(history, topic_id=topic_ids.get(topic, "")) if not history.topic_id else history
@@ -156,7 +153,6 @@ def read_abandoned(notes: Mapping[str, str]) -> tuple[AbandonedLineage, ...]:
 
 
 def to_note(lineages: Sequence[AbandonedLineage]) -> str:
-    """Writes what `read_abandoned` reads; of more than `LINEAGES_MAX` the newest."""
     fields = [
         {
             "lineage": lineage.lineage,
@@ -170,13 +166,13 @@ def to_note(lineages: Sequence[AbandonedLineage]) -> str:
 
 
 def is_given_up(notes: Mapping[str, str], lineage: str, seq: int) -> bool:
-    """Tells whether the journal with these notes gave up what was said of row ``seq`` in a lineage."""
     return any(earlier.lineage == lineage and seq > earlier.after for earlier in read_abandoned(notes))
 
 
 def find_cuts(notes: Mapping[str, str]) -> list[tuple[int, datetime]]:
-    """Lists each time that the journal continued from an older row: rows after that, decided before then, are given
-    up."""
+    """Lists each time that the journal continued from an older row: later rows that were decided before then are given
+    up.
+    """
     last: dict[datetime, int] = {}
     for lineage in read_abandoned(notes):
         last[lineage.at] = max(lineage.after, last.get(lineage.at, 0))
@@ -196,8 +192,9 @@ class ReflectedPosition:
 
 
 class JournalOlder(StreamRefused):
-    """Something that was derived from this journal knows rows that the journal doesn't have: an older copy was put
-    back. ``ahead``: how many; 0: the journal has as many, and they are others.
+    """Something that was derived from this journal knows rows that the journal lacks: an older copy was put back.
+
+    ``ahead``: how many; 0: the journal has as many, and they are others.
     """
 
     def __init__(self, what: str, seq: int, last_seq: int) -> None:
@@ -220,9 +217,9 @@ class JournalOlder(StreamRefused):
 def may_follow(what: str, position: ReflectedPosition, journal: JournalReader) -> bool:
     """Returns whether ``what`` may continue from its position; if not, it is of another journal and is made again.
 
-    A row's hash holds its number, its commit and its time: where it agrees, all rows before are the same.
+    A row's hash covers its number, its commit and its time: where it agrees, all rows before are the same.
 
-    :raises JournalOlder: it is of this very journal, and the journal isn't what it was
+    :raises JournalOlder: it is of this very journal, which has lost rows or has others now
     """
     if position.seq == 0:
         return True

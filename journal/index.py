@@ -66,8 +66,6 @@ class KnownEvent:
 
 @dataclass(frozen=True, slots=True)
 class IndexCopy:
-    """A copy of an index: its table and form (`table_name`), the row that it reflects, and its files."""
-
     table: bytes
     position: ReflectedPosition
     files: Sequence[Path]
@@ -148,11 +146,11 @@ class Index(JournalFollower):
         return [event_hash for event_hash, known in zip(hashes, values, strict=True) if known is None]
 
     def known_conflict(self, event_key: str, content_sha256: str) -> bool:
-        """Tells whether it is other content than the holder's, that died or was purged under the same key."""
+        """Returns whether other content than the holder's died, or was purged, under the same key."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == b""
 
     def known_original(self, event_key: str, content_sha256: str) -> bool:
-        """Tells whether it is the holder's content as it was sent, of which what is stored is masked."""
+        """Returns whether it is the holder's content as it was sent, before it was masked."""
         return self._store.get(layout.conflict_key(event_key, content_sha256)) == layout.ORIGINAL
 
     def known_fact(self, fact_key: str) -> bytes | None:
@@ -172,8 +170,9 @@ class Index(JournalFollower):
         return self._store.get(layout.REVERSED + layout.SEQ.pack(item_seq)) is not None
 
     def reopened_at(self, item_seq: int) -> int | None:
-        """Finds the row that took an ignored or unknown item up again, or the last one that ended it so since. None: it
-        never was handled again, and the row that ended it is its last one."""
+        """Finds the row that took an ignored or unknown item up again, or the last one that ended it since; None:
+        neither.
+        """
         seq = self._store.get(layout.REOPENED + layout.SEQ.pack(item_seq))
         return None if seq is None else int(layout.SEQ.unpack(seq)[0])
 
@@ -188,15 +187,17 @@ class Index(JournalFollower):
         return self._items(self._find_queued(entity_key))
 
     def read_places(self, since: bytes = b"") -> Iterator[tuple[bytes, int]]:
-        """Yields for every open event that holds later ones back its entity's hash and its item seq. Entity by entity,
-        in the order of the hashes from ``since`` on, heads first; reads keys only."""
+        """Yields entity hash and item seq of every open event that holds later ones back.
+
+        Entity by entity, in the order of the hashes from ``since`` on, heads first; reads keys only.
+        """
         begin = len(layout.QUEUE)
         return (
             (key[begin : -layout.SEQ.size], layout.seq_of(key)) for key in self._store.read_keys(layout.QUEUE, since)
         )
 
     def find_died(self, entity_key: str) -> Iterator[int]:
-        """Yields items of the entity that died, are open, and hold nothing back: by their seq, lowest first."""
+        """Yields seqs of the entity's items that died, are open, and hold nothing back, lowest first."""
         if self.line(entity_key) is None:
             return iter(())
         return (layout.seq_of(key) for key in self._store.read_keys(layout.DIED + hash_key(entity_key)))
@@ -210,7 +211,7 @@ class Index(JournalFollower):
         return read_line(self._store, entity_key) if self._any_line else None
 
     def of_entity(self, entity_key: str) -> Iterator[int]:
-        """Yields the seqs of the entity's open items, those that hold nothing back too, lowest first."""
+        """Yields the seqs of all open items of an entity, lowest first, including those that hold nothing back."""
         places = (layout.QUEUE, layout.BESIDE, layout.DIED)
         return merge(*(map(layout.seq_of, self._store.read_keys(place + hash_key(entity_key))) for place in places))
 
@@ -227,16 +228,12 @@ class Index(JournalFollower):
         return due_items
 
     def event_entries(self) -> Iterator[Entries]:
-        """Yields every event key that is held, by `layout.EVENT` and its 16-byte hash, and what is kept of it."""
         return self._store.read_items(layout.EVENT, ENTRIES_AT_ONCE)
 
     def fact_entries(self) -> Iterator[Entries]:
-        """Yields every fact that was taken, by `layout.FACT` and its 16-byte hash, and what is kept of it."""
         return self._store.read_items(layout.FACT, ENTRIES_AT_ONCE)
 
     def pair_entries(self) -> Iterator[Entries]:
-        """Yields every pair of which a row was counted, by `layout.PAIR` and its 16-byte hash, and its count
-        (`booked_of`)."""
         return self._store.read_items(layout.PAIR, ENTRIES_AT_ONCE)
 
     def apply_rows(self, rows: Sequence[JournalRow], bodies: Mapping[str, bytes]) -> None:
@@ -257,7 +254,7 @@ class Index(JournalFollower):
         self._write_changes(changes, fresh[-1].seq, bytes.fromhex(fresh[-1].row_hash))
 
     def put_off(self, waits: Sequence[tuple[OpenItem, datetime, str | None]]) -> None:
-        """Puts open items off, each with when it is due and why it waits: that changes without a row.
+        """Puts open items off, each with its due time and why it waits, without a row.
 
         An index that is made again from the journal has them due at their rows' times.
         """
@@ -270,8 +267,8 @@ class Index(JournalFollower):
     def catch_up(self, reader: JournalReader, bodies: BodyStore) -> None:
         """Follows the journal up to the reader's version; starts over if it is of another journal.
 
-        What is handled again may have lost its body to retention at that very moment: it stays without one. Items
-        that another journal has now are forgotten (`keep_part`): their bodies may be gone here.
+        An event that is handled again may have lost its body to retention just now: it stays without one. Items that
+        belong to another journal now are forgotten (`keep_part`): their bodies may be gone here.
 
         :raises BodyMissing: the body of any other open event is nowhere
         :raises JournalOlder: it knows rows that this journal had and doesn't have now
@@ -289,9 +286,9 @@ class Index(JournalFollower):
         return IndexCopy(table, position, copied.files())
 
     def restore_from_copy(self, fill: Callable[[Path], None]) -> None:
-        """Goes on from a copy, whose files ``fill`` puts into a folder; its bodies are fetched by `catch_up`.
+        """Continues from a copy, whose files ``fill`` puts into a folder; `catch_up` fetches its bodies.
 
-        If that fails it is empty, and raises what ``fill`` raised, or `IndexBroken`. If its process is killed
+        If that fails the index is empty, and raises what ``fill`` raised, or `IndexBroken`. If its process is killed
         meanwhile, the next one's is empty.
         """
         try:
@@ -301,7 +298,7 @@ class Index(JournalFollower):
             self._queues = layout.Queues(self._store.read_keys(layout.QUEUE))
 
     def keep_part(self, part: Shard) -> None:
-        """Forgets the open items that aren't of this part: those of a journal that was divided after they came."""
+        """Forgets the open items of other parts: the journal was divided after they came."""
         others = [] if part.count == 1 else [item for item in self.open_items() if not is_item_of(part, item.row)]
         if others:
             changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
@@ -326,7 +323,6 @@ class Index(JournalFollower):
             yield
 
     def _follow(self, table: pa.Table, reader: JournalReader) -> None:
-        """Reflects rows as `apply_rows`; for rows that settle their event at once, by far the most, no row is made."""
         changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)
         changes.reflect_table(table, reader)
         seq, last_hash = table["seq"][-1].as_py(), bytes.fromhex(table["row_hash"][-1].as_py())
@@ -364,7 +360,6 @@ class Index(JournalFollower):
             self._store.write(batch)
 
     def is_of(self, journal: JournalReader) -> bool:
-        """Returns whether it is of this table too, and of this form of an index."""
         return self._read_table_name() == table_name(journal) and super().is_of(journal)
 
     def _read_table_name(self) -> bytes:

@@ -71,17 +71,16 @@ class EntityLine:
 
 
 def read_line(store: RocksDbStore, entity_key: str | None) -> EntityLine | None:
-    """Reads an entity's line; None while every open item of the entity holds later ones back, or none is open."""
     value = store.get(layout.line_key(entity_key))
     return None if value is None else EntityLine(*layout.LINE_VALUE.unpack(value))
 
 
 @dataclass(slots=True)
 class IndexChanges:
-    """The changes of one write. ``items`` and lines are readable before they are written. ``any_line``: the store may
-    hold lines at all.
+    """The changes of one write. ``items`` and lines can be read before they are written.
 
-    ``queued``: by entity hash, how many more events of it hold later ones back than before.
+    ``any_line``: the store may hold lines at all. ``queued``: by entity hash, how many more events of it hold later
+    ones back than before.
     """
 
     store: RocksDbStore
@@ -105,8 +104,10 @@ class IndexChanges:
             self._advance_line(row.entity_key or "", row.item_seq)
 
     def reflect_table(self, table: pa.Table, reader: JournalReader) -> None:
-        """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`. A whole row is read if it leaves
-        something open, or ends what an earlier one left: the others need no more than their keys."""
+        """Takes in the next rows, of which a table has the `SETTLED_COLUMNS`.
+
+        A whole row is read only if it leaves something open, or ends what an earlier one left.
+        """
         settled = pc.and_(table["first"], pc.is_in(table["decision"], value_set=_SETTLES))
         others = iter(reader.rows_of(table["seq"].filter(pc.invert(settled)).to_pylist()))
         for is_settled, row in zip(settled.to_pylist(), _values_of(table), strict=True):
@@ -128,7 +129,6 @@ class IndexChanges:
         fact: str | None,
         pair: str | None,
     ) -> None:
-        """Takes in a first row that leaves nothing open, as `reflect_row`."""
         if event_key is not None and decision != _DUPLICATE:
             if original is not None:
                 self._hold_original(event_key, original)
@@ -141,7 +141,6 @@ class IndexChanges:
             self._advance_line(entity_key or "", item_seq)
 
     def _hold_original(self, event_key: str, content_sha256: str) -> None:
-        """Keeps the content of a key's holder as it was sent; its row has that of the masked bytes."""
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
     def forget_item(self, item: OpenItem) -> None:
@@ -151,9 +150,8 @@ class IndexChanges:
         self._count_beside(item, None)
 
     def put_off(self, item: OpenItem, due_at: datetime, reason: str | None) -> None:
-        """Puts the open item off until then, as is known now without a row; does nothing if it got one meanwhile.
-
-        It has waited since its last row was decided.
+        """Puts the open item off without a row; does nothing if it got one meanwhile. It has waited since its
+        last row.
         """
         known = self._find_item(item.row.item_seq)
         if known is None or known.last_seq != item.last_seq or known.row.due_at is None:
@@ -194,7 +192,6 @@ class IndexChanges:
             self.batch.put(layout.REVERSED + layout.SEQ.pack(row.item_seq), b"")
 
     def _reflect_person(self, row: JournalRow, before: OpenItem) -> None:
-        """Takes in a person's act on an item that was open: what it means for its keys and for those behind it."""
         if row.decision in _CLOSES and before.row.blocking:
             closed = orjson.dumps([row.seq, row.event_key or "", row.decision.value, before.row.retry_policy])
             self.batch.put(layout.place_key(layout.CLOSED, row.entity_key, row.item_seq), closed)
@@ -212,8 +209,6 @@ class IndexChanges:
             self._freed[row.event_key] = False
 
     def _reflect_reopened(self, row: JournalRow, *, is_open: bool) -> None:
-        """Notes an item that had ended and is handled again, or closed by a person. Also notes one that was reopened
-        again and is ignored, or unknown, once more."""
         key = layout.REOPENED + layout.SEQ.pack(row.item_seq)
         again = not is_open and (row.decision is Decision.REPLAYED or row.decision in _CLOSES)
         is_reopened = row.item_seq in self._reopened or self.store.get(key) is not None
@@ -232,7 +227,6 @@ class IndexChanges:
         self.batch.put(layout.EVENT + hash_key(event_key), held)
 
     def _release_event(self, event_key: str, content_sha256: str, original: str | None) -> None:
-        """Forgets what is known of the key, but for what died beside its holder."""
         self.batch.delete(layout.EVENT + hash_key(event_key))
         for content in (content_sha256, original):
             if content is not None:
@@ -268,7 +262,6 @@ class IndexChanges:
             self._lines[entity_key] = EntityLine(line.beside, item_seq)
 
     def _count_beside(self, before: OpenItem | None, after: OpenItem | None) -> None:
-        """Counts items beside the line: it begins with the first item that stands beside it and ends with the last."""
         change: Counter[str] = Counter()
         for item, step in ((before, -1), (after, 1)):
             if item is not None and not item.row.blocking:

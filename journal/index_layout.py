@@ -68,7 +68,6 @@ def conflict_key(event_key: str, content_sha256: str) -> bytes:
 
 
 def place_key(place: bytes, entity_key: str | None, item_seq: int) -> bytes:
-    """Makes the key of an open item's place in its entity: ``place`` is `QUEUE`, `BESIDE` or `DIED`."""
     return place + hash_key(entity_key or "") + SEQ.pack(item_seq)
 
 
@@ -85,26 +84,24 @@ BITS = 20
 
 
 class Queues:
-    """Counts the keys under `QUEUE`, by the first `BITS` of their entity's hash.
+    """Counts the keys under `QUEUE`, by the first `BITS` of their entity's hash. Zero says that a queue is empty.
 
-    Zero says that an entity's queue is empty. Nearly every new event's is, and to ask the store for it (an iterator and
-    a seek) takes longer than all other look-ups of the event together.
+    Nearly every new event's is, and to ask the store (an iterator and a seek) takes longer than all its other look-ups.
     """
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        """``keys``: all that stand under `QUEUE`."""
         self._counts = array("I", bytes(4 << BITS))
         at = len(QUEUE)
         for key in keys:
             self._counts[_find_counter(key[at:])] += 1
 
     def is_empty(self, entity: bytes) -> bool:
-        """Tells whether an entity has no keys; False if it isn't known: another entity's events may be counted at the
-        same place."""
+        """Returns whether an entity has no keys; False may also mean that another entity's are counted at the same
+        place.
+        """
         return self._counts[_find_counter(entity)] == 0
 
     def change(self, steps: Mapping[bytes, int]) -> None:
-        """``steps``: by entity hash, how many keys more there are."""
         for entity, step in steps.items():
             self._counts[_find_counter(entity)] += step
 

@@ -24,8 +24,6 @@ class StreamUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Journals:
-    """The places of a stream's journals, in their order; with one of them nothing is looked up."""
-
     places: Sequence[StreamLayout]
 
     @property
@@ -47,27 +45,22 @@ class Journals:
         return [place for place in self.places if has_table(str(place.journal))]
 
     def find_place(self, stream: str) -> StreamLayout:
-        """
-        :raises StreamUnknown: none of them is called so
-        """
+        """:raises StreamUnknown: no journal of the stream has this name"""
         named_place = next((place for place in self.places if place.stream == stream), None)
         if named_place is None:
             raise StreamUnknown(stream, self.streams)
         return named_place
 
     def own_after(self, place: StreamLayout) -> int:
-        """Returns the last row that a journal has from another one; the first one never was a copy."""
         return own_rows_after(place.journal) if place != self.first_place else 0
 
     def of_entity(self, entity_key: str) -> StreamLayout:
-        """Finds the journal that has an entity's rows, all of them."""
         return next(place for place in self.places if self.decides_entity(place, entity_key))
 
     def decides_entity(self, place: StreamLayout, entity_key: str) -> bool:
         return self.shard(place).has_entity(entity_key)
 
     def is_decided_in(self, place: StreamLayout, row: OfEntity) -> bool:
-        """Tells whether an item is decided in this journal, by any of its rows."""
         return is_item_of(self.shard(place), row)
 
     def is_read_for(self, place: StreamLayout, partition: int) -> bool:
@@ -84,9 +77,9 @@ class Journals:
         check_shards(self.first_place.stream, [place.journal for place in self.places])
 
     def check_one(self, place: StreamLayout) -> None:
-        """Checks one journal that is looked at alone, and the first, which a division marks.
+        """Checks one journal alone, and the first one, which a division marks.
 
-        :raises IncompleteJournals: one says another number of them, or they are being divided
-        :raises ShardMisplaced: at its place is another one's
+        :raises IncompleteJournals: one names another number of journals, or they are being divided
+        :raises ShardMisplaced: another shard's journal is at its place
         """
         check_shard(place.stream, self.shard(place), self.first_place.journal, place.journal)

@@ -44,8 +44,6 @@ Point: TypeAlias = tuple[str, int, int]
 
 
 class TopicMissing(PayhookError):
-    """A topic that the set-up, or another program, should have made isn't there."""
-
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(
@@ -55,7 +53,7 @@ class TopicMissing(PayhookError):
 
 
 class KafkaSilent(PayhookError):
-    """Kafka doesn't answer now; what it holds isn't known until it does."""
+    """Kafka doesn't answer now, so it isn't known what it holds."""
 
     kind = ErrorKind.SBE
 
@@ -65,30 +63,18 @@ class KafkaSilent(PayhookError):
 
 
 class TopicLog(Protocol):
-    """The part of Kafka that a check of positions needs."""
+    """What a check of positions asks Kafka. Every method raises `KafkaSilent` or, for a topic, `TopicMissing`."""
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Reads Kafka's own id of each topic: a topic that was deleted and created again has another one.
+        """Reads Kafka's own id of each topic: a topic that was deleted and created again has another one."""
 
-        :raises TopicMissing, KafkaSilent: see there
-        """
-
-    def read_held_offsets(self, topics: Sequence[str]) -> Held:
-        """
-        :raises TopicMissing, KafkaSilent: see there
-        """
+    def read_held_offsets(self, topics: Sequence[str]) -> Held: ...
 
     def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]:
-        """Reads the record at each offset; a point that Kafka holds no record for is left out.
-
-        :raises KafkaSilent: see there
-        """
+        """Reads the record at each offset; leaves out offsets without a record."""
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
-        """Finds for each point the offset of the first record at or after it; a point without one is left out.
-
-        :raises KafkaSilent: see there
-        """
+        """Finds for each point the offset of the first record at or after it; leaves out points without one."""
 
     def close(self) -> None: ...
 
@@ -145,10 +131,9 @@ class KafkaLog:
         return held
 
     def offsets_at(self, topic: str, ends: Mapping[int, tuple[int, int]], moment: datetime) -> dict[int, int]:
-        """Finds for each partition the offset of the first record that was published at ``moment`` or later, else its
-        end.
+        """Finds for each partition the offset of the first record published at ``moment`` or later, else its end.
 
-        :raises KafkaSilent: see there
+        :raises KafkaSilent: Kafka doesn't answer
         """
         at_ms = to_micros(moment) // 1_000
         wanted = [TopicPartition(topic, number, at_ms) for number in ends]
@@ -164,9 +149,9 @@ class KafkaLog:
 
     def first_records(self, points: Iterable[Point]) -> dict[Point, TopicRecord]:
         """Reads for each point the first record at or after it, if there is one. One round asks for a point of each
-        partition at once.
+        partition.
 
-        :raises KafkaSilent: see there
+        :raises KafkaSilent: Kafka doesn't answer
         """
         records: dict[Point, TopicRecord] = {}
         waiting: dict[tuple[str, int], list[int]] = {}
@@ -181,7 +166,7 @@ class KafkaLog:
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]:
         """Yields records from ``since`` to before ``until``, in order.
 
-        :raises KafkaSilent: see there
+        :raises KafkaSilent: Kafka doesn't answer
         """
         if since >= until:
             return
@@ -236,8 +221,6 @@ class KafkaLog:
 
 
 def _read_watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Reads the first offset held and the next one to come. A broker that has just started leads nothing for a
-    moment."""
     until = time.monotonic() + READ_S_MAX
     while True:
         try:

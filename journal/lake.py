@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class TableUnreadable(PayhookError, DeltaError):
-    """No table can be read there: its log or a file is missing or damaged, or its store doesn't answer. It is one of
-    delta-rs's errors too, which a caller may expect.
+    """No table can be read there: its log or a file is missing or damaged, or its store doesn't answer.
+
+    It is also a delta-rs error, for callers that expect one.
     """
 
     def __init__(self, path: str, problem: str) -> None:
@@ -47,7 +48,6 @@ and tries again by itself; a person who waits for an answer would rather have it
 
 
 def make_storage_options(path: str) -> dict[str, str] | None:
-    """Makes delta-rs's options for a table's store; the store's address and keys are the process's own variables."""
     return {**STORE_OPTIONS, **options_of(path)} if is_url(path) else None
 
 
@@ -96,8 +96,5 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
 
 def has_table(path: str) -> bool:
-    """Tells whether a table is there.
-
-    :raises OSError: the place can't be reached
-    """
+    """:raises OSError: the place can't be reached"""
     return DeltaTable.is_deltatable(path, make_storage_options(path))

@@ -58,8 +58,9 @@ class Holder:
 class Lease:
     """A process's part in the lease of a stream.
 
-    ``place`` is the lease's folder in the lake. ``lock`` is a file on this machine that the holder keeps locked: a
-    process on the same data folder knows by it at once that the holder is dead, and needn't wait.
+    ``place`` is the lease's folder in the lake. ``lock`` is a file on this machine that the holder keeps locked. So a
+    process on the same data folder knows at once that the holder is dead, and needn't wait.
+
     All methods but the renewals run on one thread.
     """
 
@@ -76,15 +77,12 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True if it is this process's, as far as it knows."""
         return self._held is not None
 
     def take_lease(self) -> bool:
-        """Looks once, and takes the lease if it is free; returns whether it is this process's now.
+        """Looks once, and takes the lease if it is free; returns whether this process has it now, else `holder` has it.
 
-        `holder` is whose it is otherwise.
-
-        :raises StorageDown: the place can't be reached. That is no silence of the holder: the wait begins again
+        :raises StorageDown: the place can't be reached. The wait for a silent holder begins again
         """
         if self.is_held:
             return True
@@ -112,7 +110,6 @@ class Lease:
         self._keeping = _RenewalThread(self.renew, lambda: self._handle_loss(on_lost))
 
     def release(self) -> None:
-        """Gives it up, so that the next process needn't wait."""
         held = self._held
         self.drop()
         if held is not None:
@@ -122,7 +119,7 @@ class Lease:
                 log.warning("the lease can't be given up, it lapses in %.0f s: %s", LAPSES_S, problem_of(failed))
 
     def drop(self) -> None:
-        """Renews it no more, and no longer counts on it."""
+        """Stops renewing it, and no longer counts on it."""
         self._held = None
         self._seen = None
         if self._keeping is not None:
@@ -161,7 +158,7 @@ class Lease:
     def _put(self, holder: Holder) -> bool:
         """Puts the next number; returns whether the newest one is this process's afterwards.
 
-        A name that was taken and removed since can be put again by a process that slept: only the newest counts.
+        A process that slept can put a removed number again, so only the newest counts.
         """
         storage, next_number = open_storage(self._place), self._number + 1
         tree = {
@@ -201,8 +198,6 @@ class Lease:
 
 
 class _RenewalThread:
-    """The thread that renews; a renewal that fails is tried again at the next one's time."""
-
     def __init__(self, renew: Callable[[], bool], on_lost: Callable[[], None]) -> None:
         self._renew = renew
         self._on_lost = on_lost
@@ -236,7 +231,6 @@ class _Lock:
         self._descriptor: int | None = None
 
     def lock_for_owner(self, owner: str) -> None:
-        """Names this process, where no other living one holds the file."""
         if self._try_lock() and self._descriptor is not None and not self.names_owner(owner):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, owner.encode(), 0)
@@ -248,7 +242,7 @@ class _Lock:
             return False
 
     def is_of_the_dead(self, owner: str) -> bool:
-        """Tells whether the owner worked on this data folder and lives no more; the file is this process's then."""
+        """Returns whether the owner worked on this data folder and has died; then this process holds the file."""
         if not self.names_owner(owner) or not self._try_lock():
             return False
         if self.names_owner(owner):

@@ -36,8 +36,6 @@ Action: TypeAlias = dict[str, Any]
 
 
 class TableError(PayhookError):
-    """Something about one table. ``remedy`` ends the message of every such error."""
-
     remedy = ""
 
     def __init__(self, path: str, problem: str) -> None:
@@ -47,11 +45,11 @@ class TableError(PayhookError):
 
 
 class CommitFailed(TableError):
-    """A commit wasn't made, or may not have been."""
+    pass
 
 
 class Overtaken(CommitFailed):
-    """Another commit conflicts with this one. Nothing was committed, and a further try is refused as well."""
+    """Another commit conflicts with this one. Nothing was committed, and trying again is refused as well."""
 
     remedy = "; nothing was committed"
 
@@ -63,13 +61,12 @@ class NotCommitted(CommitFailed):
 
 
 class OutcomeUnknown(CommitFailed, Unconfirmed):
-    """The entry may be in the log and may count. The files that it names stay: where it doesn't count, they are no part
-    of the table."""
+    """The entry may be in the log and may count. Its files stay: if it doesn't count, they are no part of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppTransaction:
-    """An application's id and how far it is; Delta's log calls it ``txn``."""
+    """An application's id and its version; Delta's log calls it ``txn``."""
 
     app_id: str
     version: int
@@ -126,7 +123,6 @@ class TableLog:
             raise
 
     def delete(self, files: Iterable[str]) -> None:
-        """Removes files that no entry names; one that can't be removed now is left to maintenance."""
         with contextlib.suppress(OSError):
             self.storage.delete(list(files))
 
@@ -146,11 +142,10 @@ class TableLog:
         raise NotCommitted(self.path, f"others committed {TRIES_MAX} times before this commit could be made")
 
     def _is_there(self, number: int, data: bytes | None, conflict: Callable[[Action], str | None]) -> bool:
-        """Tells whether the commit that is there is this one, whose success wasn't reported. If not, it may be stepped
-        over.
+        """Returns whether the commit there is this one, whose success wasn't reported. If not, it may be stepped over.
 
         :param data: the entry that was to be put there; None: entries of this number may have been removed
-        :raises Overtaken, NotCommitted, OutcomeUnknown: it may not
+        :raises Overtaken, NotCommitted, OutcomeUnknown: it may not be stepped over
         """
         try:
             current = self.storage.read(entry_name(number))
@@ -186,7 +181,6 @@ def entry_of(
     *,
     blind_append: bool = False,
 ) -> bytes:
-    """Writes an entry of the log. ``about``: what the commit says of itself beside Delta's own fields."""
     info = {
         "timestamp": at_ms,
         "operation": operation,
@@ -211,7 +205,6 @@ def new_file_name() -> str:
 def make_add_action(
     name: str, size: int, stats: Mapping[str, Any], modified_ms: int, *, data_change: bool = True
 ) -> Action:
-    """``data_change``: False where the rows were in the table before."""
     return {
         "add": {
             "path": name,
@@ -225,7 +218,6 @@ def make_add_action(
 
 
 def make_remove_action(name: str, size: int, at_ms: int, *, data_change: bool = True) -> Action:
-    """``data_change``: False where the rows stay in the table."""
     return {
         "remove": {
             "path": name,

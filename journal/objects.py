@@ -51,11 +51,11 @@ STORES: Mapping[str, type[S3Store | AzureStore]] = {"s3": S3Store, "s3a": S3Stor
 
 
 class ObjectStorage:
-    """A table's part of a bucket. A file is put where none is by ``If-None-Match: *``: 412 (Azure's: 409) says that the
-    name is taken.
+    """A table's part of a bucket. Files are put with ``If-None-Match: *``: 412 (Azure: 409) says that the name is
+    taken.
 
-    A put whose answer was lost is tried again. Every entry of a log differs from every other: whichever try came
-    through, the name holds this entry or another writer's, and reading it shows which.
+    A put whose answer was lost is tried again. Every log entry differs from every other, so reading the name shows
+    whose entry it holds.
     """
 
     def __init__(self, url: str) -> None:
@@ -112,12 +112,10 @@ class ObjectStorage:
             return bytes(self._store.get(name).bytes())
 
     def delete(self, names: Sequence[str]) -> None:
-        """Deletes a thousand files a request."""
         with self._translate_errors(""), contextlib.suppress(FileNotFoundError):
             self._store.delete(list(names))
 
     def files(self, folder: str = "", after: str = "") -> Iterator[StoredFile]:
-        """An object store lists names in their order, a thousand a request; those before ``after`` cost none."""
         prefix = f"{folder}/" if folder else ""
         with self._translate_errors(folder):
             for meta in self._list(prefix, after):
@@ -144,7 +142,7 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def reader(self, name: str) -> Iterator[ReadableFile]:
-        """A file to be read from its beginning on.
+        """Opens a file to be read from its beginning on.
 
         :raises FileNotFoundError: none is there
         """
@@ -157,15 +155,11 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def writer(self, name: str) -> Iterator[WritableFile]:
-        """A file to be written, under a name that no other writer uses; on return it is there whole."""
+        """Opens a file to be written, under a name that no other writer uses; on return it is there whole."""
         with self._translate_errors(name), obstore.open_writer(self._store, name, buffer_size=PART_BYTES) as file:
             yield file
 
     def copy(self, name: str, to: str) -> None:
-        """Has the store copy a file.
-
-        :raises FileNotFoundError: none is there
-        """
         with self._translate_errors(name, may_miss=True):
             self._store.copy(name, to)
 
@@ -176,11 +170,6 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def _translate_errors(self, name: str, *, may_miss: bool = False) -> Iterator[None]:
-        """Turns the store's errors into ours. ``may_miss``: the file may not be there; else the bucket isn't.
-
-        :raises FileNotFoundError: where it may miss, it does
-        :raises StoreFailed: see there
-        """
         try:
             yield
         except FileNotFoundError as missing:

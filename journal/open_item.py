@@ -42,8 +42,6 @@ class OpenItem:
 
 @dataclass(frozen=True, slots=True)
 class ClosedHead:
-    """An item that held back later ones of its entity until a person closed it, in row ``closed_at``."""
-
     item_seq: int
     closed_at: int
     event_key: str
@@ -58,13 +56,12 @@ class ClosedHead:
 
 
 def as_previous(item: OpenItem) -> PreviousEvent:
-    """Returns a dead item as its followers see it."""
     row = item.row
     return PreviousEvent(row.event_key or "", Decision.DEAD.value, row.retry_policy, item.last_seq)
 
 
 def leaves_open(row: JournalRow) -> bool:
-    """Tells whether the row's item waits after it. A command's own row isn't an item that could."""
+    """Returns whether the row's item waits after it. A command's own row never does."""
     return row.decision in OPEN_DECISIONS and not (row.first and row.decision is Decision.REPLAYED)
 
 
@@ -72,36 +69,33 @@ DELAYED = "the stream's delay isn't over"
 
 
 def is_delayed(row: JournalRow) -> bool:
-    """Tells whether an open item waits for its first try on purpose."""
+    """Returns whether an open item waits for its first try because of the stream's delay."""
     return row.decision is Decision.PARKED and row.reason == DELAYED
 
 
 def has_failed(row: JournalRow) -> bool:
-    """Returns whether an open item waits because its last try failed. If it still waits for something else, its
-    reason says for what (`journal.index.Index.put_off`)."""
     return row.decision is Decision.RETRY and (row.reason or "").startswith(f"{row.error_class}: ")
 
 
 def is_conflict(row: JournalRow) -> bool:
-    """Tells whether a dead row is one of other content for a key, or a fact, that is held: it dies beside its
-    entity."""
+    """Returns whether a dead row has other content for a key, or a fact, that is held: it dies beside its entity."""
     return row.decision is Decision.DEAD and row.error_class in CONFLICT_CLASSES and row.handler_version is None
 
 
 def is_other_content(row: JournalRow) -> bool:
-    """Tells whether a dead row is one of other content for an event key that is held: it holds no key itself."""
+    """Returns whether a dead row has other content for an event key that is held: it holds no key itself."""
     return is_conflict(row) and row.error_class == CONFLICT_CLASS
 
 
 def holds_key(row: JournalRow) -> bool:
-    """Tells whether an item holds its event key from this row on: by being the first of its key."""
+    """Returns whether an item holds its event key from this row on, as the first of its key."""
     return (
         row.first and row.event_key is not None and row.decision is not Decision.DUPLICATE and not is_other_content(row)
     )
 
 
 def frees_key(row: JournalRow, before: JournalRow) -> bool:
-    """Tells whether the row frees its event key for a replay of other content: a person purged the key's holder.
+    """Returns whether the row frees its event key for a replay of other content: a person purged the key's holder.
 
     ``before`` is the item's row before it. The key stays held against everything else; that of an unknown event also
     against other content.
@@ -111,17 +105,16 @@ def frees_key(row: JournalRow, before: JournalRow) -> bool:
 
 
 def releases_key(row: JournalRow, before: JournalRow) -> bool:
-    """Tells whether nothing holds the row's event key after it: two people let the event come again."""
+    """Returns whether nothing holds the row's event key after it: two people let the event come again."""
     return row.decision is Decision.RELEASED and row.event_key is not None and not is_other_content(before)
 
 
 def takes_key(row: JournalRow, before: JournalRow) -> bool:
-    """Tells whether the row takes its event key over, if that is free: a person replayed other content."""
+    """Returns whether the row takes its event key over, if that is free: a person replayed other content."""
     return row.decision is Decision.REPLAYED and row.event_key is not None and is_other_content(before)
 
 
 def pack_item(item: OpenItem) -> bytes:
-    """Packs last seq, whether it died, replays, and the row as JSON without its NULLs. The body is kept apart."""
     row = {name: value for name in _NAMES if (value := getattr(item.row, name)) is not None}
     text = orjson.dumps(row)
     return _HEAD.pack(item.last_seq, item.died, min(item.replays, _REPLAYS_MAX)) + text
@@ -170,9 +163,9 @@ class Life(NamedTuple, Generic[Moment]):
 def life_after(
     before: Life[Moment] | None, decision: Decision, at: Moment, *, blocking: bool = False, conflict: bool = False
 ) -> Life[Moment]:
-    """Returns the life after the item's next row. ``before``: None if nothing is known of it. A command's own row is no
-    item's.
+    """Returns the life after the item's next row; a command's own row is no item's.
 
+    :param before: None if nothing is known of it
     :param blocking: the row's `JournalRow.blocking`
     :param conflict: `is_conflict` of the row: such an item has no place in its entity's order that others could pass
     """

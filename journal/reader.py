@@ -42,10 +42,7 @@ _UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 
 
 def check_complete(path: str, table: DeltaTable) -> None:
-    """Checks that a journal's table has every column.
-
-    :raises JournalOutdated: it lacks some
-    """
+    """:raises JournalOutdated: the table lacks columns"""
     if missing := missing_columns(table, JOURNAL_SCHEMA):
         raise JournalOutdated(path, f"the columns {', '.join(missing)}")
 
@@ -90,7 +87,7 @@ class JournalReader:
 
     @property
     def lineage(self) -> str:
-        """The journal's id, which a restore renews; empty before its first epoch."""
+        """Returns the journal's id, which a restore renews; empty before its first epoch."""
         return self.state().lineage
 
     @property
@@ -114,8 +111,9 @@ class JournalReader:
                 yield from_arrow(window.slice(at, ROWS_PER_CHUNK))
 
     def tables_after(self, seq: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yields tables as `rows_after` yields rows, of whole rows or of a few short columns: for reading every row of
-        a long journal."""
+        """Yields tables as `rows_after` yields rows: for reading every row, or a few short columns, of a long
+        journal.
+        """
         width = ROWS_PER_WINDOW if columns is None else ROWS_PER_WIDE_WINDOW
         for window in scan_rows(self._table, seq, columns, width):
             for at in range(0, window.num_rows, ROWS_PER_TABLE):
@@ -126,16 +124,14 @@ class JournalReader:
         return from_arrow(self._read_picked(seqs)) if seqs else []
 
     def tables_of(self, seqs: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Reads some columns of rows by their seq, as `rows_of`."""
         if not seqs:
             return pa.table({name: pa.array([], JOURNAL_SCHEMA.field(name).type) for name in columns})
         return self._read_picked(seqs, columns)
 
     def seqs_of_offsets(self, offsets: Mapping[tuple[str, int], int]) -> list[int]:
-        """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending. The newest of
-        each counts; an offset without a row has none.
+        """Finds the seqs of the first rows that decided an offset of each topic's partition, ascending.
 
-        Looks through a few columns of the whole journal.
+        The newest row of each counts; an offset without a row has none. It reads a few columns of the whole journal.
         """
         if not offsets:
             return []
@@ -158,10 +154,9 @@ class JournalReader:
         return self._search(["partition", "offset", "seq"], wanted)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:
-        """Finds for each entity the last item that was applied and came after the one that is named; an entity without
-        one is left out.
+        """Finds for each entity the last applied item that came after the named one; leaves out entities without one.
 
-        Looks through a few columns of all rows from the first of those items on.
+        It reads a few columns of all rows from the first of those items on.
         """
         if not after:
             return {}
@@ -174,7 +169,6 @@ class JournalReader:
         return {entity: item for entity, item in last.items() if item > after[entity]}
 
     def row_hash_at(self, seq: int) -> str | None:
-        """Reads the hash of one row: by it a derived state knows whether it follows this history."""
         window = next(scan_rows(self._table, seq - 1, ["row_hash"]), None)
         return None if window is None else str(window["row_hash"][0].as_py())
 
@@ -193,12 +187,11 @@ class JournalReader:
 
 
 def dataset_of(table: DeltaTable, file_pruning_predicate: FilePruningPredicateType | None = None) -> ds.Dataset:
-    """Opens the rows of any table at the version it is open at; of the files only those that the predicate doesn't rule
-    out.
+    """Opens the rows of any table at its open version, leaving out the files that the predicate rules out.
 
-    delta-rs's own dataset opens files through Python. Arrow's threads read ahead, and keep running while a process
-    ends: one that then enters the interpreter brings the process down by a signal, whatever its work has come to. An
-    object store has no other way in; there delta-rs's is kept.
+    delta-rs's own dataset opens files through Python, and Arrow's threads keep reading while a process ends. A thread
+    that enters the interpreter then kills the process by a signal. So it is used for object stores alone, which have no
+    other way in.
     """
     disk = None
     if not is_url(table.table_uri):
@@ -262,9 +255,6 @@ def _read_window(table: DeltaTable, since: int, until: int, columns: list[str] |
 
 @contextlib.contextmanager
 def _translate_errors(table: str) -> Iterator[None]:
-    """
-    :raises JournalBroken: a file can't be read
-    """
     try:
         yield
     except _UNREADABLE as unreadable:
@@ -319,8 +309,6 @@ def _from_rows(table: DeltaTable, version: int) -> JournalState:
 
 
 class _Ranges:
-    """The offsets that first rows cover, by topic and partition, of each topic's newest history."""
-
     def __init__(self) -> None:
         self.start: Marks = {}
         self.marks: Marks = {}

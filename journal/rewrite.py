@@ -167,15 +167,11 @@ class Rewriter:
         return files
 
     def _data_file(self, staged: Path, stats: Mapping[str, Any], at_ms: int) -> DataFile:
-        """Names a staged file as it is called among the table's.
-
-        It is as old as the youngest of its rows: readers of bodies begin with the newest files.
-        """
+        """Makes the file as old as the youngest of its rows: readers of bodies begin with the newest files."""
         ends = [stats[which].get(self._ordered_by) for which in ("minValues", "maxValues")]
         return DataFile(new_file_name(), staged.stat().st_size, stats["numRecords"], at_ms, *ends)
 
     def _last_state(self, version: int) -> dict[str, str]:
-        """Reads the state in the last commit that has one, as far as the log goes back."""
         for number in range(version, -1, -1):
             try:
                 actions = actions_of(self._log.storage.read(entry_name(number)))
@@ -227,7 +223,6 @@ def replace_all(
         return entry_of("WRITE", {"mode": "Overwrite"}, about, [make_txn_action(transaction), *removes, *adds], now_ms)
 
     def conflict(action: Action) -> None:
-        """Finds no conflict ever: what was added meanwhile is replaced as well."""
         if "add" in action:
             active[action["add"]["path"]] = action["add"]["size"]
         active.pop(action.get("remove", {}).get("path"), None)

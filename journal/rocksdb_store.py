@@ -129,7 +129,6 @@ class RocksDbStore:
         return values
 
     def write(self, batch: WriteBatch) -> None:
-        """Writes all of the batch or nothing."""
         try:
             self._db.write(batch)
         except Exception as failed:
@@ -151,7 +150,6 @@ class RocksDbStore:
             raise self._make_broken_error(failed) from failed
 
     def read_items(self, prefix: bytes, at_once: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Yields the keys that begin with ``prefix`` and their values, in order, so many at a time."""
         try:
             # No pair outlives its turn: the collector would look through millions of them again and again.
             pairs: Iterator[bytes] = chain.from_iterable(self._db.items(from_key=prefix))  # type: ignore[arg-type]
@@ -166,8 +164,6 @@ class RocksDbStore:
             raise self._make_broken_error(failed) from failed
 
     def memory_bytes(self) -> int:
-        """Measures what it holds of files and of what isn't in one yet: at most `BLOCK_CACHE_BYTES` and some write
-        buffers."""
         return sum(self._db.property_int_value(f"rocksdb.{name}") or 0 for name in _HOLDING)
 
     def begin_again(
@@ -208,7 +204,6 @@ class RocksDbStore:
         return copied
 
     def files(self) -> list[Path]:
-        """Lists the files of a copy that is closed; those whose names end in ``.sst`` never change."""
         manifest = (self.folder / CURRENT).read_text("utf-8").strip()
         return [self.folder / name for name in (*self._with_keys, manifest, CURRENT, "rocksdict-config.json")]
 
@@ -255,13 +250,11 @@ def is_held(root: Path) -> bool:
 
 
 def _lock_ownerless(root: Path) -> list[tuple[Path, int]]:
-    """Locks the folders whose owner is dead; returns them newest first, each with its descriptor."""
     locked = ((folder, _lock_folder(folder)) for folder in sorted(root.glob("epoch-*"), reverse=True))
     return [(folder, descriptor) for folder, descriptor in locked if descriptor is not None]
 
 
 def _begin_folder(root: Path) -> tuple[Path, int]:
-    """Makes a folder that is owned before it gets the name under which others look for ownerless ones."""
     folder = root / f"new-{uuid.uuid4().hex}"
     folder.mkdir()
     descriptor = _lock_folder(folder)
@@ -312,8 +305,9 @@ def _begin_empty(folder: Path) -> Rdict:
 
 
 def _wipe_folder(folder: Path) -> None:
-    """Deletes everything but the owner's file, which holds the lock, and the mark: who is killed meanwhile leaves
-    that."""
+    """Deletes everything but the owner's locked file and the mark of an unfinished fill, so that a crash leaves the
+    mark.
+    """
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

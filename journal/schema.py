@@ -90,7 +90,7 @@ class JournalRow:
 
 
 def is_elsewhere(row: JournalRow) -> bool:
-    """Tells whether a row stands for offsets of a batch that aren't the stream's (`core.where`). ``headers`` say what
+    """Returns whether a row stands for offsets of a batch that aren't the stream's (`core.where`). ``headers`` say what
     it takes."""
     return row.event_type == ELSEWHERE_TYPE and row.offset_until is not None
 
@@ -123,7 +123,6 @@ MOVES, UNDOES = "+", "-"
 
 
 def pair_of(pair: str, *, undoes: bool) -> str:
-    """Signs a pair (`core.work.Applied`) as a row keeps it, for a movement or an undo."""
     return (UNDOES if undoes else MOVES) + pair
 
 
@@ -151,7 +150,6 @@ def to_arrow(rows: Sequence[JournalRow]) -> pa.Table:
 
 
 def stamp_rows(rows: Sequence[JournalRow], epoch: int, batch_seq: int) -> pa.Table:
-    """Gives rows their epoch, batch and hash, and makes one table of them: each column is computed once."""
     for row in rows:
         row.epoch, row.batch_seq = epoch, batch_seq
     table = to_arrow(rows)
@@ -163,7 +161,6 @@ def stamp_rows(rows: Sequence[JournalRow], epoch: int, batch_seq: int) -> pa.Tab
 
 
 def from_arrow(table: pa.Table | pa.RecordBatch) -> list[JournalRow]:
-    """The inverse of `to_arrow`; columns that the table lacks get their defaults, unknown ones are left out."""
     names = [name for name in table.schema.names if name in _FIELDS]
     columns = [_python_values(name, table.column(name)) for name in names]
     return [JournalRow(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
@@ -204,8 +201,6 @@ def extend_chain(head: str, digest: str) -> str:
 
 
 class ChainHead:
-    """Computes the chain's head after rows that come in seq order, whatever portions they are read in."""
-
     def __init__(self) -> None:
         self._head = GENESIS
         self._batch_seq: int | None = None
@@ -220,7 +215,6 @@ class ChainHead:
 
     @property
     def head(self) -> str:
-        """The head with every row so far, the last commit's taken as whole."""
         return self._head if self._batch_seq is None else extend_chain(self._head, self._digest.hexdigest())
 
 
@@ -249,7 +243,7 @@ def record_sha256(row: JournalRow) -> str | None:
 
 
 def same_record(row: JournalRow, record: TopicRecord) -> bool:
-    """Tells whether a first row was decided from this record: offset, body, and if the record says them key and time.
+    """Returns whether a first row was decided from this record: offset, body, and if the record says them key and time.
 
     A row without a body's hash was decided from a record that isn't an event; of it only the offset is known. What
     another program's record says under these names is no key and no time of ours.

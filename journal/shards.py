@@ -94,7 +94,7 @@ def read_dividing(notes: Mapping[str, str]) -> int | None:
 
 
 def own_after(notes: Mapping[str, str]) -> int:
-    """Reads the last row that a journal with these notes has from another one; 0 if it never was a copy."""
+    """Reads the last row that a journal has from another one; 0 if it never was a copy."""
     return int(notes.get(OWN_AFTER_NOTE, 0))
 
 
@@ -149,8 +149,6 @@ def check_count(stream: str, count: int, journal: Location) -> None:
 
 
 class OfEntity(Protocol):
-    """The part of a row, or of what is derived from one, that says which shard's an item is."""
-
     @property
     def entity_key(self) -> str | None: ...
     @property
@@ -162,10 +160,10 @@ def is_item_of(shard: Shard, row: OfEntity) -> bool:
 
 
 def own_items(journal: Location | str) -> Callable[[OfEntity], bool]:
-    """Builds a check by any of its rows whether the journal at a location has an item; all pass where there is none."""
+    """Builds a check by any of its rows whether the journal has an item; without a journal all items pass."""
     return partial(is_item_of, shard_at(journal))
 
 
 def is_of(shard: Shard, entity_key: str | None, partition: int) -> bool:
-    """Tells it as `is_item_of`, from the columns: a row without an entity goes by its record's partition."""
+    """Returns the same as `is_item_of`, from the columns: a row without an entity goes by its record's partition."""
     return shard.has_entity(entity_key) if entity_key is not None else shard.has_partition(partition)

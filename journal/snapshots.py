@@ -116,8 +116,6 @@ def copy_for(place: str, other: str, lineage: str) -> None:
 
 
 class StopSignal:
-    """A signal that ends a snapshot under way. Who ends it waits only until the index isn't read any more."""
-
     def __init__(self) -> None:
         self.ended = threading.Event()
         self.reading = threading.Lock()
@@ -184,7 +182,6 @@ def _encode_manifest(manifest: SnapshotManifest) -> bytes:
 
 
 def _find_reached_row(known: Sequence[tuple[int, SnapshotManifest]], index: Index) -> int:
-    """Returns the row of the newest snapshot, if that is of the index's own journal."""
     if not known or known[0][1].lineage != index.position.lineage or known[0][1].seq > index.seq:
         return 0
     return known[0][1].seq
@@ -243,7 +240,6 @@ def _hash_of(file: Path) -> str:
 
 
 def _write_hashes(file: Path, files: Mapping[str, str]) -> None:
-    """Writes the hashes of the files that never change: a store gives none of their names twice."""
     file.write_text(json.dumps({name: of for name, of in files.items() if name.endswith(".sst")}), "utf-8")
 
 

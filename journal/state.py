@@ -31,7 +31,6 @@ def marks_from_json(text: str) -> Marks:
 
 
 def with_starts(marks: Marks, starts: Marks) -> Marks:
-    """Adds to ``marks`` a start for each partition that they don't know yet."""
     return {topic: {**starts.get(topic, {}), **marks.get(topic, {})} for topic in {**marks, **starts}}
 
 
@@ -76,8 +75,6 @@ def check_movement(rows: Sequence[JournalRow], before: Marks, after: Marks) -> N
 
 
 def _fill_gaps(own_spans: Sequence[Span], others: Sequence[Span], since: int, until: int) -> list[Span]:
-    """Fills the gaps between the spans of first rows with what is elsewhere; what lies outside of the movement stays as
-    it is."""
     if not others:
         return list(own_spans)
     [(low, high)] = others
@@ -93,13 +90,10 @@ def _fill_gaps(own_spans: Sequence[Span], others: Sequence[Span], since: int, un
 
 
 def _make_span(row: JournalRow) -> Span:
-    """Returns the offsets that a first row decides: from the first of them to the one after the last."""
     return row.offset, row.offset + 1 if row.offset_until is None else row.offset_until
 
 
 def _is_movement(spans: Sequence[Span], since: int, until: int, *, gaps: bool) -> bool:
-    """Tells whether spans follow one another from ``since`` to ``until``, each offset once; ``gaps``: with some
-    between."""
     at = since
     for start, end in spans:
         if start < at or end <= start or (start > at and not gaps):
@@ -223,8 +217,6 @@ def commits_of(path: str, batch_seqs: Collection[int]) -> dict[int, Commit]:
 
 
 class _Entries:
-    """The entries that are there now, read at most once each."""
-
     def __init__(self, path: str) -> None:
         self._path = path
         self._read: dict[int, dict[str, Any]] = {}
@@ -243,7 +235,6 @@ class _Entries:
         return Commit(self._versions[place], at)
 
     def _last_seq(self, place: int) -> int:
-        """Finds the journal's last seq after an entry; maintenance's entries don't name it, and change none."""
         for before in range(place, -1, -1):
             seq = self._read_info(before).get("payhook.seq")
             if seq is not None:
@@ -251,7 +242,6 @@ class _Entries:
         return -1
 
     def _read_info(self, place: int) -> dict[str, Any]:
-        """Reads what an entry says of itself; nothing if it has gone meanwhile."""
         version = self._versions[place]
         if version not in self._read:
             self._read[version] = commit_info(self._path, self._storage, version) or {}

@@ -115,7 +115,6 @@ class DiskStorage:
         sync_to_disk(self._folder)
 
     def _copy(self, staged: Path, name: str) -> None:
-        """Copies from another disk: whole under another name first."""
         copied = self._folder / f".{name}.{uuid.uuid4()}.tmp"
         try:
             shutil.copyfile(staged, copied)
@@ -147,8 +146,6 @@ class DiskStorage:
 
 
 def _stat_file(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Reads a file's status; None for a folder, and for a file that went since it was listed: a writer that was
-    overtaken removes its own."""
     try:
         return entry.stat() if entry.is_file() else None
     except FileNotFoundError:
@@ -156,7 +153,7 @@ def _stat_file(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _write_file(file: Path, data: bytes | pa.Buffer) -> None:
-    """Writes a file of a new name, which is on disk on return.
+    """Writes a new file, which is on disk on return.
 
     :raises FileExistsError: one is there
     """
@@ -190,13 +187,12 @@ def make_numbered_name(number: int) -> str:
 
 
 def numbers_in(storage: Storage, folder: str = "", after: str = "") -> list[int]:
-    """Lists the numbers of the files right in a folder whose names come after ``after``, in order."""
+    """Lists the numbers of a folder's files whose names come after ``after``, in order."""
     matches = (_NUMBERED.fullmatch(file.name) for file in storage.files(folder, after))
     return sorted(int(name[1]) for name in matches if name)
 
 
 def file_system(place: Location | str) -> FileSystem:
-    """Opens the same files for Arrow, which reads parts of them."""
     text = str(place)
     if is_url(text):
         return PyFileSystem(DeltaStorageHandler(text, {**options_of(text)}))

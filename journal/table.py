@@ -86,10 +86,6 @@ def _check_columns(path: str, table: DeltaTable) -> None:
 
 
 def _find_missing(path: str, table: DeltaTable) -> dict[str, str]:
-    """Constraints that the table lacks.
-
-    :raises JournalOutdated: it has one that knows fewer decisions
-    """
     constraints = _read_constraints(table)
     known = constraints.get(DECISION_IS_KNOWN)
     unknown = [] if known is None else [decision.value for decision in Decision if f"'{decision.value}'" not in known]

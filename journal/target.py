@@ -22,12 +22,10 @@ class ItemTarget:
 
     @classmethod
     def of_row(cls, row: JournalRow) -> ItemTarget:
-        """Makes a target of the row's item, as it is after the row."""
         return cls(row.item_seq, row.seq, hash_head(row.row_hash))
 
     @property
     def text(self) -> str:
-        """The target in one word, for a form's field; `operations.command_fields.target_of_text` reads it."""
         return f"{self.item_seq}.{self.seen_seq}.{self.seen_hash}"
 
     def is_row(self, row: JournalRow) -> bool:

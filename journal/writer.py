@@ -59,8 +59,9 @@ _NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
 
 @dataclass(slots=True)
 class Tenure:
-    """The hold of one process on a journal, from writer to writer. ``owner`` is unlike that of every other process;
-    ``epoch`` is the last one that it began."""
+    """One process's hold on a journal, from writer to writer. ``owner`` is unique; ``epoch`` is the last that
+    it began.
+    """
 
     owner: str
     epoch: int = 0
@@ -335,7 +336,6 @@ class JournalWriter:
         return self._appender, self._state
 
     def _put(self, appender: Appender, table: pa.Table | None, state: JournalState, extra: dict[str, str]) -> int:
-        """Commits; what fails for another reason than wrong rows ends this writer."""
         self._ended = CommitUnknown(self._stream, "the last commit didn't come back")
         try:
             version = self._write(appender, table, state, extra)
@@ -391,8 +391,9 @@ class JournalWriter:
 
 
 def _lasts_at(before: JournalState, marks: Marks) -> Marks:
-    """Keeps the rows of the last offsets of partitions that continue where they were, in whatever history. Kafka's
-    records are still compared with them."""
+    """Keeps the last rows of partitions that continue where they were, so that Kafka's records are still compared with
+    them.
+    """
     return {
         topic: {number: seq for number, seq in lasts.items() if marks[topic].get(number) == before.marks[topic][number]}
         for topic, lasts in before.lasts.items()
@@ -421,7 +422,6 @@ def _check_loss_decision(turn: LossDecision, before: JournalState) -> None:
 
 
 def _given_up(before: JournalState, replaced: JournalState | None, at: datetime, reason: str) -> list[AbandonedLineage]:
-    """Lists the lineages that a journal gives up when it continues from ``before``, oldest first."""
     own_lineages = read_abandoned(before.notes)
     known = {before.lineage, *(earlier.lineage for earlier in own_lineages)}
     others: dict[str, None] = {}
@@ -432,8 +432,6 @@ def _given_up(before: JournalState, replaced: JournalState | None, at: datetime,
 
 
 def _as_copy(state: JournalState, lineage: str, part: Shard, at: datetime) -> JournalState:
-    """Makes the state of a journal that continues another one's: the rows so far are published and anchored
-    there."""
     seq = state.next_seq - 1
     lineages = _given_up(state, None, at, f"shard {part}")
     notes = {**state.notes, OWN_AFTER_NOTE: str(seq), LINEAGES_NOTE: to_note(lineages)}
