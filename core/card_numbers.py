@@ -88,7 +88,6 @@ def is_card_number(digits: bytes) -> bool:
 
 
 def has_check_digit(digits: bytes) -> bool:
-    """Tells whether the Luhn sum of ASCII digits is a multiple of ten."""
     plain, doubled = digits[-1::-2], digits[-2::-2]
     return (sum(plain) - _ZERO * len(plain) + sum(_DOUBLED[digit - _ZERO] for digit in doubled)) % 10 == 0
 
@@ -114,8 +113,9 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 class Masked(NamedTuple):
-    """A text without card numbers, of the same length. ``numbers``: those that were in it; ``has_track``: one of them
-    was followed by the rest of a magnetic track, which is hidden too.
+    """A text without card numbers, of the same length. ``numbers``: those that were in it.
+
+    ``has_track``: the rest of a magnetic track followed one of them, and is hidden too.
     """
 
     text: bytes
@@ -124,7 +124,6 @@ class Masked(NamedTuple):
 
 
 def mask_card_numbers(text: bytes, spared: Collection[bytes] = ()) -> Masked:
-    """Hides the card numbers of a text, but for those that are in ``spared``."""
     masked, numbers, has_track = bytearray(text), list[bytes](), False
     for start, end in card_spans(text):
         number = text[start:end]
@@ -140,7 +139,6 @@ def mask_card_numbers(text: bytes, spared: Collection[bytes] = ()) -> Masked:
 
 
 def masked_number(number: bytes, first_kept: int = FIRST_KEPT) -> bytes:
-    """Masks the middle digits of ``number`` with ``*``; what stands between digits stays."""
     masked = bytearray(number)
     places = [place for place, byte in enumerate(number) if _ZERO <= byte <= _ZERO + 9]
     for place in places[first_kept : len(places) - LAST_KEPT]:
@@ -149,9 +147,10 @@ def masked_number(number: bytes, first_kept: int = FIRST_KEPT) -> bytes:
 
 
 def without_card_numbers(text: str) -> str:
-    """``text`` with its card numbers masked; the same object where there are none. For error texts and log lines.
+    """Returns ``text`` with its card numbers masked; the same object where there are none. For error texts and log
+    lines.
 
-    A text that has to be cut is cut afterwards: a number that lost its last digit isn't known as one any more.
+    Cut a text afterwards: a number that lost its last digit isn't recognized any more.
     """
     if len(text) < DIGITS_MIN:
         return text
@@ -165,12 +164,11 @@ def without_card_numbers(text: str) -> str:
 
 
 def quote_masked(value: object, chars_max: int) -> str:
-    """Quotes a value of a body for an error text: without card numbers, then cut, as Python writes a text."""
+    """Quotes a value of a body for an error text: masked first, then cut."""
     return repr(without_card_numbers(str(value))[:chars_max])
 
 
 def _track_rest(text: bytes, end: int) -> tuple[int, int] | None:
-    """Finds a magnetic track's data behind a card number that ends at ``end`` (start, end), its name left out."""
     match = _TRACK_REST.match(text, end)
     return None if match is None else match.span(match.lastindex or 0)
 

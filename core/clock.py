@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Returns the wall time, UTC, with its time zone set."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back; only differences mean anything."""
+        """Returns seconds that never go back; only differences mean anything."""
 
 
 class SystemClock:
@@ -33,8 +33,6 @@ class SystemClock:
 
 
 class ManualClock:
-    """Moves by hand: what tests pass in."""
-
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._monotonic = 0.0
@@ -50,12 +48,11 @@ class ManualClock:
         self._monotonic += seconds
 
     def set_back(self, seconds: float) -> None:
-        """Corrects the wall time; nothing has passed by that."""
         self._now -= timedelta(seconds=seconds)
 
 
 class Deadline:
-    """Holds the moment in monotonic time that every step of a piece of work shares."""
+    """A moment in monotonic time that all steps of a piece of work share."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -117,12 +114,12 @@ DIGITS_MAX = 9
 
 
 def doubled_s(first_s: float, times: int, max_s: float) -> float:
-    """Doubles ``first_s`` so many times, at most ``max_s``; any number of times, as what fails may fail for days."""
+    """Doubles ``first_s`` so many times, up to ``max_s``. ``times`` may be huge: what fails may fail for days."""
     return min(max_s, first_s * 2.0 ** min(times, DOUBLINGS_MAX))
 
 
 def asked_s(error: BaseException) -> float:
-    """Reads the seconds that an error asks to be left alone (its attribute ``retry_after_s``); 0: it says nothing
+    """Reads the seconds that an error asks to be left alone (its attribute ``retry_after_s``); 0 where it says nothing
     usable.
     """
     try:
@@ -133,8 +130,8 @@ def asked_s(error: BaseException) -> float:
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Seconds from ``now`` until the sender of a header Retry-After (RFC 9110, 10.2.3: seconds, or a date) wants to be
-    asked again; None when it says nothing that can be read.
+    """Reads a Retry-After (RFC 9110, 10.2.3: seconds, or a date) as seconds from ``now``; None when it can't
+    be read.
     """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():

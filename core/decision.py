@@ -6,8 +6,6 @@ from enum import StrEnum
 
 
 class Decision(StrEnum):
-    """Every journal row holds one of these."""
-
     APPLIED = "applied"
     IGNORED = "ignored"
     UNKNOWN = "unknown"
@@ -49,8 +47,6 @@ NO_RETRIES = "has spent its retry budget"
 
 
 class ErrorKind(StrEnum):
-    """Says what a failure means for the next try."""
-
     NRE = "NRE"
     """Non-retriable: no retry will help."""
     SLE = "SLE"

@@ -11,7 +11,7 @@ from core.decision import ErrorKind
 
 
 class PayhookError(Exception):
-    """Is the base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
+    """The base of every error that payhook raises on purpose. It can be pickled, whatever its ``__init__`` takes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_error, (type(self), self.args), self.__dict__
@@ -22,8 +22,9 @@ def _rebuild_error(error_class: type[PayhookError], args: tuple[Any, ...]) -> Pa
 
 
 class Unconfirmed(PayhookError):
-    """Something was begun, and nobody said that all of it was done: it may take effect all the same. Who refuses before
-    anything began raises another one.
+    """Raised when something was begun and nobody confirmed its end, so it may still take effect.
+
+    What is refused before anything began raises another error.
     """
 
 
@@ -37,8 +38,6 @@ class SettingError(PayhookError):
 
 
 class Unparseable(PayhookError):
-    """Raised for signed bytes that can't be read as the provider's event: poison."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"the body can't be read: {problem}")
@@ -47,7 +46,7 @@ class Unparseable(PayhookError):
 class OfKind(PayhookError):
     """A handler raises it from an error whose class says too little: ``raise OfKind(kind, problem) from error``.
 
-    The kind is then this one, and the class that is written down that of the error behind it.
+    It gives the kind; the class that is written down is that of the error behind it.
     """
 
     def __init__(self, kind: ErrorKind, problem: str) -> None:

@@ -69,7 +69,7 @@ Headers: TypeAlias = list[tuple[str, bytes]]
 
 
 class Dedupe(StrEnum):
-    """Says what the receiver's claim found out of a published event. Information only: the journal decides."""
+    """The receiver's finding about a published event. Information only: the journal decides."""
 
     CLAIMED = "claimed"
     RECLAIMED = "reclaimed"
@@ -119,8 +119,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """Holds an event as the processor reads it from Kafka. ``headers`` are as received, for the audit."""
-
     event: Event
     received_at: datetime
     dedupe: Dedupe
@@ -128,7 +126,7 @@ class ReceivedEvent:
 
 
 def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
-    """Makes the event of signed bytes that no adapter can read: their hash is their identity and their entity."""
+    """Makes the event of signed bytes that no adapter can read: its identity and its entity are their hash."""
     digest = hashlib.sha256(body).hexdigest()
     return Event(
         provider=provider,
@@ -146,10 +144,10 @@ def poison_event(provider: str, body: bytes, mode: Mode, problem: str) -> Event:
 
 
 def to_headers(event: Event, received_at: datetime, dedupe: Dedupe, traceparent: str | None = None) -> Headers:
-    """Kafka headers of an event; the record's value is ``event.body``, its key ``event.entity_key``.
+    """Returns the Kafka headers of an event; the record's value is ``event.body``, its key ``event.entity_key``.
 
-    CloudEvents 1.0 in binary mode (Kafka protocol binding), then payhook's own. Texts that come
-    from a body are percent-encoded, so that no control character reaches a header.
+    CloudEvents 1.0 in binary mode (Kafka protocol binding), then payhook's own. Texts that come from a body are
+    percent-encoded, so that no control character reaches a header.
     """
     source = f"/webhooks/{event.provider}" + (f"?tenant={event.tenant}" if event.tenant is not None else "")
     headers = [
@@ -231,7 +229,6 @@ def _check_sha256(text: str) -> str:
 
 
 def _hash_in(texts: Mapping[str, str], name: str) -> str | None:
-    """Returns the hash in a header; None where there is no such header."""
     return _check_sha256(texts[name]) if name in texts else None
 
 
@@ -244,8 +241,6 @@ def _parse_version(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Leads from ``version`` to the next one that was ever written; ``lift`` changes header texts in place."""
-
     version: Version
     lift: Callable[[Texts], None]
 
@@ -259,18 +254,17 @@ def version_text(version: Version) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Quotes a text for a header, cut to `POISON_CHARS_MAX`: what isn't plain ASCII is percent-encoded UTF-8."""
+    """Percent-encodes what isn't plain ASCII for a header, and cuts to `POISON_CHARS_MAX`."""
     return quote(text[:POISON_CHARS_MAX], safe=_PLAIN, errors="backslashreplace")
 
 
 def unquote_text(text: str) -> str:
-    """Inverts `quote_text`; what can't be printed comes back escaped, so that every store takes it."""
     plain = unquote(text)[:POISON_CHARS_MAX]
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in plain)
 
 
 def upcast_headers(texts: Texts, steps: Sequence[Step] = STEPS, newest: Version = SCHEMA_VERSION) -> Texts:
-    """Lifts a record's header texts to the form of ``newest``; the given ones stay as they are.
+    """Lifts a record's header texts to the form of ``newest``, without changing the given ones.
 
     Those of this version and of a newer minor one are given back.
 

@@ -45,7 +45,7 @@ def create_once(path: Path, text: str, mode: int = 0o600) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SentFiles:
-    """Holds what files held, or why they couldn't be read, to be sent to a process that has none of them.
+    """What files held, or why they couldn't be read, to be sent to a process that has none of them.
 
     Their contents aren't shown, since some are secrets.
     """
@@ -55,8 +55,6 @@ class SentFiles:
 
 
 class FilesToSend:
-    """Reads files to send them, again where one has changed."""
-
     def __init__(self) -> None:
         self._stamps: object = None
         self._sent = SentFiles("", b"")
@@ -90,7 +88,6 @@ def _read_content(path: Path) -> bytes | tuple[int, str]:
 
 
 def use_sent(files: SentFiles) -> None:
-    """Makes this process read these files, and no other, by `TextFiles`."""
     global _received
     if _received is None or _received.digest != files.digest:
         _received = _Received(files.digest, pickle.loads(zlib.decompress(files.packed)))  # noqa: S301 - the driver's
@@ -112,7 +109,7 @@ _received: _Received | None = None
 
 
 class TextFiles:
-    """Texts by path. The same text object is given while the file is the same; any thread may ask.
+    """Texts by path. An unchanged file gives the same text object; any thread may ask.
 
     Where this process was sent its files (`use_sent`), they are those.
     """
@@ -149,7 +146,6 @@ class TextFiles:
 
 
 def problem_of(error: OSError | ValueError) -> str:
-    """Describes the error in one sentence without the path, which the caller names."""
     if isinstance(error, UnicodeDecodeError):
         return "it isn't UTF-8"
     if isinstance(error, OSError):
@@ -176,7 +172,7 @@ def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes what was created or removed in a folder outlive a power cut."""
+    """Makes what was created or removed in a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -186,7 +182,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Holds a lock file for the length of a ``with``, and waits until no other thread or process does.
+    """Holds a lock file within the block; waits until no other thread or process holds it.
 
     :raises OSError: it can't be made
     """
@@ -197,9 +193,9 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Holds the lock as `hold_lock`, without waiting: False where another process holds it.
+    """Holds the lock as `hold_lock`, without waiting; False where another process holds it.
 
-    The system takes it back from a process that dies.
+    The system frees it when a process dies.
     """
     with _lock_file(path) as descriptor:
         try:
@@ -230,7 +226,7 @@ _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 
 
 class SecretsWrong(ValueError):
-    """Raised when a line of a file is no secret. Never says what stands in it."""
+    """Raised when a line of a file is no secret. Its message never quotes the line."""
 
 
 def secret_lines(text: str) -> tuple[str, ...]:
@@ -273,14 +269,12 @@ def _check_line(line: str, number: int) -> str:
 
 
 class Credentials(NamedTuple):
-    """Holds who a client is, and what proves it."""
-
     name: str
     password: str
 
 
 def read_credentials(file: Path, setting: str) -> Credentials:
-    """The file as it is now. What is wrong is said by ``setting``, without a word of what the file holds.
+    """Reads the file as it is now. Errors name the ``setting``, never what the file holds.
 
     :raises SettingError: it can't be read, or hasn't two lines
     """

@@ -36,17 +36,18 @@ def claim_prefix(mode: Mode, generation: int) -> bytes:
 
 
 def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
-    """Names the claim on an event key in Redis: the journal's index holds the key by the same hash."""
+    """Names the claim on an event key in Redis by the hash under which the journal's index holds the key."""
     return claim_prefix(mode, generation) + hash_key(event_key)
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Holds what stands in Redis: ``3 p48 k1f0b2c3d``, and ``refused`` behind it while the processor refuses
-    what Kafka holds. One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``.
+    """What stands in Redis: ``3 p48 k1f0b2c3d``, with ``refused`` behind it while the processor refuses what Kafka
+    holds.
 
-    ``partitions``: of ``payments.events``, by which entities are divided among them (`core.routing.partition_of`).
-    ``keys``: the names of those that sign events which it believes (`core.record_keys`); none where it doesn't say.
+    One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``. ``partitions``: of ``payments.events``, by which
+    entities are divided (`core.routing.partition_of`). ``keys``: names of those whose signatures it believes
+    (`core.record_keys`); none where it doesn't say.
     """
 
     generation: int
@@ -62,7 +63,6 @@ class Announcement:
 
     @classmethod
     def decode(cls, value: bytes | None) -> Announcement | None:
-        """Inverts `encode`; None where nothing stands there that can be read."""
         wording = _WORDING.fullmatch(value or b"")
         if wording is None:
             return None
@@ -72,7 +72,6 @@ class Announcement:
 
 
 def generation_key(mode: Mode, number: int = 0) -> str:
-    """Names the key in Redis of a processor's announcement. A claim's has fewer characters."""
     return f"payhook:claims:generation:{mode}{SHARD_MARK}{number}" if number else f"payhook:claims:generation:{mode}"
 
 
@@ -84,8 +83,8 @@ MASTERS = range(3, 13)
 def generation_keys(mode: Mode, number: int = 0, *, cluster: bool) -> tuple[str, ...]:
     """Lists the keys of an announcement: one; on a Redis Cluster three, on three of its `MASTERS`.
 
-    So the loss of one master doesn't take the generation with it. Each holds for `ANNOUNCED_S` by itself; the highest
-    that can be read counts, and a refusal in any.
+    So the loss of one master doesn't lose the generation. Each holds for `ANNOUNCED_S`; the highest that can be read
+    counts, and a refusal in any.
     """
     first = generation_key(mode, number)
     if not cluster:

@@ -11,12 +11,12 @@ _QUOTE, _ESCAPE = b'"'[0], b"\\"[0]
 
 
 def strip_blanks(value: bytes) -> bytes:
-    """Strips the blanks and tabs around a value (section 5.5)."""
+    """Strips the blanks and tabs around a value (RFC 9110, section 5.5)."""
     return value.strip(BLANKS)
 
 
 def split_list(value: bytes, separator: bytes = b",") -> list[bytes]:
-    """Splits a list into its members without blanks around them; empty ones are left out (section 5.6.1.2)."""
+    """Splits a list into its members without blanks around them, and without empty ones (section 5.6.1.2)."""
     stripped = (member.strip(BLANKS) for member in _split_unquoted(value, separator))
     return [member for member in stripped if member]
 
@@ -25,7 +25,7 @@ def media_type_of(value: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     """Reads the media type of a Content-Type in lower case, and its parameters (sections 8.3.1 and 5.6.6).
 
     Parameters' names are in lower case, their values without quotes. Of several with one name the first counts. Blanks
-    around an equals sign, which the grammar doesn't have, are passed over.
+    around an equals sign are accepted, though the grammar has none.
     """
     media_type, *members = _split_unquoted(value, b";")
     parameters: dict[bytes, bytes] = {}
@@ -51,7 +51,6 @@ def _unquote_value(text: bytes) -> bytes:
 
 
 def _split_unquoted(value: bytes, separator: bytes) -> list[bytes]:
-    """Splits at separators that stand in no quoted string; a quote that isn't closed reaches to the end."""
     if b'"' not in value:
         return value.split(separator)
     parts, start, quoted, escaped = [], 0, False, False

@@ -38,8 +38,10 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 
 
 class _Producer(confluent_kafka.Producer):
-    """Unlike the library's own it can be referred to weakly. If it has ``keys`` it signs the events and commands that
-    it publishes, each for its partition (`core.routing.partition_of`); other topics' records prove nothing.
+    """A producer that can be referred to weakly, unlike the library's own.
+
+    With ``keys`` it signs the events and commands that it publishes, each for its partition
+    (`core.routing.partition_of`). Other topics' records aren't signed.
     """
 
     keys: RecordKeys | None = None
@@ -58,18 +60,17 @@ class _Producer(confluent_kafka.Producer):
 
 
 class _Consumer(confluent_kafka.Consumer):
-    """See `_Producer`."""
+    pass
 
 
 class _Admin(AdminClient):
-    """See `_Producer`."""
+    pass
 
 
 def open_producer(
     kafka: KafkaSettings, config: Mapping[str, Any], keys: RecordKeys | None = None
 ) -> confluent_kafka.Producer:
-    """``keys``: for a producer of events or commands, which are believed by their signature.
-
+    """:param keys: for a producer of events or commands, which are believed by their signature
     :raises SettingError: a file that the settings name can't be read
     """
     producer = _Producer(client_config(kafka, config))
@@ -78,16 +79,10 @@ def open_producer(
 
 
 def open_consumer(kafka: KafkaSettings, config: Mapping[str, Any]) -> confluent_kafka.Consumer:
-    """
-    :raises SettingError: a file that the settings name can't be read
-    """
     return _follow_credentials(_Consumer(client_config(kafka, config)), kafka.security)
 
 
 def open_admin(kafka: KafkaSettings) -> AdminClient:
-    """
-    :raises SettingError: a file that the settings name can't be read
-    """
     return _follow_credentials(_Admin(client_config(kafka, {"log_level": 0})), kafka.security)
 
 
@@ -101,7 +96,7 @@ def check_kafka_files(kafka: KafkaSettings) -> None:
 
 
 def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, Any]:
-    """librdkafka's configuration: the client's own, and how this Kafka is reached.
+    """Returns librdkafka's configuration: the client's own, and how this Kafka is reached.
 
     :raises SettingError: a file that the settings name can't be read
     """
@@ -126,7 +121,7 @@ def client_config(kafka: KafkaSettings, config: Mapping[str, Any]) -> dict[str, 
 
 
 def spark_options(kafka: KafkaSettings) -> dict[str, str]:
-    """Options of Spark's Kafka source. Certificates are in them, so that executors need no files.
+    """Returns options of Spark's Kafka source. Certificates are in them, so that executors need no files.
 
     :raises SettingError: a file that the settings name can't be read
     """
@@ -153,10 +148,7 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def read_sasl_credentials(security: KafkaSecurity) -> Credentials:
-    """Reads the name and password as they stand in their file now.
-
-    :raises SettingError: it can't be read, or hasn't two lines
-    """
+    """:raises SettingError: their file can't be read, or hasn't two lines"""
     return read_credentials(Path(security.credentials_file), "kafka.security.credentials_file")
 
 
@@ -172,7 +164,7 @@ def _quote_word(word: str) -> str:
 
 
 def _key_and_chain(text: str) -> tuple[str, str]:
-    """Java wants them apart.
+    """Splits them for Java.
 
     :raises SettingError: one of them isn't there, or the key isn't PKCS #8 without a passphrase
     """
@@ -189,8 +181,6 @@ class _Client(Protocol):
 
 
 class _Follower:
-    """Gives the credentials of one file to clients, as often as they change."""
-
     def __init__(self, security: KafkaSecurity) -> None:
         self._security = security
         self._known = read_sasl_credentials(security)
@@ -204,9 +194,7 @@ class _Follower:
             self._clients.add(client)
 
     def refresh_credentials(self) -> None:
-        """Reads the credentials again. A file that can't be read now leaves clients what they have. Without clients
-        nobody asks for it.
-        """
+        """Reads the credentials again. While their file can't be read, clients keep what they have."""
         with self._lock:
             if not self._clients:
                 return

@@ -21,7 +21,7 @@ _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def name_of(text: str) -> str:
-    """Returns a text of a provider's as it is kept: as it is, whatever its letters.
+    """Returns a provider's text as a name is kept: unchanged, in its own letters.
 
     One of more than `NAME_CHARS_MAX` characters, or with control characters, becomes ``sha256-<hex of its bytes>``.
     """
@@ -31,7 +31,7 @@ def name_of(text: str) -> str:
 
 
 def encode_name(text: str) -> str:
-    """Returns a name as a header holds it: percent-encoded like a part of a key, and not cut."""
+    """Percent-encodes a name for a header like a part of a key, but doesn't cut it."""
     encoded = _encode_text(text)
     return encoded if len(encoded) <= ENCODED_CHARS_MAX else _hash_text(text)
 
@@ -45,7 +45,7 @@ def decode_name(encoded: str) -> str:
 
 
 def spellings_of(names: Iterable[str]) -> list[str]:
-    """Returns each name as rows hold it: raw, and encoded as rows did that were written before names were kept raw."""
+    """Returns each name as rows hold it: raw, and encoded as in rows from before names were kept raw."""
     return sorted({spelling for name in names for spelling in (name, key_part(name))})
 
 
@@ -74,10 +74,10 @@ def _hash_text(text: str) -> str:
 
 
 def join_key(*parts: str) -> str:
-    """Joins ``join_key("stripe", "evt_1", "charge.refunded")`` to ``"stripe:evt_1:charge.refunded"``."""
+    """Joins parts: ``join_key("stripe", "evt_1", "charge.refunded")`` is ``"stripe:evt_1:charge.refunded"``."""
     return ":".join([key_part(part) for part in parts])
 
 
 def hash_key(key: str) -> bytes:
-    """Returns the 16-byte form of a key under which Redis and the index hold it."""
+    """Returns the 16 bytes by which Redis and the index hold a key."""
     return hashlib.sha256(key.encode("utf-8")).digest()[:16]

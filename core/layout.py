@@ -24,8 +24,8 @@ LAKE_FOLDERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StreamLayout:
-    """Places the files of one work stream: tables in the lake, the rest under ``root``. No two streams share a file,
-    and live and test streams neither.
+    """Places the files of one work stream: tables in the lake, the rest under ``root``. Live and test streams share no
+    file.
     """
 
     root: Path
@@ -51,12 +51,11 @@ class StreamLayout:
 
     @property
     def dead_letter_index(self) -> Path:
-        """The list of dead items (`dead_letters`), made again from the journal."""
         return self.root / "console" / self.stream
 
     @property
     def selections(self) -> Location:
-        """Frozen sets of dead items (`operations.frozen`). Not derived from anything: keep it."""
+        """Frozen sets of dead items (`operations.frozen`). They can't be made again: keep them."""
         return self.lake / "selections" / self.stream
 
     @property
@@ -69,12 +68,10 @@ class StreamLayout:
 
     @property
     def snapshots_folder(self) -> Location:
-        """Copies of the index for a processor without one (`journal.snapshots`); made again from it."""
         return self.lake / "snapshots" / self.stream
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's own, made again at every start."""
         return self.root / "checkpoints" / self.stream
 
     @property
@@ -83,18 +80,15 @@ class StreamLayout:
 
     @property
     def trying_file(self) -> Path:
-        """The processor notes there what it tried last, for the one after it."""
         return self.root / "run" / f"trying-{self.stream}.json"
 
     def of_shard(self, number: int) -> StreamLayout:
         return StreamLayout(self.root, self.lake, stream_of(base_of(self.stream), self._mode, number))
 
     def derived_table(self, table: str) -> Location:
-        """Places a table of the lake beside the journals, in the stream's mode, and of its journal."""
         return self.lake / stream_of(table, self._mode, shard_of(self.stream))
 
     def shared_table(self, table: str) -> Location:
-        """Places a table of the lake that all journals of a mode have together."""
         return self.lake / stream_of(table, self._mode)
 
     @property
@@ -104,8 +98,10 @@ class StreamLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything under ``root``, and the lake, which may be elsewhere. The lake, Kafka's logs, secrets and merchants
-    matter; the rest can be made again. ``shards``: among how many the events are divided (``processor.shards``).
+    """Everything under ``root``, and the lake, which may be elsewhere. ``shards``: among how many the events are
+    divided.
+
+    The lake, Kafka's logs, secrets and merchants must be kept; the rest can be made again.
     """
 
     root: Path
@@ -123,7 +119,6 @@ class Layout:
         return self.stream(stream_of(LEDGER, mode, number))
 
     def all_ledgers(self, mode: Mode = "live") -> list[StreamLayout]:
-        """Lists the places of all the ledger's journals in their order: together they are the mode's ledger."""
         return [self.ledger(mode, number) for number in range(self.shards)]
 
     @property
@@ -136,7 +131,7 @@ class Layout:
 
     @property
     def package(self) -> Path:
-        """The archive holds the code for executors on other machines."""
+        """Places the archive of the code for executors on other machines."""
         return self.root / "package"
 
     @property
@@ -169,7 +164,6 @@ class Layout:
 
     @property
     def audit_log(self) -> Location:
-        """Live and test traffic have one record of what people did."""
         return self.lake / "acts"
 
     @property
@@ -182,7 +176,6 @@ class Layout:
 
     @property
     def supervisor_file(self) -> Path:
-        """The supervisor rewrites it with every change of what runs."""
         return self.run / "supervisor.json"
 
     @property
@@ -195,7 +188,6 @@ class Layout:
 
     @property
     def verified_file(self) -> Path:
-        """`payhook verify` keeps there what it last found in each stream."""
         return self.run / "verified.json"
 
     @property
@@ -204,12 +196,12 @@ class Layout:
 
     @property
     def caught_up(self) -> Path:
-        """The last catch-up with each provider's list is on record there."""
+        """Places the record of the last catch-up with each provider's list."""
         return self.run / "caught-up.json"
 
     @property
     def list_again(self) -> Path:
-        """From when on the providers' lists are read again, since a loss was accepted."""
+        """Places the time from which the providers' lists are read again, after a loss was accepted."""
         return self.run / "list-again.json"
 
     @property
@@ -218,30 +210,28 @@ class Layout:
 
     @property
     def restore_moves(self) -> Path:
-        """The list says what a restore moves where; it is there until all of it is done."""
+        """A list of what a restore moves where; it exists until all of it is done."""
         return self.restoring_folder / "moves.json"
 
     @property
     def alerts(self) -> Path:
-        """Alerts keep there what fires, and which notices are still to be sent."""
         return self.run / "alerts.json"
 
     @property
     def rhythms_file(self) -> Path:
-        """Returns the file that says how much each endpoint receives at which hour of the week."""
         return self.run / "rhythms.json"
 
     @property
     def alerts_lock(self) -> Path:
-        """The process that sends alerts holds it."""
         return self.run / "alerts.lock"
 
     @property
     def ports_file(self) -> Path:
-        """The receiver and the management listener keep the ports that they had last."""
         return self.root / "ports.json"
 
     @property
     def supervisor_lock(self) -> Path:
-        """A living supervisor holds it, and it says which; it lies beside ``run``, which people take for leftovers."""
+        """A file that a living supervisor locks and names itself in. It lies beside ``run``, which people delete as
+        leftovers.
+        """
         return self.root / "supervisor.lock"

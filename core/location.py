@@ -12,9 +12,7 @@ OBJECT_SCHEMES = ("s3://", "s3a://", "az://")
 
 @dataclass(frozen=True, slots=True, order=True)
 class LakeUrl:
-    """A location on an object store: written as a `Path` is, with ``/``, ``name``, ``str`` and ``os.fspath``. It has
-    nothing that looks at a disk.
-    """
+    """A location on an object store. It is written as a `Path` is, but has nothing that looks at a disk."""
 
     url: str
 
@@ -48,12 +46,10 @@ def is_url(text: str) -> bool:
 
 
 def bucket_of(url: str) -> str:
-    """Returns the beginning of a URL that all places in its bucket share."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def make_folder(path: str) -> None:
-    """Makes the folder of a table; an object store has none."""
     if not is_url(path):
         Path(path).mkdir(parents=True, exist_ok=True)

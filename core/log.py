@@ -42,12 +42,11 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 def in_this_context(function: Callable[..., T]) -> Callable[..., T]:
-    """Binds a function to this context; one thread at a time may call it that has no context of its own."""
+    """Binds a function to this context. Only one thread at a time may call it."""
     return partial(copy_context().run, function)
 
 
 def event_fields(event_key: str | None = None, traceparent: str | bytes | None = None) -> dict[str, str]:
-    """Returns for ``extra``: the event that a record is about, and the trace that its ``traceparent`` names."""
     if isinstance(traceparent, bytes):
         traceparent = traceparent.decode("ascii", "replace")
     trace_id = None if traceparent is None else trace_id_of(traceparent)
@@ -56,14 +55,12 @@ def event_fields(event_key: str | None = None, traceparent: str | bytes | None =
 
 
 def about_record(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    """`event_fields` the event that a Kafka record's headers name."""
     by_name = dict(headers)
     key = by_name.get("event_key")
     return event_fields(None if key is None else key.decode("utf-8", "replace"), by_name.get(TRACEPARENT))
 
 
 def trace_id_of(traceparent: str) -> str | None:
-    """Returns the trace's id in a W3C ``traceparent``; None where there is none."""
     parts = traceparent.split("-")
     return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
 
@@ -93,7 +90,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Writes the same for people, on one line and those of the error. Control characters are escaped."""
+    """Writes records for people, with control characters escaped: one line, and those of the error."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={value}" for name, value in _read_fields(record).items())
@@ -124,6 +121,5 @@ def configure_logging() -> None:
 
 
 def quiet_talkative() -> None:
-    """Keeps what `TALKATIVE` libraries say below a warning out of every log."""
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -61,7 +61,7 @@ COMMON_LABELS: Mapping[Service, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricEntry:
-    """Describes one metric. ``name`` is without the ``_total`` that Prometheus' client appends to counters."""
+    """``name`` is without the ``_total`` that Prometheus' client appends to counters."""
 
     name: str
     kind: MetricType
@@ -77,18 +77,15 @@ class MetricEntry:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Lists the labels, with the one that is added where pages are put together."""
         common = COMMON_LABELS.get(self.service)
         return self.labels if common is None else (*self.labels, common)
 
 
 def _list_entries(service: Service, kind: MetricType, *rows: tuple[str, ...]) -> Iterator[MetricEntry]:
-    """Reads entries of a name, a unit, a meaning, and then labels."""
     return (MetricEntry(name, kind, unit, service, meaning, tuple(labels)) for name, unit, meaning, *labels in rows)
 
 
 def _list_histograms(service: Service, buckets: tuple[float, ...], *rows: tuple[str, ...]) -> Iterator[MetricEntry]:
-    """Reads histograms of a name, a meaning, and then labels."""
     return (
         MetricEntry(name, MetricType.HISTOGRAM, "seconds", service, meaning, tuple(labels), buckets)
         for name, meaning, *labels in rows
@@ -394,25 +391,16 @@ def list_entries(service: Service, kind: MetricType) -> list[MetricEntry]:
 
 
 def make_gauge(name: str, registry: CollectorRegistry) -> Gauge:
-    """
-    :raises KeyError: the catalogue has no such gauge
-    """
     entry = _find_entry(name, MetricType.GAUGE)
     return Gauge(name, entry.meaning, entry.labels, registry=registry)
 
 
 def make_counter(name: str, registry: CollectorRegistry) -> Counter:
-    """
-    :raises KeyError: the catalogue has no such counter
-    """
     entry = _find_entry(name, MetricType.COUNTER)
     return Counter(name, entry.meaning, entry.labels, registry=registry)
 
 
 def make_histogram(name: str, registry: CollectorRegistry) -> Histogram:
-    """
-    :raises KeyError: the catalogue has no such histogram
-    """
     entry = _find_entry(name, MetricType.HISTOGRAM)
     return Histogram(name, entry.meaning, entry.labels, buckets=entry.buckets, registry=registry)
 

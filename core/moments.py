@@ -44,7 +44,6 @@ def as_of(text: str) -> datetime:
 
 
 def describe_span(since: datetime | None, until: datetime | None) -> str:
-    """Writes both ends in words, as far as there are any: ``from … to …``."""
     return " ".join(f"{word} {to_rfc3339(at)}" for word, at in (("from", since), ("to", until)) if at is not None)
 
 

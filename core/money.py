@@ -34,7 +34,7 @@ _METHOD = re.compile(r"[a-z0-9_]{1,40}")
 
 
 class MoneyInvalid(PayhookError):
-    """Raised for an amount or a currency that no booking may rest on."""
+    """Raised for an amount or a currency that must not be booked."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -58,7 +58,6 @@ class MovementUnknown(PayhookError):
 
     @property
     def code(self) -> str:
-        """Names the movement for the count of unknown events: ``type``, or such as ``status=frozen``."""
         return self.what if self.what == "type" else f"{self.what}={self.value}"
 
 
@@ -105,9 +104,9 @@ UNDOS = frozenset({Movement.CAPTURE_FAILED, Movement.REFUND_FAILED, Movement.DIS
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The part of a movement that the provider only reports: whoever runs the payment method settles it.
+    """The part of a movement that the provider only reports: another company settles it.
 
-    ``method`` is the method's name, such as ``paypal``; ``amount_minor`` is in the movement's currency, above zero.
+    ``method`` names the payment method, such as ``paypal``; ``amount_minor`` is in the movement's currency, above zero.
     """
 
     method: str
@@ -129,10 +128,10 @@ class MoneyFact:
 
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
     ``outside``: how much of ``money`` the provider doesn't hold, and who does.
-    ``pair``: what the movement and its undos have in common, the movement's own fact key; of the rounds of a dispute
-    the first one's. It is named where the provider reports undos. One undoes a movement of the same amount. A loss
-    names it where its notification reports its debit, too: a dispute is won or lost, and not both. A fee names it
-    where what it was taken for may be undone: the fee below zero that gives it back is the undo.
+    ``pair``: the fact key that a movement and its undos share: the movement's own, in a dispute the first round's.
+    It is set where the provider reports undos, which have the movement's amount. A loss sets it where its notification
+    also reports the debit: a dispute is won or lost, not both. A fee sets it where it may be given back; the fee below
+    zero is its undo.
     """
 
     fact_key: str
@@ -155,8 +154,8 @@ class MoneyFact:
 
     @property
     def is_pair_end(self) -> bool:
-        """Returns whether it ends what is booked of its pair: an undo, or a fee below zero, gives that back.
-        A loss makes it final.
+        """Returns whether it ends what is booked of its pair: an undo, or a fee below zero, gives it back; a loss makes
+        it final.
         """
         if self.pair is None:
             return False
@@ -166,13 +165,14 @@ class MoneyFact:
 
     @property
     def cleared_outside(self) -> Outside | None:
-        """`outside`, unless nobody's balance moves: when a dispute is lost, its money went before."""
+        """Returns `outside`, unless nobody's balance moves: when a dispute is lost, its money went before."""
         return None if self.movement is Movement.DISPUTE_LOST else self.outside
 
     @property
     def sha256(self) -> str:
-        """Hex digest of what two reports of one fact must agree on. What clears outside is in it only where there is
-        any, so that all other facts have the hash that they always had.
+        """Returns the hex digest of what two reports of one fact must agree on.
+
+        What clears outside is in it only where there is any, so that older facts keep their hash.
         """
         cleared = self.cleared_outside
         outside = () if cleared is None else ("outside", cleared.method, str(cleared.amount_minor))

@@ -36,7 +36,9 @@ Keys: TypeAlias = Sequence[bytes]
 
 
 class Forged(PayhookError):
-    """Raised when payhook didn't make the record, or it was changed: it is dead, and nothing in it is believed."""
+    """Raised when payhook didn't make the record, or it was changed: it is dead-lettered, and nothing in it is
+    believed.
+    """
 
     def __init__(self, topic: str, problem: str) -> None:
         self.topic = topic
@@ -48,8 +50,6 @@ class Forged(PayhookError):
 
 
 class RecordKeys:
-    """Holds the keys as they are in their file now."""
-
     def __init__(self, file: Path) -> None:
         """
         :raises SettingError: the file can't be read, or holds a key that is too short
@@ -60,7 +60,7 @@ class RecordKeys:
 
     @property
     def now(self) -> Keys:
-        """Reads the keys; the first one signs. A file that can't be read now leaves what there was."""
+        """Reads the keys; the first one signs. While the file can't be read, the last ones stay."""
         at = time.monotonic()
         if at - self._looked_at >= LOOK_S:
             self._looked_at = at
@@ -69,13 +69,12 @@ class RecordKeys:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Names the keys, and says nothing of them; the first one signs."""
+        """Returns names that reveal nothing of the keys; the first one is the signing key's."""
         return tuple(_derive_id(key).decode() for key in self.now)
 
     def add_signature(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
     ) -> list[Header]:
-        """Adds to the headers the one that says who made the record."""
         return sign_record(self.now, topic, partition, key, value, headers)
 
     def _reload_keys(self) -> None:
@@ -102,7 +101,6 @@ class RecordKeys:
 def sign_record(
     keys: Keys, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]
 ) -> list[Header]:
-    """Adds to the headers the one with the first key's hash."""
     given = list(headers)
     return [*given, (MAC_HEADER, _make_mac(keys[0], _pack_message(topic, partition, key, value, given)))]
 
@@ -112,7 +110,7 @@ def check_record(
 ) -> Sequence[Header]:
     """Checks the hash in a record's headers, and returns the others.
 
-    :raises Forged: it isn't, or isn't there
+    :raises Forged: it is wrong or missing
     """
     if not headers or headers[-1][0] != MAC_HEADER:
         raise Forged(topic, "has no signature")
@@ -146,8 +144,9 @@ _NONE = 0xFFFFFFFF
 def _pack_message(
     topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Header]
 ) -> bytes:
-    """The lengths of all parts, then the parts: no two records have one message. As many names as texts are joined, so
-    a name with the separator in it would be one too many.
+    """Joins the lengths of all parts, then the parts, so that no two records have one message.
+
+    As many names as texts are joined: a name that contains the separator would be one too many.
     """
     names = _SEPARATOR.join([f"{topic}[{partition}]", *[name for name, _ in headers]]).encode()
     parts = [names, key, value, *[text for _, text in headers]]

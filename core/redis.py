@@ -60,9 +60,9 @@ class FileCredentials(CredentialProvider):
 
 
 class Tls:
-    """The context of all connections, made again when one of its files was changed.
+    """The TLS context of all connections, made again when one of its files has changed.
 
-    redis-py makes one for each connection, which takes it 50 ms of the event loop.
+    redis-py makes one for each connection, which blocks the event loop for 50 ms.
     """
 
     def __init__(self, settings: RedisSettings) -> None:
@@ -85,16 +85,12 @@ class Tls:
 
 
 class TlsConnection(SSLConnection):
-    """``tls``: a `Tls` that all connections of a client share."""
-
     def __init__(self, *, tls: Tls, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ssl_context = cast(Any, tls)
 
 
 class SentinelTlsConnection(SentinelManagedSSLConnection):
-    """Makes a `TlsConnection` to the primary that Sentinel names."""
-
     def __init__(self, *, tls: Tls, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]  # redis-py's
         self.ssl_context = cast(Any, tls)
@@ -160,7 +156,7 @@ def check_redis(settings: RedisSettings) -> None:
 
 @contextlib.asynccontextmanager
 async def async_redis(settings: RedisSettings, connect_s: float, answer_s: float) -> AsyncIterator[AsyncClient]:
-    """A client, closed at the end; no server is asked for anything yet.
+    """Opens a client, closed at the end; no server is asked for anything yet.
 
     :param connect_s: how long a connection may take
     :param answer_s: a connection that is silent for so long is given up
@@ -203,7 +199,7 @@ async def async_redis(settings: RedisSettings, connect_s: float, answer_s: float
 
 
 def sync_redis(settings: RedisSettings, timeout_s: float) -> Client:
-    """A client for one thread, which closes it. Only a cluster is asked at once: for its slots.
+    """Makes a client for one thread, which closes it. Only a cluster is asked at once: for its slots.
 
     :raises SettingError: a file of the settings can't be read
     :raises RedisClusterException: none of the cluster can be reached
@@ -233,18 +229,13 @@ def is_cluster(client: Client | AsyncClient) -> bool:
 
 
 class Script:
-    """Runs a Lua script, which a server that doesn't know it yet is sent with the call: one that was promoted or
-    emptied.
-    """
+    """Runs a Lua script, and sends it to a server that doesn't know it yet, such as a new primary."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
     async def run(self, client: AsyncClient, key: bytes, *arguments: bytes | int) -> Any:
-        """
-        :raises RedisError: as the client
-        """
         try:
             return await client.evalsha(self.digest, 1, key, *arguments)
         except NoScriptError:

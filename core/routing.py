@@ -64,12 +64,10 @@ _CONTROL = frozenset(names.control for names in _TOPICS.values())
 
 
 def foreign_provider(topic: str) -> str:
-    """Names the provider of another program's topic; it begins the keys of its events."""
     return FOREIGN + topic
 
 
 def is_foreign(provider: str | None) -> bool:
-    """Returns whether a row, by its provider or its event key, is of another program's topic."""
     return (provider or "").startswith(FOREIGN)
 
 
@@ -78,14 +76,13 @@ def is_events(topic: str) -> bool:
 
 
 def topics_of(mode: Mode) -> TopicNames:
-    """Names ``payments.events`` and its like; with ``.test`` at the end for test traffic."""
     return _TOPICS[mode]
 
 
 def partition_of(topic: str, key: bytes, events_partitions: int) -> int | None:
-    """The partition of a record of ``payments.events`` or ``payments.control``; None for every other topic.
+    """Returns the partition of a record of ``payments.events`` or ``payments.control``; None for every other topic.
 
-    It goes by the number that is configured, not by the topic's own: a topic that grows moves no entity.
+    It depends on the configured number, not on the topic's own: a topic that grows moves no entity.
     """
     if is_events(topic):
         return zlib.crc32(key) % events_partitions
@@ -94,7 +91,7 @@ def partition_of(topic: str, key: bytes, events_partitions: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Takes a part of the events, of ``count`` parts by their entities: it has a journal of its own, and decides alone.
+    """A part of the events, of ``count`` parts by their entities. It has a journal of its own, and decides alone.
 
     ``kafka.events_partitions`` is a multiple of ``count``. So the shard that reads an entity's partition is the same
     however many partitions there are.
@@ -105,7 +102,6 @@ class Shard:
 
     @classmethod
     def read(cls, text: str) -> Shard:
-        """Inverts `str`: ``1/4`` is the second of four."""
         number, _, count = text.partition("/")
         return cls(int(number), int(count))
 
@@ -130,13 +126,12 @@ def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
 
 
 def have_a_name_in_common(stream: str, other: str) -> bool:
-    """Returns whether `stream_of` makes the same name of two in some mode and shard, also of different ones."""
+    """Returns whether `stream_of` makes the same name of both streams in some mode and shard."""
     shorter, longer = sorted((stream, other), key=len)
     return longer.startswith(shorter) and _MODE_AND_SHARD.fullmatch(longer, len(shorter)) is not None
 
 
 def shard_of(stream: str) -> int:
-    """Returns the number of the shard that a stream's name says (`stream_of`)."""
     return int(stream.partition(SHARD_MARK)[2] or 0)
 
 
@@ -148,7 +143,6 @@ def row_name(stream: str, seq: int) -> str:
 
 
 def mode_of(stream: str) -> Mode:
-    """Returns the mode whose events a work stream decides: the inverse of `stream_of`."""
     return "test" if stream.partition(SHARD_MARK)[0].endswith(_TEST_STREAM) else "live"
 
 
@@ -158,17 +152,14 @@ def base_of(stream: str) -> str:
 
 
 def is_shard_of(stream: str, whole: str) -> bool:
-    """Returns whether a stream is one of the shards that another one's are: of the same name, in the same mode."""
     return base_of(stream) == base_of(whole) and mode_of(stream) == mode_of(whole)
 
 
 def of_stream(values: Mapping[str, Value], whole: str) -> dict[str, Value]:
-    """Selects, of values by stream, those of all shards of ``whole``, in their order."""
     return {name: value for name, value in values.items() if is_shard_of(name, whole)}
 
 
 def in_mode(topic: str, mode: Mode) -> str:
-    """Names a topic in a mode: ``orders``, or ``orders.test``."""
     return topic if mode == "live" else f"{topic}{_TEST_TOPIC}"
 
 
@@ -186,7 +177,6 @@ def source_of(topic: str) -> str:
 
 
 def receiver_of(topic: str) -> str:
-    """Returns the receiver of a topic of `journal_topic`. A stream's name has no slash."""
     return topic.partition("/")[2]
 
 
@@ -201,7 +191,6 @@ def of_tenant(tenant: str | None, key: str) -> str:
 
 
 def scope_event(event: Event, tenant: str | None, zone: str | None) -> Event:
-    """Makes the event that tenant's, from that zone; the adapter named it without either."""
     if tenant is None and zone is None:
         return event
     return replace(

@@ -28,7 +28,6 @@ UNCLEAN, IN_SYNC = "unclean.leader.election.enable", "min.insync.replicas"
 
 
 def topic_config(replication: int) -> dict[str, str]:
-    """Returns the configuration with which a topic is made that has so many replicas."""
     return {
         CLEANUP: "delete",
         RECORD_BYTES: str(RECORD_BYTES_MAX),
@@ -123,7 +122,6 @@ class KafkaSettings(Section):
 
     @property
     def durability_of_up(self) -> Durability:
-        """Says what `payhook up` asks of topics. Its own broker is all there is, unless the setting says otherwise."""
         return self.durability if self.is_outside or "durability" in self.model_fields_set else "single"
 
 
@@ -163,7 +161,7 @@ class RedisSettings(Section):
 
     @model_validator(mode="after")
     def _is_one(self) -> RedisSettings:
-        """Refuses what contradicts itself. The URL isn't repeated: it may hold a password."""
+        """Refuses contradictions. Messages don't repeat the URL: it may hold a password."""
         url = _redis_url(self.url)
         if (url.username or url.password) and self.credentials_file:
             raise ValueError("redis.url has a user or password, and redis.credentials_file is set: leave out one")
@@ -213,9 +211,6 @@ class RedisSettings(Section):
 
 
 def _redis_url(text: str) -> ParseResult:
-    """
-    :raises ValueError: it is none; without a word of it
-    """
     try:
         url = urlparse(text)
         _ = url.port

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 class SourceRecord:
     """A record as Kafka holds it. ``at``: when it was written, by Kafka's own time of it (UTC).
 
-    ``headers`` are pairs of name and raw value, in their order; a name may come twice. ``decode`` makes a document of
-    bytes by the stream's ``payload``.
+    ``headers`` are pairs of name and raw value, in order; a name may come twice. ``decode`` parses bytes by the
+    stream's ``payload``.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class SourceRecord:
         return None if not values or values[-1] is None else values[-1].decode("utf-8", "replace")
 
     def document(self) -> Any:
-        """The value as the handler sees it: parsed JSON, also of Avro and Protobuf.
+        """Returns the value as the handler sees it: parsed JSON, also of Avro and Protobuf.
 
         :raises PayhookError: the value can't be read so; let it pass through, the record dies of it
         """
@@ -43,8 +43,8 @@ class SourceRecord:
 class RecordIdentity:
     """Says which event a record is.
 
-    ``event_key`` is the same of every copy of the event, and of nothing else in its topic. Events of one ``entity`` are
-    handled one after the other, in Kafka's order. ``occurred_at`` has a zone.
+    All copies of the event, and no other in its topic, have its ``event_key``. Events of one ``entity`` are handled one
+    after the other, in Kafka's order. ``occurred_at`` has a zone.
     """
 
     event_key: str
@@ -57,7 +57,7 @@ class RecordIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NotAnEvent:
-    """The record isn't an event of the stream: no handler sees it, and no dead letter is written."""
+    """The record isn't an event of the stream: no handler sees it, and it isn't dead-lettered."""
 
     reason: str
 

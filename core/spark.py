@@ -62,12 +62,11 @@ def open_spark(
     jvm_options: str = "",
     archive: Path | None = None,
 ) -> SparkSession:
-    """A session without a web page. Under a local master all of it is on loopback, and its Python workers run this
-    interpreter; executors elsewhere run what is in the ``archive``. Nobody talks to it without a secret
-    (docs/decisions/0098).
+    """Opens a session without a web page. Nobody talks to it without a secret (docs/decisions/0098).
 
-    ``scratch`` is the folder of Spark's own files; ``conf`` is what this session has beside the common settings. What
-    only the cluster's operator knows stands in Spark's own ``spark-defaults.conf`` (docs/cluster.md).
+    Under a local master all of it is on loopback, and its Python workers run this interpreter; executors elsewhere run
+    what is in the ``archive``. ``scratch`` is the folder of Spark's own files. ``conf`` is added to the common
+    settings; what only the cluster's operator knows stands in ``spark-defaults.conf`` (docs/cluster.md).
 
     :raises SparkUnauthenticated: the cluster's settings ask for no secret
     :raises SocketFolderUnsafe: another user may get at the sockets of Python's workers
@@ -93,7 +92,7 @@ def open_spark(
 
 
 def _start_jvm(conf: Mapping[str, str]) -> None:
-    """Starts the JVM unless it runs. What it is given here is on its command line, for everybody to read: no keys."""
+    """Starts the JVM unless it runs. Pass it no keys: everybody can read its command line."""
     public = [(key, value) for key, value in conf.items() if key not in _store_keys(os.environ)]
     # Whoever builds a session has all of its settings there.
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))  # noqa: SLF001
@@ -116,14 +115,13 @@ def _common_conf(driver_memory: str, scratch: Path, jvm: str) -> dict[str, str]:
 
 
 def _read_umask() -> int:
-    """Reads what this process takes away from the modes of its files; asking is setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _on_loopback(scratch: Path) -> dict[str, str]:
-    """Spark makes the secret itself, within the JVM, and Python's workers are reached by sockets of the owner's.
+    """Spark makes the secret itself, within the JVM; Python's workers are reached by sockets of this user's.
 
     A task's result of more than `DIRECT_RESULT` would be fetched over an encrypted connection of the JVM to itself.
     """
@@ -161,7 +159,6 @@ def _on_cluster(archive: Path | None) -> dict[str, str]:
 
 
 def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns the keys of an object store for executors, which haven't this process's ``AWS_…`` variables."""
     keys = {
         "fs.s3a.access.key": env.get("AWS_ACCESS_KEY_ID"),
         "fs.s3a.secret.key": env.get("AWS_SECRET_ACCESS_KEY"),
@@ -171,9 +168,9 @@ def _store_keys(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
-    """The settings that put ``jars`` onto Spark's class path.
+    """Returns the settings that put ``jars`` onto Spark's class path.
 
-    Under a local master they are the JVM's own, and none is copied. Executors elsewhere get them sent.
+    A local master reads them in place; executors elsewhere get them sent.
     """
     store = _store_conf(os.environ) if any(jar.name.startswith(STORE_CLIENT) for jar in jars) else {}
     if not jars or not is_local(master):
@@ -182,7 +179,7 @@ def jars_conf(jars: Sequence[Path], master: str) -> dict[str, str]:
 
 
 def _store_conf(env: Mapping[str, str]) -> dict[str, str]:
-    """Translates the process's own ``AWS_…`` variables into Hadoop's words; Hadoop takes keys from them itself.
+    """Translates this process's ``AWS_…`` variables for Hadoop, which reads the keys from them itself.
 
     A store that doesn't answer fails a query within a minute, not within Hadoop's half an hour.
     """

@@ -29,8 +29,9 @@ STANDBY = "standby"
 
 @dataclass(frozen=True, slots=True)
 class StatusWait:
-    """Says what a stream's events wait for: a ``downstream``, or what blocks the whole stream (None). ``since`` and
-    ``next_try_at`` are None where that isn't known.
+    """What a stream's events wait for: a ``downstream``, or what blocks the whole stream (None).
+
+    ``since`` and ``next_try_at`` are None where they aren't known.
     """
 
     downstream: str | None
@@ -64,8 +65,9 @@ def read_said(file: Path) -> Mapping[str, Any] | None:
 
 
 def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
-    """The object in it as ``shape``, a dataclass; names that this doesn't have are passed over. None where there is no
-    such object, or none that can be read: another version may have written it.
+    """Reads the object as ``shape``, a dataclass, without names that this doesn't have.
+
+    None where there is no such object, or none that can be read: another version may have written it.
     """
     try:
         return TypeAdapter(shape).validate_json(file.read_bytes(), strict=True)
@@ -74,7 +76,6 @@ def read_shaped(file: Path, shape: type[Shape]) -> Shape | None:
 
 
 def moment_of(status: Mapping[str, Any] | None, name: str) -> datetime | None:
-    """Reads a time that a status says; None where it says none."""
     try:
         return None if status is None else from_rfc3339(status[name])
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -82,23 +83,19 @@ def moment_of(status: Mapping[str, Any] | None, name: str) -> datetime | None:
 
 
 def past_moment_of(status: Mapping[str, Any] | None, name: str, now: datetime) -> datetime | None:
-    """Reads a time as `moment_of`; None too where it is still to come: nothing waits until a clock that ran ahead is
-    right.
-    """
+    """Reads a time as `moment_of`; None too for a future one, which a clock that ran ahead wrote."""
     at = moment_of(status, name)
     return at if at is not None and at <= now else None
 
 
 def fresh_status(status: Mapping[str, Any] | None, now: datetime) -> Mapping[str, Any] | None:
-    """Returns a stream's status; None where there is none, or one that is older than `STATUS_AGE_MAX`, or as much
-    ahead.
-    """
+    """Returns a stream's status; None where there is none, or its time is off by more than `STATUS_AGE_MAX`."""
     at = moment_of(status, "at")
     return status if at is not None and abs(now - at) <= STATUS_AGE_MAX else None
 
 
 def each_address(urls: Mapping[str, str]) -> dict[str, str]:
-    """URLs by the names of processes; where a URL's host has several addresses, one URL for each of them.
+    """Returns URLs by the names of processes; for a host of several addresses, one URL each.
 
     ``{"ingest": "http://receivers:9101/metrics"}`` with two receivers is ``ingest-10.0.0.4`` and ``ingest-10.0.0.5``. A
     name that can't be looked up stays as it is: asking it will say so. It blocks as long as the look-up takes.
@@ -117,7 +114,6 @@ def each_address(urls: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_addresses(host: str) -> list[str]:
-    """Finds the IPv4 addresses of a host, since a name of one process may have one address of each kind."""
     try:
         answers = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:

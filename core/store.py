@@ -33,10 +33,6 @@ WANTED = "write s3://bucket/folder or az://container/folder"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Describes one provider's interface, in the names that delta-rs and obstore share. ``keys``: what the two lines of
-    a file of keys are.
-    """
-
     prefix: str
     endpoint: str
     keys: tuple[str, str]
@@ -92,7 +88,7 @@ class StorageSettings(StoreSettings):
 def set_store_env(
     settings: StorageSettings, secrets: Path, url: str, env: MutableMapping[str, str] = os.environ
 ) -> None:
-    """Tells this process how the store of a URL is reached, and with which keys; nothing of a folder on a disk.
+    """Sets the variables by which this process reaches the store of a URL, keys included; none for a folder on a disk.
 
     :raises SettingError: the file with the keys can't be read, or isn't one
     """
@@ -101,7 +97,7 @@ def set_store_env(
 
 
 def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping[str, str] = os.environ) -> None:
-    """Forgets keys that came from a file: processes that this one starts read it themselves, if they need the lake."""
+    """Forgets keys that came from a file: child processes read it themselves, if they need the lake."""
     if _credentials_file(settings, secrets) is not None:
         for kind in _KINDS.values():
             for name in kind.keys:
@@ -109,7 +105,6 @@ def part_with_keys(settings: StorageSettings, secrets: Path, env: MutableMapping
 
 
 def store_variables(settings: StoreSettings, url: str) -> dict[str, str]:
-    """Returns the address of a URL's store, and how it is asked."""
     scheme = _scheme_of(url)
     kind = _KINDS[scheme]
     variables_by_name = {
@@ -130,7 +125,7 @@ _OWN: dict[str, Mapping[str, str]] = {}
 
 
 def equip_bucket(settings: StoreSettings, url: str) -> None:
-    """Does as `set_store_env`, for one bucket alone, whatever the process's variables say.
+    """Does the same as `set_store_env` for one bucket, whatever the process's variables say.
 
     :raises SettingError: the file with the keys can't be read, or isn't one
     """
@@ -138,7 +133,6 @@ def equip_bucket(settings: StoreSettings, url: str) -> None:
 
 
 def options_of(url: str) -> Mapping[str, str]:
-    """Returns what is set for a URL's bucket beside the process's variables."""
     return _OWN.get(bucket_of(url), {})
 
 

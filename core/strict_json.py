@@ -42,7 +42,6 @@ def load_json(body: bytes) -> Document:
 
 
 def dump_json(document: object) -> bytes:
-    """Writes compact JSON, keys in their own order, numbers as they were read."""
     return orjson.dumps(document, default=_write_number)
 
 
@@ -52,7 +51,6 @@ def dump_canonical_json(document: object) -> bytes:
 
 
 def _scan_document(document: Document) -> tuple[int, bool]:
-    """Counts the texts (keys included) of a document, and tells whether any number was read as a float."""
     texts, has_floats = 0, False
     level: list[Any] = [document]
     for _ in range(DEPTH_MAX):
@@ -78,7 +76,7 @@ def _scan_document(document: Document) -> tuple[int, bool]:
 
 
 def _count_quotes(body: bytes) -> int:
-    """Counts the quotes that open or close a text. orjson drops the first of two equal keys, this still sees it."""
+    """Counts the quotes that open or close a text. orjson drops the first of two equal keys, but this counts it."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return body.count(b'"')

@@ -32,8 +32,6 @@ class TopicFault:
 
 
 class TopicsUnfit(PayhookError):
-    """Raised when topics could lose what was acknowledged, or don't take what is sent. Nothing is taken or decided."""
-
     def __init__(self, faults: tuple[TopicFault, ...], durability: Durability) -> None:
         self.faults = faults
         self.durability = durability
@@ -44,9 +42,11 @@ class TopicsUnfit(PayhookError):
 
 
 def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str, int]) -> None:
-    """Every topic is there, has the partitions that are configured, removes records by their age alone, elects no
-    leader that lacks records, and takes records of the size that is sent to it. If ``kafka.durability`` is
-    ``replicated``, each partition has three replicas, and two have a record before it is acknowledged.
+    """Checks that no topic can lose what was acknowledged, and that each takes the records that are sent to it.
+
+    Every topic exists with the configured partitions, deletes records by age alone, and elects no leader that lacks
+    records. With ``kafka.durability`` ``replicated``, each partition has three replicas, and two have a record before
+    it is acknowledged.
 
     :param wanted: bytes of a record that is sent to each topic
     :raises TopicsUnfit: it isn't so
@@ -76,8 +76,7 @@ def check_topics(client: AdminClient, kafka: KafkaSettings, wanted: Mapping[str,
 
 
 def read_topic_config(client: AdminClient, topic: str) -> dict[str, Any]:
-    """Reads a topic's configuration, its broker's defaults included; one that was made a moment ago isn't known
-    everywhere.
+    """Reads a topic's configuration, with its broker's defaults. It waits for a topic that was made a moment ago.
 
     :raises KafkaException: Kafka can't be asked
     """
@@ -105,7 +104,6 @@ def answer_of(asked: Future[T], s_max: float) -> T:
 
 
 def kafka_tool_command(tool: str, kafka: KafkaSettings, arguments: str) -> str:
-    """Writes a call of one of Kafka's own tools. Where Kafka is secured it needs the client's settings in a file."""
     secured = "" if kafka.security.protocol == "PLAINTEXT" else " --command-config FILE"
     return f"{tool} --bootstrap-server {kafka.bootstrap_servers}{secured} {arguments}"
 
@@ -120,7 +118,6 @@ def _check_replication(topic: str, partitions: Mapping[int, Any]) -> Iterator[To
 def _find_changes(
     entries: Mapping[str, Any], record_bytes: int, durability: Durability
 ) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Finds what must be configured otherwise: the name, with what it is and what it must be."""
     is_now = {name: str(entries[name].value) for name in (CLEANUP, UNCLEAN, RECORD_BYTES, IN_SYNC)}
     if is_now[CLEANUP] != "delete":
         yield CLEANUP, (is_now[CLEANUP], "delete")

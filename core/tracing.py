@@ -49,7 +49,6 @@ def is_traced(env: Mapping[str, str] = os.environ) -> bool:
 
 
 def sampled_in(headers: str | None) -> str | None:
-    """Returns the ``traceparent`` of an event's headers as the journal keeps them, if its trace is taken."""
     at = -1 if headers is None else headers.find(_IN_HEADERS)
     if headers is None or at < 0:
         return None
@@ -59,24 +58,17 @@ def sampled_in(headers: str | None) -> str | None:
 
 
 def span_id_of(event_key: str, attempt: int) -> str:
-    """Returns the span id of one try of an event, in hex. The worker that tries and the driver that decides make it
-    alike.
-    """
+    """Returns the span id of one try of an event, in hex. The worker and the driver make the same one."""
     return hashlib.sha256(f"{event_key}#{attempt}".encode()).hexdigest()[:16]
 
 
 def with_span(traceparent: str, span_id: str) -> str:
-    """Continues the same trace from another of its spans."""
     version, trace_id, _, flags = traceparent.split("-")
     return f"{version}-{trace_id}-{span_id}-{flags}"
 
 
 @dataclass(slots=True)
 class TracedWebhook:
-    """Follows one webhook on its way. ``traceparent`` travels with its events; without a span it says that nothing is
-    taken.
-    """
-
     traceparent: str | None
     span: Span | None = None
 
@@ -98,7 +90,6 @@ class Tracing:
         self._second, self._begun, self._decided = 0, 0, 0
 
     def receive(self, provider: str, traceparent: str | None, received_at: datetime) -> TracedWebhook:
-        """Begins the trace of a webhook, or continues its sender's."""
         with self._lock:
             self._begins_second()
             self._begun += 1
@@ -121,7 +112,6 @@ class Tracing:
         *,
         failed: bool,
     ) -> None:
-        """Records a row of the journal that is committed now; ``span_id`` where others know it already."""
         from opentelemetry.trace import StatusCode
 
         with self._lock:
@@ -138,7 +128,6 @@ class Tracing:
         span.end()
 
     def close(self) -> None:
-        """Sends what is left, for `CLOSE_S_MAX` at most."""
         ending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         ending.start()
         ending.join(CLOSE_S_MAX)
@@ -174,8 +163,6 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
     from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
     class Ids(RandomIdGenerator):
-        """Makes ids by chance, unless the thread has said which one it needs."""
-
         def __init__(self) -> None:
             self.wanted = threading.local()
 
@@ -194,5 +181,4 @@ def open_tracing(service: str, clock: Clock, env: Mapping[str, str] = os.environ
 
 
 def _not_sampled(traceparent: str | None) -> str | None:
-    """Returns a header for what isn't taken though the sender asked for it: further processors need not try."""
     return None if traceparent is None else f"{traceparent[:-2]}00"

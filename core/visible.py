@@ -20,12 +20,11 @@ _UNSEEN_IN_LINE = re.compile(f"[\t\n]|{_UNSEEN.pattern}")
 
 
 def make_visible(text: str, chars_max: int = CHARS_MAX) -> str:
-    """Writes ``text`` in one line: what can't be seen is given by its number (``⟨U+202E⟩``), a long text is cut."""
+    """Writes ``text`` in one line: invisible characters by their number (``⟨U+202E⟩``), and a long text cut."""
     return _escape_text(text, _UNSEEN_IN_LINE, chars_max)
 
 
 def visible_lines(text: str, chars_max: int = CHARS_MAX) -> str:
-    """Writes the same; lines stay lines and tabs tabs."""
     return _escape_text(text.replace("\r\n", "\n"), _UNSEEN, chars_max)
 
 
@@ -36,10 +35,7 @@ def is_kept_text(text: str) -> bool:
 
 
 def kept_text(text: str) -> str:
-    """Returns the text without the blanks around it.
-
-    :raises ValueError: nothing is left, it is too long, or it holds what can't be printed
-    """
+    """:raises ValueError: nothing is left, it is too long, or it holds what can't be printed"""
     stripped = text.strip()
     if not is_kept_text(stripped):
         raise ValueError(f"expected one line of 1 to {KEPT_CHARS_MAX} printable characters")

@@ -24,8 +24,6 @@ Patterns: TypeAlias = str | Sequence[str]
 
 
 class WhereInvalid(PayhookError):
-    """Raised for a ``where`` that can't be read. ``key`` is the header that it says it of."""
-
     def __init__(self, key: str, problem: str) -> None:
         self.key = key
         self.problem = problem
@@ -34,7 +32,9 @@ class WhereInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class HeaderFilter:
-    """``terms``: by header, its patterns. An event is taken if each of them fits; without terms every one is."""
+    """``terms``: patterns by header. An event is taken if each of these headers fits one of its patterns; without terms
+    every event is.
+    """
 
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 

@@ -27,10 +27,10 @@ DOWNSTREAM_CHARS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class PreviousEvent:
-    """An earlier event of an entity that died, and what became of it: ``dead`` still, or ``purged``, ``resolved`` or
-    ``released`` by people while a follower waited behind it.
+    """An earlier event of an entity that died: ``dead`` still, or ``purged``, ``resolved`` or ``released`` by people
+    meanwhile.
 
-    ``route``: the retry policy by which it was tried. ``seq``: the row that says so; None: the batch's own.
+    ``route``: its retry policy. ``seq``: the row that says so; None: the batch's own.
     """
 
     event_key: str
@@ -145,8 +145,6 @@ class DownstreamHeld(PayhookError):
 
 
 class DownstreamCalls(Protocol):
-    """Counts the calls that are left in this batch, and what became of those that were made."""
-
     def take_call(self, downstream: str) -> contextlib.AbstractContextManager[None]:
         """Takes one call; what is raised within counts as the downstream's failure, its duration as its latency.
 
@@ -159,9 +157,9 @@ _calls: ContextVar[DownstreamCalls | None] = ContextVar("calls", default=None)
 
 
 def calling(downstream: str) -> contextlib.AbstractContextManager[None]:
-    """Around every request that a handler sends out: ``with calling("merchants"): client.get(…)``.
+    """Goes around every request that a handler sends out: ``with calling("merchants"): client.get(…)``.
 
-    Only what says that the downstream is ill belongs inside: a refusal that it gives in good health is raised after it.
+    Raise a refusal of a healthy downstream after the block: an error within says that the downstream is ill.
 
     :raises DownstreamHeld: it isn't to be called now; let it pass through
     :raises ValueError: the name is none; it goes into rows, metrics and the status
@@ -186,8 +184,8 @@ def limited_by(calls: DownstreamCalls) -> Iterator[None]:
 class MissingPredecessor(PayhookError):
     """An event that can't be handled before another one of its entity, which may be among its followers.
 
-    It alone lets its followers be tried before it: while it waits for its next try, and when it is dead, whatever the
-    stream says of dead heads. When it is applied after one of them its row says ``out_of_order``.
+    Only its followers may be tried before it: while it waits for its next try, and when it is dead, whatever the stream
+    says of dead heads. When it is applied after one of them its row says ``out_of_order``.
     """
 
     kind = ErrorKind.SNBE
@@ -221,11 +219,10 @@ class PreviousEventDead(PayhookError):
 
 @dataclass(slots=True)
 class Receivers:
-    """Knows the receivers that a stream's feed has named since the processor began. A handler's ``build`` with a
-    parameter of this type is given it. So its workers, which come and go, know whom the stream serves whatever is said
-    elsewhere by then.
+    """The receivers that a stream's feed has named since the processor began. A ``build`` with a parameter of this type
+    gets it.
 
-    The driver adds to it; each job carries what it holds at that time.
+    The driver adds to it, and each job carries what it holds then. So workers know whom the stream serves.
     """
 
     names: tuple[str, ...] = ()
@@ -237,8 +234,8 @@ class Receivers:
 class Handler(Protocol):
     """A work stream's one function. It runs on an executor, serially within an entity.
 
-    One that makes no calls, remembers nothing and answers by its event alone may say so with an attribute
-    ``pure = True``: it is then run where records are read, also on events that turn out to be copies, and in no order.
+    One that makes no calls, remembers nothing and answers by its event alone may have ``pure = True``. It then runs
+    where records are read, also on events that turn out to be copies, and in no order.
     """
 
     version: str
@@ -266,7 +263,6 @@ class DriverSide(Protocol):
 
 
 def reversed_postings(postings: Sequence[Posting]) -> tuple[Posting, ...]:
-    """Makes the lines that take a booking back: the same accounts and amounts with their sides exchanged."""
     return tuple(Posting(line.account, "credit" if line.side == "debit" else "debit", line.money) for line in postings)
 
 
