@@ -130,10 +130,7 @@ class AbandonedCall:
         return taken
 
     def end(self, result: Outcome | Failure | None) -> None:
-        """Asks the call to end: its time is over.
-
-        Code that blocks in the operating system or in native code doesn't hear it until it returns.
-        """
+        """Ends the call; its own thread calls this when it is back."""
         self.result, self.ended = result, time.monotonic()
         self.back.set()
 
