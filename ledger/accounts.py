@@ -84,7 +84,7 @@ class AmountNotPositive(PayhookError):
 
 
 def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
-    """Names who holds the money: ``stripe``, ``stripe/acct_1`` for an account there, ``shop-a~stripe/acct_1`` for a
+    """Names who holds the money: ``stripe``, ``stripe/acct_1`` for an account, ``shop-a~stripe/acct_1`` for a
     tenant's.
     """
     return of_tenant(tenant, f"{provider}/{account}" if account else provider)
@@ -92,14 +92,13 @@ def holder_of(provider: str, account: str, tenant: str | None = None) -> str:
 
 @functools.lru_cache(maxsize=4_096)
 def account_name(role: AccountRole, holder: str, merchant: str) -> str:
-    """Returns the account of a role: the holder's for clearing, the merchant's for everything else."""
     if role is AccountRole.CLEARING:
         return join_key("provider", holder, role.value)
     return join_key("merchant", merchant, role.value)
 
 
 def outside_account(method: str, tenant: str | None = None) -> str:
-    """Returns the account of what a payment method's owner settles, and no provider does."""
+    """Returns the clearing account of a payment method that its owner settles, not a provider."""
     return join_key(OUTSIDE, of_tenant(tenant, method), AccountRole.CLEARING.value)
 
 
@@ -117,11 +116,11 @@ _OF_MERCHANTS = frozenset(role.value for role in AccountRole) - {AccountRole.CLE
 
 
 def book_fact(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = None) -> tuple[Posting, ...]:
-    """The balanced booking of one fact; empty for an amount of zero.
+    """Returns the balanced booking of one fact; empty for an amount of zero.
 
     A payout below zero (the provider takes from the bank account) and a fee that is given back are booked with their
-    sides swapped. What is outside of the provider clears on the account of its payment method: the whole, or a part,
-    which is the third line. A movement that clears nothing (a lost dispute) is booked the same wherever its money is.
+    sides swapped. What is outside of the provider, all or a part, clears on the account of its payment method; a part
+    is the third line. A movement that clears nothing (a lost dispute) is booked the same wherever its money is.
 
     :raises AmountNotPositive: any other movement below zero
     """
@@ -142,7 +141,6 @@ def book_fact(fact: MoneyFact, holder: str, merchant: str, tenant: str | None = 
 
 
 def _split_outside(lines: tuple[Posting, Posting], outside: Outside, tenant: str | None) -> tuple[Posting, ...]:
-    """Returns the booking with the part that clears outside of the provider, which may be all of it."""
     clearing, other = lines if lines[0].account.startswith("provider:") else lines[::-1]
     part = replace(
         clearing,
@@ -164,9 +162,7 @@ def merchant_of(name: str) -> str | None:
 
 
 def merchants_of(accounts: Sequence[str]) -> list[str | None]:
-    """Finds the merchant of each account of a booking, as the account spells it. An account without an owner gets the
-    first owner among them.
-    """
+    """Finds the merchant of each account of a booking; an account without one gets the first merchant among them."""
     owners = [merchant_of(name) for name in accounts]
     first = next((owner for owner in owners if owner is not None), None)
     return [first if owner is None else owner for owner in owners]

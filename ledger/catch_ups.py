@@ -73,8 +73,6 @@ class FetchedEvent:
 
 @dataclass(frozen=True, slots=True)
 class CatchUps:
-    """The table of a mode, made when it is first written to."""
-
     path: Location
 
     def append(self, span: ListedSpan, events: Sequence[FetchedEvent] = ()) -> None:
@@ -88,7 +86,7 @@ class CatchUps:
         Appender.open(str(self.path)).append(pa.Table.from_pylist(rows, schema=CATCH_UPS_SCHEMA))
 
     def spans(self, since: datetime | None = None) -> list[ListedSpan]:
-        """The spans that were listed or lost since a moment, by the time of the listing.
+        """Returns the spans that were listed or lost since a moment, by the time of the listing.
 
         :raises TableUnreadable: the log or a file can't be read
         """
@@ -106,7 +104,7 @@ class CatchUps:
     ) -> datetime | None:
         """Returns up to when a source was listed, or given up, without a gap; None where it never was.
 
-        :param after: listings before then don't count
+        :param after: earlier listings don't count
         :param start: where they begin; None: with the first one
         """
         until = start

@@ -44,8 +44,6 @@ class Merchant:
 
 
 class MerchantUnknown(PayhookError):
-    """The directory doesn't know this account yet; it may learn it, so the event waits."""
-
     kind = ErrorKind.SNBE
 
     def __init__(self, provider: str, account: str) -> None:
@@ -58,8 +56,6 @@ class MerchantUnknown(PayhookError):
 
 
 class MerchantClosed(PayhookError):
-    """The merchant's account is closed: nothing is booked on it without a person."""
-
     kind = ErrorKind.NRE
 
     def __init__(self, provider: str, account: str, internal_account: str) -> None:
@@ -73,8 +69,6 @@ class MerchantClosed(PayhookError):
 
 
 class DirectoryUnreadable(PayhookError):
-    """The whole directory can't be read: every event would fail, so the stream waits."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, path: Path, problem: str) -> None:
@@ -84,8 +78,6 @@ class DirectoryUnreadable(PayhookError):
 
 
 class MerchantDirectory(Protocol):
-    """The part of a directory that the handler calls."""
-
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
         """The merchant of a provider's account, with a tenant of that tenant's.
 
@@ -123,10 +115,7 @@ class FileDirectory:
         self._merchants: Mapping[str, Mapping[str, Merchant]] = {}
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """Does as `MerchantDirectory.lookup`.
-
-        :raises DirectoryUnreadable: the file is missing or isn't such a file
-        """
+        """:raises DirectoryUnreadable: the file is missing or isn't such a file"""
         self._read_if_changed()
         section = of_tenant(tenant, provider)
         accounts = self._merchants.get(section if section in self._merchants else provider, {})
@@ -191,7 +180,7 @@ REFUSED = frozenset({401, 403})
 
 
 class DirectoryUnavailable(PayhookError):
-    """The directory gave no answer that can be used; the events that need it wait. Times in seconds."""
+    """Raised when the directory gives no answer that can be used; the events that need it wait. Times in seconds."""
 
     kind = ErrorKind.SNBE
 
@@ -205,8 +194,6 @@ class DirectoryUnavailable(PayhookError):
 
 
 class DirectoryRefused(PayhookError):
-    """The directory doesn't let us in, or there is no token to show it: every event would fail, so the stream waits."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, url: str, problem: str) -> None:
@@ -218,9 +205,9 @@ class DirectoryRefused(PayhookError):
 class HttpDirectory:
     """Asks the service, and remembers the merchants that it found for a while.
 
-    An unknown or a closed merchant isn't remembered: once a person fixes it, the next event sees it. Thread-safe.
-    ``client`` carries the timeouts (`open_client`); the one for each read is also the most that a whole answer may
-    take. The token is read from its file, if one is named, for each request.
+    It doesn't remember an unknown or a closed merchant: once a person corrects it, the next event sees it. Thread-safe.
+    ``client`` carries the timeouts (`open_client`); the one for a read is also the limit of a whole answer. A token is
+    read from its file for each request.
 
     :raises SettingError: the token file can't be used
     """
@@ -236,9 +223,7 @@ class HttpDirectory:
         self._build_auth_header()
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """Does as `MerchantDirectory.lookup`.
-
-        :raises DirectoryUnavailable: no answer, or none that can be used
+        """:raises DirectoryUnavailable: no answer, or none that can be used
         :raises DirectoryRefused: it doesn't let us in, or the token file can't be used
         :raises DownstreamHeld: it isn't to be asked now
         """
@@ -267,10 +252,6 @@ class HttpDirectory:
         return merchant
 
     def _build_auth_header(self) -> dict[str, str]:
-        """The header with the token as its file has it now.
-
-        :raises SettingError: the file can't be used
-        """
         return (
             {}
             if self._token_file is None
@@ -325,9 +306,9 @@ class HttpDirectory:
 
 
 def open_client(timeout_s: float = TIMEOUT_S) -> httpx2.Client:
-    """A client that waits ``timeout_s`` to connect, to send and for each read.
+    """Opens a client that waits ``timeout_s`` to connect, to send and for each read.
 
-    Redirects aren't followed, proxies of the environment aren't used.
+    It follows no redirects and ignores proxies of the environment.
     """
     headers = {"accept": "application/json"}
     limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)

@@ -32,7 +32,7 @@ NO_ADAPTER = "adapter"
 
 
 class FactMismatch(PayhookError):
-    """The body gives another fact than the one that the receiver named and that was looked up."""
+    """Raised when the body gives another fact than the one that the receiver named and that was looked up."""
 
     kind = ErrorKind.NRE
 
@@ -48,8 +48,6 @@ class FactMismatch(PayhookError):
 
 
 class LedgerHandler:
-    """Books what the adapter reports. Knows no provider and keeps no state between events."""
-
     def __init__(
         self, adapters: Mapping[str, MoneyReader], directory: MerchantDirectory, version: str | None = None
     ) -> None:
@@ -108,15 +106,12 @@ def build(settings: LedgerSettings, providers: ProvidersSettings) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class LedgerDriverSide:
-    """The handler's files (`core.work.DriverSide`)."""
-
     named: tuple[Path, ...]
 
     def files(self) -> Mapping[Path, Path]:
         return {path: path for path in self.named}
 
-    def keep(self, note: tuple[str, ...]) -> None:
-        """Does nothing: the handler's answers have no notes."""
+    def keep(self, note: tuple[str, ...]) -> None: ...
 
 
 def on_driver(settings: LedgerSettings) -> LedgerDriverSide:
@@ -125,7 +120,7 @@ def on_driver(settings: LedgerSettings) -> LedgerDriverSide:
 
 
 def open_directory(settings: LedgerSettings, clock: Clock) -> MerchantDirectory:
-    """The directory that the settings choose: the service where there is a URL, else the file.
+    """Opens the directory service where the settings name a URL, else the file.
 
     :raises SettingError: neither is named, or the service's token file can't be used
     """
@@ -145,9 +140,10 @@ def chart_version() -> str:
 
 
 def handler_version(settings: ProvidersSettings) -> str:
-    """``ledger-1.3f9a02c4``: the chart's version, and a digest of the adapters' code, the handler's and the settings.
+    """Returns such as ``ledger-1.3f9a02c4``: the chart's version, and a digest of the adapters' code, the handler's and
+    the settings.
 
-    A change of an adapter or of its settings changes it by itself. It is the same wherever the same code runs.
+    So it changes with an adapter or its settings. It is the same wherever the same code runs.
     """
     digest = hashlib.sha256(settings.model_dump_json().encode())
     for name, source in _read_sources():

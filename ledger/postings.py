@@ -83,7 +83,7 @@ _WHAT = "the table of postings"
 
 
 class PostingsRefused(PayhookError):
-    """A commit to the postings was refused, or its outcome is unknown: this writer must end."""
+    """Raised when a commit to the postings was refused, or its outcome is unknown: this writer must end."""
 
     kind = ErrorKind.SBE
 
@@ -114,7 +114,7 @@ class PostingsWriter(JournalFollower):
 
     @classmethod
     def open(cls, path: str) -> PostingsWriter:
-        """The table at ``path``, made if it isn't there.
+        """Opens the table at ``path``, made if it isn't there.
 
         :raises PostingsRefused: it can't be reached or made now
         """
@@ -127,12 +127,13 @@ class PostingsWriter(JournalFollower):
 
     @property
     def mark_seq(self) -> int:
-        """The last seq that is committed as reflected."""
         return self._position.seq
 
     def catch_up(self, reader: JournalReader) -> None:
-        """Follows the journal from the mark on, up to the reader's version. Postings of another journal, one that was
-        restored, are made again from its first row. Of a journal that began as a copy only its own rows are reflected.
+        """Follows the journal from the mark on, up to the reader's version.
+
+        Postings of another journal, one that was restored, are made again from its first row. Of a journal that began
+        as a copy only its own rows are reflected.
 
         :raises JournalOlder: rows that are booked here were in this journal, and aren't now
         :raises PostingsRefused: the commit wasn't taken, or its outcome is unknown
@@ -194,12 +195,10 @@ class PostingsWriter(JournalFollower):
 
 
 def mark_of(table: DeltaTable) -> int:
-    """Returns the seq up to which a postings table reflects its journal."""
     return table.transaction_version(MARK_APP_ID) or 0
 
 
 def commit_notes(position: ReflectedPosition) -> dict[str, str]:
-    """Returns the notes of a commit of postings: up to which row of which journal the postings go with it."""
     return {
         "payhook.mark": str(position.seq),
         "payhook.lineage": position.lineage,
@@ -208,8 +207,8 @@ def commit_notes(position: ReflectedPosition) -> dict[str, str]:
 
 
 def position_of(path: str, table: DeltaTable) -> ReflectedPosition:
-    """Finds the row of the journal up to which a postings table goes. Where its log forgot the commit, only the row is
-    known.
+    """Finds the row of the journal up to which a postings table goes, without its journal where the log forgot the
+    commit.
     """
     mark, storage = mark_of(table), open_storage(path)
     for version in range(table.version(), -1, -1):
@@ -222,10 +221,9 @@ def position_of(path: str, table: DeltaTable) -> ReflectedPosition:
 
 
 def flatten_postings(rows: Sequence[JournalRow]) -> pa.Table:
-    """Returns a line for each posting of the booking rows among ``rows``, as `POSTINGS_SCHEMA`; a pure function of the
-    rows.
+    """Returns a line for each posting of the booking rows, as `POSTINGS_SCHEMA`; a pure function of the rows.
 
-    Bookings are taken as they were written (`core.work.postings_to_json`): amounts were checked when they were booked.
+    It takes bookings as they were written (`core.work.postings_to_json`): amounts were checked when they were booked.
     """
     booking = [row for row in rows if row.postings is not None and row.decision in BOOKING_DECISIONS]
     bookings = [orjson.loads(row.postings or "") for row in booking]

@@ -79,7 +79,6 @@ class ProviderBug:
 
     @property
     def seqs_apart(self) -> int | None:
-        """Returns how far the second one's row is behind the first one's in the journal."""
         return None if self.first is None else self.again.seq - self.first.seq
 
 
@@ -97,7 +96,7 @@ def find_provider_bugs(
 
     :param journal: the path of the journal of ``stream``; empty while there is none
     :param own_after: cases up to this row are another journal's (`journal.shards.own_after`)
-    :param bodies: the path of the bodies table; it isn't read where there are no ``adapters``
+    :param bodies: the path of the bodies table; not read without ``adapters``
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read
     """
@@ -130,7 +129,6 @@ def find_all_provider_bugs(
     provider: str | None = None,
     since: datetime | None = None,
 ) -> list[ProviderBug]:
-    """Finds the cases of all journals (`find_provider_bugs`), the oldest first."""
     bugs = [
         bug
         for at in ledger.places
@@ -160,7 +158,6 @@ def _match_set_aside(provider: str | None, since: datetime | None) -> pc.Express
 
 
 def _match_question(provider: str | None, since: datetime | None) -> pc.Expression | None:
-    """Returns the filter for a provider and a time; None matches everything."""
     conditions = []
     if provider is not None:
         conditions.append(pc.field("provider") == provider)
@@ -170,7 +167,6 @@ def _match_question(provider: str | None, since: datetime | None) -> pc.Expressi
 
 
 def _keep_first_rows(rows: Iterable[JournalRow]) -> list[JournalRow]:
-    """Keeps the first row of each delivery: a replay decides the same delivery once more."""
     first_rows: dict[int, JournalRow] = {}
     for row in rows:
         first_rows.setdefault(row.item_seq, row)
@@ -218,8 +214,6 @@ class _FirstReports:
 
 
 class _DeliveryReader:
-    """Reads deliveries, with what their bodies say of money while they are kept."""
-
     def __init__(self, path: str, adapters: Mapping[str, MoneyReader], rows: Iterable[JournalRow]) -> None:
         hashes = {row.body_sha256 for row in rows if row.body_sha256 is not None}
         kept = bool(hashes) and bool(adapters) and has_table(path)

@@ -37,7 +37,7 @@ LINES_PER_FILE = 1_000_000
 
 
 class BookingUnreadable(PayhookError):
-    """The journal has bookings that aren't lines: what would be written wouldn't be what was booked."""
+    """Raised when the journal has bookings that aren't lines, so that other lines would be written than were booked."""
 
     def __init__(self, journal: str, rows: int, seq: int) -> None:
         self.journal = journal
@@ -51,8 +51,6 @@ class BookingUnreadable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """``lines`` of the journal up to row ``mark`` are now the postings, as of ``version``; there were ``before``."""
-
     before: int
     lines: int
     mark: int
@@ -63,7 +61,6 @@ class RebuildResult:
 def run(
     journal: Location, postings: Location, jars: Sequence[Path], work_dir: Path, settings: LedgerSettings
 ) -> RebuildResult:
-    """Runs `rebuild_postings` with a Spark session of its own."""
     rows = JournalReader(str(journal)).last_seq
     name, master = "payhook ledger rebuild-postings", maintenance_master(settings.master)
     with read_session(name, master, settings.driver_memory, jars, work_dir, rows) as session:
@@ -71,15 +68,15 @@ def run(
 
 
 def rebuild_postings(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> RebuildResult:
-    """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use. Those of a
-    journal that began as a copy are of its own rows (`journal.shards.own_after`).
+    """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
 
-    May be ended at any moment: what isn't committed isn't part of the table. A processor that runs is refused at its
-    next booking, is started again, and books what came since.
+    Those of a journal that began as a copy are of its own rows (`journal.shards.own_after`). It may be ended at any
+    moment: what isn't committed isn't part of the table. A running processor is refused at its next booking, starts
+    again, and books what came since.
 
-    :raises BookingUnreadable: see there
+    :raises BookingUnreadable: a booking isn't lines
     :raises NotCommitted: others committed all the while, or too much time passed; nothing was changed
-    :raises OutcomeUnknown: see there
+    :raises OutcomeUnknown: the commit may have been made
     """
     began_s = clock.monotonic_s()
     PostingsWriter.open(str(postings))
@@ -117,7 +114,6 @@ def _check_bookings(booked: DataFrame, journal: str) -> None:
 
 
 def _write_lines(session: SparkSession, booked: DataFrame, staged: Path, rows: int) -> list[Path]:
-    """Writes the lines into files that follow one another by seq."""
     for name, value in CONF.items():
         session.conf.set(name, value)
     lines = booked.selectExpr("*", "posexplode(lines) AS (line, posting)")

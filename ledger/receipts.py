@@ -57,8 +57,9 @@ _CONFIGURATION = {
 
 @dataclass(slots=True)
 class CollectionResult:
-    """``rows`` were written; ``lost`` records were gone before they were collected. At ``again`` offsets the topic
-    holds other records now than those that were collected: it went back, and they are collected again.
+    """``rows`` were written; ``lost`` records were gone before they were collected.
+
+    At ``again`` offsets the topic went back and holds other records now; these are collected again.
     """
 
     rows: int = 0
@@ -67,8 +68,6 @@ class CollectionResult:
 
 
 class ReceiptsLog(Protocol):
-    """The part of a `journal.kafka_log.KafkaLog` that collecting calls."""
-
     def read_held_offsets(self, topics: Sequence[str]) -> Held: ...
     def records(self, topic: str, partition: int, since: int, until: int) -> Iterator[TopicRecord]: ...
 
@@ -90,16 +89,12 @@ class ReceiptsTable:
         return open_table(self.path).transaction_version(_app_id(partition))
 
     def lines_of(self, partition: int, offset: int) -> list[dict[str, Any]]:
-        """Reads what was collected of a record, by line; nothing where it isn't here."""
         of_record = (pc.field("partition") == partition) & (pc.field("offset") == offset)
         rows: list[dict[str, Any]] = read_rows(open_table(self.path), of_record).to_pylist()
         return rows
 
     def append(self, partition: int, rows: pa.Table, next_offset: int) -> None:
-        """Adds rows of one partition.
-
-        :raises Overtaken: another collector is at it
-        """
+        """:raises Overtaken: another collector is at it"""
         if not self._appenders:
             ensure_table(self.path, RECEIPTS_SCHEMA, "receipts", _CONFIGURATION)
         # One a partition: each looks at what was committed since its own last commit.
@@ -111,9 +106,9 @@ class ReceiptsTable:
 def collect_new_receipts(
     kafka: ReceiptsLog, topic: str, table: ReceiptsTable, rows_per_commit: int = ROWS_PER_COMMIT
 ) -> CollectionResult:
-    """Takes what came since the last collection, up to where the topic ends now; nothing of one that isn't there.
+    """Takes what came since the last collection, up to where the topic ends now; nothing of a missing topic.
 
-    :raises KafkaSilent: Kafka doesn't answer; what was committed stays, the rest is taken by the next collection
+    :raises KafkaSilent: Kafka doesn't answer; what was committed stays, the next collection takes the rest
     """
     collected = CollectionResult()
     try:
@@ -137,7 +132,7 @@ def collect_new_receipts(
 
 
 def read_uncollected(kafka: ReceiptsLog, topic: str, table: ReceiptsTable) -> Iterator[dict[str, Any]]:
-    """Yields rows of what the topic holds and the table doesn't have yet; nothing is written.
+    """Yields rows of what the topic holds and the table doesn't have yet; it writes nothing.
 
     :raises KafkaSilent: Kafka doesn't answer
     """
@@ -155,9 +150,6 @@ def read_uncollected(kafka: ReceiptsLog, topic: str, table: ReceiptsTable) -> It
 def _find_begin(
     kafka: ReceiptsLog, topic: str, table: ReceiptsTable, partition: int, ends: tuple[int, int], since: int
 ) -> int:
-    """Finds the offset to continue from: after what was collected, or where the topic's records part from it because it
-    went back.
-    """
     low, high = ends
     both = range(low, min(since, high))
 
@@ -189,7 +181,6 @@ def _batch_rows(partition: int, records: Iterator[TopicRecord], rows_per_commit:
 
 
 def _parse_record(partition: int, record: TopicRecord) -> list[dict[str, Any]]:
-    """Parses a record, which holds up to a few hundred receipts, one a line."""
     place = {"partition": partition, "offset": record.offset}
     texts = (record.value or b"").split(b"\n")
     return [{**place, "line": number, **_parse_receipt(text)} for number, text in enumerate(texts)]
@@ -220,8 +211,6 @@ def _app_id(partition: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredEvent:
-    """The first receipt of an event. ``at`` is UTC."""
-
     event_key: str
     provider: str | None
     at: datetime | None
@@ -252,7 +241,6 @@ _ANSWERED = tuple(column.name for column in fields(AnsweredEvent))
 
 
 def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
-    """Returns whether an event was answered 2xx since a moment: what `read_answered_since` asks of the table."""
     is_event = row["outcome"] not in (UNREADABLE, TEST_TRAFFIC_OFF) and row["event_key"] is not None
     return is_event and 200 <= row["status"] < 300 and row["at"] >= since
 
@@ -260,9 +248,9 @@ def _is_taken(row: Mapping[str, Any], since: datetime) -> bool:
 def find_undecided(
     answered: Sequence[AnsweredEvent], journals: Sequence[Location], waiting: Collection[str]
 ) -> list[AnsweredEvent]:
-    """Finds events without a row in any journal: a lower bound of what is lost. ``waiting``: keys that Kafka still
-    holds.
+    """Finds events without a row in any journal: a lower bound of what is lost.
 
+    :param waiting: keys that Kafka still holds
     :raises TableUnreadable: a journal's log or a file can't be read
     """
     keys = pa.array([event.event_key for event in answered], pa.string())

@@ -107,9 +107,9 @@ class UnknownRun(PayhookError):
 class Difference:
     """A difference between report and ledger. Amounts are minor units, above zero for money that came to us.
 
-    ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of what became of the fact instead
-    (dead, parked, ignored, unknown). ``absent``: the journal holds nothing of the fact, so that `payhook` may make its
-    event. ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
+    ``event_key``, ``seq`` and ``decision`` are the journal's: of what was booked, or of the fact's dead, parked,
+    ignored or unknown event. ``absent``: the journal holds nothing of the fact, so that `payhook` may make its event.
+    ``line`` is the report's, and so is ``pair`` (`core.money.MoneyFact.pair`), in the tenant's names.
     """
 
     kind: Kind
@@ -132,14 +132,12 @@ class Difference:
 
     @property
     def event_name(self) -> str:
-        """The event in the journal, for people: by its key, since ``seq`` doesn't say which journal's row it is."""
+        """Names the event by its key, since ``seq`` doesn't say which journal's row it is."""
         return self.event_key or f"row {self.seq}"
 
 
 @dataclass(frozen=True, slots=True)
 class ReconciledJournal:
-    """The versions of a journal and its postings that a run compared, and the journal's last row then."""
-
     stream: str
     journal_version: int
     journal_seq: int
@@ -148,8 +146,9 @@ class ReconciledJournal:
 
 @dataclass(frozen=True, slots=True)
 class KindTotal:
-    """All movements of one kind and currency, in minor units: above zero came to us. ``reported`` and ``booked`` count
-    the report's lines and the ledger's facts in its period.
+    """All movements of one kind and currency, in minor units: above zero came to us.
+
+    ``reported`` and ``booked`` count the report's lines and the ledger's facts in its period.
     """
 
     kind: str
@@ -168,20 +167,18 @@ class KindTotal:
 
     @property
     def differs_minor(self) -> int:
-        """The amount by which the report exceeds the ledger."""
+        """Returns the amount by which the report exceeds the ledger."""
         return self.reported_minor - self.booked_minor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """A run of a reconciliation. ``since`` and ``until`` are the period in which the ledger's facts were looked for in
-    the report.
+    """A run of a reconciliation. ``since`` and ``until`` are the period in which the ledger's facts were looked for.
 
-    ``compared`` counts the report's facts, ``agreed`` those of them that the ledger has just so; ``not_compared`` the
-    lines of each category that moves money in no way that is booked, and booked facts that such a report
-    doesn't list. ``account``: whose report it is, as the person said or else as its lines name it, several with commas
-    between; None where neither does. Versions and ``journal_seq`` are the
-    first journal's, the others' in ``other_shards``.
+    ``compared`` counts the report's facts, ``agreed`` those that the ledger has unchanged; ``not_compared`` by category
+    lines that move no booked money, and booked facts that such a report doesn't list. ``account``: whose report it is,
+    as the person said or its lines name it, several with commas between; None where neither does. Versions and
+    ``journal_seq`` are the first journal's, the others' in ``other_shards``.
     """
 
     run_id: str
@@ -211,14 +208,11 @@ class Reconciliation:
 
 
 class Reconciliations:
-    """The two tables of one ledger, made when they are first written to. What pages and commands read."""
-
     def __init__(self, differences: Location, runs: Location) -> None:
         self._differences = str(differences)
         self._runs = str(runs)
 
     def make_tables(self) -> None:
-        """Makes the tables that don't exist yet."""
         for path, schema in ((self._differences, DIFFERENCES_SCHEMA), (self._runs, RUNS_SCHEMA)):
             ensure_table(path, schema, location_of(path).name, _CONFIGURATION)
 
@@ -231,7 +225,7 @@ class Reconciliations:
             Appender.open(self._differences).append_files(staged)
 
     def add_run(self, run: Reconciliation) -> None:
-        """Writes the row of a run, which makes it exist; its differences are there already."""
+        """Writes the row of a run, which makes it exist. Write its differences first."""
         row: dict[str, Any] = {field.name: getattr(run, field.name) for field in fields(run)}
         row.update(row.pop("counts"))
         row["not_compared"] = json.dumps(dict(sorted(run.not_compared.items())))
@@ -251,9 +245,7 @@ class Reconciliations:
         return [_parse_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
 
     def find_run(self, run_id: str) -> Reconciliation:
-        """
-        :raises UnknownRun: there is none of that id
-        """
+        """:raises UnknownRun: no run has that id"""
         for run in self.list_runs():
             if run.run_id == run_id:
                 return run
@@ -262,8 +254,7 @@ class Reconciliations:
     def read_differences(
         self, run_id: str, kind: Kind | None = None, at_most: int | None = None
     ) -> Iterator[Difference]:
-        """Reads a run's differences, kind by kind, each kind in the order of the report's lines and of the journal's
-        rows.
+        """Reads a run's differences, kind by kind, each in the order of the report's lines and of the journal's rows.
 
         One kind at a time is in memory.
         """
@@ -290,5 +281,4 @@ def _parse_run(row: dict[str, Any]) -> Reconciliation:
 
 
 def run_as_dict(run: Reconciliation) -> dict[str, Any]:
-    """Returns a run for JSON; times stay as they are."""
     return {**asdict(run), "clean": run.clean}

@@ -49,7 +49,7 @@ ORDERED, DONE = "ordered", "done"
 
 
 class RedactionsBroken(PayhookError):
-    """The table's rows don't follow one another: one was changed, removed or put in."""
+    """Raised when the table's rows don't follow one another: one was changed, removed or put in."""
 
     def __init__(self, path: str, number: int) -> None:
         self.path = path
@@ -62,8 +62,9 @@ class RedactionsBroken(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """An act of redaction. ``ordered``: the body is to go; ``done``: it has left the disk. ``seq``: the first row of
-    the stream's journal that refers to it, the event's own where it has one there.
+    """An act of redaction. ``ordered``: the body must go; ``done``: it has left the disk.
+
+    ``seq``: the first row of the stream's journal that refers to it, the event's own where it has one there.
     """
 
     number: int
@@ -78,21 +79,21 @@ class Redaction:
     chain: str = ""
 
     def extend_chain(self, head: str) -> str:
-        """Returns the chain's head after this row. No field holds the separator: `kept_text`, and keys are quoted."""
+        """Returns the chain's head after this row. No field holds the separator: `kept_text` forbids it, and keys are
+        quoted.
+        """
         fields = (*astuple(self)[:-2], to_rfc3339(self.at))
         return extend_chain(head, hashlib.sha256("\x1f".join(map(str, fields)).encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class Redactions:
-    """The table at ``path``, which is made with the first act."""
-
     path: Location
 
     def read_all(self) -> list[Redaction]:
         """Reads every act, oldest first.
 
-        :raises RedactionsBroken: see there
+        :raises RedactionsBroken: the rows don't follow one another
         """
         if not has_table(str(self.path)):
             return []
@@ -106,11 +107,10 @@ class Redactions:
         return acts
 
     def find_unfinished(self, stream: str) -> list[Redaction]:
-        """Finds orders of a stream that aren't done, because the process died, or the disk failed."""
         return [act for act, done in self.list_orders(stream) if done is None]
 
     def list_orders(self, stream: str | None = None) -> list[tuple[Redaction, Redaction | None]]:
-        """Lists each order of a stream's bodies, or of all streams', and how it was done, oldest first.
+        """Lists each order of a stream's bodies, or of all streams', and its end, oldest first.
 
         A body can be ordered away again: it came with another event since, or from a backup.
         """
@@ -120,11 +120,10 @@ class Redactions:
         return [(act, last if last is not None and last.number > act.number else None) for act, last in ordered]
 
     def list_last_orders(self, stream: str) -> dict[str, tuple[Redaction, Redaction | None]]:
-        """Finds the last order of each body, by its hash, as `list_orders` has it: the stream's own, or where that has
-        none, another one's.
+        """Finds the last order of each body, by its hash: the stream's own, or where that has none, another one's.
 
-        What another stream had removed may be here. But what is missing here may have gone by its order, before this
-        journal began as a copy of that one.
+        Another stream's removed body may still be here. But a body that is missing here may have gone by that order,
+        before this journal began as a copy.
         """
         own_last = sorted(self.list_orders(), key=lambda order: order[0].stream == stream)
         return {act.body_sha256: (act, done) for act, done in own_last}
@@ -159,10 +158,10 @@ PUBLISHED_APP_ID = "payhook-retention-published"
 
 @dataclass(frozen=True, slots=True)
 class RetentionState:
-    """Bodies that weren't needed for ``days`` days are gone, where those began ``before`` then.
+    """Says which bodies retention dropped: those that weren't needed for ``days`` days ``before`` then.
 
     ``published_upto``: the row up to which dead letters were on their topic then; the bodies of later ones stayed. The
-    journal's own falls back when all are published again.
+    journal's own value goes back when all are published again.
     """
 
     before: datetime
@@ -184,7 +183,7 @@ class RetentionState:
         return cls(from_micros(before), days, published_upto)
 
     def with_earlier(self, earlier: Self | None) -> Self:
-        """Joins both: what was dropped stays so when bodies are kept for longer since."""
+        """Joins both: what was dropped stays dropped when bodies are kept for longer since."""
         if earlier is None:
             return self
         published_upto = max(self.published_upto, earlier.published_upto)
@@ -200,8 +199,7 @@ Status: TypeAlias = Literal["kept", "redacted", "dropped", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class StoredBodyStatus:
-    """The status of a body. ``actor``, ``reason`` and ``at`` are its last redaction's; one that is ``kept`` came again
-    since.
+    """The status of a body. ``actor``, ``reason`` and ``at`` are its last redaction's; a ``kept`` one came again since.
 
     ``lost``: it isn't there, no order removed it, and these files of the table can't be read.
     """

@@ -88,7 +88,7 @@ def _measure_gap(first: JournalRow, again: JournalRow) -> timedelta:
 
 
 def hash_content(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
-    """Hashes a JSON body without the event's id and time; None of one that isn't kept, or is something else."""
+    """Hashes a JSON body without the event's id and time; None of a body that isn't kept or isn't JSON."""
     try:
         document = orjson.loads(kept[row.body_sha256 or ""])
     except (KeyError, ValueError):
@@ -105,13 +105,11 @@ def hash_content(row: JournalRow, kept: Mapping[str, bytes]) -> str | None:
 
 
 def _find_event_id(event_key: str, document: Mapping[str, Any]) -> str | None:
-    """Finds the event's id in its body: the text at its top that its key holds."""
     parts = event_key.split(":")
     return next((value for value in document.values() if isinstance(value, str) and value in parts), None)
 
 
 def _is_time(value: object, occurred_at: datetime | None) -> bool:
-    """Returns whether a value is when the event occurred: seconds or milliseconds since 1970, or RFC 3339."""
     if occurred_at is None or isinstance(value, bool):
         return False
     at_s = occurred_at.timestamp()

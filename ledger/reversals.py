@@ -74,9 +74,7 @@ class EntryUnfit(PayhookError):
 def build_entry(
     entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]
 ) -> ManualEntry:
-    """Builds an entry that can be proposed.
-
-    :raises EntryUnfit: an account isn't one of the chart
+    """:raises EntryUnfit: an account isn't one of the chart
     :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
     """
     for line in postings:
@@ -90,10 +88,7 @@ def build_entry(
 
 
 def hash_evidence(path: Path) -> str:
-    """Hashes a document: its SHA-256 in hex.
-
-    :raises EntryUnfit: it can't be read, or is empty
-    """
+    """:raises EntryUnfit: it can't be read, or is empty"""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as document:
@@ -125,8 +120,10 @@ class ProposalUnknown(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class ReadProposal:
-    """A proposal as the journal holds it. ``approved``: what it asks for was done. ``outdated``: the journal
-    was restored since, so that an approval would be refused. ``moved``: another journal has what it is about.
+    """A proposal as the journal holds it. ``approved``: what it asks for was done.
+
+    ``outdated``: the journal was restored since, so that an approval would be refused. ``moved``: another journal has
+    what it is about.
     """
 
     row: JournalRow
@@ -137,7 +134,6 @@ class ReadProposal:
 
     @property
     def waits(self) -> bool:
-        """Returns whether another person can approve it."""
         return not (self.approved or self.outdated or self.moved)
 
     @property
@@ -148,7 +144,6 @@ class ReadProposal:
 
 
 def read_all_proposals(ledger: LedgerJournals, control_topic: str) -> list[ReadProposal]:
-    """Reads the proposals of all journals (`read_proposals`), newest first."""
     if not ledger.is_divided:
         return read_proposals(str(ledger.first_place.journal), str(ledger.first_place.bodies_table), control_topic)
     every = [proposal for at in ledger.places for proposal in _read_own_proposals(ledger, at, control_topic)]
@@ -185,7 +180,7 @@ def find_proposed_journal(ledger: LedgerJournals, control_topic: str, command_id
 def find_waiting_proposal(ledger: LedgerJournals, control_topic: str, command_id: str) -> ReadProposal:
     """Finds a proposal (`find_proposal`) in whichever journal it is for.
 
-    :raises ProposalUnknown: see there; or its entity is decided in another one now
+    :raises ProposalUnknown: no such proposal waits, or its entity is decided in another journal now
     """
     at = find_proposed_journal(ledger, control_topic, command_id)
     proposed = find_proposal(str(at.journal), str(at.bodies_table), control_topic, command_id)
@@ -195,7 +190,6 @@ def find_waiting_proposal(ledger: LedgerJournals, control_topic: str, command_id
 
 
 def read_proposals(journal: str, bodies: str, control_topic: str) -> list[ReadProposal]:
-    """Reads the proposals that were taken down, newest first."""
     is_command = (pc.field("topic") == control_topic) & pc.field("first")
     acts = pa.array([*PROPOSALS, *APPROVALS], pa.string())
     rows = rows_where(journal, is_command & pc.field("event_type").isin(acts))
@@ -237,7 +231,7 @@ def find_proposal(journal: str, bodies: str, control_topic: str, command_id: str
 
 
 def _read_commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
-    """Reads the commands of control rows, by their seq; one whose bytes are gone is left out."""
+    """Reads the commands of control rows, by their seq; leaves out one whose bytes are gone."""
     if not rows:
         return {}
     stored_bodies = BodyStore(bodies, may_create=False).fetch(

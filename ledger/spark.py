@@ -27,8 +27,6 @@ MAINTENANCE_MASTER = "local[1]"
 
 
 class SparkFailed(PayhookError):
-    """Spark couldn't do what it was asked: a table's file is damaged, say, or it ran out of memory or disk."""
-
     def __init__(self, said: str) -> None:
         self.said = said
         in_java = said.partition("\n\tat ")[0].rpartition("\n: ")[2]
@@ -36,7 +34,6 @@ class SparkFailed(PayhookError):
 
 
 def maintenance_master(master: str) -> str:
-    """Returns the Spark master of maintenance where the ledger's is ``master``."""
     return MAINTENANCE_MASTER if is_local(master) else master
 
 
@@ -57,10 +54,9 @@ def open_read_session(
 def read_session(
     name: str, master: str, driver_memory: str, jars: Sequence[Path], work_dir: Path, rows: int
 ) -> Iterator[SparkSession]:
-    """Opens a session as `open_read_session` does, for one piece of a person's work: Spark's log would hide what it
-    comes to.
+    """Opens a session as `open_read_session` does, for one command of a person: Spark's log would hide its result.
 
-    :raises SparkFailed: see there
+    :raises SparkFailed: Spark can't do what the block asks
     """
     with open_read_session(name, master, driver_memory, jars, work_dir, rows) as session:
         session.sparkContext.setLogLevel("FATAL")
@@ -100,11 +96,10 @@ MAINTAIN, REBUILD = "_maintain", "_rebuild"
 
 @contextlib.contextmanager
 def open_staging(table: Location, name: str) -> Iterator[Path]:
-    """Makes a folder of this machine for a table's files before they are part of it. It is gone afterwards, with what
-    is in it.
+    """Makes a folder of this machine for a table's files before they are part of it; it is gone afterwards.
 
-    For a table on a disk it is in the table's own folder, so that a rename takes a file out of it. What a run that was
-    killed left there is removed first.
+    A table on a disk has it in its own folder, so that a rename takes a file out of it. What a killed run left there is
+    removed first.
     """
     if not isinstance(table, Path):
         with tempfile.TemporaryDirectory(prefix=f"payhook{name}-") as folder:
@@ -119,6 +114,5 @@ def open_staging(table: Location, name: str) -> Iterator[Path]:
 
 
 def clear_staging(table: Location, name: str) -> None:
-    """Removes what a run that was killed left in a table's folder."""
     if isinstance(table, Path):
         shutil.rmtree(table / name, ignore_errors=True)

@@ -29,9 +29,9 @@ MS_A_DAY = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """How large a file is made: one half as large in either is left as it is.
+    """How large a file is made: one half as large, in rows or bytes, is left as it is.
 
-    Fewer small files than ``files_min``, that don't make a large one yet, cost readers less than a rewrite costs.
+    Fewer small files than ``files_min`` cost readers less than a rewrite, unless they make a large one.
     """
 
     rows_max: int = 500_000
@@ -45,9 +45,9 @@ class CompactionLimits:
 def plan_groups(files: Iterable[DataFile], limits: CompactionLimits, *, by_day: bool = False) -> list[list[DataFile]]:
     """Groups small files that follow one another, by their range where they have one, else by age.
 
-    No other file's range lies between two of a group: so files stay apart in the order that readers read in.
+    No other file's range lies between two of a group, so that files stay in the order in which readers read.
 
-    :param by_day: a group's files are all of one day (UTC), so that what came together leaves together
+    :param by_day: a group's files are all of one day (UTC), so that they can be deleted together later
     """
     groups = [_FileGroup(limits, by_day)]
     for file in sorted(files, key=lambda file: (file.first or 0, file.modified_ms, file.name)):
@@ -98,8 +98,6 @@ CONF = {
 
 
 class LazySparkSession:
-    """A session for as long as a ``with`` lasts; `get_session` opens it."""
-
     def __init__(self, open_session: Callable[[], SparkSession]) -> None:
         self._open = open_session
         self._session: SparkSession | None = None
@@ -129,7 +127,7 @@ CHECKED = ("rows", "sum")
 
 
 class RowsDiffer(PayhookError):
-    """Rewritten files don't hold what the old ones held. They weren't made part of the table."""
+    """Raised when rewritten files don't hold what the old ones held. They don't become part of the table."""
 
     def __init__(self, path: Location, wanted: object, found: object) -> None:
         self.path = path
@@ -143,8 +141,6 @@ class RowsDiffer(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """``files`` are staged; none where no row was kept."""
-
     files: list[Path]
     rows: int
 
@@ -159,9 +155,9 @@ def rewrite_files(
 ) -> RewriteResult:
     """Writes one file into ``staging`` with the rows of ``old``, or with those that ``keep`` leaves.
 
-    What was written is read again: the number of rows and a checksum over all columns are those of what was read.
+    It reads the written rows again and compares their number and a checksum over all columns.
 
-    :raises RowsDiffer: see there
+    :raises RowsDiffer: they aren't the rows that were read
     """
     staged = staging / "rows"
     shutil.rmtree(staged, ignore_errors=True)

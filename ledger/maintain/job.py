@@ -38,10 +38,10 @@ from ledger.spark import MAINTAIN, clear_staging, open_staging
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """The report about a table; ``stream`` is empty where it is no work stream's. ``log`` counts the commits that a
-    reader of the table goes through; ``freed`` left the disk.
+    """The report about a table; ``stream`` is empty where it is no work stream's.
 
-    ``problem``: why it wasn't done, or only in part; the table is whole all the same.
+    ``log`` counts the commits that a reader of the table goes through; ``freed`` left the disk. ``problem``: why it
+    wasn't done, or only in part; the table is whole all the same.
     """
 
     stream: str
@@ -66,8 +66,6 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """The report of a whole maintenance; ``dry_run``: nothing was changed, it is what would be."""
-
     ended_at: datetime
     seconds: float
     dry_run: bool
@@ -98,9 +96,7 @@ FAILURES = (PayhookError, DeltaError, OSError, pa.ArrowException, PySparkExcepti
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceJob:
-    """The settings and tools of a maintenance. ``dry_run``: nothing is changed. ``bodies_days``: 0 keeps bodies for
-    ever.
-    """
+    """``dry_run``: nothing is changed. ``bodies_days``: 0 keeps bodies for ever."""
 
     session: LazySparkSession
     settings: MaintainSettings
@@ -117,9 +113,10 @@ class MaintenanceJob:
 def maintain(
     streams: Iterable[StreamTables], job: MaintenanceJob, others: Iterable[LakeTable] = ()
 ) -> MaintenanceReport:
-    """Compacts, makes checkpoints, and takes old files off the disk, table by table; ``others`` are no stream's.
+    """Compacts, makes checkpoints, and deletes old files, table by table; ``others`` are no stream's.
 
-    The caller holds `hold_maintenance_lock`. May be ended at any moment: what isn't committed isn't part of any table.
+    The caller holds `hold_maintenance_lock`. It may be ended at any moment: what isn't committed isn't part of any
+    table.
     """
     began_s = job.clock.monotonic_s()
     tables = [_maintain_table(table, job, stream) for stream in streams for table in stream.list_tables()]
@@ -142,7 +139,6 @@ def _maintain_table(table: LakeTable, job: MaintenanceJob, stream: StreamTables 
 def _run_steps(
     table: LakeTable, report: TableReport, job: MaintenanceJob, stream: StreamTables | None
 ) -> Iterator[TableReport]:
-    """Yields the report after each step: what was done before a failure is in it."""
     if not job.dry_run:
         clear_staging(table.path, MAINTAIN)
     before = take_snapshot(table.path, ORDERED_BY.get(table.kind))
@@ -169,7 +165,6 @@ def _run_steps(
 
 
 def _remove_bodies(stream: StreamTables, job: MaintenanceJob) -> int:
-    """Removes bodies that were redacted or whose time is over, and counts them; a dry run only counts."""
     acts = Redactions(stream.redactions) if stream.redactions is not None else None
     redacted = 0 if acts is None else len(acts.find_unfinished(stream.stream))
     if acts is not None and not job.dry_run:
@@ -197,8 +192,8 @@ def compact_table(table: LakeTable, before: Snapshot, job: MaintenanceJob) -> No
 
 
 def create_checkpoint(table: LakeTable) -> None:
-    """Makes a checkpoint, with which readers begin. The entries of a stream's log stay: its writer removes them, once
-    it has seen them.
+    """Makes a checkpoint, with which readers begin. A stream's writer itself removes its log's entries once it has seen
+    them.
     """
     opened = DeltaTable(str(table.path))
     opened.create_checkpoint()
@@ -207,7 +202,6 @@ def create_checkpoint(table: LakeTable) -> None:
 
 
 def count_log_entries(path: Location) -> int:
-    """Counts the commits since the last checkpoint: a reader that opens the table reads each."""
     storage = open_storage(path)
     try:
         since = last_checkpoint(storage)
@@ -228,7 +222,7 @@ def _forecast_report(
     job: MaintenanceJob,
     stream: StreamTables | None,
 ) -> TableReport:
-    """Reports what would be done. Before it is done only those bytes are known that may leave the disk."""
+    """Reports what would be done. Only the bytes that may leave the disk are known beforehand."""
     expired_files = find_expired_files(table.path, job.clock.now(), _find_kept_since(table, job, stream))
     after = report.files_before - sum(map(len, groups)) + len(groups)
     return replace(

@@ -39,8 +39,6 @@ IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX
 
 
 class EventUnknown(PayhookError):
-    """No row of the journal has this event key, or none of its rows refers to a body."""
-
     def __init__(self, event_key: str) -> None:
         self.event_key = event_key
         super().__init__(f"the journal knows no body of an event {event_key}: nothing was removed")
@@ -58,8 +56,6 @@ class EventOpen(PayhookError):
 
 
 class AnotherPersonRedacts(PayhookError):
-    """The person had as many bodies removed within a day as one person may."""
-
     def __init__(self, actor: str, wanted: int, before: int, most: int) -> None:
         self.actor = actor
         self.wanted = wanted
@@ -74,10 +70,7 @@ class AnotherPersonRedacts(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class RedactionOrder:
-    """An order to remove an event's body: its actor and reason are kept.
-
-    :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
-    """
+    """:raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)"""
 
     event_key: str
     actor: str
@@ -90,8 +83,6 @@ class RedactionOrder:
 
 @dataclass(frozen=True, slots=True)
 class RedactionResult:
-    """The orders that hold for an event's bodies. ``earlier``: of bodies that had been removed before."""
-
     done: tuple[Redaction, ...]
     left: tuple[Redaction, ...] = ()
     """A file that holds one may just be being committed: the next maintenance removes it."""
@@ -103,15 +94,16 @@ class RedactionResult:
 def redact_bodies(
     streams: Sequence[StreamTables], redactions: Redactions, order: RedactionOrder, clock: Clock, alone_max: int
 ) -> RedactionResult:
-    """Removes every body that rows of an event refer to, beside each journal; that is written down before they go.
+    """Removes every body that rows of an event refer to, beside each journal; it writes that down before they go.
 
-    Of each journal whose rows refer to one, by whatever event: the same bytes may have come to two endpoints, or were
-    replayed under another entity.
+    It does so in each journal whose rows refer to one, by any event: the same bytes may have come to two endpoints, or
+    were replayed under another entity. After a crash `finish_redactions` does the rest.
 
-    ``streams``: those of one stream that have a journal. ``alone_max``: bodies that one person may have removed within
-    24 hours. The caller holds `hold_maintenance_lock`. What a crash leaves undone `finish_redactions` does.
+    The caller holds `hold_maintenance_lock`.
 
-    :raises EventUnknown, EventOpen, AnotherPersonRedacts: see there; nothing was changed
+    :param streams: those of one stream that have a journal
+    :param alone_max: bodies that one person may have removed within 24 hours
+    :raises EventUnknown, EventOpen, AnotherPersonRedacts: nothing was changed
     :raises CommitFailed: another process rewrites the bodies; the next maintenance finishes it
     """
     hashes = {sha256 for stream in streams for sha256 in _find_bodies(stream, order.event_key)}
@@ -146,16 +138,13 @@ def redact_bodies(
 
 
 def _find_lost_files(bodies: Location) -> frozenset[str]:
-    """Finds files that the table names and that are gone."""
     if not DeltaTable.is_deltatable(str(bodies)):
         return frozenset()
     return take_snapshot(bodies).names - {file.name for file in list_data_files(bodies)}
 
 
 def _find_bodies(stream: StreamTables, event_key: str) -> set[str]:
-    """Finds the bodies that rows of an event refer to. A journal that began as a copy of another one has those of that
-    one too.
-    """
+    """Finds the bodies that an event's rows refer to, also those of the journal that this one was copied from."""
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
     return {row.body_sha256 for row in rows if row.body_sha256 is not None}
 
@@ -168,7 +157,7 @@ def _find_first_seqs(stream: StreamTables, hashes: Collection[str], event_key: s
 
 
 def _count_orders_of_day(streams: Sequence[StreamTables], redactions: Redactions, actor: str, now: datetime) -> int:
-    """Counts bodies that a person ordered away; one that several journals have counts once an order."""
+    """Counts bodies that a person had removed; one in several journals counts once an order."""
     recent = [act for stream in streams for act, _ in redactions.list_orders(stream.stream) if act.at >= now - DAY]
     return len({(act.at, act.body_sha256) for act in recent if account_of(act.actor) == account_of(actor)})
 
@@ -181,7 +170,7 @@ def _find_removed(stream: StreamTables, redactions: Redactions, hashes: Collecti
 
 
 def finish_redactions(stream: StreamTables, redactions: Redactions, clock: Clock) -> int:
-    """Does what was ordered and isn't done; returns how many bodies that were.
+    """Finishes what was ordered; returns how many bodies that were.
 
     :raises CommitFailed: another process rewrites the bodies
     """
@@ -197,10 +186,9 @@ def finish_redactions(stream: StreamTables, redactions: Redactions, clock: Clock
 
 
 def purge_bodies(bodies: Location, hashes: Collection[str], clock: Clock) -> bool:
-    """Removes bodies from the table, and from the disk every file that held them, replaced ones too.
+    """Removes bodies from the table, and every file that held them from the disk, replaced ones too.
 
-    A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay as long
-    as they would. A file that is gone holds nothing any more.
+    A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay.
 
     Returns whether all is done: a file that the table doesn't name and that is only minutes old may be about to be
     committed, and is left to the next run.
@@ -226,9 +214,7 @@ def purge_bodies(bodies: Location, hashes: Collection[str], clock: Clock) -> boo
 
 
 def _may_hold_bodies(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
-    """Checks a file that the table doesn't name. A file that can't be read was left half written, or is being written
-    now.
-    """
+    """Checks a file that the table doesn't name. One that can't be read is half written, or is being written now."""
     try:
         return _has_bodies(files, name, hashes)
     except (OSError, pa.ArrowException):
@@ -241,7 +227,6 @@ def _has_bodies(files: FileSystem, name: str, hashes: Collection[str]) -> bool:
 
 
 def _write_other_bodies(files: FileSystem, name: str, hashes: Collection[str], folder: Path) -> list[Path]:
-    """Stages a file with the other bodies of one; returns none where there is no other."""
     staged, removed = folder / name, pa.array(sorted(hashes), pa.string())
     rows = 0
     with (
@@ -258,9 +243,8 @@ def _write_other_bodies(files: FileSystem, name: str, hashes: Collection[str], f
 
 
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
-    """
-    :raises EventOpen: an item that refers to one of the bodies is open, whatever event it is of; one that another
-        journal continues is that one's to say
+    """:raises EventOpen: an item of any event that refers to one of the bodies is open; items that another journal
+    continues don't count
     """
     is_own = own_items(journal)
     items = pa.array(sorted({row.item_seq for row in _read_referring_rows(journal, hashes)}), pa.int64())

@@ -34,9 +34,7 @@ MARGIN = timedelta(hours=1)
 
 
 def find_keep_since(now: datetime, retention: timedelta, behind: datetime | None) -> datetime:
-    """Returns the time since which replaced files stay: for readers that began before, and for streams that are
-    ``behind``.
-    """
+    """Returns since when replaced files stay: for readers that began before, and for streams that are ``behind``."""
     since = now - retention
     if behind is not None:
         since = min(since, max(behind, now - BEHIND_MAX) - MARGIN)
@@ -44,9 +42,7 @@ def find_keep_since(now: datetime, retention: timedelta, behind: datetime | None
 
 
 def find_expired_files(path: Location, now: datetime, since: datetime) -> dict[str, int]:
-    """Finds files that were replaced before ``since``, and files that no version names and that are older, with their
-    sizes. delta-rs finds them, from the log and a listing; nothing is changed.
-    """
+    """Finds files that were replaced before ``since``, and older files that no version names, with their sizes."""
     hours = math.ceil((now - since) / timedelta(hours=1))
     names = set(DeltaTable(str(path)).vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
     return {file.name: file.size for file in list_data_files(path) if file.name in names}
@@ -55,8 +51,8 @@ def find_expired_files(path: Location, now: datetime, since: datetime) -> dict[s
 def vacuum_table(path: Location, now: datetime, since: datetime) -> dict[str, int]:
     """Deletes what `find_expired_files` finds, and returns it, with the sizes.
 
-    By name, and not by Delta's own VACUUM: a JVM would be started for it through each round of the day for which
-    replaced files stay, and its commits belong into no log that is being written (docs/decisions/0021).
+    It does so by name, because Delta's own VACUUM needs a JVM and commits into a log that is being written
+    (docs/decisions/0021).
     """
     sizes = find_expired_files(path, now, since)
     if sizes:
@@ -65,7 +61,6 @@ def vacuum_table(path: Location, now: datetime, since: datetime) -> dict[str, in
 
 
 def list_data_files(path: Location) -> Iterator[StoredFile]:
-    """Lists a table's data files, whether it names them or not."""
     for file in open_storage(path).files():
         if file.name.endswith(".parquet") and not file.name.startswith(("_", ".")):
             yield file
@@ -73,8 +68,9 @@ def list_data_files(path: Location) -> Iterator[StoredFile]:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredBodies:
-    """Files of a bodies table that lose bodies. ``needed``: the hashes that stay; ``kept_of``: how many, by file.
-    ``retained``: what is gone afterwards.
+    """Files of a bodies table that lose bodies.
+
+    ``needed``: the hashes that stay; ``kept_of``: how many, by file. ``retained``: what is gone afterwards.
     """
 
     bodies: Snapshot
@@ -91,9 +87,9 @@ class ExpiredBodies:
 def find_expired_bodies(session: LazySparkSession, stream: StreamTables, now: datetime, days: int) -> ExpiredBodies:
     """Finds the bodies that aren't needed, in files that were written ``days`` days ago.
 
-    A body is needed while a row of the journal refers to it that was decided later, whose item is open (a retry, what
-    is parked, a dead letter), or whose dead letter isn't on its topic yet. The bodies are looked at first and the
-    journal then: what is being decided now has its body in a younger file.
+    A body is needed while a row refers to it that was decided later, whose item is open, or whose dead letter isn't on
+    its topic yet. The bodies are listed first and the journal is read then, so that what is being decided now has its
+    body in a younger file.
     """
     before, bodies = now - timedelta(days=days), take_snapshot(stream.bodies)
     state = JournalReader(str(stream.journal)).state()
@@ -112,7 +108,7 @@ def find_expired_bodies(session: LazySparkSession, stream: StreamTables, now: da
 
 
 def drop_bodies(session: LazySparkSession, expired: ExpiredBodies, now_ms: Callable[[], int], bytes_max: int) -> int:
-    """Drops them, file by file; returns how many. They leave the disk with the files that held them.
+    """Drops bodies, file by file; returns how many. They leave the disk with the files that held them.
 
     :raises CommitFailed: another process rewrites the table
     """
@@ -153,7 +149,6 @@ def _group_files(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFil
 
 
 def _select_needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
-    """Selects the hashes of the bodies that must stay, held in memory or on Spark's own disk."""
     engine = SparkEngine(spark)
     columns = engine.add_delta("retained_rows", stream.journal, state.version)
     rows = spark.sql(build_journal_sql("retained_rows", columns, shard_in(state.notes)))

@@ -57,22 +57,20 @@ be gone when it comes back. Writers of the other tables open them each time, so 
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """A Delta table; ``stream`` is empty where it is no work stream's."""
-
     stream: str
     kind: Kind
     path: Location
 
     @property
     def name(self) -> str:
-        """The name that people use: its kind within a stream, else its folder."""
         return self.kind if self.stream else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTables:
-    """The tables of a work stream. ``postings``: None where it has none. ``readers``: the journals of streams that read
-    its journal. ``redactions``: the record of who had bodies removed.
+    """The tables of a work stream. ``postings``: None where it has none.
+
+    ``readers``: the journals of streams that read its journal. ``redactions``: the record of who had bodies removed.
     """
 
     stream: str
@@ -94,17 +92,16 @@ class StreamTables:
 
 
 def list_other_tables(places: Iterable[tuple[Kind, Location]]) -> Iterator[LakeTable]:
-    """Lists the existing tables that are no work stream's."""
     for kind, path in places:
         if DeltaTable.is_deltatable(str(path)):
             yield LakeTable("", kind, path)
 
 
 def find_behind_since(stream: StreamTables) -> datetime | None:
-    """When the first row was decided that a stream derived from this journal hasn't taken; None: all have everything.
+    """Returns when the first row was decided that a derived stream hasn't taken; None: all have everything.
 
-    A reading stream that runs takes the rows from the files that they were committed in, so those must stay for it; at
-    its start it reads rows by seq, whatever files hold them.
+    A running stream reads rows from the files in which they were committed, so those must stay for it. At its start it
+    reads them by seq, whatever files hold them.
     """
     reader = JournalReader(str(stream.journal))
     marks = [_find_first_unread(journal, stream.stream) for journal in stream.readers]
@@ -117,7 +114,6 @@ def find_behind_since(stream: StreamTables) -> datetime | None:
 
 
 def _find_first_unread(journal: Location, read: str) -> int | None:
-    """Finds the first seq that the slowest receiver of a reading stream hasn't got."""
     if not DeltaTable.is_deltatable(str(journal)):
         return None
     marks = JournalReader(str(journal)).state().marks
@@ -139,7 +135,7 @@ class MaintenanceRunning(PayhookError):
 
 @contextlib.contextmanager
 def hold_maintenance_lock(run_dir: Path, now: datetime) -> Iterator[None]:
-    """Holds the data folder's lock for this process; its file, which stays, names its last holder.
+    """Holds the data folder's lock for this process; its file stays, and names its last holder.
 
     :raises MaintenanceRunning: a living process holds it
     """

@@ -17,12 +17,11 @@ _TRIED = (Decision.APPLIED, Decision.IGNORED, Decision.UNKNOWN, Decision.RETRY, 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The decisions of a step of time that begins ``at``. ``events`` counts those that came and were decided first
-    then.
+    """The decisions of a step of time that begins ``at``.
 
-    ``first_tries`` and ``retries`` (by attempt, from 2 on; `ATTEMPT_MAX` stands for all later ones) are tries of a
-    handler, whatever they came to; ``dead``: events that died. ``p50_s`` and ``p99_s``: seconds from the receipt of an
-    event to its first decision; None where none came.
+    ``events`` counts events whose first decision was then. ``first_tries`` and ``retries`` are a handler's tries,
+    whatever came of them; retries by attempt from 2 on, where `ATTEMPT_MAX` stands for all later ones. ``dead``: events
+    that died. ``p50_s`` and ``p99_s``: seconds from an event's receipt to its first decision; None where none came.
     """
 
     at: datetime
@@ -35,7 +34,7 @@ class Activity:
 
 
 def read_activity(journal: Tables, since: datetime, until: datetime, step_s: int) -> list[Activity]:
-    """Steps in which anything was decided, oldest first. Of several journals the slowest one's delays count.
+    """Reads the steps in which anything was decided, oldest first. Of several journals the slowest one's delays count.
 
     :raises LedgerUnreadable: a journal is damaged
     """

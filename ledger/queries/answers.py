@@ -27,9 +27,11 @@ _TAKEN = f"decision = {quote_literal(Decision.APPLIED.value)}"
 
 @dataclass(frozen=True, slots=True)
 class SubscriberAnswers:
-    """The deliveries to a subscriber and its answers. ``taken``: events that it answered with 2xx. ``waiting``: events
-    that are still to be sent; the next one is due at ``next_try``. ``failing_since``: when it first failed since it
-    last took one; None while it takes them. ``last_at`` and ``last_answer``: its last answer, or failure to answer.
+    """The deliveries to a subscriber and its answers.
+
+    ``taken``: events that it answered with 2xx. ``waiting``: events that are still to be sent, the next one at
+    ``next_try``. ``failing_since``: its first failure since it last took one; None while it takes them. ``last_at`` and
+    ``last_answer``: its last answer, or failure to answer.
     """
 
     taken: int = 0
@@ -112,7 +114,6 @@ def _describe_error(row: dict[str, Any]) -> str:
 
 
 def _merge_answers(first: SubscriberAnswers, other: SubscriberAnswers) -> SubscriberAnswers:
-    """Joins the answers of two journals: a subscriber fails while it fails in one of them."""
     tries = [at for at in (first.next_try, other.next_try) if at is not None]
     failing = [at for at in (first.failing_since, other.failing_since) if at is not None]
     newest = max((first, other), key=lambda each: (each.last_at is not None, each.last_at))

@@ -24,10 +24,7 @@ from ledger.queries.lake import (
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of an account in one currency, in minor units, of which the currency has ``decimals``.
-
-    ``balance_minor`` is debits minus credits.
-    """
+    """An account's debits minus credits in one currency, in minor units, of which the currency has ``decimals``."""
 
     account: str
     currency: str
@@ -43,8 +40,6 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """All accounts of one currency, of whose minor unit it has ``decimals``."""
-
     currency: str
     debit_minor: int
     credit_minor: int
@@ -73,7 +68,7 @@ class AsOf:
 def sum_balances(
     postings: Tables, merchant: str | None = None, currency: str | None = None, as_of: AsOf | None = None
 ) -> list[Balance]:
-    """Sums balances by account and currency; empty while there is no postings table.
+    """Sums balances by account and currency; none while there is no postings table.
 
     A merchant's bookings are counted whole, with the provider's side of them. Sums are exact however large they are.
 
@@ -139,7 +134,6 @@ def sum_owed(balances: Sequence[Balance]) -> list[OwedAmount]:
 
 
 def list_owed_parts(owed: Sequence[OwedAmount]) -> list[str]:
-    """Lists the accounts that are in any of them, in the chart's order; those that the chart doesn't have come last."""
     names = {name for debt in owed for name in debt.parts}
     in_chart = [role.value for role in AccountRole if role.value in names]
     return in_chart + sorted(names - set(in_chart))
@@ -184,7 +178,7 @@ Change: TypeAlias = tuple[datetime, int]
 class AccountOverTime:
     """An account's balance (debits minus credits, minor units) at the end of each stretch in which it changed.
 
-    The first point is 0, when the first booking was.
+    The first point is 0, at the first booking.
     """
 
     account: str
@@ -193,8 +187,6 @@ class AccountOverTime:
 
 @dataclass(frozen=True, slots=True)
 class BalancesOverTime:
-    """The accounts of a currency with the greatest balances; ``left_out`` counts the others."""
-
     currency: str
     accounts: tuple[AccountOverTime, ...]
     left_out: int
@@ -227,7 +219,6 @@ def read_balances_over_time(
 
 
 def _choose_stretch(span: timedelta) -> timedelta:
-    """Chooses the shortest stretch of which the plot holds enough."""
     return next((stretch for stretch in _STRETCHES if span <= stretch * (STRETCHES_MAX - 1)), _STRETCHES[-1])
 
 
@@ -241,7 +232,6 @@ def _find_greatest(lake: PinnedTables, conditions: Sequence[str]) -> tuple[list[
 def _read_changes(
     lake: PinnedTables, conditions: Sequence[str], low: datetime, stretch: timedelta
 ) -> dict[str, list[Change]]:
-    """Returns for each account the end of each stretch with a booking, and by how much the balance changed in it."""
     place = f"(arrow_cast(decided_at, 'Int64') - {to_micros(low)}) / {stretch // timedelta(microseconds=1)}"
     rows = lake.ask(
         f"SELECT account, {place} AS place, {SIGNED} AS change FROM postings "

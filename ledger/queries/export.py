@@ -29,11 +29,11 @@ _MARKED = r"\A[=+\-@\t\r\n']"
 
 
 def format_cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.Table:
-    """Formats a table as cells that no spreadsheet calculates and every reader takes back as they were.
+    """Formats a table as cells that no spreadsheet calculates and every reader takes back unchanged.
 
-    Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236) begins with an apostrophe,
-    and so does one that began with an apostrophe: without one leading apostrophe it is the text. ``numbers`` are text
-    columns of numbers, which stay as they are.
+    Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236), or that begins with an
+    apostrophe, gets a leading apostrophe: without it, it is the text. ``numbers`` are text columns of numbers, which
+    stay as they are.
     """
     columns = [
         column if name in numbers else _format_column(column)
@@ -74,7 +74,7 @@ class OutExists(PayhookError):
 
 
 class OutUnwritable(PayhookError):
-    """An export can't be written; what stood there before stands there still."""
+    """Raised when an export can't be written; an older file is still there unchanged."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
@@ -84,7 +84,7 @@ class OutUnwritable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The content of an exported file: ``rows`` of a table at a Delta version; of several tables one version each."""
+    """An exported file, and the Delta version of each table in it."""
 
     path: Path
     rows: int
@@ -105,10 +105,11 @@ def export_table(
 ) -> ExportResult:
     """Writes what was decided from ``since`` on and before ``until``; the file appears whole, or not at all.
 
-    ``table`` is the path of the table, or the tables of several journals. ``progress`` gets how many rows of how
-    many are written. ``record`` is called before the file appears; where it raises, there is none. Beside
-    ``amount_minor`` stands ``amount``, the same as decimal text.
+    Beside ``amount_minor`` stands ``amount``, the same as decimal text.
 
+    :param table: the path of the table, or the tables of several journals
+    :param progress: gets how many rows of how many are written
+    :param record: called before the file appears; where it raises, there is no file
     :raises NothingBooked: there is no such table yet
     :raises OutExists: a file is there, and it isn't to be replaced
     :raises OutUnwritable: the file can't be written: the disk is full, say, or a device or folder is in its place
@@ -173,8 +174,6 @@ def _write_tables(
 
 @dataclass(frozen=True, slots=True)
 class _ExportedTable:
-    """The part of an export that comes from one table; ``stream`` is a column of it, unless it is empty."""
-
     lake: PinnedTables
     source: Source
     form: Form
@@ -215,7 +214,7 @@ def _open_writer(file: object, form: Form, schema: pa.Schema) -> pq.ParquetWrite
 
 
 def _publish_file(staged: Path, out: Path, *, overwrite: bool) -> None:
-    """Puts the file in its place; one that came there meanwhile is left, unless it is to be replaced."""
+    """Puts the file in its place; leaves one that came there meanwhile, unless it is to be replaced."""
     if overwrite:
         staged.replace(out)
         return

@@ -44,17 +44,13 @@ class CursorInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last row of a page: when it was decided, its ``seq`` (and line), and whose journal has it."""
-
     at: datetime
     numbers: tuple[int, ...]
     stream: str
 
     @classmethod
     def read(cls, given: str, numbers: int) -> Self:
-        """
-        :raises CursorInvalid: no page gave it
-        """
+        """:raises CursorInvalid: no page gave it"""
         parts = given.split("~")
         if not _TEXT.fullmatch(given) or len(parts) != numbers + 2 or int(parts[0]) >= _MICROS_MAX:
             raise CursorInvalid(given)
@@ -71,7 +67,7 @@ _SEEN = 'seq, item_seq, first, topic, "partition", "offset", decision, decided_a
 
 
 class RowAmbiguous(PayhookError):
-    """A row's number, which the first journal hasn't and others have."""
+    """Raised for a row's number that the first journal lacks and others have."""
 
     def __init__(self, seq: int, streams: Sequence[str]) -> None:
         self.seq = seq
@@ -88,12 +84,11 @@ class RowNameInvalid(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class LedgerJournals(Journals):
-    """A mode's ledger: its journals, and the tables beside them."""
-
     @classmethod
     def open(cls, places: Sequence[StreamLayout]) -> LedgerJournals:
-        """Opens the journals that the settings name, and compares their number with what each journal says. With
-        another number sums would lack rows, or have them twice.
+        """Opens the journals that the settings name, and checks their number with each of them.
+
+        With another number sums would lack rows, or have them twice.
 
         :raises IncompleteJournals: it is another one, or they are being divided
         :raises LedgerUnreadable: a journal is damaged
@@ -107,19 +102,17 @@ class LedgerJournals(Journals):
         return ledger
 
     def list_postings(self) -> list[TableRows]:
-        """Returns the tables over which bookings are summed."""
         return [TableRows(str(place.postings), place.stream) for place in self.places]
 
     def list_journals(self) -> list[TableRows]:
-        """Returns the tables over which decisions are summed."""
         return [TableRows(str(place.journal), place.stream, self.own_after(place)) for place in self.places]
 
     def list_tables(self, source: Source) -> list[TableRows]:
         return self.list_postings() if source == "postings" else self.list_journals()
 
     def find_as_of(self, named: str) -> AsOf:
-        """Returns the moment after a row, which is named as `parse_row_name` reads it; after the last one where the
-        journal ends before.
+        """Returns the moment after a row, which is named as `parse_row_name` reads it; else after the journal's last
+        row.
 
         :raises RowUnreadable, StreamUnknown: it names none
         :raises LedgerUnreadable: a journal is damaged
@@ -144,10 +137,10 @@ class LedgerJournals(Journals):
         return self.first_place if parts[1] is None else self.find_place(parts[1]), int(parts[2])
 
     def find_event(self, key: str) -> tuple[StreamLayout, str, tuple[str, ...]]:
-        """Finds the journal whose rows a key names (an event's, a fact's, ``seq:N``), and the key there. The last part
-        names the rows by which other journals decided it too, because its copies named different entities.
+        """Finds the journal whose rows a key names (an event's, a fact's, ``seq:N``), and the key there; else the first
+        one.
 
-        Where no journal has any it is the first one's.
+        The last part names the rows by which other journals decided it too: its copies named different entities.
 
         :raises RowAmbiguous: another journal's row was named without its stream
         :raises StreamUnknown: it names a stream that isn't one of them
@@ -169,10 +162,7 @@ class LedgerJournals(Journals):
         return self.first_place, key, ()
 
     def group_by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
-        """Groups keys of events by the journal that has their rows.
-
-        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`
-        """
+        """:raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`"""
         keys_by_place: dict[StreamLayout, list[str]] = {}
         for key in keys:
             at, _, _ = self.find_event(key)
@@ -180,9 +170,8 @@ class LedgerJournals(Journals):
         return keys_by_place
 
     def read_story(self, key: str) -> tuple[EventStory, list[StoredBodyStatus]]:
-        """Reads the whole story of an event, and what became of its bodies.
-
-        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and `read_event_story`
+        """:raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and
+        `read_event_story`
         """
         at, named, others = self.find_event(key)
         receipts = str(self.locate_shared("receipts"))
@@ -192,15 +181,12 @@ class LedgerJournals(Journals):
         )
 
     def read_entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
-        """Reads the first ``limit`` events of an entity.
-
-        :raises LedgerUnreadable: its journal is damaged
-        """
+        """:raises LedgerUnreadable: its journal is damaged"""
         at = self.of_entity(entity_key)
         return read_entity_story(str(at.journal), entity_key, limit, at.stream)
 
     def _find_row(self, at: StreamLayout, seq: int) -> tuple[StreamLayout, str]:
-        """Finds the journal that decides a row's entity now: this one may have the row in the copy that it began as."""
+        """Finds the journal that decides a row's entity now: the given one may have only a copy of the row."""
         holding = {place.stream: rows[0] for place, rows in self._find_holding(f"seq = {seq}")}
         row = holding.get(at.stream)
         if row is None:
@@ -213,7 +199,6 @@ class LedgerJournals(Journals):
         return next((place for place in same if self._has_decided(place, row)), at), f"{_BY_SEQ}{seq}"
 
     def _find_last_row(self, places: StreamLayout, seq: int) -> JournalRow | None:
-        """Reads a journal's last row up to ``seq``; None where there is none."""
         lake = PinnedTables(journal=str(places.journal))
         if "journal" not in lake:
             return None
@@ -221,7 +206,6 @@ class LedgerJournals(Journals):
         return next(iter(from_arrow(lake.ask(f"SELECT {_SEEN} FROM journal WHERE seq = ({last})"))), None)
 
     def _find_origin(self, places: StreamLayout, row: JournalRow) -> StreamLayout:
-        """Finds the journal that first had the row; copies name their origin."""
         if row.seq > self.own_after(places):
             return places
         holding = [(place, rows[0]) for place, rows in self._find_holding(f"seq = {row.seq}")]
@@ -229,7 +213,6 @@ class LedgerJournals(Journals):
         return next((place for place in same if row.seq > self.own_after(place)), self.first_place)
 
     def _find_holding(self, condition: str) -> list[tuple[StreamLayout, list[JournalRow]]]:
-        """Finds the journals that have such rows, with the columns that tell whose they are."""
         holding = []
         for place in self.places:
             lake = PinnedTables(journal=str(place.journal))
@@ -242,8 +225,7 @@ class LedgerJournals(Journals):
         return min(own_rows, key=lambda row: row.seq, default=None)
 
     def _has_decided(self, places: StreamLayout, row: JournalRow) -> bool:
-        """Returns whether a row was decided in a journal. Each has every command's row; the one that it is for acts on
-        it."""
+        """Returns whether a row was decided in a journal. Each has every command's row, but only one acts on it."""
         if is_command_entity(row.entity_key):
             return row.decision is not Decision.IGNORED
         return self.is_decided_in(places, row)

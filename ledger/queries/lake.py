@@ -29,8 +29,6 @@ _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 class LedgerUnreadable(PayhookError):
-    """A table of the ledger can't be read, or not whole."""
-
     def __init__(self, what: str, problem: str) -> None:
         self.what = what
         self.problem = problem
@@ -55,10 +53,10 @@ def list_tables(tables: Tables) -> Sequence[TableRows]:
 
 
 class PinnedTables:
-    """Some tables, each at the version that it has when this is made: two questions see the same rows.
+    """Some tables, each at the version that it has now: two questions see the same rows.
 
-    ``Lake(journal=path, postings=path)``; those that aren't there yet have no name in it. A table of several journals
-    has a further column ``stream``.
+    ``PinnedTables(journal=path, postings=path)``; a table that isn't there yet has no name in it. A table of several
+    journals has a further column ``stream``.
 
     :raises LedgerUnreadable: a table's log can't be read
     """
@@ -110,7 +108,6 @@ class PinnedTables:
 
 
 def quote_literal(value: str) -> str:
-    """Quotes a text as an SQL literal, whatever it holds."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -125,11 +122,9 @@ def match_any(column: str, values: Collection[str] | Collection[int]) -> str:
 
 
 def match_decided_within(since: datetime | None, until: datetime | None) -> list[str]:
-    """Returns the conditions on a row that was decided from ``since`` on and before ``until``; None: no bound."""
     return [f"decided_at {sign} {format_time(at)}" for at, sign in ((since, ">="), (until, "<")) if at is not None]
 
 
 def join_conditions(conditions: Iterator[str] | Collection[str]) -> str:
-    """Joins conditions into a WHERE clause; empty where there are none."""
     joined = " AND ".join(f"({condition})" for condition in conditions)
     return f"WHERE {joined}" if joined else ""

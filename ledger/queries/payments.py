@@ -49,8 +49,8 @@ _AMOUNT = re.compile(r"(?:([A-Za-z]{3}) ?)?(\d{1,3}(?:,\d{3})+|\d{1,16})(\.\d{1,
 class Payment:
     """A payment's story: an entity's by its key, or where an event has no entity that event's.
 
-    ``decision``, ``event_type`` and ``at`` are of its newest row that matches; ``amounts`` what its first booking came
-    to, by currency, in minor units. ``stream``: whose journal has it.
+    ``decision``, ``event_type`` and ``at`` are of its newest row that matches; ``amounts``: the sums of its first
+    booking by currency, in minor units. ``stream``: whose journal has it.
     """
 
     key: str
@@ -65,8 +65,10 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class Payments:
-    """The newest first. ``more``: there are others, or may be, so that the text should say more. ``looked_since``: what
-    was decided earlier wasn't looked at, as time was up; None: all was.
+    """The newest payments first.
+
+    ``more``: there are, or may be, others, so that the person should type more. ``looked_since``: older decisions
+    weren't looked at, because the time was over; None: all were.
     """
 
     found: tuple[Payment, ...]
@@ -76,8 +78,6 @@ class Payments:
 
 @dataclass(frozen=True, slots=True)
 class AmountQuery:
-    """An amount as a person types it, in any currency where none is named."""
-
     amount: Decimal
     currency: str | None
 
@@ -97,7 +97,6 @@ class AmountQuery:
         return " OR ".join(f"({part})" for part in parts) or "false"
 
     def list_minors(self) -> set[int]:
-        """Returns the amount in minor units, for each number of decimals that its currency may have."""
         decimals = {2, *CURRENCIES_BY_DECIMALS} if self.currency is None else {decimals_of(self.currency)}
         return {minor for places in decimals if (minor := self._scale_amount(places)) is not None}
 
@@ -128,13 +127,14 @@ def find_payments(
     limit: int = FOUND_MAX,
     only: Collection[Decision] = (),
 ) -> Payments:
-    """Finds the payments that a text names. A whole key of an event, a fact or an entity finds that one alone. Else
-    whatever has the text in a key, as its account or merchant, or as its amount, is found. An order id is looked for in
-    bodies where nothing else is found.
+    """Finds the payments that a text names.
 
-    :param deadline: once it has passed, what is older isn't looked at
+    The whole key of an event, a fact or an entity finds that one alone. Otherwise the text may be part of a key, an
+    account or a merchant, or an amount. Where that finds nothing, order ids in bodies are searched.
+
+    :param deadline: once it has passed, older rows aren't looked at
     :param order_field: the field of JSON and form bodies that holds order ids, such as ``metadata.order_id``; empty:
-        none is asked
+    bodies aren't searched
     :param only: payments of which an event was decided so; of nothing: all
     :raises LedgerUnreadable: a table is damaged
     """
@@ -160,7 +160,6 @@ def _match_whole_keys(words: str) -> list[str]:
 
 
 def _match_parts(words: str) -> list[str]:
-    """Matches rows that have the text in any of these places."""
     texts, amount = sorted({words, key_part(words)}), read_amount(words)
     if amount is not None and (amount.currency is not None or "." in words or "," in words):
         return [f"seq IN (SELECT seq FROM postings WHERE {amount.build_condition()})"]
@@ -227,8 +226,9 @@ def _find_in_journal(
 def _read_newest(
     lake: PinnedTables, where: str, after: int, limit: int, deadline: Deadline
 ) -> tuple[list[dict[str, Any]], datetime | None]:
-    """Reads the newest rows after ``after`` that match, by their seq and key. Where the time wasn't enough for all, it
-    also returns since when rows were looked at.
+    """Reads the newest matching rows after ``after``, by their seq and key.
+
+    Where the time wasn't enough for all, it also returns since when it looked at rows.
     """
     rows_found: list[dict[str, Any]] = []
     most, rows = ROWS_PER_PAYMENT * limit, WINDOW_ROWS
@@ -260,7 +260,7 @@ def _parse_payment(row: Mapping[str, Any], stream: str) -> Payment:
 
 
 def _add_amounts(lake: PinnedTables, payments: Sequence[Payment]) -> list[Payment]:
-    """Adds what each payment came to. All lines of a booking have one amount, so one of the first has it."""
+    """Adds each payment's amounts. All lines of a booking have one amount, so one of the first has it."""
     keys = [payment.key for payment in payments]
     lines = lake.ask(
         f"SELECT {_KEY} AS key, seq, merchant, currency, amount_minor FROM postings "
@@ -297,7 +297,6 @@ def _match_order_id(ledger: LedgerJournals, order_field: str, words: str) -> lis
 
 
 def _find_values_in_body(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
-    """Finds the texts that stand at the path in a body: JSON, or a form."""
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -306,7 +305,6 @@ def _find_values_in_body(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _find_values_in_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
-    """Finds the values of fields whose names end in the path: ``metadata[order_id]``, or ``metadata.order_id``."""
     try:
         fields = parse_qsl(body.decode("utf-8"), max_num_fields=FORM_FIELDS_MAX)
     except ValueError:
@@ -318,7 +316,6 @@ def _find_values_in_form(body: bytes, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _find_values(tree: object, path: tuple[str, ...], depth: int = 0) -> Iterator[str]:
-    """Finds the texts that stand at the path, wherever in the tree it begins."""
     if depth > DEPTH_MAX:
         return
     if isinstance(tree, dict):

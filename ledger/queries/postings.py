@@ -49,12 +49,11 @@ class PostingLine:
 
     @property
     def name(self) -> str:
-        """The row's number, with its stream where that isn't the first."""
+        """Returns the row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.seq)
 
     @property
     def cursor(self) -> str:
-        """The cursor of the page behind this line, for `read_postings_page`."""
         return Cursor(self.decided_at, (self.seq, self.line), self.stream).text
 
     @property
@@ -64,15 +63,12 @@ class PostingLine:
 
 @dataclass(frozen=True, slots=True)
 class PostingsPage:
-    """``count``: how many postings match on all pages. ``next``: the cursor of the page after this one."""
-
     lines: tuple[PostingLine, ...]
     count: int
     next: str | None
 
 
 def _match_older(begin: Cursor) -> str:
-    """Returns the condition on postings that come after a page, in their order."""
     (seq, line), at, stream = begin.numbers, format_time(begin.at), quote_literal(begin.stream)
     in_stream = f"stream = {stream} AND (seq < {seq} OR (seq = {seq} AND line < {line}))"
     return f"decided_at < {at} OR (decided_at = {at} AND (stream < {stream} OR ({in_stream})))"
@@ -87,8 +83,7 @@ def read_postings_page(
     cursor: str | None = None,
     limit: int = 100,
 ) -> PostingsPage:
-    """Reads a page of the postings that `sum_balances` sums for the account: with the same ``merchant`` and ``as_of``
-    they come to the same.
+    """Reads a page of the postings that `sum_balances` sums for the account, with the same ``merchant`` and ``as_of``.
 
     :param tables: the path of the postings table, or those of several journals
     :param cursor: ``next`` of the page before
@@ -117,7 +112,6 @@ def read_postings_page(
 
 
 def _add_balances(rows: Sequence[Mapping[str, Any]], balances: dict[str, int]) -> tuple[PostingLine, ...]:
-    """Adds to each row the balance after it. ``balances``: by currency, after the newest of the rows."""
     lines = []
     for row in rows:
         currency = row["currency"]

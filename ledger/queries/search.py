@@ -35,10 +35,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
-    """A filter of decisions; None matches everything. ``since`` counts, ``until`` doesn't.
+    """A filter of decisions; None matches everything. ``since`` is included, ``until`` isn't.
 
-    Merchant, amount and currency are those of what was booked: a decision that books nothing has none.
-    ``in_keys`` is a text within the event's, the fact's or the entity's key.
+    Merchant, amount and currency are those of what was booked: a decision that books nothing has none. ``in_keys`` is a
+    text within the event's, the fact's or the entity's key.
     """
 
     event_type: str | None = None
@@ -54,7 +54,7 @@ class DecisionFilter:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A decision, and the booking that it made: each line of it has the same amount. Without a booking these are None.
+    """A decision and its booking, of which each line has the same amount. Without a booking these are None.
 
     ``stream``: whose journal has the row.
     """
@@ -67,21 +67,20 @@ class Hit:
 
     @property
     def name(self) -> str:
-        """The row's number, with its stream where that isn't the first."""
+        """Returns the row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.row.seq)
 
     @property
     def cursor(self) -> str:
-        """The cursor of the page behind this decision, for `search_decisions`."""
         return Cursor(self.row.decided_at, (self.row.seq,), self.stream).text
 
 
 def search_decisions(
     journal: Tables, postings: Tables, filters: DecisionFilter, limit: int = 50, cursor: str | None = None
 ) -> list[Hit]:
-    """Finds the newest ``limit`` decisions (`LIMIT_MAX` at most) that are as wanted.
+    """Finds the newest ``limit`` decisions (`LIMIT_MAX` at most) that match.
 
-    Tables of several journals come in their order, both alike.
+    Tables of several journals come in the same order in both.
 
     :param cursor: `Hit.cursor` of the last decision of the page before
     :raises CursorInvalid: no decision gave the cursor
@@ -100,9 +99,7 @@ def search_decisions(
 
 
 def _match_older(begin: Cursor | None, rows: TableRows, journals: Sequence[TableRows]) -> list[str]:
-    """Returns the conditions on a journal's rows that come after a page. At the same moment rows of earlier journals
-    come first.
-    """
+    """Returns the conditions on a journal's rows after a page. At the same moment earlier journals' rows come first."""
     if begin is None:
         return []
     [seq] = begin.numbers

@@ -31,7 +31,7 @@ RECEIPTS_MAX = 1_000
 class Receipt:
     """An answer of the receiver. ``outcome`` is the receiver's word for it, ``status`` the HTTP status.
 
-    ``partition``, ``offset`` and ``line`` say where the receipts' topic held it.
+    ``partition``, ``offset`` and ``line`` are its place in the receipts' topic.
     """
 
     at: datetime | None
@@ -66,8 +66,6 @@ _SEQ = re.compile(r"seq:(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class RowCause:
-    """The row that a ``cause_seq`` names: a command's, or the first copy of a duplicate."""
-
     seq: int
     decision: str
     event_key: str | None
@@ -106,9 +104,9 @@ class EventStory:
 
     ``receipts``: what the receiver answered, as far as that was collected; None: there is no table of them. An event
     that was answered and isn't decided yet has no rows. ``postings``: the lines that the rows book. ``commits`` by
-    ``batch_seq``; one that isn't there was cleaned up from the log. ``causes`` by seq. ``reflected``: up to which seq
-    the postings table has the lines. ``stream``: whose journal has the rows; ``others``: the rows by which others
-    decided it too.
+    ``batch_seq``, without those that the log has forgotten. ``causes`` by seq. ``reflected``: up to which seq the
+    postings table has the lines. ``stream``: whose journal has the rows; ``others``: the rows by which others decided
+    it too.
     """
 
     rows: list[JournalRow]
@@ -128,8 +126,7 @@ def read_event_story(
 ) -> EventStory:
     """Reads the story of an event key, else of a fact key; by ``seq:N`` that of a row's event.
 
-    Whether bodies are kept, and what was answered, is shown if the paths of these tables are given. A key that nothing
-    is known of has no rows.
+    Paths of ``bodies`` and ``receipts`` add whether bodies are kept, and what was answered. An unknown key has no rows.
 
     :raises LedgerUnreadable: a table is damaged
     :raises JournalBroken: the journal's log is
@@ -174,7 +171,7 @@ def find_rows_named(lake: PinnedTables, key: str) -> list[JournalRow]:
 
 
 def _find_rows(lake: PinnedTables, condition: str) -> list[JournalRow]:
-    """Finds the seqs first, and then reads whole rows: files say which seqs they hold, so only those few are read."""
+    """Finds seqs first and then reads whole rows: files say which seqs they hold, so only a few are read."""
     rows = lake.ask(f"SELECT seq FROM journal WHERE {condition}")
     return _read_rows(lake, sorted(rows["seq"].to_pylist())[: ROWS_MAX + 1])
 
@@ -238,8 +235,6 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RunningLine:
-    """A line of a booking, and the entity's balance (debits minus credits) on its account after it."""
-
     seq: int
     account: str
     side: str
@@ -251,8 +246,6 @@ class RunningLine:
 
 @dataclass(frozen=True, slots=True)
 class EntityEvent:
-    """An event of an entity: its rows, oldest first, and what they book."""
-
     rows: tuple[JournalRow, ...]
     lines: tuple[RunningLine, ...]
 
@@ -263,10 +256,7 @@ class EntityEvent:
 
 @dataclass(frozen=True, slots=True)
 class EntityStory:
-    """The first of an entity's ``total`` events in the order in which Kafka holds them.
-
-    ``stream``: whose journal has the rows.
-    """
+    """The first of an entity's ``total`` events, in Kafka's order. ``stream``: whose journal has the rows."""
 
     entity_key: str
     total: int
@@ -274,15 +264,14 @@ class EntityStory:
     stream: str = ""
 
     def last_balances(self) -> Mapping[tuple[str, str], int]:
-        """Returns the balance by account and currency, after the events that are here."""
         return {(line.account, line.currency): line.balance_minor for event in self.events for line in event.lines}
 
 
 def read_entity_story(journal: str, entity_key: str, limit: int = EVENTS_MAX, stream: str = "") -> EntityStory:
-    """Reads the first ``limit`` events of an entity; none of one that nothing is known of.
+    """Reads the first ``limit`` events of an entity; none of an unknown one.
 
-    A running balance is that in Kafka's order. Where an event was applied late, after later ones (``out_of_order``),
-    the order of booking was another; the last balance is the same.
+    A running balance is in Kafka's order. Where an event was applied after later ones (``out_of_order``), the order of
+    booking was another; the last balance is the same.
 
     :raises LedgerUnreadable: the journal is damaged
     """

@@ -51,7 +51,7 @@ class UnknownEvents:
 
     @property
     def what(self) -> str:
-        """The type, and the field and value that aren't known, where they are the reason."""
+        """Names the type, and the field and value that aren't known, where they are the reason."""
         return self.event_type if self.code == TYPE else f"{self.event_type}, {self.code}"
 
     @property
@@ -61,8 +61,6 @@ class UnknownEvents:
 
 @dataclass(frozen=True, slots=True)
 class ClosedUnknown:
-    """An unknown event that a person closed: as ``decision`` (purged or resolved), by ``actor``, for a ``reason``."""
-
     provider: str
     event_type: str
     code: str
@@ -74,11 +72,10 @@ class ClosedUnknown:
 
 
 def find_unknown_events(journal: Tables) -> list[UnknownEvents]:
-    """Finds events that are still unknown, the most frequent first. Events that were replayed since are left out, and
-    undos whose movement came later.
+    """Finds events that are still unknown, the most frequent first.
 
-    Each movement that came late takes one undo of its pair off the list, the first. An entry by hand for an entity
-    takes off what was undone of it before.
+    Events that were replayed since are left out, and undos whose movement came later: each late movement takes the
+    first undo of its pair off the list. An entry by hand for an entity takes off what was undone of it before.
 
     :raises LedgerUnreadable: a journal is damaged
     """

@@ -23,10 +23,9 @@ from ledger.postings import BOOKING_DECISIONS, POSTINGS_TYPE
 
 @dataclass(frozen=True, slots=True)
 class ComparisonScope:
-    """The facts that are compared. ``until`` is excluded where ``to_excluded``. ``always``: roles that every such
-    report lists.
+    """The facts that are compared. ``until`` is excluded where ``to_excluded``.
 
-    ``account``: whose report it is, where its lines don't name it.
+    ``always``: roles that every such report lists. ``account``: whose report it is, where its lines don't name it.
     """
 
     provider: str
@@ -39,12 +38,11 @@ class ComparisonScope:
 
     @property
     def key_prefix(self) -> str:
-        """The beginning of the keys of the provider's entities."""
         return of_tenant(self.tenant, self.provider) + ":"
 
     def build_literals(self) -> dict[str, str]:
-        """Returns the SQL literals by their names in the views. They aren't parameters: Spark 4.2 left one beside a
-        generator unbound.
+        """Returns the SQL literals by their names in the views. Spark 4.2 left a parameter beside a generator unbound,
+        so they aren't parameters.
         """
         return {
             "provider": _quote_literal(self.provider),
@@ -64,12 +62,12 @@ KEPT = frozenset({"facts", "lines", "reported", "unmatched"})
 
 
 def register_views(session: SparkSession, scope: ComparisonScope) -> list[DataFrame]:
-    """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of the views ``staged``, ``postings`` and
-    ``journal``, whose ``reflected`` says which rows the postings have.
+    """Makes the views ``facts``, ``reported``, ``others`` and ``unmatched`` of ``staged``, ``postings`` and
+    ``journal``.
 
-    ``facts``: one row a booked fact, net. ``reported``: one row a fact of the report. ``others``: its further lines.
-    ``unmatched``: facts of the report's accounts and period that it doesn't list. Returns those that are kept at hand:
-    unpersist them when the queries are done.
+    ``reflected`` of ``journal`` says which rows the postings have. ``facts``: one row a booked fact, net. ``reported``:
+    one row a fact of the report. ``others``: its further lines. ``unmatched``: facts of the report's accounts and
+    period that it doesn't list. Returns the cached ones: unpersist them when the queries are done.
     """
     literals, kept = scope.build_literals(), []
     for name, sql in _VIEWS.items():
@@ -86,7 +84,6 @@ def find_differences(session: SparkSession) -> DataFrame:
 
 
 def count_figures(session: SparkSession) -> dict[str, int]:
-    """Counts the report's facts that were compared, and what of either side couldn't be."""
     [row] = session.sql(_FIGURES).toArrow().to_pylist()
     return {name: int(count) for name, count in row.items()}
 

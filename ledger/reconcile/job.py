@@ -74,8 +74,9 @@ LINES_SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class StagedReport:
-    """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates,
-    ``accounts`` those of its movements. ``fee_lines`` and ``fees_minor``: what the provider kept, by currency.
+    """A report that was read whole. ``lines`` counts all of its lines; ``first_at`` and ``last_at`` are its dates.
+
+    ``accounts`` are those of its movements. ``fee_lines`` and ``fees_minor``: what the provider kept, by currency.
     """
 
     path: Path
@@ -138,7 +139,6 @@ def _select_lines(chunk: list[ReportLine], staged: StagedReport, tenant: str | N
 
 
 def _build_columns(line: SettlementLine, tenant: str | None) -> tuple[object, ...]:
-    """Returns a line's values in the order of `LINES_SCHEMA`."""
     fact = line.fact
     return (
         line.line,
@@ -167,8 +167,6 @@ _JOURNAL_COLUMNS = (
 
 
 class ReconcileImpossible(PayhookError):
-    """There is nothing to compare, or nothing to compare it with."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"can't reconcile: {problem}")
@@ -184,18 +182,12 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The ledger's tables, and the tables that keep what was found. ``tables``: each journal and its postings, in their
-    order.
-    """
-
     tables: Sequence[tuple[Location, Location]]
     found: Reconciliations
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """A report to compare, read by ``reader``; ``account``: whose it is, where its lines don't name it."""
-
     report: Path
     reader: SettlementReport
     account: str = ""
@@ -205,7 +197,7 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True)
 class _PinnedJournal:
-    """The tables of one journal. Of its journal the rows after ``own_after`` count."""
+    """The tables of one journal, of which the rows after ``own_after`` count."""
 
     at: Location
     journal: JournalReader
@@ -238,7 +230,6 @@ def run(
     settings: LedgerSettings,
     clock: Clock,
 ) -> Reconciliation:
-    """Runs `reconcile` with a Spark session of its own, while everything may keep running."""
     work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reconcile-", dir=work_dir) as scratch:
         # The report first: a wrong one is refused before Spark takes its seconds.
@@ -307,7 +298,6 @@ def _compare_report(
 
 
 def _build_totals(rows: Sequence[Mapping[str, Any]], staged: StagedReport) -> list[KindTotal]:
-    """Returns the sums by kind, then by currency. Fees of the report aren't among its movements."""
     sums = {(row["role"], row["currency"]): [int(row[name]) for name in _SUMS] for row in rows}
     for currency, lines in staged.fee_lines.items():
         _, _, *booked = sums.get((AccountRole.FEES.value, currency), [0] * len(_SUMS))
@@ -346,7 +336,9 @@ def _name_accounts(request: ReportRequest, staged: StagedReport) -> str | None:
 
 
 def _pin_journals(books: Books) -> list[_PinnedJournal]:
-    """Pins the postings first, so that the journal has whatever they reflect; leaves out unbegun journals."""
+    """Pins the postings first, so that the journal has whatever they reflect; leaves out journals that
+    haven't begun.
+    """
     pinned = [_pin_journal(journal, postings) for journal, postings in books.tables if has_table(str(journal))]
     if not pinned:
         raise ReconcileImpossible(f"there is no journal at {books.tables[0][0]}: nothing has been decided yet")
@@ -383,8 +375,9 @@ def _stamp_rows(
 
 
 def _write_differences(session: SparkSession, differences: DataFrame, folder: Path) -> list[Path]:
-    """Writes the differences by Spark, because with an empty ledger every line of the report is one. Spark doesn't
-    commit them: its commit may replace another one's (docs/decisions/0021).
+    """Writes the differences by Spark: with an empty ledger every line of the report is one.
+
+    Spark doesn't commit them: its commit may replace another one's (docs/decisions/0021).
     """
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     sorted_rows = differences.sortWithinPartitions("kind", "line", "seq")

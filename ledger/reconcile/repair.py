@@ -23,7 +23,9 @@ ACKNOWLEDGED_S_MAX = 30.0
 
 
 class AccountInDoubt(PayhookError):
-    """The report's facts are booked on other accounts than the report's: so would be what is missing."""
+    """Raised when the report's facts are booked on other accounts than the report's, so that repaired ones would be,
+    too.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -34,7 +36,7 @@ class AccountInDoubt(PayhookError):
 
 
 class NotAcknowledged(Unconfirmed):
-    """Kafka didn't take all of the events. Those that it took are booked."""
+    """Raised when Kafka didn't take all of the events. Those that it took are booked."""
 
     def __init__(self, sent: int, failed: int, problem: str) -> None:
         self.sent = sent
@@ -54,8 +56,6 @@ class EventProducer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair's actor and reason, both of which are kept with the events."""
-
     run: Reconciliation
     mode: Mode
     actor: str
@@ -92,7 +92,7 @@ def plan_repair(
 
 
 def send_events(producer: EventProducer, planned: Iterable[RepairEvent], mode: Mode, now: datetime) -> int:
-    """Publishes as the receiver does and waits until Kafka has acknowledged each; returns how many that were.
+    """Publishes as the receiver does and waits until Kafka has acknowledged each; returns how many it has.
 
     :raises NotAcknowledged: some it hasn't
     """
@@ -122,7 +122,6 @@ def send_events(producer: EventProducer, planned: Iterable[RepairEvent], mode: M
 
 
 def _explain_omission(difference: Difference, wanted_of_report: str) -> str:
-    """Explains why a difference's event can't be made; empty where it can."""
     if not difference.absent:
         return f"the journal knows it: {difference.decision} ({difference.event_name})"
     if difference.entity_key is None:

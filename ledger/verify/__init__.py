@@ -25,7 +25,7 @@ _MODULES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """DuckDB's process imports ``ledger.verify.engine`` and no more: the rest would take a second."""
+        """DuckDB's process imports ``ledger.verify.engine`` alone: the rest would take a second."""
         if name not in __all__:
             raise AttributeError(name)
         return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'job')}"), name)

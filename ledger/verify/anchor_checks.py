@@ -67,7 +67,6 @@ class AnchorsHold(Invariant):
 
 
 def _read_heads(evidence: Evidence) -> Iterator[tuple[int, str | None]]:
-    """Yields the last seq of each commit, and the chain's head after it."""
     head = evidence.base.chain
     yield evidence.base.seq, head
     for commit in evidence.read_commits():

@@ -71,9 +71,9 @@ class BodiesWhole(Invariant):
         return offenders
 
     def _register_views(self, evidence: Evidence) -> None:
-        """The journal is pinned already, so every body that it refers to is there, or went by order or by time.
+        """Names the missing bodies ``bodiless``, which is kept for the queries that read it.
 
-        What is missing is named ``bodiless``, and kept for the queries that read it.
+        The journal is pinned already, so every body that it refers to is there, or went by order or by time.
         """
         engine = evidence.engine
         table = open_table(str(self.bodies))
@@ -133,8 +133,7 @@ class BodiesWhole(Invariant):
 
 
 def _build_unpublished_sql(retained: RetentionState | None) -> str:
-    """Returns the SQL condition that a row is of a dead letter that wasn't on its topic when retention dropped bodies:
-    it kept the body.
+    """Returns the SQL condition that a dead letter wasn't on its topic when retention dropped bodies: its body stayed.
 
     The journal's ``published_upto`` doesn't tell: after a recovery all are published again.
     """
@@ -144,8 +143,9 @@ def _build_unpublished_sql(retained: RetentionState | None) -> str:
 
 
 def _build_time_over_sql(retained: RetentionState | None) -> str:
-    """Returns the SQL condition that retention could drop a body after a row that refers to it and before the next one.
-    That one may have come when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body
+    """Returns the SQL condition that retention could drop a body between a row that refers to it and the next such row.
+
+    The next one may have come when it was gone: a redelivery, a reversal. ``is_last``: no later event brought the body
     again.
     """
     if retained is None:
@@ -160,7 +160,7 @@ def _build_time_over_sql(retained: RetentionState | None) -> str:
 class BodyFacts:
     """The view ``body_facts`` (`ledger.verify.body_facts.FACTS`) of all applied rows, made once.
 
-    Rows and bodies are put together by the engine: its scratch folder needs room for as much as the bodies take.
+    The engine joins rows and bodies: its scratch folder needs as much room as the bodies.
     """
 
     bodies: Location
@@ -208,8 +208,9 @@ DAY_US = 86_400_000_000
 
 @dataclass
 class BookingsAreInBodies(Invariant):
-    """Compares everything but the merchant, which the directory named then and no body does. A body that its adapter
-    reads otherwise today is an offence too: that booking can't be derived again.
+    """Compares everything but the merchant, which the directory named then and no body does.
+
+    A body that its adapter reads otherwise today is an offence too: that booking can't be derived again.
     """
 
     facts: BodyFacts

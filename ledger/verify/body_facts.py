@@ -60,7 +60,6 @@ def read_bodies(batches: Iterator[pa.RecordBatch], settings: ProvidersSettings) 
 
 
 def read_body_fact(row: Mapping[str, Any], adapters: Mapping[str, Adapter]) -> BodyFact:
-    """Reads the body of an applied row, and checks that the row booked just that."""
     adapter = adapters.get(row["provider"])
     if adapter is None:
         return BodyFact(None, problem=f"there is no adapter for {row['provider']} any more")
@@ -97,7 +96,6 @@ def _find_problem(row: Mapping[str, Any], fact: MoneyFact) -> str | None:
 
 
 def _strip_merchants(lines: list[dict[str, Any]]) -> list[tuple[str, str, int, str]]:
-    """Returns the lines without the merchant, which the directory named and no body does."""
     return [(_strip_merchant(line["account"]), line["side"], line["amount_minor"], line["currency"]) for line in lines]
 
 

@@ -9,8 +9,9 @@ from ledger.verify.report import PromiseInvariant
 
 
 class BookingsAreReported(PromiseInvariant):
-    """A row keeps the hash of the fact that its event reported, so what was booked can be held against it without the
-    body. Rows of a handler of one's own aren't looked at.
+    """Compares a booking with its row's hash of the fact that the event reported, so the body isn't needed.
+
+    Rows of a handler of one's own aren't compared.
     """
 
     name = "bookings_are_reported"
@@ -47,6 +48,4 @@ class ReleasesHaveTwoPeople(PromiseInvariant):
 
 
 class EntriesHaveTwoPeople(PromiseInvariant):
-    """A row of an entry has its proposal as its fact, and the hash of its lines."""
-
     name = "entries_have_two_people"

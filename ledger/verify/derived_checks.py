@@ -45,7 +45,6 @@ _PORTION = pa.schema([("after_seq", pa.int64()), ("until_seq", pa.int64())])
 
 
 def _find_other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]:
-    """Finds lines that only one side has; the last portion has no end, for lines beyond the journal."""
     rows_max = evidence.engine.portion_rows
     for after in range(evidence.base.seq, max(mark, evidence.base.seq + 1), rows_max):
         until = after + rows_max if after + rows_max < mark else sys.maxsize
@@ -54,8 +53,9 @@ def _find_other_lines(evidence: Evidence, mark: int) -> Iterator[dict[str, Any]]
 
 
 class IndexEqualsJournal(PromiseInvariant):
-    """A processor that opens the index forgets open items that belong to another shard (`Index.keep_part`). The
-    index has none of them, or all where none has opened it since the journal was divided.
+    """The index of a divided journal has no open items of other shards, or still all of them.
+
+    A processor that opens it forgets them (`Index.keep_part`).
     """
 
     name = "index_equals_journal"
@@ -91,7 +91,6 @@ _VALUE_BYTES = layout.CONTENT_BYTES + 1
 
 
 def read_index_keys(index: Index) -> Iterator[pa.RecordBatch]:
-    """Reads the event keys and facts of the index: the hash of each key, and of its content, as hex."""
     for kind, prefix, entries in (
         ("event", layout.EVENT, index.event_entries()),
         ("fact", layout.FACT, index.fact_entries()),
@@ -113,7 +112,6 @@ def _build_key_batch(kind: str, prefix: int, keys: list[bytes], values: list[byt
 
 
 def read_pair_counts(index: Index) -> Iterator[pa.RecordBatch]:
-    """Reads the pairs of the index: the hash of each as hex, and its movements less its undos."""
     for keys, values in index.pair_entries():
         if keys:
             counts = np.frombuffer(_pad_texts(values, layout.COUNT.size).tobytes(), ">i8").astype("i8")
@@ -126,7 +124,6 @@ def _format_hashes(keys: list[bytes], prefix: int) -> pa.Array:
 
 
 def _pad_texts(texts: list[bytes], size: int) -> np.ndarray:
-    """Returns the first ``size`` bytes of each text, a row each; zeroes where there are fewer."""
     if len(sizes := set(map(len, texts))) > 1:
         texts = [text.ljust(max(sizes), b"\0") for text in texts]
     rows = np.frombuffer(b"".join(texts), "u1").reshape(len(texts), -1)[:, :size]
@@ -179,7 +176,6 @@ _REOPENED = """
 
 
 def _find_other_pairs(evidence: Evidence, index: Index) -> Iterator[dict[str, Any]]:
-    """Compares the counts by which an undo is booked or unknown. A count of zero is as good as none."""
     evidence.engine.add_table("index_pairs", read_pair_counts(index), _PAIR_COUNTS)
     for row in evidence.ask_sample(_OTHER_PAIRS):
         name = f"hash {row['key']}" if row["name"] is None else row["name"]
@@ -272,9 +268,7 @@ def _read_letters(evidence: Evidence) -> Iterator[pa.RecordBatch]:
 
 
 def _parse_seq_and_time(record: TopicRecord) -> tuple[int, Any]:
-    """Reads both of a dead letter. A letter without a copy of the record has them behind the prefix of KIP-1191's
-    headers.
-    """
+    """Reads a dead letter's seq and time. One without a copy of the record has them behind KIP-1191's header prefix."""
     texts = {
         name.removeprefix(KIP_1191): raw.decode("utf-8", "replace") for name, raw in record.headers if raw is not None
     }
@@ -288,7 +282,6 @@ def _parse_seq_and_time(record: TopicRecord) -> tuple[int, Any]:
 
 
 def _read_held_since(evidence: Evidence) -> Iterable[dict[str, Any]]:
-    """Returns for each partition that lost records by age since when it holds them."""
     for partition, (low, high) in evidence.dlq_ends.items():
         if low > 0:
             oldest = evidence.kafka.timestamp(evidence.lake.dlq_topic, partition, low) if high > low else None

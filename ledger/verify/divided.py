@@ -19,8 +19,6 @@ from ledger.verify.views import build_journal_sql
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The division of a topic. ``streams``: by the name of each that takes a part of it, the names of its journals."""
-
     topic: str
     streams: Mapping[str, Sequence[str]]
 
@@ -31,7 +29,7 @@ _SPANS = pa.schema(
 
 
 def add_division(engine: SqlEngine, places: StreamLayout, division: Division) -> str | None:
-    """Names ``divided_rows`` and ``divided_spans``; returns why there is nothing to compare, if there isn't."""
+    """Names ``divided_rows`` and ``divided_spans``; returns why there is nothing to compare, or None."""
     journals = {
         stream: [StreamLayout(places.root, places.lake, name) for name in names]
         for stream, names in division.streams.items()
@@ -73,7 +71,6 @@ def _add_rows(engine: SqlEngine, name: str, reader: JournalReader, topic: str) -
 
 
 def _build_spans(states: Mapping[str, Sequence[JournalState]], topic: str) -> list[dict[str, object]]:
-    """Returns the offsets of each partition that every stream has passed, whichever of its journals reads it."""
     marks = [_merge_marks([state.marks.get(topic, {}) for state in of_it]) for of_it in states.values()]
     starts = [_merge_marks([state.start.get(topic, {}) for state in of_it]) for of_it in states.values()]
     spans = []

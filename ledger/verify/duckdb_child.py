@@ -59,7 +59,8 @@ class Database:
         self._datasets: dict[str, Any] = {}
 
     def add_delta(self, name: str, path: str, version: int, types: Mapping[str, str], files: Sequence[str]) -> None:
-        """Files on a disk are read by DuckDB itself, at half of what Arrow's reader takes; small ones are opened once.
+        """Reads files on a disk by DuckDB itself, in half the time of Arrow's reader; opens small ones once.
+
         Where one can't be read, each question about the table fails.
 
         :param types: Delta's type of each column
@@ -91,7 +92,6 @@ class Database:
         self.connection.register(name, self._datasets[name])
 
     def _merge_small_files(self, name: str, files: Sequence[str]) -> list[str]:
-        """Copies the rows of all small files into one of this run, and returns it with the large ones."""
         small = {file for file in files if Path(file).stat().st_size < SMALL_BYTES}
         if len(small) < 2:
             return list(files)
@@ -158,8 +158,8 @@ def _crc32_of(texts: pa.ChunkedArray) -> pa.Array:
 
 
 def _sha256_of(texts: pa.ChunkedArray) -> pa.Array:
-    """Hashes by OpenSSL, which for long texts takes a third of what DuckDB's own ``sha256`` takes; for short ones it is
-    the other way round.
+    """Hashes by OpenSSL, which takes a third of DuckDB's ``sha256`` for long texts; for short ones DuckDB's
+    is faster.
     """
     values = texts.cast(pa.binary()).to_pylist()
     return pa.array([None if text is None else hashlib.sha256(text).hexdigest() for text in values], pa.string())

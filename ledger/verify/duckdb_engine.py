@@ -40,22 +40,20 @@ ROWS_PER_BATCH = 2_000
 
 
 class EngineFailed(PayhookError):
-    """DuckDB couldn't answer: a file is damaged, or it ran out of memory or disk."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"DuckDB failed: {' '.join(problem.split())}")
 
 
 class EngineStoodStill(EngineFailed):
-    """A question got no further. DuckDB was killed; the next question begins another one."""
+    """Raised when a question got no further. DuckDB was killed; the next question starts another one."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"it stood still for {seconds:.0f} s and was killed; run payhook verify again")
 
 
 class DuckDb:
-    """Implements `SqlEngine` by a child process, which is started again, with all that was named, after it has died."""
+    """Implements `SqlEngine` by a child process, which is started again after it has died, with all named tables."""
 
     joined = "string_agg(row_hash, '' ORDER BY seq)"
     portion_rows = 100_000
@@ -108,7 +106,6 @@ class DuckDb:
         self._call_and_record(name, "add_result", name, sql)
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
-        """Does what `SqlEngine.add_read` says, in this process."""
         source = self._new_file()
         self._call_child("write", source, sql)
         with pq.ParquetFile(source) as rows:
@@ -152,9 +149,6 @@ class DuckDb:
         self._connection = parent_end
 
     def _send_call(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """
-        :raises EngineFailed: there is no answer
-        """
         assert self._connection is not None
         moved_at, before, used_before_s = time.monotonic(), -1.0, 0.0
         try:
@@ -192,7 +186,7 @@ def parse_schema(columns: str) -> pa.Schema:
 
 @contextlib.contextmanager
 def duckdb_engine(data_dir: Path, memory: str) -> Iterator[DuckDb]:
-    """Opens an engine with a folder of its own in the data folder, which its owner alone may read."""
+    """Opens an engine with a folder of its own in the data folder, which only its owner may read."""
     for folder_left in data_dir.glob(f"{FOLDER}*"):
         process = folder_left.name.removeprefix(FOLDER).partition("-")[0]
         if process.isdigit() and not psutil.pid_exists(int(process)):

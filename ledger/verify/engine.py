@@ -15,9 +15,10 @@ Read = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SqlEngine(Protocol):
-    """Tables and views by name, and the answers to SQL that both engines understand.
+    """Tables and views by name, and answers to SQL that both engines understand.
 
-    A column ``offset`` is called ``kafka_offset``: one engine takes ``"offset"`` for a text, the other one wants it so.
+    A column ``offset`` is called ``kafka_offset``: one engine takes ``"offset"`` for a text, the other needs the
+    quotes.
     """
 
     joined: str
@@ -29,14 +30,12 @@ class SqlEngine(Protocol):
     def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
         """Names a Delta table at one version; returns its columns."""
 
-    def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Names rows of Python's."""
+    def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None: ...
 
-    def add_view(self, name: str, sql: str) -> None:
-        """Names a query, which is asked each time that the name is used."""
+    def add_view(self, name: str, sql: str) -> None: ...
 
     def add_result(self, name: str, sql: str) -> None:
-        """Names what a query finds, once."""
+        """Names a query's result; the query runs once."""
 
     def add_read(self, name: str, sql: str, read: Read, columns: str) -> None:
         """Names what Python code makes of a query's rows.
@@ -44,8 +43,7 @@ class SqlEngine(Protocol):
         :param columns: the new ones, as Spark writes them: ``seq bigint, problem string``
         """
 
-    def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]:
-        """Returns a query's rows, or its first ones."""
+    def ask(self, sql: str, rows_max: int | None = None) -> list[dict[str, Any]]: ...
 
 
 def read_prelude(engine: str) -> list[str]:

@@ -38,7 +38,6 @@ class OffsetSpan:
 
     @property
     def history_name(self) -> str:
-        """Topic and history in one word (`journal.histories.life_of`)."""
         return life_of(self.topic, self.history)
 
 
@@ -56,7 +55,6 @@ class Lake:
     def from_data_dir(
         cls, data_dir: Path, stream: str = LEDGER, lake: Location | None = None, dead_letters: str = ""
     ) -> Lake:
-        """Finds the tables of a data folder, which are in its ``lake`` unless that is elsewhere."""
         return cls(StreamLayout(data_dir, lake or data_dir / "lake", stream), dead_letters)
 
     @property
@@ -73,7 +71,6 @@ class Lake:
 
     @property
     def is_ledger(self) -> bool:
-        """Returns whether its events are money; other streams have no bookings."""
         return base_of(self.stream) == LEDGER
 
     @property
@@ -94,17 +91,14 @@ class Lake:
 
     @property
     def receipts(self) -> Location:
-        """The receipts of all shards."""
         return self.places.shared_table("receipts")
 
     @property
     def redactions_table(self) -> Location:
-        """The record of who had which bodies removed, of all streams and shards of the mode."""
         return self.places.shared_table("redactions")
 
     @property
     def audit_log(self) -> Location:
-        """The audit log of all streams."""
         return self.places.lake / "acts"
 
 
@@ -114,8 +108,6 @@ def is_partition_read(lake: Lake, shard: Shard, topic: str, partition: int) -> b
 
 @dataclass(frozen=True, slots=True)
 class VerifyLimits:
-    """The ages above which something is an offence, and how many offenders are named."""
-
     sample_max: int = 10
     """Offenders that one invariant names at most."""
 
@@ -131,8 +123,6 @@ class VerifyLimits:
 
 @dataclass(frozen=True, slots=True)
 class CommitDigest:
-    """A commit by its rows (`ledger.verify.views.COMMITS`). ``decided_at``: its last row's."""
-
     batch_seq: int
     last_seq: int
     decided_at: datetime
@@ -152,13 +142,12 @@ _NAMELESS = """
 
 @dataclass
 class Evidence:
-    """Everything is up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
+    """Evidence up to ``seq``, the last row of the pinned journal; marks are how far each derived thing goes.
 
-    The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.build_journal_sql`), and
-    ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``postings``;
-    ``receipts`` where they are collected; ``every_row`` and ``every_line``, the rows and the postings of all shards,
-    each once (`journal.shards`); ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this
-    verification asks.
+    The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.build_journal_sql`);
+    ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``postings``; ``receipts`` where
+    they are collected; ``every_row`` and ``every_line``, rows and postings of all shards, each once (`journal.shards`);
+    ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this verification asks.
     """
 
     engine: SqlEngine
@@ -208,7 +197,6 @@ class Evidence:
 
     @property
     def shard(self) -> Shard:
-        """The part of the events that the journal decides."""
         return shard_in(self.state.notes)
 
     @property
@@ -229,18 +217,15 @@ class Evidence:
         return is_partition_read(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Returns a query's result; only for results that are small by construction."""
         return self.engine.ask(sql)
 
     def ask_sample(self, sql: str) -> list[dict[str, Any]]:
-        """Returns at most ``sample_max`` rows of a query's result."""
         return self.engine.ask(sql, self.sample_max)
 
     def search_offenders(self, promise: str) -> list[dict[str, Any]]:
         return self.ask_sample(read_promise(promise).sql)
 
     def add_rows(self, name: str, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Names a few rows of Python's."""
         self.engine.add_table(name, pa.Table.from_pylist(list(rows), schema).to_batches(), schema)
 
     def read_commits(self) -> Sequence[CommitDigest]:
@@ -264,7 +249,7 @@ class Evidence:
         return self._count_once(_TAKEN_BACK)
 
     def count_nameless(self) -> int:
-        """Counts bookings whose entity is a merchant account as a whole."""
+        """Counts bookings whose entity is a whole merchant account."""
         return self._count_once(_NAMELESS)
 
     def _count_once(self, sql: str) -> int:
@@ -274,13 +259,11 @@ class Evidence:
         return self._counts[sql]
 
     def last_row_age_s(self) -> float:
-        """Returns the time since the journal's last row was decided; 0 for an empty one."""
         commits = self.read_commits()
         return (self.now - commits[-1].decided_at).total_seconds() if commits else 0.0
 
     @property
     def first_seq(self) -> int:
-        """The first row that is looked at; 1 where all are."""
         return self.base.seq + 1
 
     @property
@@ -288,7 +271,7 @@ class Evidence:
         return self.base.seq == 0
 
     def explain_part(self, not_looked_at: str) -> str | None:
-        """Says what wasn't looked at, where only the newest rows were."""
+        """Says what wasn't looked at; None where all rows were."""
         return None if self.is_whole else not_looked_at
 
     def partitions(self) -> Iterator[tuple[str, int, int, int]]:
@@ -304,7 +287,6 @@ class Evidence:
                 yield topic, number, start, until
 
     def spans(self) -> Iterator[OffsetSpan]:
-        """Yields the spans of every history, as `partitions` does of the last ones."""
         for topic, history in sorted(self.state.histories.items()):
             for ended in history.ended:
                 for number, until in sorted(ended.end.items()):

@@ -39,8 +39,10 @@ class VerifyImpossible(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``deep``: bodies are hashed too. ``since``: only rows from this seq on, or decided from this moment on, are
-    looked at. ``providers``: how adapters read bodies. ``division``: where several streams divide its topic."""
+    """``deep``: bodies are hashed too. ``since``: only rows from this seq or moment on are looked at.
+
+    ``providers``: how adapters read bodies. ``division``: where several streams divide its topic.
+    """
 
     deep: bool = False
     since: int | datetime | None = None
@@ -58,7 +60,7 @@ def gather_evidence(
     index: Index | None,
     options: Options,
 ) -> Evidence:
-    """Opens derived things first, then the journal, then Kafka: so each may only be behind the next one."""
+    """Opens derived things first, then the journal, then Kafka, so that each can only be behind the next one."""
     postings = _open_postings(lake)
     has_receipts = lake.is_ledger and _add_receipts(engine, lake, kafka)
     anchors = topics_of(lake.mode).anchors
@@ -182,8 +184,6 @@ def _add_partitions(evidence: Evidence) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OtherShard:
-    """The journal of another shard, and its table of postings, each as of one version; ``postings``: None without."""
-
     lake: Lake
     state: JournalState
     postings: DeltaTable | None
@@ -219,8 +219,8 @@ def _add_every(
 ) -> None:
     """Names the views ``postings``, ``every_row`` and ``every_line``.
 
-    ``stream`` is whose journal a row is in, ``recent`` whether it is to be looked at; ``mine`` is by the first one's
-    shard.
+    ``stream`` is the journal that has a row, ``recent`` whether it is to be looked at, ``mine`` whether the first
+    journal's shard has it.
     """
     if since is None:
         recent = "true"
@@ -267,7 +267,7 @@ RECORDS_PER_BATCH = 10_000
 
 
 def _add_receipts(engine: SqlEngine, lake: Lake, kafka: Kafka) -> bool:
-    """Names the view ``receipts``: those that were collected; where none were yet, those on their topic."""
+    """Names the view ``receipts``: the collected ones, else those on their topic."""
     if has_table(str(lake.receipts)):
         engine.add_delta("receipts", lake.receipts, open_table(str(lake.receipts)).version())
         return True
@@ -286,7 +286,6 @@ def _read_receipts(kafka: Kafka, topic: str) -> Iterator[pa.RecordBatch]:
 
 
 def _parse_receipt(line: bytes) -> dict[str, Any] | None:
-    """Returns the columns of a receipt; None where the line isn't one."""
     try:
         fields = orjson.loads(line)
         return {**{name: fields.get(name) for name in _RECEIPTS.names}, "at": from_rfc3339(fields["at"])}
@@ -295,7 +294,6 @@ def _parse_receipt(line: bytes) -> dict[str, Any] | None:
 
 
 def _add_sources(engine: SqlEngine, lake: Lake, topics: Sequence[str]) -> tuple[dict[str, str], Ends]:
-    """Names the journals that are read, and returns what each topic holds; those that aren't there are left out."""
     sources: dict[str, str] = {}
     ends: Ends = {}
     for number, name in enumerate(sorted({source_of(topic) for topic in topics})):

@@ -123,16 +123,13 @@ ERROR_CHARS_MAX = 500
 
 
 class VerifyProgress:
-    """Shows how far a verification is; this one shows nothing."""
+    """Shows how far a verification is. This base class shows nothing."""
 
-    def show_start(self, invariants: int) -> None:
-        """Takes how many invariants will be checked."""
+    def show_start(self, invariants: int) -> None: ...
 
-    def show_percent(self, percent: float) -> None:
-        """Takes how far the query is that is under way."""
+    def show_percent(self, percent: float) -> None: ...
 
-    def show_finding(self, finding: Finding) -> None:
-        """Takes the answer of an invariant."""
+    def show_finding(self, finding: Finding) -> None: ...
 
 
 def run(
@@ -148,12 +145,13 @@ def run(
     watch: VerifyProgress,
     lake: Location,
 ) -> Report:
-    """Verifies one stream, while everything may keep running. DuckDB does it in a process of its own, or Spark where
-    the ledger's master is a cluster.
+    """Verifies one stream, while everything may keep running.
+
+    DuckDB does it in a process of its own, or Spark where the ledger's master is a cluster.
 
     :param find_jars: Spark's; DuckDB needs none
     :param dead_letters: the topic of its dead letters; empty: the one that is named after the stream
-    :param watch: shows how far it is
+    :param watch: shows the progress
     :param lake: where the tables are
     :raises VerifyImpossible: there is no journal
     :raises SettingError: there are no keys of its anchors
@@ -202,7 +200,7 @@ def verify(
     watch: VerifyProgress | None = None,
     names: Collection[str] = (),
 ) -> Report:
-    """Does what `run` does, with an engine and a Kafka that are passed in.
+    """Verifies as `run` does, with an engine and a Kafka that are passed in.
 
     :param names: the invariants to check; empty: all
     """
@@ -262,7 +260,6 @@ def _find_left_out(evidence: Evidence) -> frozenset[str]:
 
 
 def _open_index(lake: Lake) -> tuple[Index | None, str]:
-    """Opens the key index beside its writer; where it can't be opened, it returns why."""
     if not any(lake.index.glob("epoch-*")):
         return None, f"there is no key index in {lake.index}; verify where the processor runs, or start it there"
     try:
@@ -287,9 +284,7 @@ def _build_deep_checks(lake: Lake, options: Options) -> list[Invariant]:
 
 
 def _check_invariant(invariant: Invariant, evidence: Evidence, watch: VerifyProgress) -> Finding:
-    """Checks an invariant. A check that can't be run has not been passed: what stopped it is its offender, or why it
-    isn't made now.
-    """
+    """Checks an invariant. What stopped a check that can't run is its offender, or why it isn't made now."""
     try:
         finding = invariant.check(evidence)
     except Exception as failed:

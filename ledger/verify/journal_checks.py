@@ -39,8 +39,10 @@ class OneEffectPerFactKey(PromiseInvariant):
 
 
 class OneEffectInAllShards(PromiseInvariant):
-    """Each journal by itself shows that nothing took effect twice in it. A key that one holds from before it was
-    divided is in the rows of its copies too. So the rows after these are compared.
+    """Compares the rows after a division, of all shards.
+
+    Each journal by itself shows that nothing took effect twice in it. Rows from before the division are in its copies
+    too.
     """
 
     name = "one_effect_in_all_shards"
@@ -66,8 +68,10 @@ class ItemsCloseOnce(PromiseInvariant):
 
 
 class OrderKept(PromiseInvariant):
-    """Each partition's records were numbered in Kafka's order, and what took effect behind a later event of its entity
-    is marked (``out_of_order``). Only what took effect after its first row can have been overtaken.
+    """Checks that each partition's records were numbered in Kafka's order, and that overtaken events are marked
+    (``out_of_order``).
+
+    Only what took effect after its first row can have been overtaken.
     """
 
     name = "order_kept"

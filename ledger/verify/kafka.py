@@ -22,8 +22,6 @@ Ends = dict[str, dict[int, tuple[int, int]]]
 
 
 class KafkaUnreachable(PayhookError):
-    """Kafka didn't answer: what is in flight is unknown."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, bootstrap: str, problem: str) -> None:
@@ -34,7 +32,7 @@ class KafkaUnreachable(PayhookError):
 
 class Kafka(Protocol):
     def find_ends(self, topics: Sequence[str]) -> Ends:
-        """Returns the ends of each topic; a topic that doesn't exist is left out."""
+        """Returns the ends of each topic, without topics that don't exist."""
 
     def timestamp(self, topic: str, partition: int, offset: int) -> datetime | None:
         """Returns when the first record at or after an offset was written; None where there is none, or it has no time.
@@ -49,20 +47,17 @@ class Kafka(Protocol):
         """
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Returns Kafka's own id of each topic; one that doesn't exist is left out."""
+        """Returns Kafka's own id of each topic, without topics that don't exist."""
 
     def records_at(self, points: Collection[Point]) -> Mapping[Point, TopicRecord]:
-        """Returns the record at each offset; a point that Kafka holds no record for is left out.
+        """Returns the record at each offset, without points that Kafka holds no record for.
 
         :raises KafkaUnreachable: it doesn't answer
         """
 
 
 class RealKafka:
-    """A running broker.
-
-    :raises KafkaUnreachable: it doesn't answer (from each method)
-    """
+    """A running broker. Every method raises `KafkaUnreachable` when it doesn't answer."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
@@ -90,7 +85,6 @@ class RealKafka:
                     yield partition, record
 
     def _ask_each(self, topics: Sequence[str], ask: Callable[[KafkaLog, list[str]], Mapping[str, T]]) -> dict[str, T]:
-        """Asks for each topic; a topic that isn't there is left out."""
         answers: dict[str, T] = {}
         with self._open_log() as log:
             for topic in topics:

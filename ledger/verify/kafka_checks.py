@@ -47,7 +47,6 @@ class OffsetsAccounted(PromiseInvariant):
 
 
 def _describe_row(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Describes the problem of a promise's row; once for each offset of a gap."""
     about = {name: row[name] for name in ("problem", "topic", "partition")}
     bounds = None if row["high"] is None else [row["low"], row["high"]]
     match row["problem"]:
@@ -114,7 +113,6 @@ class InFlight(PromiseInvariant):
 
 
 def _find_undecided(evidence: Evidence) -> Iterator[tuple[str, int, int, int]]:
-    """Yields topic, partition, next offset, and how many offsets wait behind it."""
     for topic in evidence.state.marks:
         if is_sparse(topic):
             continue
@@ -129,7 +127,7 @@ def _age_s(since: datetime | None, evidence: Evidence) -> float | None:
 
 
 class ReceiptsHaveDecisions(PromiseInvariant):
-    """A receipt names no entity: its decision may be in the journal of any shard."""
+    """A receipt names no entity, so its decision may be in the journal of any shard."""
 
     name = "receipts_have_decisions"
 
@@ -149,7 +147,7 @@ SLACK = timedelta(seconds=60)
 
 
 def find_settled_before(evidence: Evidence) -> datetime:
-    """Returns the moment before which all that was answered is decided: the oldest undecided record is younger."""
+    """Returns the moment before which all answered events are decided: the oldest undecided record is younger."""
     topic = topics_of(evidence.lake.mode).events
     marks = evidence.every_mark.get(topic, {})
     waiting = (

@@ -15,7 +15,7 @@ from ledger.verify.report import Finding, PromiseInvariant, drop_nulls
 
 
 class ListedAreDecided(PromiseInvariant):
-    """A list names no entity: an event's decision may be in the journal of any shard."""
+    """A list names no entity, so an event's decision may be in the journal of any shard."""
 
     name = "listed_are_decided"
 

@@ -12,8 +12,6 @@ MOVED_VIEW, NAMED_VIEW = "moved", "named_lines"
 
 
 class _PaymentInvariant(PromiseInvariant):
-    """An invariant of payments. ``bodies``: what names the payment where the entity doesn't, under ``--deep``."""
-
     def __init__(self, bodies: BodyFacts | None = None) -> None:
         self.bodies = bodies
 
@@ -38,7 +36,7 @@ class _PaymentInvariant(PromiseInvariant):
 
 
 class _AwaitingInvariant(_PaymentInvariant):
-    """An event that is under way may still put an offender right: only after a while it is an offence."""
+    """An event that is under way may still put things right, so an offence counts only after a while."""
 
     def check(self, evidence: Evidence) -> Finding:
         unknown = self._explain_unknown(evidence)

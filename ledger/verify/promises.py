@@ -15,7 +15,7 @@ NOTE = "--"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A promise. ``sentence`` is for an accountant; ``text`` is the file as it stands; ``sql`` selects offenders."""
+    """A promise. ``sentence`` is for an accountant; ``text`` is the whole file; ``sql`` selects offenders."""
 
     name: str
     sentence: str
@@ -29,9 +29,7 @@ def list_promise_names() -> list[str]:
 
 @functools.cache
 def read_promise(name: str) -> Promise:
-    """
-    :raises FileNotFoundError: no promise has this name
-    """
+    """:raises FileNotFoundError: no promise has this name"""
     text = (FOLDER / f"{name}.sql").read_text()
     lines = text.splitlines()
     head = next((at for at, line in enumerate(lines) if not line.startswith(NOTE)), len(lines))

@@ -73,10 +73,11 @@ class HeldOffsets:
 
 @dataclass
 class RecordsAreThoseDecided(Invariant):
-    """Compares records with the rows decided from them: at the ends of each partition, at borders between histories,
-    and by chance, or ``every`` one. The seed is the journal's version: a second verification of it compares the same.
+    """Compares records with the rows decided from them: at partitions' ends, at borders between histories, and by
+    chance.
 
-    What is read of another stream's journal is compared whole: each row that changed its books has its decision.
+    With ``every`` it compares all. The seed is the journal's version, so a second verification compares the same
+    records. What is read of another stream's journal is compared whole.
     """
 
     every: bool = False
@@ -106,11 +107,10 @@ class RecordsAreThoseDecided(Invariant):
 
 
 def _find_held_offsets(evidence: Evidence) -> Iterator[HeldOffsets]:
-    """Finds the offsets that are still held, by the history that decided them: the newest that begins at or before an
-    offset.
+    """Finds the offsets that are still held, by the newest history that begins at or before them.
 
-    Each history begins where Kafka's records part from those that were decided: before that they are the same. Of a
-    partition that another shard reads only that one knows its histories.
+    Each history begins where Kafka's records part from those that were decided. Only the shard that reads a partition
+    knows its histories.
     """
     spans: dict[tuple[str, int], list[OffsetSpan]] = {}
     for span in evidence.spans():
@@ -138,9 +138,7 @@ def _find_other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 
 def _find_other_rows(evidence: Evidence, stretches: Sequence[HeldOffsets]) -> Iterator[dict[str, Any]]:
-    """Compares what was read of other streams' journals with what they hold. A row counts as received when it was
-    decided.
-    """
+    """Compares what was read of other streams' journals with what they hold."""
     for source, view in evidence.sources.items():
         parts = [
             {"topic": stretch.topic, "history": stretch.history, "from_offset": stretch.low, "to_offset": stretch.high}
@@ -177,7 +175,7 @@ def _choose_points(stretches: Sequence[HeldOffsets], seed: int) -> dict[Point, i
 
 
 def _read_rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
-    """Reads the rows that decided them; none of an offset that one row for several stands for."""
+    """Reads the rows that decided the points, except for offsets that share a row with others."""
     if not points:
         return []
     evidence.add_rows(
@@ -208,7 +206,6 @@ def _build_journal_rows(rows: Sequence[dict[str, Any]]) -> list[JournalRow]:
 
 
 def _drop_repeated_offsets(rows: Sequence[JournalRow]) -> list[JournalRow]:
-    """Keeps a row for each offset: another invariant reports offsets that have two."""
     by_offset: dict[Point, JournalRow] = {}
     for row in sorted(rows, key=lambda row: row.seq):
         by_offset.setdefault((row.topic, row.partition, row.offset), row)
@@ -247,7 +244,6 @@ RECORDS_PER_BATCH = 10_000
 
 
 def _search_all(evidence: Evidence, stretches: Sequence[HeldOffsets]) -> list[dict[str, Any]]:
-    """Compares all records; what differs is compared again by itself."""
     doubtful: list[JournalRow] = []
     for topic in sorted({stretch.topic for stretch in stretches}):
         evidence.engine.add_table("held_records", _read_records(evidence, topic), _RECORDS)

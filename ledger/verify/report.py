@@ -20,10 +20,10 @@ from ledger.verify.promises import read_promise
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An invariant's answer. ``offenders`` is a bounded sample; ``figures`` are what was counted on the way.
+    """An invariant's answer. ``offenders`` is a bounded sample; ``figures`` were counted on the way.
 
-    ``unknown``: what couldn't be looked at, because only rows since some moment were. ``not_checked``: why nothing was
-    checked at all; it isn't ``ok`` then, and nothing is wrong either.
+    ``unknown``: what wasn't looked at, because only rows since some moment were. ``not_checked``: why nothing was
+    checked at all; then it isn't ``ok``, but nothing is wrong either.
     """
 
     name: str
@@ -45,8 +45,7 @@ class Invariant(ABC):
     sentence: str
 
     @abstractmethod
-    def check(self, evidence: Evidence) -> Finding:
-        """Looks for offenders."""
+    def check(self, evidence: Evidence) -> Finding: ...
 
     def build_finding(
         self,
@@ -56,7 +55,7 @@ class Invariant(ABC):
         unknown: str | None = None,
         not_checked: str | None = None,
     ) -> Finding:
-        """Builds the answer, with ``evidence.sample_max`` of the offenders at most; no more are looked for."""
+        """Builds the answer from ``evidence.sample_max`` offenders at most, and looks for no more."""
         sample = tuple(islice(offenders, evidence.sample_max))
         return Finding(self.name, self.sentence, sample, figures or {}, unknown, not_checked)
 
@@ -79,9 +78,6 @@ class PromiseInvariant(Invariant):
         return self.build_finding(evidence, offenders, self.count_figures(evidence), unknown)
 
     def describe_offender(self, row: dict[str, Any], evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
-        """Describes an offender by a row of the promise; the row itself unless a promise finds several kinds of
-        problems.
-        """
         return row
 
     def count_figures(self, evidence: Evidence) -> dict[str, Any]:  # noqa: ARG002
@@ -94,8 +90,6 @@ def drop_nulls(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings about the journal at ``version``, whose last row is ``seq``."""
-
     stream: str
     version: int
     seq: int
@@ -111,7 +105,6 @@ class Report:
 
     @property
     def has_offenders(self) -> bool:
-        """Returns whether something offends an invariant; else what isn't ok couldn't be checked."""
         return any(finding.offenders for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class ReportsAgree(Invariant):
 
 
 def _find_newest_runs(evidence: Evidence) -> list[Reconciliation]:
-    """Finds the runs that no later one replaces: they say what is open still."""
     shared = evidence.lake.places.shared_table
     by_owner: dict[tuple[object, ...], list[Reconciliation]] = {}
     for run in Reconciliations(shared("reconciliation"), shared("reconciliation-runs")).list_runs():
@@ -40,15 +39,15 @@ def _find_newest_runs(evidence: Evidence) -> list[Reconciliation]:
 
 
 def _has_replaced(later: Reconciliation, run: Reconciliation) -> bool:
-    """Returns whether a later run of the same provider and tenant looked at all that a run did. Where that one has no
-    account, the same report may have been given one since.
+    """Returns whether a later run of the same provider and tenant covers all that a run did.
+
+    Where that run has no account, the same report may have been given one since.
     """
     same_report = run.account is None and run.report_sha256 == later.report_sha256
     return (run.account == later.account or same_report) and _has_period_of(later, run)
 
 
 def _has_period_of(later: Reconciliation, run: Reconciliation) -> bool:
-    """Returns whether the period of one has the other's within it, as far as that one's is known."""
     since = run.since is None or (later.since is not None and later.since <= run.since)
     return since and (run.until is None or (later.until is not None and later.until >= run.until))
 

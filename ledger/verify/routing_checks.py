@@ -37,8 +37,6 @@ _POINTS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("at_off
 
 
 class TopicDivided(PromiseInvariant):
-    """Checked where each stream of a topic says what it takes (`ledger.verify.divided`)."""
-
     name = "topic_divided"
 
     def check(self, evidence: Evidence) -> Finding:
@@ -53,8 +51,9 @@ class TopicDivided(PromiseInvariant):
 
 @dataclass
 class ElsewhereIsOthers(Invariant):
-    """Compares by chance some of what Kafka still holds; ``compared_max`` offsets. Of another program's records
-    only the stream's own function knows what they say, so those aren't compared.
+    """Compares by chance up to ``compared_max`` offsets that Kafka still holds.
+
+    Only a stream's own function can read another program's records, so those aren't compared.
     """
 
     compared_max: int = BY_CHANCE
@@ -84,8 +83,6 @@ class ElsewhereIsOthers(Invariant):
 
 @dataclass(frozen=True, slots=True)
 class PassedOffsets:
-    """Offsets of one partition between which some aren't the stream's; ``where``: what it took then."""
-
     topic: str
     partition: int
     low: int
@@ -101,9 +98,7 @@ def _find_held(evidence: Evidence, row: dict[str, Any]) -> PassedOffsets | None:
 
 
 def _choose_points(spans: Sequence[PassedOffsets], count: int, seed: int) -> dict[Point, HeaderFilter]:
-    """Chooses offsets by chance, with what the stream took then. Where a topic has several histories the newest one
-    counts.
-    """
+    """Chooses offsets by chance, with what the stream took then. Of a topic's histories the newest one counts."""
     ends = list(accumulate(span.high - span.low for span in spans))
     total = ends[-1] if ends else 0
     chosen = random.Random(seed).sample(range(total), min(count, total))  # noqa: S311 - chance, no secret
@@ -124,8 +119,7 @@ def _find_own(evidence: Evidence, points: Iterable[Point]) -> set[Point]:
 
 
 def _is_taken(where: HeaderFilter, topic: str, record: TopicRecord) -> bool:
-    """Returns whether the stream says that it takes a record. What can't be read of receivers' events is every
-    stream's."""
+    """Returns whether the stream takes a record. An unreadable record of receivers' events belongs to every stream."""
     try:
         event = from_record(record.value, record.headers).event
     except Unparseable:

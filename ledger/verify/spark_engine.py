@@ -16,8 +16,6 @@ from ledger.verify.engine import Read, read_prelude
 
 
 class SparkEngine:
-    """Implements `SqlEngine` by a session that is passed in."""
-
     joined = "listagg(row_hash, '') WITHIN GROUP (ORDER BY seq)"
     portion_rows = sys.maxsize
 

@@ -48,9 +48,7 @@ def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE)
 
 
 def build_row_hash_sql() -> str:
-    """Computes `journal.schema.row_hashes` in SQL. A handler's own error of a conflict's name comes with the handler's
-    version.
-    """
+    """Computes `journal.schema.row_hashes` in SQL."""
     texts = [f"coalesce({_cast_to_text(name)}, chr(0))" for name in HASHED_COLUMNS]
     texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
     return f"sha256_of(concat_ws(chr(31), {', '.join(texts)}))"
@@ -144,8 +142,6 @@ which one body is gone or can't be read stays whole: a refund would lack its cap
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The row before the first one that is looked at, and the chain's head after it where an anchor has it."""
-
     seq: int = 0
     chain: str | None = GENESIS
 
@@ -157,9 +153,10 @@ def find_base(
     anchors: Iterable[tuple[int, bytes]],
     keys: AnchorKeys,
 ) -> Base:
-    """Finds the row before the first one that is looked at: the last one that an anchor names before ``since``. The
-    chain is known from there on. Without such an anchor it is the end of a commit. For a ``since`` beyond the journal's
-    last row it is that row.
+    """Finds the row before the first one to look at: the last row before ``since`` that an anchor names.
+
+    The chain is known from there on. Without such an anchor it is the end of a commit. For a ``since`` beyond the
+    journal's last row it is that row.
 
     :param engine: with the view ``whole``
     :param since: a seq, or when a row was decided
@@ -188,7 +185,9 @@ def _find_first_since(engine: SqlEngine, since: datetime) -> int:
 
 
 def _read_known_anchors(anchors: Iterable[tuple[int, bytes]], keys: AnchorKeys, state: JournalState) -> Iterable[Base]:
-    """Reads the anchors of this journal's rows; an anchor without a known signature is another invariant's."""
+    """Reads the anchors of this journal's rows, without those that have no known signature: another invariant reports
+    them.
+    """
     for _, record in anchors:
         try:
             anchor = keys.decode(record)
