@@ -96,8 +96,8 @@ def card_spans(text: bytes) -> Iterator[tuple[int, int]]:
     """Finds where card numbers stand in ``text`` (start, end), left to right, never overlapping.
 
     Together, or in groups of 4 (two of them may be together), 4-6-5, 4-6-4 and 6-13 digits with up to three blanks,
-    line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` or ``+`` between them; beside letters too, but not within a
-    UUID or a hash in hex.
+    line ends, ``-``, ``.``, ``/`` and ``_`` or a ``,`` or ``+`` between them. They may stand beside letters, but not
+    within a UUID or a hash in hex.
     """
     position = 0
     while (start := _START.search(text, position)) is not None:

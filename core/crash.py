@@ -16,8 +16,8 @@ CRASH_AT = (
 def crash_point(name: str) -> None:
     """Ends the process at once if ``PAYHOOK_TESTING=1`` and ``PAYHOOK_CRASH_AT`` (comma-separated) names this point.
 
-    With ``PAYHOOK_CRASH_ONCE`` naming a folder, a point fires only while the folder has no file of its
-    name, and makes it: so that the process that is started again gets past.
+    With ``PAYHOOK_CRASH_ONCE`` naming a folder, a point fires only while the folder has no file of its name, and makes
+    it. So the process that is started again gets past it.
     """
     if name not in CRASH_AT:
         return

@@ -82,14 +82,12 @@ class Event:
     """Holds one provider event with its identities; ``body`` holds its exact bytes.
 
     ``event_id``, ``event_type`` and ``account`` are raw, as the provider writes them (`core.keys.name_of`); keys are
-    texts of encoded parts.
-    Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between deliveries;
-    ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
+    texts of encoded parts. Hashes are lower-case hex SHA-256. ``content_sha256`` leaves out what differs between
+    deliveries; ``content_version`` is the version of that list. ``poison`` says why signed bytes couldn't be read.
     ``original_sha256`` is set where card data was masked: a keyed hash of the bytes as the provider sent them, or
-    `WITHHELD_SHA256`, while ``body`` and every other hash are of the masked ones. ``original_content_sha256`` is then a
-    keyed hash of the content hash of the event as it was sent, which two copies that were masked in different ways have
-    in common; None where it is withheld. ``tenant`` and ``zone`` are the endpoint's.
-    ``source``: `CATCH_UP`, or None.
+    `WITHHELD_SHA256`. ``body`` and every other hash are of the masked bytes. ``original_content_sha256`` is then a
+    keyed hash of the content hash of the event as it was sent; None where it is withheld. Copies that were masked in
+    different ways share it. ``tenant`` and ``zone`` are the endpoint's. ``source``: `CATCH_UP`, or None.
     """
 
     provider: str

@@ -45,9 +45,9 @@ def create_once(path: Path, text: str, mode: int = 0o600) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SentFiles:
-    """What files held, or why they couldn't be read, to be sent to a process that has none of them.
+    """The contents of files, or why they couldn't be read, to be sent to a process that has none of them.
 
-    Their contents aren't shown, since some are secrets.
+    They aren't shown, since some are secrets.
     """
 
     digest: str

@@ -42,7 +42,7 @@ def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What stands in Redis: ``3 p48 k1f0b2c3d``, with ``refused`` behind it while the processor refuses what Kafka
+    """A text in Redis: ``3 p48 k1f0b2c3d``, with ``refused`` behind it while the processor refuses what Kafka
     holds.
 
     One of several shards says which: ``3 p48 s1/4 k1f0b2c3d``. ``partitions``: of ``payments.events``, by which

@@ -70,7 +70,8 @@ class _Admin(AdminClient):
 def open_producer(
     kafka: KafkaSettings, config: Mapping[str, Any], keys: RecordKeys | None = None
 ) -> confluent_kafka.Producer:
-    """:param keys: for a producer of events or commands, which are believed by their signature
+    """
+    :param keys: for a producer of events or commands, which are believed by their signature
     :raises SettingError: a file that the settings name can't be read
     """
     producer = _Producer(client_config(kafka, config))
@@ -148,7 +149,9 @@ def spark_options(kafka: KafkaSettings) -> dict[str, str]:
 
 
 def read_sasl_credentials(security: KafkaSecurity) -> Credentials:
-    """:raises SettingError: their file can't be read, or hasn't two lines"""
+    """
+    :raises SettingError: their file can't be read, or hasn't two lines
+    """
     return read_credentials(Path(security.credentials_file), "kafka.security.credentials_file")
 
 
@@ -164,7 +167,7 @@ def _quote_word(word: str) -> str:
 
 
 def _key_and_chain(text: str) -> tuple[str, str]:
-    """Splits them for Java.
+    """Splits the key and the certificate chain for Java.
 
     :raises SettingError: one of them isn't there, or the key isn't PKCS #8 without a passphrase
     """

@@ -123,8 +123,8 @@ class Outside:
 class MoneyFact:
     """Records one movement of money as its provider reports it.
 
-    ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of
-    the merchant account, ``payment`` the payment that it belongs to (None for a payout).
+    ``fact_key`` is the movement's own id with its booking type, ``account`` the provider's name of the merchant
+    account. ``payment`` is the payment that it belongs to (None for a payout).
 
     ``holder``: provider and account whose balance moved, where they aren't the event's own.
     ``outside``: how much of ``money`` the provider doesn't hold, and who does.

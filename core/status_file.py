@@ -29,7 +29,7 @@ STANDBY = "standby"
 
 @dataclass(frozen=True, slots=True)
 class StatusWait:
-    """What a stream's events wait for: a ``downstream``, or what blocks the whole stream (None).
+    """Says what a stream's events wait for: a ``downstream``, or what blocks the whole stream (None).
 
     ``since`` and ``next_try_at`` are None where they aren't known.
     """

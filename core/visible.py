@@ -35,7 +35,9 @@ def is_kept_text(text: str) -> bool:
 
 
 def kept_text(text: str) -> str:
-    """:raises ValueError: nothing is left, it is too long, or it holds what can't be printed"""
+    """
+    :raises ValueError: nothing is left, it is too long, or it holds what can't be printed
+    """
     stripped = text.strip()
     if not is_kept_text(stripped):
         raise ValueError(f"expected one line of 1 to {KEPT_CHARS_MAX} printable characters")

@@ -87,9 +87,9 @@ class Applied:
     """The event took effect; ``postings`` may be empty where a stream books nothing.
 
     ``pair`` is what a movement and its undos have in common, a key as the event's own fact is
-    (`core.routing.of_tenant`); ``undoes``: it is an undo, or a loss, which ends
-    a movement as well. An undo counts only where a movement of its pair was booked before and not undone since, and is
-    `Unknown` else; the next movement of that pair is undone already then, and books nothing.
+    (`core.routing.of_tenant`); ``undoes``: it is an undo, or a loss, which ends a movement as well. An undo counts only
+    where a movement of its pair was booked before and not undone since, and is `Unknown` else. The next movement of
+    that pair then counts as undone already, and books nothing.
     """
 
     postings: tuple[Posting, ...] = ()
@@ -184,8 +184,9 @@ def limited_by(calls: DownstreamCalls) -> Iterator[None]:
 class MissingPredecessor(PayhookError):
     """An event that can't be handled before another one of its entity, which may be among its followers.
 
-    Only its followers may be tried before it: while it waits for its next try, and when it is dead, whatever the stream
-    says of dead heads. When it is applied after one of them its row says ``out_of_order``.
+    Unlike any other failed event it lets its followers be tried before it: while it waits for its next try, and when it
+    is dead. The stream's setting for dead heads doesn't matter. When it is applied after one of them its row says
+    ``out_of_order``.
     """
 
     kind = ErrorKind.SNBE

@@ -84,7 +84,9 @@ class AnchorKeys:
         return _to_canonical({**fields, "mac": _compute_mac(self._keys[0], fields)})
 
     def decode(self, record: bytes) -> Anchor:
-        """:raises AnchorInvalid: it isn't an anchor, or none of the keys signed it"""
+        """
+        :raises AnchorInvalid: it isn't an anchor, or none of the keys signed it
+        """
         tree = _parse_tree(record)
         mac = tree.pop("mac")
         if not isinstance(mac, str) or not any(hmac.compare_digest(_compute_mac(key, tree), mac) for key in self._keys):

@@ -71,7 +71,9 @@ class Demands:
 
 
 def demands_of(path: str, table: DeltaTable) -> Demands:
-    """:raises TableUnfit: the table has a feature that isn't handled here"""
+    """
+    :raises TableUnfit: the table has a feature that isn't handled here
+    """
     protocol, metadata = table.protocol(), table.metadata()
     features = set(protocol.writer_features or ())
     version = protocol.min_writer_version
@@ -95,8 +97,8 @@ def demands_of(path: str, table: DeltaTable) -> Demands:
 class Appender:
     """Appends to a Delta table as its one writer.
 
-    Its log isn't refreshed: whatever was committed after its version is looked at by the next `append`, one entry after
-    the other, and stepped over only if it leaves the table and the application id alone (maintenance). Not thread-safe.
+    Its log isn't refreshed: the next `append` looks at each entry that was committed after its version. It steps over
+    an entry only if that leaves the table and the application id alone (maintenance). Not thread-safe.
     """
 
     path: str

@@ -38,7 +38,7 @@ Fragment: TypeAlias = ds.ParquetFileFragment
 
 @dataclass(frozen=True, slots=True)
 class FoundBodies:
-    """The bodies that a search found. ``lost``: files that are gone or damaged, in any of which the others may be."""
+    """The bodies that a search found. ``lost``: files that are gone or damaged; they may hold missing bodies."""
 
     hashes: Set[str] = frozenset()
     bodies: Mapping[str, bytes] = field(default_factory=dict)

@@ -63,7 +63,7 @@ class KafkaSilent(PayhookError):
 
 
 class TopicLog(Protocol):
-    """What a check of positions asks Kafka. Every method raises `KafkaSilent` or, for a topic, `TopicMissing`."""
+    """Answers a check of positions. Every method raises `KafkaSilent` or, for a topic, `TopicMissing`."""
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
         """Reads Kafka's own id of each topic: a topic that was deleted and created again has another one."""

@@ -96,5 +96,7 @@ def open_table(path: str, version: int | None = None) -> DeltaTable:
 
 
 def has_table(path: str) -> bool:
-    """:raises OSError: the place can't be reached"""
+    """
+    :raises OSError: the place can't be reached
+    """
     return DeltaTable.is_deltatable(path, make_storage_options(path))

@@ -42,7 +42,9 @@ _UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 
 
 def check_complete(path: str, table: DeltaTable) -> None:
-    """:raises JournalOutdated: the table lacks columns"""
+    """
+    :raises JournalOutdated: the table lacks columns
+    """
     if missing := missing_columns(table, JOURNAL_SCHEMA):
         raise JournalOutdated(path, f"the columns {', '.join(missing)}")
 
@@ -264,7 +266,7 @@ def _translate_errors(table: str) -> Iterator[None]:
 def read_state(path: str, version: int) -> JournalState:
     """Reads the state at ``version``.
 
-    The log's entries are read as files: in deltalake 1.6.6 ``history()`` of a table at an older version hands out later
+    The log's entries are read as files. In deltalake 1.6.6 ``history()`` of a table at an older version hands out later
     commits too, under wrong numbers. Maintenance commits say nothing of a journal's state and are passed over.
 
     :raises JournalBroken: an entry or the rows can't be read

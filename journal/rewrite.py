@@ -196,8 +196,8 @@ def replace_all(
     """Commits that ``staged`` files, and nothing else, are the table, and moves its mark; returns the version.
 
     Not for maintenance, which changes no row: here what was there may have been wrong. The commit names the writer's
-    application id, so a writer that continues from what was there before is refused at its next commit, and begins
-    again with what the table then says. The staged files are of this machine, and are gone afterwards.
+    application id. So a writer that continues from the older table is refused at its next commit, and begins again. The
+    staged files are of this machine, and are gone afterwards.
 
     :raises Overtaken, NotCommitted, OutcomeUnknown, OSError: as `Rewriter.replace_files`
     :raises TableUnfit: see there

@@ -59,9 +59,9 @@ _STORAGE = re.compile(
 class RocksDbStore:
     """Byte keys in order, written in atomic batches.
 
-    The owner holds a lock on a file in the folder for as long as it lives, paused or not; the folder may be renamed
-    under it. A read that finds damage marks the folder, so that the next owner makes it again. It is marked too
-    while it is being filled.
+    The owner holds a lock on a file in the folder for as long as it lives, paused or not. The folder may be renamed
+    under it. A read that finds damage marks the folder, so that the next owner makes it again. It is marked too while
+    it is being filled.
     """
 
     def __init__(self, folder: Path, db: Rdict, owner: int | None) -> None:

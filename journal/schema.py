@@ -29,12 +29,11 @@ class JournalRow:
 
     Times are UTC; ``postings`` and ``headers`` are canonical JSON.
 
-    ``item_seq`` is the seq of the first row of the same Kafka offset: the item's name. ``first`` marks
-    that row. ``blocking`` says that the item holds back its entity while it is open. ``cause_seq`` is
-    the row that caused this one: a command's row, or the first copy of a duplicate. ``history`` is the life of the
-    topic's log that the offset belongs to (`journal.histories`); None: its first. ``offset_until`` is set where one row
-    stands for all offsets from ``offset`` to before it; those `is_elsewhere` stand for the ones among them that have no
-    first row of their own.
+    ``item_seq`` is the seq of the first row of the same Kafka offset: the item's name. ``first`` marks that row.
+    ``blocking`` says that the item holds back its entity while it is open. ``cause_seq`` is the row that caused this
+    one: a command's row, or the first copy of a duplicate. ``history`` is the life of the topic's log that the offset
+    belongs to (`journal.histories`); None: its first. ``offset_until`` is set where one row stands for all offsets from
+    ``offset`` to before it. Those `is_elsewhere` stand for the ones among them that have no first row of their own.
     ``pair``: of a movement that its provider may undo, and of an undo, what both have in common (`pair_of`).
     """
 

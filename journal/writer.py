@@ -59,7 +59,7 @@ _NOTE_NAME = re.compile(r"[a-z][a-z_]{0,31}")
 
 @dataclass(slots=True)
 class Tenure:
-    """One process's hold on a journal, from writer to writer. ``owner`` is unique; ``epoch`` is the last that
+    """The hold of one process on a journal, from writer to writer. ``owner`` is unique; ``epoch`` is the last that
     it began.
     """
 
@@ -119,10 +119,10 @@ class LossDecision:
 class JournalWriter:
     """Appends batches to one stream's journal.
 
-    The appender is opened when the epoch begins and never refreshed: a refreshed one has seen a later epoch, and its
+    The appender is opened when the epoch begins and never refreshed. A refreshed one has seen a later epoch, and its
     next commit would be let through. All commits carry one application id, so that every commit after another writer's
-    is refused, however often it is tried.
-    A writer whose commit failed is of no further use: another one begins another epoch.
+    is refused, however often it is tried. A writer whose commit failed is of no further use: another one begins another
+    epoch.
     """
 
     def __init__(self, path: str, stream: str) -> None:

@@ -115,7 +115,9 @@ class FileDirectory:
         self._merchants: Mapping[str, Mapping[str, Merchant]] = {}
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """:raises DirectoryUnreadable: the file is missing or isn't such a file"""
+        """
+        :raises DirectoryUnreadable: the file is missing or isn't such a file
+        """
         self._read_if_changed()
         section = of_tenant(tenant, provider)
         accounts = self._merchants.get(section if section in self._merchants else provider, {})
@@ -223,7 +225,8 @@ class HttpDirectory:
         self._build_auth_header()
 
     def lookup(self, provider: str, account: str, tenant: str | None = None) -> Merchant:
-        """:raises DirectoryUnavailable: no answer, or none that can be used
+        """
+        :raises DirectoryUnavailable: no answer, or none that can be used
         :raises DirectoryRefused: it doesn't let us in, or the token file can't be used
         :raises DownstreamHeld: it isn't to be asked now
         """

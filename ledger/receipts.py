@@ -94,7 +94,9 @@ class ReceiptsTable:
         return rows
 
     def append(self, partition: int, rows: pa.Table, next_offset: int) -> None:
-        """:raises Overtaken: another collector is at it"""
+        """
+        :raises Overtaken: another collector is at it
+        """
         if not self._appenders:
             ensure_table(self.path, RECEIPTS_SCHEMA, "receipts", _CONFIGURATION)
         # One a partition: each looks at what was committed since its own last commit.

@@ -158,7 +158,7 @@ PUBLISHED_APP_ID = "payhook-retention-published"
 
 @dataclass(frozen=True, slots=True)
 class RetentionState:
-    """Says which bodies retention dropped: those that weren't needed for ``days`` days ``before`` then.
+    """Says which bodies retention dropped: those that weren't needed for ``days`` days, which began ``before`` then.
 
     ``published_upto``: the row up to which dead letters were on their topic then; the bodies of later ones stayed. The
     journal's own value goes back when all are published again.

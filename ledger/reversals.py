@@ -74,7 +74,8 @@ class EntryUnfit(PayhookError):
 def build_entry(
     entity_key: str, occurred_at: datetime, evidence_sha256: str, postings: Sequence[Posting]
 ) -> ManualEntry:
-    """:raises EntryUnfit: an account isn't one of the chart
+    """
+    :raises EntryUnfit: an account isn't one of the chart
     :raises CommandInvalid: it doesn't balance, or has a wrong amount or number of lines
     """
     for line in postings:
@@ -88,7 +89,9 @@ def build_entry(
 
 
 def hash_evidence(path: Path) -> str:
-    """:raises EntryUnfit: it can't be read, or is empty"""
+    """
+    :raises EntryUnfit: it can't be read, or is empty
+    """
     digest = hashlib.sha256()
     try:
         with path.open("rb") as document:

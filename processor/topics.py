@@ -17,7 +17,8 @@ from processor.wiring import Wired
 
 
 def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -> None:
-    """:raises DlqTopicRefused: the topic can't take the stream's dead letters
+    """
+    :raises DlqTopicRefused: the topic can't take the stream's dead letters
     :raises KafkaSilent: Kafka doesn't answer
     """
     dlq = wired.config.dlq

@@ -70,7 +70,9 @@ class AnotherPersonRedacts(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class RedactionOrder:
-    """:raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)"""
+    """
+    :raises ValueError: who or why can't be kept as it is (`core.visible.kept_text`)
+    """
 
     event_key: str
     actor: str
@@ -96,7 +98,7 @@ def redact_bodies(
 ) -> RedactionResult:
     """Removes every body that rows of an event refer to, beside each journal; it writes that down before they go.
 
-    It does so in each journal whose rows refer to one, by any event: the same bytes may have come to two endpoints, or
+    It does so in each journal whose rows refer to one, by any event. The same bytes may have come to two endpoints, or
     were replayed under another entity. After a crash `finish_redactions` does the rest.
 
     The caller holds `hold_maintenance_lock`.
@@ -190,8 +192,8 @@ def purge_bodies(bodies: Location, hashes: Collection[str], clock: Clock) -> boo
 
     A reader of one of these files then opens the table again, as `BodyStore.fetch` does; all other files stay.
 
-    Returns whether all is done: a file that the table doesn't name and that is only minutes old may be about to be
-    committed, and is left to the next run.
+    Returns whether all is done. A file that the table doesn't name and that is only minutes old is left to the next
+    run: it may be about to be committed.
     """
     before, storage = take_snapshot(bodies), open_storage(bodies)
     rewriter, files = Rewriter(before), file_system(bodies)
@@ -243,7 +245,8 @@ def _write_other_bodies(files: FileSystem, name: str, hashes: Collection[str], f
 
 
 def check_closed(journal: Location, event_key: str, hashes: Collection[str]) -> None:
-    """:raises EventOpen: an item of any event that refers to one of the bodies is open; items that another journal
+    """
+    :raises EventOpen: an item of any event that refers to one of the bodies is open; items that another journal
     continues don't count
     """
     is_own = own_items(journal)

@@ -87,9 +87,9 @@ class ExpiredBodies:
 def find_expired_bodies(session: LazySparkSession, stream: StreamTables, now: datetime, days: int) -> ExpiredBodies:
     """Finds the bodies that aren't needed, in files that were written ``days`` days ago.
 
-    A body is needed while a row refers to it that was decided later, whose item is open, or whose dead letter isn't on
-    its topic yet. The bodies are listed first and the journal is read then, so that what is being decided now has its
-    body in a younger file.
+    A body is needed while a row that was decided later refers to it. It is also needed while its row's item is open, or
+    the dead letter isn't on its topic yet. The bodies are listed first and the journal is read then, so that what is
+    being decided now has its body in a younger file.
     """
     before, bodies = now - timedelta(days=days), take_snapshot(stream.bodies)
     state = JournalReader(str(stream.journal)).state()

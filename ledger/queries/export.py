@@ -32,7 +32,7 @@ def format_cells(table: pa.Table, numbers: frozenset[str] = frozenset()) -> pa.T
     """Formats a table as cells that no spreadsheet calculates and every reader takes back unchanged.
 
     Times are RFC 3339 in UTC. A text that a spreadsheet would take for a formula (CWE-1236), or that begins with an
-    apostrophe, gets a leading apostrophe: without it, it is the text. ``numbers`` are text columns of numbers, which
+    apostrophe, gets a leading apostrophe. Without that it is the text. ``numbers`` are text columns of numbers, which
     stay as they are.
     """
     columns = [

@@ -50,7 +50,9 @@ class Cursor:
 
     @classmethod
     def read(cls, given: str, numbers: int) -> Self:
-        """:raises CursorInvalid: no page gave it"""
+        """
+        :raises CursorInvalid: no page gave it
+        """
         parts = given.split("~")
         if not _TEXT.fullmatch(given) or len(parts) != numbers + 2 or int(parts[0]) >= _MICROS_MAX:
             raise CursorInvalid(given)
@@ -162,7 +164,9 @@ class LedgerJournals(Journals):
         return self.first_place, key, ()
 
     def group_by_journal(self, keys: Iterable[str]) -> dict[StreamLayout, list[str]]:
-        """:raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`"""
+        """
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable: as `find_event`
+        """
         keys_by_place: dict[StreamLayout, list[str]] = {}
         for key in keys:
             at, _, _ = self.find_event(key)
@@ -170,7 +174,8 @@ class LedgerJournals(Journals):
         return keys_by_place
 
     def read_story(self, key: str) -> tuple[EventStory, list[StoredBodyStatus]]:
-        """:raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and
+        """
+        :raises RowAmbiguous, StreamUnknown, LedgerUnreadable, JournalBroken: as `find_event` and
         `read_event_story`
         """
         at, named, others = self.find_event(key)
@@ -181,7 +186,9 @@ class LedgerJournals(Journals):
         )
 
     def read_entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
-        """:raises LedgerUnreadable: its journal is damaged"""
+        """
+        :raises LedgerUnreadable: its journal is damaged
+        """
         at = self.of_entity(entity_key)
         return read_entity_story(str(at.journal), entity_key, limit, at.stream)
 

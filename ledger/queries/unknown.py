@@ -74,7 +74,7 @@ class ClosedUnknown:
 def find_unknown_events(journal: Tables) -> list[UnknownEvents]:
     """Finds events that are still unknown, the most frequent first.
 
-    Events that were replayed since are left out, and undos whose movement came later: each late movement takes the
+    Events that were replayed since are left out, and undos whose movement came later. Each late movement takes the
     first undo of its pair off the list. An entry by hand for an entity takes off what was undone of it before.
 
     :raises LedgerUnreadable: a journal is damaged

@@ -232,7 +232,9 @@ class Advisor:
         driver_share: float = 0.0,
         is_behind: bool = False,
     ) -> Advice:
-        """:param driver_share: of a batch's time, 0 to 1, that the driver spends alone; executors don't shorten it"""
+        """
+        :param driver_share: of a batch's time, 0 to 1, that the driver spends alone; executors don't shorten it
+        """
         if drain_per_s != self._drain_per_s:
             self._drain_per_s, self._drained_by = drain_per_s, deployment.executors
         if drain_per_s:

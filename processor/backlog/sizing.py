@@ -169,7 +169,9 @@ def open_executors(settings: ProcessorSettings, session: SparkSession, tasks: in
 
 
 def check_resizable(settings: ProcessorSettings, spark: Mapping[str, str]) -> None:
-    """:raises NotResizable: the cluster of these ``spark`` settings wouldn't follow the load"""
+    """
+    :raises NotResizable: the cluster of these ``spark`` settings wouldn't follow the load
+    """
     if is_local(settings.master):
         raise NotResizable(f"processor.master is {settings.master}; executors are a cluster's (docs/cluster.md)")
     if settings.executors_min > settings.executors_max:

@@ -153,7 +153,7 @@ class Batches:
     def probe(self, records: Sequence[KafkaRecord] = ()) -> float:
         """Tries one waiting event of a blocked stream, or one of ``records``. Returns the seconds to the next probe.
 
-        A failed probe costs `probe_s`; one that says nothing of what blocks the stream costs no wait, or `AGAIN_S`
+        A failed probe costs `probe_s`. One that says nothing of what blocks the stream costs no wait, or `AGAIN_S`
         where its event had been rescheduled before. A record that is tried takes those before it in its partition with
         it, and these wait. Where there is nothing to try, the stream is no longer blocked: the next batch is the probe.
 

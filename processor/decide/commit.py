@@ -50,7 +50,7 @@ def number_rows(
     """Numbers the rows of this batch and returns their items, in seq order.
 
     Events handled again come first, then the new offsets in Kafka's order, so that an entity's rows follow one another
-    as its events do; what commands did to items (``ordered``) comes last.
+    as its events do. What commands did to items (``ordered``) comes last.
     """
     again = [item for item in decided if not item.is_new]
     new = sorted([*(item for item in decided if item.is_new), *commands], key=lambda item: item.seq)

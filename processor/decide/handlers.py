@@ -75,7 +75,9 @@ class Handlers:
             self._note_tried(NOTHING_TRIED)
 
     def run(self, lines: Iterable[Line], seq: int) -> Results:
-        """:raises StorageDown: the note of what is tried can't be written"""
+        """
+        :raises StorageDown: the note of what is tried can't be written
+        """
         work: list[list[WorkItem]] = []
         early: list[BatchItem] = []
         for line in lines:
@@ -158,7 +160,9 @@ def list_named_pairs(answers: Answers) -> set[str]:
 
 
 def settle_lines(lines: Iterable[Line], answers: Answers, booked: Mapping[str, int]) -> list[BatchItem]:
-    """:param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch"""
+    """
+    :param booked: of `list_named_pairs`, as `journal.index.Index.booked_of` says before this batch
+    """
     left = dict(booked)
     decided = [item for line in lines for item in decide_line(line, answers)]
     taken: dict[str, str] = {}

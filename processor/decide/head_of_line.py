@@ -125,7 +125,9 @@ class LookRound:
 
 
 def group_into_lines(places: Iterable[tuple[bytes, int]]) -> list[WaitingLine]:
-    """:param places: (entity, item seq), entity by entity, head first"""
+    """
+    :param places: (entity, item seq), entity by entity, head first
+    """
     by_entity: dict[bytes, list[int]] = {}
     for entity, item_seq in places:
         line = by_entity.setdefault(entity, [item_seq, -1])

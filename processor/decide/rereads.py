@@ -175,7 +175,7 @@ def rename_by_adapter(adapter: Adapter, row: JournalRow, body: bytes) -> Journal
 def rename_if_readable(adapters: Mapping[str, Adapter], row: JournalRow, body: bytes) -> JournalRow:
     """Renames a row as `rename_by_adapter` does; what no adapter can read, or has no body any more, keeps its names.
 
-    An event that would get another key keeps its key and entity, and gets its fact: so the same money under the new key
+    An event that would get another key keeps its key and entity, and gets its fact. So the same money under the new key
     is a duplicate.
     """
     adapter = adapters.get(row.provider or "")

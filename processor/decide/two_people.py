@@ -62,9 +62,7 @@ def explain_missing_approval(index: Index, command: Command) -> str | None:
 
 @dataclass(slots=True)
 class Reversals:
-    """Decides the reversals of one batch. A proposal and its approval are checked alike: a reversal may have been made
-    since.
-    """
+    """Decides the reversals of one batch. An approval is checked like its proposal: others may come first."""
 
     known: BatchLookups
     _done: set[int] = field(default_factory=set)

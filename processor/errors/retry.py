@@ -142,7 +142,9 @@ def choose_policy(written: str | None, present: RetryPolicy) -> RetryPolicy:
 
 @lru_cache(maxsize=256)
 def parse_policy(text: str) -> RetryPolicy:
-    """:raises PolicyInvalid: points at the part that can't be read"""
+    """
+    :raises PolicyInvalid: points at the part that can't be read
+    """
     if len(text) > TEXT_CHARS_MAX:
         raise PolicyInvalid(text[:TEXT_CHARS_MAX], TEXT_CHARS_MAX, "", f"more than {TEXT_CHARS_MAX} characters")
     return _PolicyReader(text).read_policy()

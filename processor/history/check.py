@@ -136,7 +136,7 @@ def read_decided_partitions(state: JournalState) -> int | None:
 def check_partitions(stream: str, state: JournalState, log: TopicLog, topic: str, configured: int) -> None:
     """
     :raises PartitionsChanged: entities would move to other partitions while some of their records are undecided
-    :raises TopicMissing, KafkaSilent: Kafka doesn't tell
+    :raises TopicMissing, KafkaSilent: Kafka doesn't answer
     """
     before = read_decided_partitions(state)
     if before is None or before == configured or topic not in state.marks:
@@ -220,8 +220,10 @@ def _is_held(row: JournalRow, held: Held) -> bool:
 
 
 def find_start_marks(state: JournalState | None, held: Held) -> Marks:
-    """:raises PartitionsChanged: entities would move to other partitions while some of their records are undecided
-    :raises TopicMissing, KafkaSilent: Kafka doesn't answer
+    """Finds where partitions begin that the journal doesn't know.
+
+    Those of a new topic begin at the first offset that Kafka holds. A new partition of a known topic begins at 0, so
+    that what Kafka has already deleted of it counts as lost.
     """
     known = {} if state is None else state.marks
     return {

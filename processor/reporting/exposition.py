@@ -121,7 +121,9 @@ def read_part_figures(driver: psutil.Process) -> dict[str, Figures]:
 
 
 def read_jvm_figures(session: SparkSession) -> dict[str, Figures]:
-    """:raises Py4JError, OSError: the JVM doesn't answer"""
+    """
+    :raises Py4JError, OSError: the JVM doesn't answer
+    """
     jvm: Any = session._jvm  # noqa: SLF001 - there is no other way to it
     beans = jvm.java.lang.management.ManagementFactory
     heap = beans.getMemoryMXBean().getHeapMemoryUsage()

@@ -32,7 +32,7 @@ class RecoveryHooks(Protocol):
 
     ``event`` is its journal row, ``error`` what it failed of, ``route`` its retry policy; None: it is dead. Both come
     on one thread of the driver, in order, after the decision is in the journal: nothing that they do changes it. After
-    a crash both may come again for a dead letter with the same ``event.seq``; those of a retry that was just scheduled
+    a crash both may come again for a dead letter with the same ``event.seq``. Those of a retry that was just scheduled
     may be missing.
     """
 

@@ -217,8 +217,8 @@ def find_sli_outcome(
     """Decides how a row counts for its event's time; None where it is no answer, or not the first one.
 
     ``now``: when the row was committed. ``waiting``: the event as it waited until then. One that followed a failing
-    event, or that a person replayed, is counted apart. Waiting for a downstream, or for a blocked stream, counts as
-    late.
+    event, or that a person replayed, is counted apart. Waiting for a downstream, or for a blocked stream, isn't
+    excused.
     """
     if row.received_at is None or row.actor is not None:
         return None

@@ -61,7 +61,7 @@ def _list_key_parts(row: JournalRow) -> list[str]:
 
 
 class Feed(Protocol):
-    """What a stream's ``feed`` builds: it decides who gets which record of a journal. It runs on the driver."""
+    """Decides who gets which record of a journal; a stream's ``feed`` builds it. It runs on the driver."""
 
     @property
     def columns(self) -> Sequence[str]: ...
@@ -116,7 +116,7 @@ class FeedRecords:
     """Makes a reading stream's records from rows of its source streams' `CHANGED_BOOKS`.
 
     A record's topic is the receiver's (`core.routing.journal_topic`), its offset the row's seq. Its keys begin with the
-    names of the reading stream and the receiver, so order is kept for each receiver: a reversal follows what it
+    names of the reading stream and the receiver. So order is kept for each receiver: a reversal follows what it
     reverses. A record counts as received when its row was decided.
     """
 

@@ -70,7 +70,7 @@ class WhileBlocked:
     def wait_while_blocked(self, table: pa.Table) -> bool:
         """Waits while the stream is blocked; returns whether the batch is to be decided as usual.
 
-        It returns False where the stream stops, or where it is still blocked but all of the batch is decided: the next
+        It returns False where the stream stops, or where it is still blocked but all of the batch is decided. The next
         batch may then bring an event to try.
         """
         if not self._batches.is_blocked:

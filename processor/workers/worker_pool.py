@@ -61,8 +61,8 @@ class Runner:
 class WorkerPool:
     """Runs the groups of one chunk.
 
-    It is done when every call is back; or when nothing but calls that are out is left and each had its time
-    (`Deadlines.patience_s`); or when it works for too long. ``waited_s`` is how long nothing else was left to do.
+    It is done when every call is back, or when it works for too long. It is also done when only calls are left that are
+    out and had their time (`Deadlines.patience_s`). ``waited_s`` is how long nothing else was left to do.
 
     ``still_out``: events whose calls it abandoned or found still out, and for how long; their time isn't over.
     ``threads_max``: most threads in this process, those of calls abandoned included.
