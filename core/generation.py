@@ -36,7 +36,6 @@ def claim_prefix(mode: Mode, generation: int) -> bytes:
 
 
 def claim_name(event_key: str, mode: Mode, generation: int) -> bytes:
-    """Names the claim on an event key in Redis by the hash under which the journal's index holds the key."""
     return claim_prefix(mode, generation) + hash_key(event_key)
 
 

@@ -131,7 +131,6 @@ class Layout:
 
     @property
     def package(self) -> Path:
-        """Places the archive of the code for executors on other machines."""
         return self.root / "package"
 
     @property
@@ -210,7 +209,6 @@ class Layout:
 
     @property
     def restore_moves(self) -> Path:
-        """A list of what a restore moves where; it exists until all of it is done."""
         return self.restoring_folder / "moves.json"
 
     @property

@@ -406,7 +406,6 @@ def make_histogram(name: str, registry: CollectorRegistry) -> Histogram:
 
 
 def add_process(registry: CollectorRegistry) -> None:
-    """Adds memory, processor time and garbage collections of this process; read when the page is asked for."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     make_gauge("payhook_memory_used_ratio", registry).set_function(memory_used)

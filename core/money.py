@@ -34,8 +34,6 @@ _METHOD = re.compile(r"[a-z0-9_]{1,40}")
 
 
 class MoneyInvalid(PayhookError):
-    """Raised for an amount or a currency that must not be booked."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"not a booking amount: {problem}")
@@ -99,7 +97,6 @@ class Movement(StrEnum):
 
 
 UNDOS = frozenset({Movement.CAPTURE_FAILED, Movement.REFUND_FAILED, Movement.DISPUTE_WON, Movement.PAYOUT_FAILED})
-"""Movements that take another one back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ SHARD_MARK = "."
 """Before a shard's number in a stream's name; no stream that is configured has it."""
 
 _MODE_AND_SHARD = re.compile(rf"({_TEST_STREAM})?({re.escape(SHARD_MARK)}[1-9][0-9]*)?")
-"""What `stream_of` adds to a name."""
 
 PARTITIONER = "murmur2_random"
 """Of topics that others publish to as well. It is librdkafka's name of Java's own."""
@@ -57,7 +56,6 @@ _TOPICS = MappingProxyType({"live": _name_topics(""), "test": _name_topics(_TEST
 OWN_TOPICS = frozenset(
     topic for names in _TOPICS.values() for topic in (names.events, names.control, names.receipts, names.anchors)
 )
-"""Of payhook, in every mode."""
 
 _EVENTS = frozenset(names.events for names in _TOPICS.values())
 _CONTROL = frozenset(names.control for names in _TOPICS.values())
@@ -126,7 +124,6 @@ def stream_of(stream: str, mode: Mode, shard: int = 0) -> str:
 
 
 def have_a_name_in_common(stream: str, other: str) -> bool:
-    """Returns whether `stream_of` makes the same name of both streams in some mode and shard."""
     shorter, longer = sorted((stream, other), key=len)
     return longer.startswith(shorter) and _MODE_AND_SHARD.fullmatch(longer, len(shorter)) is not None
 

@@ -243,7 +243,6 @@ TEXT_CHARS = 64
 """A longer text that ends a range is cut to so many."""
 
 SURROGATES = range(0xD800, 0xE000)
-"""These code points are no characters."""
 
 RANGED = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_timestamp)
 _WITHIN_A_MILLISECOND = timedelta(microseconds=999)

@@ -60,8 +60,6 @@ class Checkpoints:
 
 
 class _Maker:
-    """Makes the checkpoints of this process's tables in one other process at a time, all waiting tables together."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[Checkpoints] = []

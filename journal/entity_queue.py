@@ -42,7 +42,6 @@ class EntityQueue:
         return "head" if item.row.item_seq == self.head else "waits"
 
     def find_dead_head(self) -> OpenItem | None:
-        """Returns the head if it is dead: nothing behind it moves until a person acts on it."""
         return next(
             (item for item in self.items if item.row.item_seq == self.head and item.row.decision is Decision.DEAD), None
         )

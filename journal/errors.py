@@ -111,8 +111,6 @@ class IndexHeld(PayhookError):
 
 
 class IndexUnreadable(PayhookError):
-    """No index can be read here beside its writer: there is none, or it is of another version."""
-
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder
         self.problem = problem

@@ -62,7 +62,6 @@ class History:
 
 
 Histories = Mapping[str, History]
-"""Each topic's current history."""
 
 
 def life_of(topic: str, number: int) -> str:

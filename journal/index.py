@@ -141,7 +141,6 @@ class Index(JournalFollower):
         return [_known_event(value) for value in values]
 
     def unknown_hashes(self, hashes: Sequence[bytes]) -> list[bytes]:
-        """Returns the hashes of event keys (`core.keys.hash_key`) that no event holds."""
         values = self._store.get_many([layout.EVENT + event_hash for event_hash in hashes])
         return [event_hash for event_hash, known in zip(hashes, values, strict=True) if known is None]
 

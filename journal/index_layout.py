@@ -18,7 +18,6 @@ CONTENT_BYTES = 8
 
 MARK, TABLE = b"m", b"t"
 LINEAGE = b"y"
-"""The lineage of the journal that is reflected."""
 
 EVENT, CONFLICT, FACT = b"e", b"c", b"f"
 ITEM, DUE, BODILESS = b"i", b"d", b"b"

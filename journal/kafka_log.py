@@ -53,8 +53,6 @@ class TopicMissing(PayhookError):
 
 
 class KafkaSilent(PayhookError):
-    """Kafka doesn't answer now, so it isn't known what it holds."""
-
     kind = ErrorKind.SBE
 
     def __init__(self, problem: str) -> None:

@@ -224,8 +224,6 @@ class _RenewalThread:
 
 
 class _Lock:
-    """A file of this machine that names a lease's holder and is locked for as long as that process lives."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None

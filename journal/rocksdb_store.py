@@ -74,7 +74,6 @@ class RocksDbStore:
         self._db = db
         self._apart = db.get_column_family(APART)
         self.apart: ColumnFamily = db.get_column_family_handle(APART)
-        """The family into which a batch puts keys apart."""
 
     @classmethod
     def take_over(cls, root: Path, epoch: int) -> RocksDbStore:

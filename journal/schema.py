@@ -20,7 +20,6 @@ from core.routing import is_foreign
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 Int32: TypeAlias = int
-"""An integer of a column of 32 bits."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +100,6 @@ _COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "datetime": TIMESTAMP,
     **dict.fromkeys(("str", "Decision", "ErrorKind"), pa.string()),
 }
-"""Column types by a field's annotation."""
 
 
 def _make_column(name: str, annotation: str) -> pa.Field:

@@ -89,7 +89,6 @@ def shard_note(shard: Shard) -> dict[str, str]:
 
 
 def read_dividing(notes: Mapping[str, str]) -> int | None:
-    """Reads among how many shards a stream is being divided, from the notes of its first shard's journal."""
     return int(notes[DIVIDING_NOTE]) if DIVIDING_NOTE in notes else None
 
 

@@ -242,7 +242,6 @@ class JournalWriter:
         return self._begin(divided, "split")
 
     def _begin(self, next_state: Callable[[int], JournalState], kind: str) -> JournalState:
-        """Commits a state without rows, made of what the journal says at the version that is given."""
         if self._appender is not None:
             raise BatchInvalid("this writer has begun its epoch; another one takes another writer")
         problem = "no try was made"

@@ -22,7 +22,6 @@ from journal.reader import read_rows
 from journal.schema import TIMESTAMP
 
 TABLE = "catch-up"
-"""Its folder in the lake."""
 LISTED, LOST, FETCHED = "listed", "lost", "fetched"
 """The outcomes: of a span the first two, of an event the last."""
 

@@ -170,10 +170,8 @@ TIMEOUT_S = 1.0
 """Longest wait for the service: to connect, for each read of its answer, and for the answer as a whole."""
 
 CACHE_S = 60.0
-"""How long a merchant that the service found is taken as it was."""
 
 CACHE_MAX = 10_000
-"""Merchants of the service that a worker remembers at most."""
 
 CONNECTIONS_MAX = 64
 SECRET_BYTES_MAX = 8_192

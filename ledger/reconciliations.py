@@ -132,7 +132,6 @@ class Difference:
 
     @property
     def event_name(self) -> str:
-        """Names the event by its key, since ``seq`` doesn't say which journal's row it is."""
         return self.event_key or f"row {self.seq}"
 
 

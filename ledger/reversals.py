@@ -111,7 +111,6 @@ APPROVALS = tuple(act for act, proposal in APPROVES.items() if proposal in PROPO
 _BOOKED = (Decision.REVERSED, Decision.APPLIED, Decision.REPLAYED)
 
 PROPOSALS_MAX = 1_000
-"""The newest that are read."""
 
 
 class ProposalUnknown(PayhookError):
@@ -234,7 +233,6 @@ def find_proposal(journal: str, bodies: str, control_topic: str, command_id: str
 
 
 def _read_commands(bodies: str, rows: Sequence[JournalRow]) -> dict[int, Command]:
-    """Reads the commands of control rows, by their seq; leaves out one whose bytes are gone."""
     if not rows:
         return {}
     stored_bodies = BodyStore(bodies, may_create=False).fetch(

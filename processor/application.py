@@ -298,7 +298,6 @@ class Application:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Asks all streams to stop; for signal handlers too."""
         self._stop.set()
 
     def run(self) -> bool:

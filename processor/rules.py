@@ -24,7 +24,6 @@ BYTES_PER_BATCH_MAX = 256 << 20
 in Python (processor.driver_memory)."""
 
 DRAIN_PER_ENTITY_MAX = 500
-"""Events of one entity in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,7 +160,6 @@ class StreamConfig(StreamSettings):
 
     @property
     def is_dividable(self) -> bool:
-        """Returns whether several shards divide its events. Only events that receivers publish can be divided."""
         return self.source == "kafka"
 
     def set_shards(self, shards: int) -> None:
@@ -222,7 +221,6 @@ def list_foreign_topics(streams: Mapping[str, StreamConfig], modes: Iterable[Mod
 
 
 def list_names(streams: Mapping[str, StreamConfig], modes: Iterable[Mode]) -> list[str]:
-    """Lists the names of all streams that run in these modes, one a journal: ``ledger``, ``ledger.1``, ``notify``."""
     return [name for mode in modes for stream in list_enabled(streams, mode) for name in stream.names(mode)]
 
 

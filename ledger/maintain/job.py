@@ -222,7 +222,6 @@ def _forecast_report(
     job: MaintenanceJob,
     stream: StreamTables | None,
 ) -> TableReport:
-    """Reports what would be done. Only the bytes that may leave the disk are known beforehand."""
     expired_files = find_expired_files(table.path, job.clock.now(), _find_kept_since(table, job, stream))
     after = report.files_before - sum(map(len, groups)) + len(groups)
     return replace(

@@ -152,7 +152,6 @@ def _find_bodies(stream: StreamTables, event_key: str) -> set[str]:
 
 
 def _find_first_seqs(stream: StreamTables, hashes: Collection[str], event_key: str) -> dict[str, int]:
-    """Finds the first row that refers to each body: the event's, or where it has none in this journal, another's."""
     rows = _read_referring_rows(stream.journal, hashes)
     last = sorted(rows, key=lambda row: (row.event_key == event_key, -row.seq))
     return {row.body_sha256: row.seq for row in last if row.body_sha256 is not None}

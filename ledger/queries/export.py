@@ -84,8 +84,6 @@ class OutUnwritable(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """An exported file, and the Delta version of each table in it."""
-
     path: Path
     rows: int
     versions: tuple[int, ...]
@@ -214,7 +212,6 @@ def _open_writer(file: object, form: Form, schema: pa.Schema) -> pq.ParquetWrite
 
 
 def _publish_file(staged: Path, out: Path, *, overwrite: bool) -> None:
-    """Puts the file in its place; leaves one that came there meanwhile, unless it is to be replaced."""
     if overwrite:
         staged.replace(out)
         return

@@ -69,8 +69,6 @@ _SEEN = 'seq, item_seq, first, topic, "partition", "offset", decision, decided_a
 
 
 class RowAmbiguous(PayhookError):
-    """Raised for a row's number that the first journal lacks and others have."""
-
     def __init__(self, seq: int, streams: Sequence[str]) -> None:
         self.seq = seq
         self.streams = list(streams)

@@ -153,7 +153,6 @@ def find_payments(
 
 
 def _match_whole_keys(words: str) -> list[str]:
-    """Matches rows that have the text as a key; every key has a provider before a colon."""
     return (
         [f"{name} = {quote_literal(words)}" for name in ("event_key", "entity_key", "fact_key")] if ":" in words else []
     )

@@ -58,7 +58,6 @@ class ComparisonScope:
 
 
 KEPT = frozenset({"facts", "lines", "reported", "unmatched"})
-"""Views that several queries look at."""
 
 
 def register_views(session: SparkSession, scope: ComparisonScope) -> list[DataFrame]:

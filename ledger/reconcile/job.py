@@ -197,8 +197,6 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True)
 class _PinnedJournal:
-    """The tables of one journal, of which the rows after ``own_after`` count."""
-
     at: Location
     journal: JournalReader
     seq: int

@@ -106,7 +106,6 @@ def _read_rows(path: Location | None) -> Iterator[dict[str, Any]]:
 
 
 def _read_anchors(evidence: Evidence) -> Iterator[tuple[int, Anchor | AnchorInvalid]]:
-    """Reads offset and anchor of every record that names the audit log; there is one for live and test traffic."""
     topic = topics_of("live").anchors
     ends = evidence.kafka.find_ends([topic]).get(topic, {})
     for offset, record in read_anchor_records(evidence.kafka, STREAM, ends):

@@ -34,8 +34,6 @@ ROWS_PER_GROUP = 20_000
 
 
 class Database:
-    """A DuckDB database; the parent calls its methods by name, one after the other."""
-
     def __init__(self, folder: Path, memory: str, threads: int) -> None:
         self._folder = folder
         self.connection = duckdb.connect(
@@ -136,7 +134,6 @@ _TYPES = {
     "timestamp": "TIMESTAMPTZ",
     "binary": "BLOB",
 }
-"""Delta's types of the lake's tables."""
 
 
 def _open_dataset(path: str, version: int) -> Any:

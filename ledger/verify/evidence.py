@@ -183,7 +183,6 @@ class Evidence:
     """Why there is none."""
 
     is_divided: bool = False
-    """Whether several streams divide the topic among them."""
 
     not_divided: str | None = None
     """Why what they took of it can't be compared."""
@@ -245,7 +244,6 @@ class Evidence:
         return self._commits
 
     def count_taken_back(self) -> int:
-        """Counts lines of other movements than captures and payouts, among the rows that are looked at."""
         return self._count_once(_TAKEN_BACK)
 
     def count_nameless(self) -> int:

@@ -267,7 +267,6 @@ RECORDS_PER_BATCH = 10_000
 
 
 def _add_receipts(engine: SqlEngine, lake: Lake, kafka: Kafka) -> bool:
-    """Names the view ``receipts``: the collected ones, else those on their topic."""
     if has_table(str(lake.receipts)):
         engine.add_delta("receipts", lake.receipts, open_table(str(lake.receipts)).version())
         return True

@@ -16,7 +16,6 @@ class _PaymentInvariant(PromiseInvariant):
         self.bodies = bodies
 
     def _is_asked(self, evidence: Evidence) -> bool:
-        """Returns whether there is something to judge: of a part of the rows only what was taken back in it."""
         return evidence.is_whole or evidence.count_taken_back() > 0
 
     def _add_view(self, evidence: Evidence) -> None:

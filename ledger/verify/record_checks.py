@@ -138,7 +138,6 @@ def _find_other_topics(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 
 def _find_other_rows(evidence: Evidence, stretches: Sequence[HeldOffsets]) -> Iterator[dict[str, Any]]:
-    """Compares what was read of other streams' journals with what they hold."""
     for source, view in evidence.sources.items():
         parts = [
             {"topic": stretch.topic, "history": stretch.history, "from_offset": stretch.low, "to_offset": stretch.high}
@@ -175,7 +174,6 @@ def _choose_points(stretches: Sequence[HeldOffsets], seed: int) -> dict[Point, i
 
 
 def _read_rows(evidence: Evidence, points: Mapping[Point, int]) -> list[JournalRow]:
-    """Reads the rows that decided the points, except for offsets that share a row with others."""
     if not points:
         return []
     evidence.add_rows(

@@ -98,7 +98,6 @@ def _find_held(evidence: Evidence, row: dict[str, Any]) -> PassedOffsets | None:
 
 
 def _choose_points(spans: Sequence[PassedOffsets], count: int, seed: int) -> dict[Point, HeaderFilter]:
-    """Chooses offsets by chance, with what the stream took then. Of a topic's histories the newest one counts."""
     ends = list(accumulate(span.high - span.low for span in spans))
     total = ends[-1] if ends else 0
     chosen = random.Random(seed).sample(range(total), min(count, total))  # noqa: S311 - chance, no secret

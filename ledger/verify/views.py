@@ -48,7 +48,6 @@ def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE)
 
 
 def build_row_hash_sql() -> str:
-    """Computes `journal.schema.row_hashes` in SQL."""
     texts = [f"coalesce({_cast_to_text(name)}, chr(0))" for name in HASHED_COLUMNS]
     texts += [f"'{name}=' || CAST({name} AS string)" for name in LATER_COLUMNS]
     return f"sha256_of(concat_ws(chr(31), {', '.join(texts)}))"
@@ -101,7 +100,6 @@ OPEN_ITEMS = """
           GROUP BY item_seq)
     WHERE waits
 """
-"""Items whose last row leaves them open."""
 
 BOOKED_LINES = """
     SELECT seq, event_key, fact_key, entity_key, posting.account AS account, posting.side AS side,
@@ -176,7 +174,6 @@ def find_base(
 
 
 def _find_first_since(engine: SqlEngine, since: datetime) -> int:
-    """Finds the first row that was decided then or later; past the last one where none was."""
     [row] = engine.ask(
         f"SELECT min(CASE WHEN unix_micros(decided_at) >= {to_micros(since)} THEN seq END) AS first, "  # noqa: S608
         "max(seq) AS last FROM whole"

@@ -44,7 +44,6 @@ UTILISATION_MAX = 0.7
 """Share of its capacity that a stream should need for what arrives; the rest is for bursts."""
 
 RECOVER_S_WANTED = 300.0
-"""A backlog should be gone after so long."""
 
 HOLD_S = 600.0
 """Fewer executors are recommended only after so long in which fewer would have done."""

@@ -193,8 +193,6 @@ class KafkaEnds:
 
 
 class JournalEnds:
-    """Reads the ends of another stream's journals: their offsets are seqs."""
-
     def __init__(self, journals: Mapping[str, Location]) -> None:
         self._journals = journals
 

@@ -113,8 +113,6 @@ class Pace:
 
 
 class _FixedCost:
-    """Estimates the ``seconds`` of a batch that don't depend on its records, from batches of different sizes."""
-
     def __init__(self) -> None:
         self.seconds = 0.0
         self.is_known = False

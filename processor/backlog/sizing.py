@@ -17,7 +17,6 @@ from processor.backlog.capacity import EXECUTORS_MAX, HOLD_S
 from processor.settings import ProcessorSettings
 
 LOOK_EVERY_S = 2.0
-"""How often the cluster is looked at."""
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +37,7 @@ class Executors(Protocol):
     def tasks(self) -> int:
         """Returns how many tasks a stream without a bound may have at a time."""
 
-    def request_executors(self, stream: str, executors: int) -> None:
-        """Says how many executors a stream needs; 0: none, because it doesn't decide."""
+    def request_executors(self, stream: str, executors: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,6 @@ class Budgets:
         return Budgets(left, self.by_pattern)
 
     def subtract_loss(self) -> Budgets:
-        """Returns the budgets after a job that was lost with its reports: it may have made the probes."""
         left = {name: replace(budget, calls=0) if budget.probing else budget for name, budget in self.by_name.items()}
         return Budgets(left, self.by_pattern)
 

@@ -32,7 +32,6 @@ slow downstream better, shorter keeps others waiting less."""
 
 CONCURRENCY_MIN = 1
 CONCURRENCY_START = 8
-"""Calls at a time before anything is known."""
 
 SLOW_RATIO = 2.0
 """A mean call time of so many times the best one lowers the calls at a time."""
@@ -295,7 +294,6 @@ class ConcurrencyLimit:
             self.at_once = min(self._most, self.at_once + 1)
 
     def count_calls_within(self, seconds: float) -> int | None:
-        """Returns how many calls fit into a time, as many at a time as lately; None before anything is known."""
         if not self._typical_s:
             return None
         return max(1, int(min(self.at_once, self._used) * seconds / self._typical_s))

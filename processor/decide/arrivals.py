@@ -24,7 +24,6 @@ from processor.rules import StreamRules
 from processor.source.records import EarlyAnswer, KafkaRecord, ParsedRecord, WrongMode, format_headers, parse_record
 
 _location = itemgetter(0, 1, 2)
-"""A record's topic, partition and offset."""
 
 
 class OffsetHole(StreamRefused):

@@ -125,7 +125,6 @@ def _may_be_noted(needs: frozenset[str]) -> bool:
 
 
 def choose_probe(waiting: Iterable[OpenItem], arrived: Iterable[BatchItem]) -> tuple[Rank, OpenItem | BatchItem] | None:
-    """Chooses the event to try next: the first of those of the lowest `Rank`, waiting ones before arriving ones."""
     of_waiting = list(waiting)
     suspects = {_account_of(item.row) for item in of_waiting if is_suspect(item.row)}
 

@@ -137,9 +137,6 @@ class RunScheduler:
         return shares
 
     def run_portions(self, shares: Iterable[RunShare], now: datetime, act: Act) -> None:
-        """Carries out the shares after the batch's commands, except those of runs that a command paused or
-        cancelled.
-        """
         for share in shares:
             run = share.run
             if share.portion is None or run.state is RunState.RUNNING:

@@ -62,7 +62,9 @@ def explain_missing_approval(index: Index, command: Command) -> str | None:
 
 @dataclass(slots=True)
 class Reversals:
-    """Decides the reversals of one batch. An approval is checked like its proposal: others may come first."""
+    """Decides the reversals of one batch. An approval is checked as its proposal was: another reversal may have come
+    between them.
+    """
 
     known: BatchLookups
     _done: set[int] = field(default_factory=set)

@@ -209,7 +209,6 @@ def _retry_after_s(error: BaseException) -> float | None:
 
 
 def _list_hidden(error: BaseException) -> Iterator[str]:
-    """Describes what `from None` leaves out of a printed stack, and may have decided the kind."""
     for link in walk_links(error):
         if link.__suppress_context__ and link.__cause__ is None and link.__context__ is not None:
             behind = link.__context__
@@ -270,7 +269,6 @@ def catch_event_error(
 
 
 def make_event_failure(error: BaseException) -> Failure:
-    """Makes a failure of an event's own exception. No retry will help: the same bytes would raise it again."""
     return replace(_CLASSIFIER.make_failure(error), kind=ErrorKind.NRE)
 
 

@@ -180,7 +180,6 @@ def _check_delay(text: str) -> str:
 
 
 DelayText = Annotated[str, AfterValidator(_check_delay)]
-"""A setting that holds a delay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ Seqs = Mapping[int, int]
 """The seq of an offset's first row."""
 
 ACCEPTED_NOTE = "accepted"
-"""The journal's note of the last loss that was accepted."""
 
 REASON_CHARS_MAX = 500
 

@@ -45,7 +45,6 @@ CHANGED_BOOKS = (pc.field("decision") == Decision.APPLIED.value) | (
 )
 """Which rows become records. A first row that says `reversed` is the command's own."""
 CHANGED_BOOKS_SQL = f"decision = '{Decision.APPLIED.value}' OR (decision = '{Decision.REVERSED.value}' AND NOT first)"
-"""The same for Spark."""
 
 REVERSAL_PART = "reversed"
 """Ends a reversal's key: the event itself is sent under the key without it."""

@@ -36,7 +36,6 @@ RECORD_SCHEMA = pa.schema(
         ("at_ms", pa.int64()),
     ]
 )
-"""What is read of Kafka."""
 
 PACKED = "packed"
 """The one column of a batch that went through the map stage (`processor.source.map_stage`)."""

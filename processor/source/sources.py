@@ -79,8 +79,7 @@ class StreamSource(Protocol):
 
     def find_start_marks(self, state: JournalState | None, held: Held) -> Marks: ...
 
-    def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None:
-        """Says in words where a new source begins (``marks``); None if it has begun before."""
+    def describe_start(self, state: JournalState | None, held: Held, marks: Marks) -> str | None: ...
 
     def read_backlog(self, marks: Marks) -> Iterator[pa.Table]:
         """Yields tables of records that are taken before the first of `open_frame`, in order; none where that gives

@@ -253,7 +253,6 @@ class EventRunner:
         return is_disproof(result, self.limiter.list_answered(item.event_key), blocking.called)
 
     def is_queued(self, item: WorkItem) -> bool:
-        """Returns whether the event's call waits for others of its kind; such an event is due again at once."""
         return self.limiter.is_queued(item.event_key)
 
     def make_timeout(self, item: WorkItem, seconds: float) -> Failure:

@@ -230,7 +230,6 @@ class WorkerPool:
             me.thread.start()
 
     def _start_spares(self, now: float) -> None:
-        """Starts missing threads, and one more for each that is stuck."""
         after_s = max(SPARE_AFTER_S, SPARE_AFTER_USUAL * self._estimate_call_s())
         stuck = sum(_is_out(runner, now, after_s) for runner in self._active)
         self._wanted = self._concurrency + 2 * stuck
