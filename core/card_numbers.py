@@ -164,7 +164,6 @@ def without_card_numbers(text: str) -> str:
 
 
 def quote_masked(value: object, chars_max: int) -> str:
-    """Quotes a value of a body for an error text: masked first, then cut."""
     return repr(without_card_numbers(str(value))[:chars_max])
 
 

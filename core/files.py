@@ -60,9 +60,6 @@ class FilesToSend:
         self._sent = SentFiles("", b"")
 
     def now(self, files: Mapping[Path, Path]) -> SentFiles:
-        """
-        :param files: the path under which each is asked for, and the one where it is
-        """
         stamps = {path_asked: (path, _read_stamp(path)) for path_asked, path in files.items()}
         if stamps != self._stamps:
             contents = {str(path_asked): _read_content(path) for path_asked, path in sorted(files.items())}

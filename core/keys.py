@@ -31,7 +31,6 @@ def name_of(text: str) -> str:
 
 
 def encode_name(text: str) -> str:
-    """Percent-encodes a name for a header like a part of a key, but doesn't cut it."""
     encoded = _encode_text(text)
     return encoded if len(encoded) <= ENCODED_CHARS_MAX else _hash_text(text)
 

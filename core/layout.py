@@ -195,7 +195,6 @@ class Layout:
 
     @property
     def caught_up(self) -> Path:
-        """Places the record of the last catch-up with each provider's list."""
         return self.run / "caught-up.json"
 
     @property

@@ -33,7 +33,6 @@ _context: ContextVar[Mapping[str, str]] = ContextVar("log", default={})  # noqa:
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Adds some of `FIELDS` to every record of the block; blocks may be nested."""
     before = _context.set({**_context.get(), **fields})
     try:
         yield

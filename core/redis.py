@@ -47,9 +47,6 @@ class FileCredentials(CredentialProvider):
         self._setting = setting
 
     def get_credentials(self) -> tuple[str, str]:
-        """
-        :raises AuthenticationError: the file can't be read
-        """
         try:
             return read_credentials(self._file, self._setting)
         except SettingError as wrong:

@@ -178,7 +178,6 @@ def receiver_of(topic: str) -> str:
 
 
 def is_sparse(topic: str) -> bool:
-    """Returns whether a topic's offsets may have gaps between them."""
     return topic.startswith(JOURNAL_TOPIC)
 
 

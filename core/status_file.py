@@ -56,7 +56,6 @@ def waits_of(status: Mapping[str, Any]) -> list[StatusWait]:
 
 
 def read_said(file: Path) -> Mapping[str, Any] | None:
-    """Reads the object in a file; None where there is none, or none that can be read."""
     try:
         status = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):

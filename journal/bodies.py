@@ -143,10 +143,6 @@ class BodyStore:
         return [part for fragment in some for part in self._read_parts([fragment], columns, wanted, lost)]
 
     def _explain_lost(self, fragment: Fragment, unreadable: Exception) -> str:
-        """Names a file, and why it can never be read again.
-
-        :raises JournalBroken: the disk or the store doesn't answer now
-        """
         name = fragment.path.rpartition("/")[2]
         if isinstance(unreadable, FileNotFoundError):
             return f"{name} (it is gone)"

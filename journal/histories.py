@@ -53,7 +53,6 @@ class History:
     ended: tuple[EndedHistory, ...] = field(default=())
 
     def of_row(self) -> int | None:
-        """Returns a first row's ``history``: NULL in the first one."""
         return None if self.number == FIRST else self.number
 
     def begin_next(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> History:
@@ -143,7 +142,6 @@ class AbandonedLineage:
 
 
 def read_abandoned(notes: Mapping[str, str]) -> tuple[AbandonedLineage, ...]:
-    """Reads from the journal's notes the lineages before its own, oldest first."""
     fields = json.loads(notes.get(LINEAGES_NOTE, "[]"))
     return tuple(
         AbandonedLineage(lineage["lineage"], lineage["after"], from_rfc3339(lineage["at"]), lineage["reason"])

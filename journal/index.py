@@ -297,7 +297,6 @@ class Index(JournalFollower):
             self._queues = layout.Queues(self._store.read_keys(layout.QUEUE))
 
     def keep_part(self, part: Shard) -> None:
-        """Forgets the open items of other parts: the journal was divided after they came."""
         others = [] if part.count == 1 else [item for item in self.open_items() if not is_item_of(part, item.row)]
         if others:
             changes = IndexChanges(self._store, {}, self._open, self._dead, self._any_line)

@@ -144,15 +144,11 @@ class IndexChanges:
         self.batch.put(layout.conflict_key(event_key, content_sha256), layout.ORIGINAL)
 
     def forget_item(self, item: OpenItem) -> None:
-        """Removes the open item; what it holds stays held."""
         self._remove_item(item)
         self._items[item.row.item_seq] = None
         self._count_beside(item, None)
 
     def put_off(self, item: OpenItem, due_at: datetime, reason: str | None) -> None:
-        """Puts the open item off without a row; does nothing if it got one meanwhile. It has waited since its
-        last row.
-        """
         known = self._find_item(item.row.item_seq)
         if known is None or known.last_seq != item.last_seq or known.row.due_at is None:
             return

@@ -45,9 +45,6 @@ class Journals:
         return [place for place in self.places if has_table(str(place.journal))]
 
     def find_place(self, stream: str) -> StreamLayout:
-        """
-        :raises StreamUnknown: no journal of the stream has this name
-        """
         named_place = next((place for place in self.places if place.stream == stream), None)
         if named_place is None:
             raise StreamUnknown(stream, self.streams)

@@ -68,8 +68,7 @@ class TopicLog(Protocol):
 
     def read_held_offsets(self, topics: Sequence[str]) -> Held: ...
 
-    def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]:
-        """Reads the record at each offset; leaves out offsets without a record."""
+    def records_at(self, points: Iterable[Point]) -> Mapping[Point, TopicRecord]: ...
 
     def next_offsets(self, points: Iterable[Point]) -> Mapping[Point, int]:
         """Finds for each point the offset of the first record at or after it; leaves out points without one."""
@@ -275,9 +274,6 @@ def _make_record(message: Message) -> TopicRecord:
 
 @contextlib.contextmanager
 def translate_kafka_errors() -> Iterator[None]:
-    """
-    :raises KafkaSilent: Kafka doesn't answer
-    """
     try:
         yield
     except (KafkaException, TimeoutError) as failed:

@@ -186,9 +186,6 @@ class Lease:
         return number, self._read(number) if number else None
 
     def _read(self, number: int) -> Holder:
-        """
-        :raises OSError: it can't be read, or isn't a lease
-        """
         data = open_storage(self._place).read(make_numbered_name(number))
         try:
             tree = json.loads(data)

@@ -66,8 +66,6 @@ class OutcomeUnknown(CommitFailed, Unconfirmed):
 
 @dataclass(frozen=True, slots=True)
 class AppTransaction:
-    """An application's id and its version; Delta's log calls it ``txn``."""
-
     app_id: str
     version: int
 
@@ -246,9 +244,6 @@ def entry_name(number: int) -> str:
 
 
 def actions_of(entry: bytes) -> list[Action]:
-    """
-    :raises ValueError: a line isn't JSON
-    """
     return [json.loads(line) for line in entry.splitlines() if line]
 
 

@@ -142,10 +142,6 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def reader(self, name: str) -> Iterator[ReadableFile]:
-        """Opens a file to be read from its beginning on.
-
-        :raises FileNotFoundError: none is there
-        """
         with self._translate_errors(name, may_miss=True):
             file = obstore.open_reader(self._store, name, buffer_size=PART_BYTES)
         try:

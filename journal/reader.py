@@ -42,9 +42,6 @@ _UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 
 
 def check_complete(path: str, table: DeltaTable) -> None:
-    """
-    :raises JournalOutdated: the table lacks columns
-    """
     if missing := missing_columns(table, JOURNAL_SCHEMA):
         raise JournalOutdated(path, f"the columns {', '.join(missing)}")
 

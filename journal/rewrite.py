@@ -44,8 +44,6 @@ KIND = "rewrite"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a table: ``first`` and ``last`` are the ends of its range in the column that was asked for."""
-
     name: str
     size: int
     rows: int

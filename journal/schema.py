@@ -204,7 +204,6 @@ class ChainHead:
         self._digest = hashlib.sha256()
 
     def add(self, batch_seq: int, row_hash: str) -> None:
-        """Adds a row; a new ``batch_seq`` begins the next commit."""
         if batch_seq != self._batch_seq:
             self._head = self.head
             self._batch_seq, self._digest = batch_seq, hashlib.sha256()

@@ -128,18 +128,12 @@ def check_shards(stream: str, journals: Sequence[Location]) -> None:
 
 
 def check_none_missing(stream: str, journals: Sequence[Location]) -> None:
-    """
-    :raises ShardMissing: some of a stream's journals are there, and another one isn't
-    """
     are_there = [has_table(str(journal)) for journal in journals]
     if any(are_there) and not all(are_there):
         raise ShardMissing(stream, Shard(are_there.index(False), len(are_there)))
 
 
 def check_count(stream: str, count: int, journal: Location) -> None:
-    """
-    :raises ShardsChanged: a journal was divided among another number of shards, or is being divided
-    """
     if has_table(str(journal)):
         notes = JournalReader(str(journal)).state().notes
         divided, begun = shard_in(notes).count, read_dividing(notes)

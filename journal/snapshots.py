@@ -48,8 +48,6 @@ HASHES = "hashes.json"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """``table``: of which journal's table, in which form. ``files``: content hash by file name."""
-
     table: str
     lineage: str
     seq: int

@@ -73,8 +73,6 @@ TURNED_BELOW_ZERO = PAYOUTS | {Movement.FEE}
 
 
 class AmountNotPositive(PayhookError):
-    """A movement that can only go one way was reported with an amount below zero."""
-
     def __init__(self, fact_key: str, money: Money) -> None:
         self.fact_key = fact_key
         self.money = money

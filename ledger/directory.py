@@ -239,7 +239,6 @@ class HttpDirectory:
         return merchant
 
     def _ask_service(self, provider: str, account: str, tenant: str | None) -> Merchant | None:
-        """Returns None for an account that the directory doesn't know."""
         asked = {"provider": provider, "account": account} | ({} if tenant is None else {"tenant": tenant})
         try:
             headers = self._build_auth_header()

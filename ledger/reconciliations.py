@@ -244,9 +244,6 @@ class Reconciliations:
         return [_parse_run(row) for row in table.sort_by([("at", "descending"), ("run_id", "descending")]).to_pylist()]
 
     def find_run(self, run_id: str) -> Reconciliation:
-        """
-        :raises UnknownRun: no run has that id
-        """
         for run in self.list_runs():
             if run.run_id == run_id:
                 return run

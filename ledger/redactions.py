@@ -183,7 +183,6 @@ class RetentionState:
         return cls(from_micros(before), days, published_upto)
 
     def with_earlier(self, earlier: Self | None) -> Self:
-        """Joins both: what was dropped stays dropped when bodies are kept for longer since."""
         if earlier is None:
             return self
         published_upto = max(self.published_upto, earlier.published_upto)

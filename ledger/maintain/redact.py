@@ -146,7 +146,6 @@ def _find_lost_files(bodies: Location) -> frozenset[str]:
 
 
 def _find_bodies(stream: StreamTables, event_key: str) -> set[str]:
-    """Finds the bodies that an event's rows refer to, also those of the journal that this one was copied from."""
     rows = rows_where(stream.journal, pc.field("event_key") == event_key)
     return {row.body_sha256 for row in rows if row.body_sha256 is not None}
 

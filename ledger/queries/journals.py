@@ -184,9 +184,6 @@ class LedgerJournals(Journals):
         )
 
     def read_entity(self, entity_key: str, limit: int = EVENTS_MAX) -> EntityStory:
-        """
-        :raises LedgerUnreadable: its journal is damaged
-        """
         at = self.of_entity(entity_key)
         return read_entity_story(str(at.journal), entity_key, limit, at.stream)
 

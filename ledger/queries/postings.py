@@ -49,7 +49,6 @@ class PostingLine:
 
     @property
     def name(self) -> str:
-        """Returns the row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.seq)
 
     @property

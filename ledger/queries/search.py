@@ -67,7 +67,6 @@ class Hit:
 
     @property
     def name(self) -> str:
-        """Returns the row's number, with its stream where that isn't the first."""
         return row_name(self.stream, self.row.seq)
 
     @property

@@ -51,7 +51,6 @@ class UnknownEvents:
 
     @property
     def what(self) -> str:
-        """Names the type, and the field and value that aren't known, where they are the reason."""
         return self.event_type if self.code == TYPE else f"{self.event_type}, {self.code}"
 
     @property

@@ -78,7 +78,6 @@ def register_views(session: SparkSession, scope: ComparisonScope) -> list[DataFr
 
 
 def find_differences(session: SparkSession) -> DataFrame:
-    """Finds every difference, one row each, in the columns of `ledger.reconciliations` but the run's."""
     return session.sql(_DIFFERENCES)
 
 

@@ -212,7 +212,6 @@ class Evidence:
         return self.limits.sample_max
 
     def is_mine(self, topic: str, partition: int) -> bool:
-        """Returns whether the stream reads a partition: of the events only those of its shard."""
         return is_partition_read(self.lake, self.shard, topic, partition)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
@@ -247,7 +246,6 @@ class Evidence:
         return self._count_once(_TAKEN_BACK)
 
     def count_nameless(self) -> int:
-        """Counts bookings whose entity is a whole merchant account."""
         return self._count_once(_NAMELESS)
 
     def _count_once(self, sql: str) -> int:

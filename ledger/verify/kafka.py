@@ -46,8 +46,7 @@ class Kafka(Protocol):
         :raises KafkaUnreachable: it doesn't answer
         """
 
-    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Returns Kafka's own id of each topic, without topics that don't exist."""
+    def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]: ...
 
     def records_at(self, points: Collection[Point]) -> Mapping[Point, TopicRecord]:
         """Returns the record at each offset, without points that Kafka holds no record for.

@@ -29,9 +29,6 @@ def list_promise_names() -> list[str]:
 
 @functools.cache
 def read_promise(name: str) -> Promise:
-    """
-    :raises FileNotFoundError: no promise has this name
-    """
     text = (FOLDER / f"{name}.sql").read_text()
     lines = text.splitlines()
     head = next((at for at, line in enumerate(lines) if not line.startswith(NOTE)), len(lines))

@@ -27,8 +27,6 @@ _location = itemgetter(0, 1, 2)
 
 
 class OffsetHole(StreamRefused):
-    """Kafka handed over an offset beyond the next one: something was lost or deleted in between."""
-
     def __init__(self, topic: str, partition: int, wanted: int, got: int) -> None:
         self.topic = topic
         self.partition = partition

@@ -47,8 +47,6 @@ HEADER_TEXT_MAX = 8_192
 
 
 class WrongMode(PayhookError):
-    """A live record on a topic of test traffic, or the other way round: no ledger may hold both."""
-
     def __init__(self, event_key: str, mode: str, wanted: Mode) -> None:
         self.event_key = event_key
         self.mode = mode
