@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class Decision(StrEnum):
+    """Names what was decided. Every journal row holds one of these."""
+
     APPLIED = "applied"
     IGNORED = "ignored"
     UNKNOWN = "unknown"
@@ -47,6 +49,8 @@ NO_RETRIES = "has spent its retry budget"
 
 
 class ErrorKind(StrEnum):
+    """Says what a failure means for the next try."""
+
     NRE = "NRE"
     """Non-retriable: no retry will help."""
     SLE = "SLE"

@@ -24,7 +24,10 @@ from ledger.queries.lake import (
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account's debits minus credits in one currency, in minor units, of which the currency has ``decimals``."""
+    """The balance of an account in one currency, in minor units, of which the currency has ``decimals``.
+
+    ``balance_minor`` is debits minus credits.
+    """
 
     account: str
     currency: str
@@ -40,6 +43,8 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Total:
+    """All accounts of one currency, of whose minor unit it has ``decimals``."""
+
     currency: str
     debit_minor: int
     credit_minor: int

@@ -62,6 +62,8 @@ class PostingLine:
 
 @dataclass(frozen=True, slots=True)
 class PostingsPage:
+    """``count``: how many postings match on all pages. ``next``: the cursor of the page after this one."""
+
     lines: tuple[PostingLine, ...]
     count: int
     next: str | None

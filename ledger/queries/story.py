@@ -235,6 +235,8 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RunningLine:
+    """A line of a booking, and the entity's balance (debits minus credits) on its account after it."""
+
     seq: int
     account: str
     side: str
@@ -246,6 +248,8 @@ class RunningLine:
 
 @dataclass(frozen=True, slots=True)
 class EntityEvent:
+    """An event of an entity: its rows, oldest first, and what they book."""
+
     rows: tuple[JournalRow, ...]
     lines: tuple[RunningLine, ...]
 

@@ -60,6 +60,8 @@ class UnknownEvents:
 
 @dataclass(frozen=True, slots=True)
 class ClosedUnknown:
+    """An unknown event that a person closed: as ``decision`` (purged or resolved), by ``actor``, for a ``reason``."""
+
     provider: str
     event_type: str
     code: str

@@ -233,7 +233,7 @@ def verify(
 
 
 def explain(name: str) -> str:
-    """Returns an invariant's sentence, and the query that proves it; where none does, the code that does.
+    """Returns an invariant's sentence, and the query that proves it; where none does, the file that does.
 
     :raises KeyError: no invariant has this name
     """
