@@ -136,7 +136,6 @@ class AdyenAdapter(JsonAdapter):
         return fact_of(document, event_type, self._settings.adyen)
 
     def meaning_of(self, document: JsonObject, event_type: str) -> Meaning:
-        """Returns ``nothing`` for an item that didn't succeed, where it is known what it is of."""
         meaning = super().meaning_of(document, event_type.removesuffix(LOST))
         return "nothing" if meaning == "person" and not has_succeeded(document) else meaning
 
@@ -160,7 +159,6 @@ def _unwrap_item(wrapper: object) -> dict[str, Any]:
 
 
 def _find_signing_key(item: Mapping[str, Any], keys: Sequence[bytes]) -> int:
-    """Returns the index of the key that signed the item."""
     signature = object_at(item, "additionalData").get("hmacSignature")
     if signature is None or signature == "":
         raise SignatureInvalid("missing")

@@ -250,7 +250,6 @@ def _read_method(item: Mapping[str, Any]) -> str | None:
 
 
 def _find_outside_method(item: Mapping[str, Any]) -> str | None:
-    """Finds the payment method whose owner settles; None where Adyen may."""
     method = _read_method(item) or ""
     if method in _GIFT_CARDS or method.endswith(_GIFT_CARD):
         return _GIFT_CARD

@@ -148,8 +148,6 @@ COUNTS = fields_of(
 
 
 class AdyenPlatformAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names(
         "id eventId reference accountId balanceAccountId accountHolderId transferId transactionId paymentId "
@@ -236,12 +234,10 @@ def _name_event(document: Mapping[str, Any], data: Mapping[str, Any], event_type
 
 
 def _queued_at(document: Mapping[str, Any]) -> datetime | None:
-    """Reads the time that every kind of webhook has, under one of two names."""
     return time_of(document.get("timestamp")) or time_of(document.get("createdAt"))
 
 
 def _find_account(data: Mapping[str, Any]) -> str:
-    """Finds whom an event concerns, as closely as it says; "" where it says nothing."""
     closest = [(data, "liableBalanceAccountId"), *((data.get(name), "balanceAccountId") for name in _WITH_AN_ACCOUNT)]
     wider = [(data.get("accountHolder"), "id"), (data, "accountHolderId"), (data.get("legalEntity"), "id")]
     widest = [(data, name) for name in ("legalEntityId", "merchantAccount", "merchantId", "balancePlatform")]
@@ -250,7 +246,6 @@ def _find_account(data: Mapping[str, Any]) -> str:
 
 
 def _balance_account(data: Mapping[str, Any]) -> str:
-    """Finds the balance account itself; "" where an event is about none."""
     holder = data.get("balanceAccount")
     named = optional_text(holder, "id") if isinstance(holder, dict) else None
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""

@@ -53,8 +53,6 @@ class Named(NamedTuple):
 
 
 class Delivered(NamedTuple, Generic[D]):
-    """A document, the request that it came in, and the endpoint's mode."""
-
     document: D
     request: Request
     mode: Mode
@@ -247,11 +245,9 @@ class BaseAdapter(ABC, Generic[D]):
         return self.event_types.meaning_of(event_type)
 
     def event_key(self, named: Named) -> str:
-        """Returns the key that tells the event from all others."""
         return join_key(self.name, *(named.key or (named.event_id,)), named.event_type)
 
     def entity_key(self, named: Named) -> str:
-        """Returns the key within which the event's order is kept."""
         kept_for = self._settings.entity
         account = named.account if self.accounts_in_entities or kept_for == "merchant" else ""
         return entity_key(kept_for, self.ledger or self.name, account, named.entity)

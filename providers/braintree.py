@@ -187,10 +187,6 @@ def _parse_form(body: bytes) -> dict[str, bytes]:
 
 
 def _decode_notification(body: bytes) -> bytes:
-    """Decodes the XML within the form.
-
-    :raises Unparseable: not base64 in such a form
-    """
     try:
         payload = _parse_form(body).get("bt_payload", b"")
         notification = base64.b64decode(payload.replace(b"\n", b""), validate=True)

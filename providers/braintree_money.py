@@ -98,9 +98,6 @@ def read_reference(subject: Element | None) -> str | None:
 
 
 def find_payment(root: Element) -> str | None:
-    """Finds the payment that the notification is about, else the subscription, disbursement, payment method or
-    whatever.
-    """
     subject = find_subject(root)
     if subject is None:
         return None
@@ -151,7 +148,6 @@ def _read_counted(element: Element) -> dict[str, list[str]]:
 
 
 def is_loss(root: Element, kind: str) -> bool:
-    """Whether a dispute of which money was taken is lost."""
     return _DISPUTES.get(kind) is Movement.DISPUTE_LOST and text_of(find_subject(root), "kind") not in _INQUIRIES
 
 
@@ -247,7 +243,6 @@ def _is_outside(source: Element, kind: str) -> bool:
 
 
 def _find_transaction(subject: Element, kind: str) -> Element | None:
-    """Finds the transaction, however deep it stands."""
     if name_of(subject) == "transaction":
         return subject
     if name_of(subject) == "subscription":
@@ -283,7 +278,6 @@ def list_earlier_charges(root: Element, kind: str) -> dict[str, str]:
 
 
 def _read_listed(subject: Element, event_type: str) -> _TransactionMovement | None:
-    """Reads what an earlier charge of the list has come to by now."""
     place = int(event_type.rpartition(LISTED)[2])
     charge = _list_charges(subject)[place]
     status, credit = text_of(charge, "status"), _is_credit(charge, False)
@@ -326,7 +320,7 @@ def _require_transaction(subject: Element, kind: str) -> Element:
 
 
 def _is_credit(transaction: Element, either_way: bool) -> bool:
-    """Whether it is a refund. ``either_way``: by its kind it may be one, so it has to say so."""
+    """Whether it is a refund. ``either_way``: its kind may be a sale or a refund, so the transaction has to say."""
     way = text_of(transaction, "type")
     if way not in (None, "sale", "credit"):
         raise MovementUnknown("transaction.type", way)

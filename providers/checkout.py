@@ -115,8 +115,6 @@ balances may differ."""
 
 
 class CheckoutAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names(
         "id action_id payment_id payment_action_id transaction_id acquirer_transaction_id acquirer_reference_number "
@@ -184,7 +182,6 @@ def _check_resolved(dispute: Mapping[str, Any]) -> None:
 
 
 def _find_payment(data: object) -> str | None:
-    """Finds the entity: of a dispute its payment, of a card's authorization its transaction."""
     return text_at(data, "payment_id") or text_at(data, "id") or text_at(data, "transaction_id")
 
 

@@ -56,7 +56,6 @@ def _read_at(holder: object, path: Path) -> Any:
 
 
 def _read_each(holder: object, path: Path) -> Any:
-    """Reads the rest of a path in each value; None where no value has it."""
     if isinstance(holder, dict):
         by_name = {name: _read_at(value, path) for name, value in holder.items()}
         return {name: value for name, value in by_name.items() if value is not None} or None

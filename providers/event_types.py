@@ -43,7 +43,6 @@ class EventTypes:
                 assert not table & other, f"in two tables: {', '.join(sorted(table & other))}"
 
     def meaning_of(self, event_type: str) -> Meaning:
-        """Returns the table that the type is in; ``unknown`` where it is in none."""
         if event_type in self.books:
             return "books"
         if event_type in self.person:

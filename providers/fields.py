@@ -29,8 +29,6 @@ _read_value = json.JSONDecoder().raw_decode
 
 
 class ContentVersionUnknown(PayhookError):
-    """A content hash was made by code that is newer than this."""
-
     def __init__(self, provider: str, version: int) -> None:
         self.provider = provider
         self.version = version
@@ -70,7 +68,7 @@ def optional_text(document: Mapping[str, Any], name: str) -> str | None:
 
 
 def id_of(document: Mapping[str, Any], name: str) -> str:
-    """Returns an id as text that is written as a JSON number, or as a text.
+    """Returns as text an id that is written as a JSON number, or as a text.
 
     :raises Unparseable: not there, empty, or neither of both
     """

@@ -203,7 +203,6 @@ class GoCardlessAdapter(JsonAdapter):
         )
 
     def _list_addresses(self, item: object, mode: Mode) -> list[str]:
-        """Lists the addresses that tell of an event's resource; none where it moves no money, or names none."""
         try:
             event = find_event(an_object(item, "an event"))
             resource_type, action = text(event, "resource_type"), text(event, "action")
@@ -325,7 +324,6 @@ def _read_links(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Finds the payment, refund or payout as the API told it; None where it wasn't asked."""
     fetched = find_fetched(document)
     if fetched is None:
         return None
@@ -334,7 +332,6 @@ def _find_resource(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _was_confirmed(document: Mapping[str, Any]) -> bool:
-    """Whether the API lists a confirmation of the payment before the event."""
     confirmed = _read_items(object_at(find_fetched(document) or {}, CONFIRMED.decode()), at_least=0)
     times = [time_of(an_object(listed, "an event").get("created_at")) for listed in confirmed]
     failed_at = time_of(find_event(document).get("created_at"))

@@ -21,8 +21,6 @@ NAME = re.compile("[a-z0-9]{2,32}")
 
 
 class AdapterUnusable(PayhookError):
-    """An installed package names an adapter, or samples, that can't be used."""
-
     def __init__(self, entry: EntryPoint, problem: str) -> None:
         self.entry = entry
         self.problem = problem
@@ -52,10 +50,6 @@ def find_entry_points(group: str) -> dict[str, EntryPoint]:
 
 
 def load_entry(entry: EntryPoint) -> Any:
-    """Imports the object that an entry point names.
-
-    :raises AdapterUnusable: it can't be imported
-    """
     try:
         return entry.load()
     except Exception as failed:  # anything may happen in a module of somebody else's

@@ -44,7 +44,6 @@ def build_page_address(url: str, **query: str | int | None) -> str:
 
 
 def format_rfc3339_s(moment: datetime) -> str:
-    """Formats a time to the second, as every API takes it."""
     return to_rfc3339(moment.replace(microsecond=0))
 
 

@@ -121,8 +121,6 @@ COUNTS = (
 
 
 class MollieAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = IDENTITY_FIELDS
     header = b"x-mollie-signature"

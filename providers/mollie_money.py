@@ -201,10 +201,6 @@ def _read_settled(resource: Mapping[str, Any]) -> Money | None:
 
 
 def _find_stacked_method(payment: Mapping[str, Any]) -> str:
-    """Finds the method by which the other part was paid.
-
-    :raises MovementUnknown: the details list none
-    """
     details = object_at(payment, "details")
     methods = [method for name, method in _STACKED.items() if details.get(name)]
     if len(methods) != 1:

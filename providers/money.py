@@ -173,8 +173,9 @@ T = TypeVar("T")
 
 
 def read_if_certain(read: Callable[[], T | None]) -> T | None:
-    """Returns the fact, or the facts; None too where they can't be known for sure. The event is then named without, and
-    fails when it is handled.
+    """Returns what ``read`` returns; None, too, where it can't be known for sure.
+
+    The event then has no fact, and fails when it is handled.
     """
     try:
         return read()
@@ -220,5 +221,4 @@ def split_fee(event_type: str) -> tuple[str, int]:
 
 
 def make_person_error(event_type: str, where: str) -> MoneyInvalid:
-    """Makes the error for a type that moves money and isn't booked. ``where`` is the place to look the amount up."""
     return MoneyInvalid(f"{event_type} moves money and isn't booked: look it up {where}, and book it by a manual entry")

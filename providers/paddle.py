@@ -143,8 +143,6 @@ COUNTS = (
 
 
 class PaddleAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names(
         "id event_id notification_id transaction_id subscription_id customer_id invoice_id item_id payment_method_id "
@@ -238,7 +236,6 @@ class PaddleAdapter(JsonAdapter):
 
 
 def _find_entity(data: object, event_type: str) -> str | None:
-    """Returns the transaction of an adjustment; of anything else its own id."""
     of_adjustment = text_at(data, "transaction_id") if event_type.startswith("adjustment.") else None
     return of_adjustment or text_at(data, "id")
 
@@ -247,9 +244,6 @@ _Moved = tuple[Movement, Money]
 
 
 def _read_money(amount: object, currency: object) -> Money:
-    """
-    :raises MoneyInvalid: the amount isn't a text of plain digits, or the currency isn't one
-    """
     if not isinstance(amount, str) or not _MINOR.fullmatch(amount):
         raise MoneyInvalid(f"the amount {quote_masked(amount, TEXT_CHARS_MAX)} isn't a text of digits")
     return money_of(int(amount), currency)

@@ -129,7 +129,6 @@ def _list_disputed(resource: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _find_common(names: Iterable[str | None]) -> str | None:
-    """Returns the text that all of them say; None where they differ, or say nothing."""
     distinct = set(names)
     return distinct.pop() if len(distinct) == 1 else None
 

@@ -34,9 +34,6 @@ def find_fetched(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def read_answer(answer: bytes) -> dict[str, Any]:
-    """
-    :raises Unparseable: it isn't an object in JSON
-    """
     return an_object(strict_json.load_json(answer), "what was fetched")
 
 

@@ -135,7 +135,7 @@ class Request:
 
     @property
     def document(self) -> strict_json.Document:
-        """The body, which is read once.
+        """Returns the body's document; the body is parsed once.
 
         :raises Unparseable: by `core.strict_json`
         """
@@ -221,8 +221,7 @@ class Adapter(Protocol):
         :raises SettingError: empty, or not of the provider's form
         """
 
-    def new_secret(self) -> str:
-        """Makes a random secret of the provider's form."""
+    def new_secret(self) -> str: ...
 
 
 @runtime_checkable

@@ -111,8 +111,6 @@ COUNTS = fields_of(
 
 
 class RazorpayAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names("id account_id payment_id order_id refund_id dispute_id invoice_id subscription_id")
     header = b"x-razorpay-signature"
@@ -185,7 +183,6 @@ class RazorpayAdapter(JsonAdapter):
 
 
 def _find_outside_method(payload: _Payload) -> str | None:
-    """Finds the method of the payment that an event is about, where Razorpay doesn't settle it."""
     payment = payload.get("payment", {})
     method = optional_text(payment, "method")
     if method is None:
@@ -202,7 +199,6 @@ def _read_header_id(request: Request) -> str | None:
 
 
 def _read_entities(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Returns the objects of an event by kind: ``payload.{kind}.entity``."""
     payload = object_at(document, "payload")
     entities = {kind: holder.get("entity") for kind, holder in payload.items() if isinstance(holder, dict)}
     return {kind: entity for kind, entity in entities.items() if isinstance(entity, dict)}

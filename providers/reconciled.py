@@ -69,9 +69,6 @@ class ReconciledReader:
         )
 
     def content_sha256(self, body: bytes, version: int) -> str:
-        """
-        :raises ContentVersionUnknown: made by newer code
-        """
         if version == 0:
             return hashlib.sha256(body).hexdigest()
         if version not in LEFT_OUT:
@@ -83,7 +80,6 @@ _READER = ReconciledReader()
 
 
 def choose_reader(adapter: Reader, event_type: str) -> Reader | ReconciledReader:
-    """Returns the reader of events of that type: the provider's adapter, except for events that payhook made."""
     return _READER if event_type.startswith(OWN_TYPES) else adapter
 
 

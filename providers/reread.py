@@ -124,7 +124,6 @@ def read_current_names(
 
 
 def _read_entity_keys(adapter: MoneyReader, body: bytes, mode: Mode, tenant: str | None) -> Mapping[str, str] | None:
-    """Reads entity keys of the body's events by their event keys; None where the body alone doesn't tell."""
     if not hasattr(adapter, "events"):
         return None
     try:
@@ -135,10 +134,6 @@ def _read_entity_keys(adapter: MoneyReader, body: bytes, mode: Mode, tenant: str
 
 
 def _check_key(key: str) -> str:
-    """Checks that a store takes a key.
-
-    :raises Unparseable: it isn't valid UTF-8
-    """
     try:
         key.encode("utf-8")
     except UnicodeEncodeError as wrong:

@@ -41,7 +41,6 @@ def sha256_mac(key: bytes, message: bytes) -> bytes:
 
 
 def hex_mac(key: bytes, message: bytes) -> bytes:
-    """Makes the HMAC-SHA256 in lower-case hexadecimal digits."""
     return sha256_mac(key, message).hex().encode("ascii")
 
 

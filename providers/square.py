@@ -119,8 +119,6 @@ COUNTS = (
 
 
 class SquareAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names("id event_id merchant_id location_id payment_id order_id refund_id dispute_id")
     header = b"x-square-hmacsha256-signature"
@@ -179,9 +177,6 @@ class SquareAdapter(JsonAdapter):
         return text_key(NAME, secret, "the subscription's signature key")
 
     def notification_url(self, endpoint: str) -> bytes:
-        """
-        :raises SettingError: it isn't set
-        """
         url = self._settings.square.notification_urls.get(endpoint)
         if url is None:
             raise SettingError(
@@ -258,7 +253,6 @@ def _read_object(document: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _find_entity(document: Mapping[str, Any]) -> str | None:
-    """Finds the payment that a payment, refund or dispute belongs to; of anything else its own id."""
     dispute = ("data", "object", "dispute", "disputed_payment", "payment_id")
     return (
         text_at(document, "data", "object", "payment", "id")

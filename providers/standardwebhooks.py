@@ -35,8 +35,6 @@ _ID = re.compile(rb"[\x21-\x7e]{1,256}")
 
 
 class StandardWebhooksAdapter(JsonAdapter):
-    """Each request is one event; its body is the event's body."""
-
     name = NAME
     identity_fields = names("id")
     key_prefix = "whsec_"

@@ -199,8 +199,8 @@ def _read_captured(charge: Mapping[str, Any], previous: object) -> ObjectMovemen
     """Reads what was captured with this event, whether or not more may be (``captured`` says that only of the last
     time).
 
-    The first capture is named by the charge, each further one by its balance transaction, so that ``charge.updated``
-    and ``charge.captured`` of one capture are one fact.
+    The first capture is named by the charge, each further one by its balance transaction. So ``charge.updated`` and
+    ``charge.captured`` of one capture are one fact.
     """
     if "amount_captured" not in charge:
         raise MoneyInvalid("the charge has no 'amount_captured': set the endpoint's API version to 2020-08-27 or later")

@@ -129,7 +129,6 @@ def _read_fee(row: ReportRow) -> Money | None:
 
 
 def _read_line_fee(row: ReportRow) -> Money | None:
-    """Reads the net amount of a line that is a fee itself."""
     for name, sign in (("net_debit", 1), ("net_credit", -1)):
         if row.optional_text(name):
             money = row.money(name, "net_currency")

@@ -57,8 +57,6 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class ReportUnreadable(PayhookError):
-    """The file isn't the report that it is said to be."""
-
     def __init__(self, name: str, title: str, problem: str) -> None:
         self.name = name
         self.title = title
@@ -101,7 +99,6 @@ class ReportRow:
         return column in self._header.at
 
     def optional_text(self, column: str) -> str:
-        """Returns the value; empty where there is nothing, or no such column."""
         at = self._header.at.get(column)
         return "" if at is None else self._values[at].strip()
 
@@ -274,9 +271,6 @@ def _decode_lines(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
 
 
 def _parse_header(name: str, values: Sequence[str], report: SettlementReport) -> Header:
-    """
-    :raises ReportUnreadable: other separators, or columns that are missing or there twice
-    """
     given = [value.strip() for value in values]
     folded = [value.casefold() for value in given]
     if len(given) == 1 and (";" in given[0] or "\t" in given[0]):

@@ -114,7 +114,6 @@ class StripeBalance:
 
 
 def _find_adjustment(row: ReportRow, category: str) -> Movement | None:
-    """Finds the movement of a dispute's ``adjustment``; other adjustments are none."""
     if category != "adjustment" or not row.optional_text("source").startswith(_DISPUTES):
         return None
     withdrawn = row.money("gross", "currency").amount_minor < 0
