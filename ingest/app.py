@@ -52,7 +52,7 @@ class ReceiverApp(FastAPI):
 
 
 def create_app(open_receiver: OpenReceiver) -> ReceiverApp:
-    """The application; ``open_receiver`` opens every client when the server starts and closes it at the end."""
+    """Returns the application; ``open_receiver`` opens every client when the server starts and closes it at the end."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -104,10 +104,6 @@ LOOK_FOR_PARENT_S = 1.0
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
-    """The socket that every worker accepts on.
-
-    :raises OSError: the address is taken, or isn't this machine's
-    """
     address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(address[0], socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -148,7 +144,6 @@ class Workers:
                 os.kill(pid, signal.SIGTERM)
 
     def _start_worker(self, worker: int) -> None:
-        """Starts a worker, unless a signal has ended them all by now."""
         self._began[worker] = time.monotonic()
         # A signal between the fork and the child's own handlers would call the parent's; one before the fork would
         # pass over this worker.

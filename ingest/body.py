@@ -29,15 +29,13 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
 class BodyReader:
-    """Decides by a request's head, and by what is under way, whether its body is read; and reads it."""
-
     def __init__(self, load: Load, bytes_max: int, deadline_s: float) -> None:
         self._load = load
         self._bytes_max = bytes_max
         self._deadline = ReadDeadline(deadline_s)
 
     def begin(self, scope: Scope, media_type: str) -> OpenRequest:
-        """A place for the request; it must be given back by `OpenRequest.end`.
+        """Takes a place for the request; it must be given back by `OpenRequest.end`.
 
         :param media_type: what the provider posts
         :raises RequestRefused: 413 or 415 by its head, 503 where as many requests as may be are under way
@@ -48,7 +46,7 @@ class BodyReader:
         return self._load.begin(source_of(scope["client"]), functools.partial(self._deadline.give_up, task))
 
     async def read(self, receive: Receive, request: OpenRequest) -> bytes:
-        """The bytes exactly as sent, counted in ``request`` as they arrive, before they are kept.
+        """Returns the bytes exactly as sent, counted in ``request`` as they arrive, before they are kept.
 
         :raises RequestRefused: 413 as soon as it is clear, 408 at the deadline, 503 where they are too many for now
         """
@@ -84,7 +82,6 @@ class ReadDeadline:
             del self._until[task]
 
     def give_up(self, task: asyncio.Task[Any]) -> None:
-        """Ends the task's reading now: it raises 408."""
         if self._until.get(task, OVER) > OVER:
             self._until[task] = OVER
             task.cancel()
@@ -99,7 +96,7 @@ class ReadDeadline:
 
 
 def _check_head(media_type: str, headers: RawHeaders, bytes_max: int) -> None:
-    """Names are in lower case.
+    """Checks a request's headers, whose names are in lower case.
 
     A request without a Content-Type is taken: the signature says whose it is. One that names its type several times, as
     two fields that were joined do (RFC 9110, section 8.3), has to mean the same each time.

@@ -105,8 +105,6 @@ class _SpanCounts:
 
 
 class ProviderCatchUp:
-    """Takes what is missing of a span; its parts are the receiver's."""
-
     def __init__(
         self,
         fetch: ProviderFetch,
@@ -197,7 +195,6 @@ class ProviderCatchUp:
             raise ListUnavailable(source.name, refused.code) from None
 
     async def _take_all(self, source: ListingSource, missing: Sequence[Event]) -> list[Event]:
-        """Publishes in order within each entity; returns what wasn't known to another request."""
         by_entity: dict[str, list[Event]] = {}
         for event in missing:
             by_entity.setdefault(event.entity_key, []).append(event)
@@ -256,7 +253,6 @@ def _may_move_money(adapter: ListingAdapter, event: Event) -> bool:
 
 
 def _in_order(missing: list[_MissingEvents]) -> Iterator[Event]:
-    """The events by their time, those without one last; those of one time stay in their order."""
     for listed in sorted(missing, key=lambda listed: (listed.occurred_at is None, listed.occurred_at or _NO_TIME)):
         yield from listed.events
 

@@ -132,11 +132,9 @@ class RedisGate:
 
     @property
     def is_refusing(self) -> bool:
-        """Returns whether a server isn't even asked for now."""
         return any(breaker.current_state == pybreaker.STATE_OPEN for breaker in self._breakers.values())
 
     def keep_servers(self, servers: Collection[str]) -> None:
-        """Forgets those that are no masters any more."""
         self._breakers = {server: breaker for server, breaker in self._breakers.items() if server in servers}
 
     async def run_step(self, step: Callable[[], Awaitable[Result]], server: str = "") -> Result:
@@ -175,8 +173,6 @@ def describe_failure(failed: BaseException) -> str:
 
 
 class BreakerLog(pybreaker.CircuitBreakerListener):
-    """Says when a breaker opens, and when it closes again."""
-
     def state_change(self, breaker: Any, _old: Any, new: Any) -> None:
         level = logging.INFO if new.name == pybreaker.STATE_CLOSED else logging.WARNING
         log.log(level, "the breaker to %s is %s", breaker.name, new.name)

@@ -27,8 +27,6 @@ _Traffic: TypeAlias = tuple[Mode, str | None]
 
 
 class SecretsMissing(PayhookError):
-    """An endpoint without a secret, or with a file that holds something else: nothing it sends can be believed."""
-
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
         self.problem = problem
@@ -83,7 +81,7 @@ class SecretFiles:
         """When a file of credentials was looked for, and wasn't there."""
 
     def find_secrets(self, provider: str, endpoint: str | None) -> tuple[str, ...]:
-        """The secrets that a request may be signed with.
+        """Returns the secrets that a request may be signed with.
 
         :raises SecretsMissing: there is none, or the file can't be read
         :raises SecretsShared: one of them is an endpoint's of another tenant or mode too
@@ -97,10 +95,6 @@ class SecretFiles:
         return look.secrets[name]
 
     def check_apart(self, providers: Iterable[str]) -> None:
-        """Checks at the start that no secret opens two tenants or two modes.
-
-        :raises SecretsShared: one does
-        """
         for provider in providers:
             for name, other in sorted(self._refresh_snapshot(provider).shared.items()):
                 raise SecretsShared(self._folder / name, other)
@@ -123,17 +117,14 @@ class SecretFiles:
         return ()
 
     def takes_from(self, provider: str) -> bool:
-        """Returns whether any endpoint of the provider has a file of secrets."""
         return any(name.partition(".")[0] == provider for name in _list_names(self._folder))
 
     def endpoints_with_credentials(self, provider: str) -> list[str | None]:
-        """The endpoints of a provider that have credentials of its API, None for its own."""
         head = api_file(provider, None)
         names = [name.partition(".") for name in sorted(_list_names(self._folder)) if name.partition(".")[0] == head]
         return [endpoint if dot else None for _, dot, endpoint in names if not dot or ENDPOINT.fullmatch(endpoint)]
 
     def find_missing_credentials(self, provider: str) -> list[str]:
-        """The files of a provider's API credentials that aren't there, though the endpoints have secrets."""
         endpoints = [name.partition(".")[2] for name in _list_names(self._folder) if name.partition(".")[0] == provider]
         wanted = [api_file(provider, endpoint or None) for endpoint in endpoints]
         return sorted(name for name in wanted if not (self._folder / name).exists())
@@ -191,7 +182,6 @@ class SecretFiles:
         return shared
 
     def _find_traffic(self, name: str) -> _Traffic | None:
-        """Mode and tenant of a file's endpoint; None where that isn't answered."""
         provider, dot, endpoint = name.partition(".")
         try:
             context = self._contexts.find_context(provider, endpoint if dot else None)
@@ -222,7 +212,6 @@ def api_file(provider: str, endpoint: str | None) -> str:
 
 
 def _is_of(provider: str, name: str) -> bool:
-    """Returns whether a file is an endpoint's of this provider; ``stripe.eu.bak`` is not."""
     of, dot, endpoint = name.partition(".")
     return of == provider and (not dot or ENDPOINT.fullmatch(endpoint) is not None)
 
@@ -235,8 +224,6 @@ def _list_names(folder: Path) -> list[str]:
 
 
 class UnknownEndpoint(PayhookError):
-    """The path isn't in the settings, and only those that are count."""
-
     def __init__(self, provider: str, endpoint: str | None) -> None:
         self.provider = provider
         self.endpoint = endpoint
@@ -245,8 +232,6 @@ class UnknownEndpoint(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class EndpointContext:
-    """Mode, tenant and zone of the webhooks that come to one path."""
-
     mode: Mode
     tenant: str | None = None
     zone: str | None = None
@@ -268,7 +253,10 @@ class EndpointContexts:
         }
 
     def list_endpoints(self, provider: str) -> list[str]:
-        """The names of a provider's endpoints, "" for its own; others may be posted to, unless only known ones may."""
+        """Returns the names of a provider's endpoints, "" for its own.
+
+        Others may be posted to, unless ``known_endpoints_only`` is set.
+        """
         listed = {endpoint or "" for name, endpoint in self._listed if name == provider}
         return sorted(listed if self._known_only else {"", *listed})
 
@@ -284,7 +272,7 @@ class EndpointContexts:
         return self._listed.get((provider, None), self._default)
 
     def route_event(self, event: Event, context: EndpointContext) -> Event:
-        """The event with its context, its keys scoped by tenant; ``event.mode`` says which topics it goes to.
+        """Returns the event with its context, its keys scoped by tenant; ``event.mode`` says which topics it goes to.
 
         At a live endpoint the event's own mode routes: only a signed flag can differ from the endpoint's there. At a
         test endpoint nothing live is taken: its secret is known to more people than a live one should be.
@@ -319,7 +307,6 @@ def check_endpoints(settings: IngestSettings, providers: Iterable[str], secrets:
 
 
 def secret_file(name: str) -> str:
-    """``stripe/eu`` has its secrets in the file ``stripe.eu``."""
     return name.replace("/", ".")
 
 

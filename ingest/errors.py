@@ -145,7 +145,7 @@ class RequestRefused(PayhookError):
         super().__init__(self.problem)
 
     def json(self) -> bytes:
-        """``{"error": {"code", "message"}}``; never more of the request than its kind."""
+        """Returns ``{"error": {"code", "message"}}``; never more of the request than its kind."""
         return orjson.dumps({"error": {"code": self.code, "message": self.problem[:MESSAGE_CHARS_MAX]}})
 
 

@@ -39,8 +39,6 @@ class ReadEvents(NamedTuple):
 
 
 class EventReader:
-    """Finds the context of a path, and reads the events of the requests there."""
-
     def __init__(self, verifier: Verifier, contexts: EndpointContexts, masker: CardMasker) -> None:
         self._verifier = verifier
         self._contexts = contexts
@@ -48,9 +46,6 @@ class EventReader:
         self._large = asyncio.Semaphore(1)
 
     def find_context(self, provider: str, endpoint: str | None) -> EndpointContext:
-        """
-        :raises RequestRefused: 404, there is no such endpoint
-        """
         if endpoint is not None and not ENDPOINT.fullmatch(endpoint):
             raise RequestRefused("unknown_endpoint")
         try:
@@ -78,7 +73,7 @@ class EventReader:
     async def read_listed(
         self, adapter: Adapter, body: bytes, endpoint: str | None, context: EndpointContext
     ) -> list[Event]:
-        """The events of a body that the provider's API listed, those of them whose mode is taken here.
+        """Returns the events of a body that the provider's API listed, those of them whose mode is taken here.
 
         What they point to isn't asked for: this is enough to know which they are.
 
@@ -151,7 +146,6 @@ def _reject_own_type(event: Event) -> Event:
 
 
 def traceparent_of(headers: RawHeaders) -> str | None:
-    """The caller's trace (W3C Trace Context), if it is one."""
     for name, value in headers:
         if name == b"traceparent" and TRACEPARENT.fullmatch(strip_blanks(value)):
             return strip_blanks(value).decode("ascii")

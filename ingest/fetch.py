@@ -49,10 +49,8 @@ third is left for requests that were proven before, of whichever provider."""
 
 
 class ProviderFetch(Protocol):
-    """Asks a provider for what an adapter wants."""
-
     async def fetch(self, wanted: Wanted) -> Fetched:
-        """A 2xx; or a 404 or 410 that holds for every credential, and for each try where it may appear yet.
+        """Returns a 2xx; or a 404 or 410 that holds for every credential, and for each try where it may appear yet.
 
         :raises NotThereYet: a 404 or 410, and it isn't given up yet
         :raises FetchFailed: anything else; ask again later
@@ -65,8 +63,6 @@ _Outcome: TypeAlias = Fetched | FetchFailed | CredentialsRefused
 
 
 class _SharedFetch:
-    """A fetch that is shared by all requests that want the same."""
-
     def __init__(self, key: _Key, before: _SharedFetch | None) -> None:
         self.key = key
         self.before = before
@@ -101,8 +97,6 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class _DomainShare:
-    """The places and waiters of one domain, a part of all, so that floods to one leave room for the others."""
-
     places: asyncio.Semaphore
     waiting: int = 0
     asleep: int = 0
@@ -164,7 +158,6 @@ class HttpFetch:
         return await (self._ask_until_there if wanted.may_appear else self._ask_shared)(key, url, wanted)
 
     def _redirect_wanted(self, wanted: Wanted) -> Wanted:
-        """The question with the addresses that the settings put in place of the adapter's."""
         if not self._instead:
             return wanted
         token_url = None if wanted.token_url is None else self._replace_address(wanted.token_url)
@@ -177,10 +170,6 @@ class HttpFetch:
         return url
 
     async def _ask_until_there(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> Fetched:
-        """Asks until it is there, or is given up.
-
-        :raises NotThereYet: it is to be asked for again by a later delivery
-        """
         deadline = Deadline(self._clock, wanted.within_s)
         fetched: Fetched | None = None
         for _ in range(len(AGAIN_AFTER_S) + 1):
@@ -195,10 +184,6 @@ class HttpFetch:
         raise self._count_failure(NotThereYet(strip_url(url), self._absences.wait_s(key)))
 
     async def _sleep_until_due(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline) -> None:
-        """Sleeps until what wasn't there is to be asked for again.
-
-        :raises NotThereYet: the request hasn't so much time, or too many sleep already
-        """
         wait_s, share = self._absences.wait_s(key), self._find_share(url, wanted)
         if wait_s == 0:
             return
@@ -212,7 +197,6 @@ class HttpFetch:
             share.asleep -= 1
 
     async def _ask_in_time(self, key: _Key, url: httpx2.URL, wanted: Wanted, deadline: Deadline | None) -> Fetched:
-        """Asks; for the second and each later time only until the deadline."""
         if deadline is None:
             return await self._ask_shared(key, url, wanted)
         try:
@@ -240,7 +224,6 @@ class HttpFetch:
         raise self._count_failure(copy.copy(outcome))
 
     async def close(self) -> None:
-        """Gives up what is under way."""
         tasks = [flight.task for flight in self._flights.values() if flight.task is not None]
         for task in tasks:
             task.cancel()
@@ -279,7 +262,6 @@ class HttpFetch:
             self._kept.popitem(last=False)
 
     def _join_fetch(self, key: _Key, url: httpx2.URL, wanted: Wanted) -> asyncio.Task[_Outcome]:
-        """The fetch to wait for: one that is there, or a new one behind it."""
         earlier = self._flights.get(key)
         if earlier is not None and earlier.task is not None and (wanted.kept_s > 0 or not earlier.asking):
             return earlier.task
@@ -311,7 +293,6 @@ class HttpFetch:
         return fetched
 
     async def _await_place(self, flight: _SharedFetch, share: _DomainShare) -> None:
-        """Waits for a place, after an earlier fetch of the same question."""
         before, flight.before = flight.before, None
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
@@ -323,7 +304,6 @@ class HttpFetch:
             raise
 
     def _find_share(self, url: httpx2.URL, wanted: Wanted) -> _DomainShare:
-        """Finds the share of a host's domain: a provider has several hosts. Adapters name few domains."""
         domain = ".".join(url.host.split(".")[-2:])
         places = asyncio.Semaphore(_compute_share(self._limits.at_once_max))
         return self._shares.setdefault((domain, wanted.verified), _DomainShare(places))
@@ -347,7 +327,7 @@ class HttpFetch:
         raise FetchFailed(strip_url(url), problem, pause_s) from None
 
     def _pause(self, url: httpx2.URL, wanted_s: float | None) -> float | None:
-        """Leaves the host alone for as long as it asks; that time."""
+        """Leaves the host alone for as long as it asks; returns that time in seconds."""
         if wanted_s is None:
             return None
         pause_s = min(wanted_s, PAUSE_S_MAX)

@@ -71,7 +71,7 @@ class RedisGenerations:
 
     @property
     def deferred_mode_count(self) -> int:
-        """Modes whose events, or a part of them, aren't claimed, but published as deferred."""
+        """Counts modes whose events, or a part of them, aren't claimed, but published as deferred."""
         return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
 
     async def follow(self) -> None:
@@ -98,10 +98,6 @@ class RedisGenerations:
                 self._defer_mode(mode, f"Redis can't be asked: {problem}")
 
     async def _read_all_announced(self, mode: Mode) -> dict[Shard, list[Announcement]]:
-        """Reads what each processor announces; the first one says how many there are, now or in its last word.
-
-        :raises RedisError, RedisClusterException, OSError: one can't be read
-        """
         first = await self._read_announced(mode, 0)
         last_known = self._announced_last.get(mode, ())
         count = max(
@@ -116,10 +112,6 @@ class RedisGenerations:
         }
 
     async def _read_announced(self, mode: Mode, number: int) -> list[Announcement]:
-        """Reads a processor's keys, as far as they can be read.
-
-        :raises RedisError, RedisClusterException, OSError: none can
-        """
         values: list[Any] = []
         failures: list[Exception] = []
         for key in generation_keys(mode, number, cluster=is_cluster(self._redis)):
@@ -172,7 +164,6 @@ class RedisGenerations:
 
 
 def _problem_of(announced: Sequence[Announcement]) -> str | None:
-    """Returns why what a processor decides isn't claimed."""
     if not announced:
         return "no processor announces a generation"
     if any(announcement.refused for announcement in announced):

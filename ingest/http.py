@@ -56,7 +56,7 @@ CHUNK_OVERHEAD_BYTES_MAX = 16_384
 
 
 def http_protocol(limits: ReceiverLimits, on_refused: Callable[[RequestRefused], None]) -> type[WebhookHttpProtocol]:
-    """The protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
+    """Returns the protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
 
     class LimitedProtocol(WebhookHttpProtocol):
         pass
@@ -69,8 +69,6 @@ def http_protocol(limits: ReceiverLimits, on_refused: Callable[[RequestRefused],
 
 
 class _ClosingTransport:
-    """The transport as a request's cycle sees it: it closes through the protocol."""
-
     __slots__ = ("_protocol", "_transport", "write")
 
     def __init__(self, transport: asyncio.Transport, protocol: WebhookHttpProtocol) -> None:
@@ -187,10 +185,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         return RequestRefused("too_many_connections", cause=most)
 
     def _note_whether_it_waits(self) -> None:
-        """Notes whether it waits for its client: for a request, or until answers are read.
-
-        Bytes of a head that isn't whole change nothing.
-        """
         if self._source is None:
             return
         is_under_way = self._running is not None and not self._running.response_complete
@@ -238,7 +232,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
             self._idle_timer = self.loop.call_later(left_s, self._close_if_idle)
 
     def _refuse(self, refused: RequestRefused) -> None:
-        """Nothing more of this connection is read; the answer waits for those before it."""
+        """Reads nothing more of this connection; the answer waits for those before it."""
         self._deaf = True
         self._cancel_timers()
         type(self).on_refused(refused)
@@ -315,7 +309,6 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         self.data_received(rest)
 
     def _check_unfinished(self, size: int) -> None:
-        """More is to come; ``size`` bytes were the last."""
         if self._phase == BODY:
             self._wire_bytes += size
             if self._wire_bytes > CHUNK_OVERHEAD_BYTES_MAX + 2 * self._body_bytes:

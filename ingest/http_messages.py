@@ -75,13 +75,12 @@ def check_head(version: str, judged: Sequence[tuple[bytes, bytes]]) -> bool:
 
 
 def head_without_offer(method: bytes, target: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """A request's head as a sender writes it who offers no other protocol."""
     fields = b"".join(b"%b: %b\r\n" % field for field in headers if field[0] != b"upgrade")
     return b"%b %b HTTP/%b\r\n%b\r\n" % (method, target, version.encode(), fields)
 
 
 def split_target(target: bytes) -> tuple[bytes, bytes]:
-    """Path and query, both as sent.
+    """Returns path and query, both as sent.
 
     A target in absolute form is taken, as RFC 9112 wants it; nothing is routed by host, so its host says no more than
     the Host header.

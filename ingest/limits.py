@@ -86,7 +86,7 @@ class Load:
         self.bytes = 0
 
     def begin(self, source: str, give_up: Callable[[], None]) -> OpenRequest:
-        """A place for one more request; it must be given back by `OpenRequest.end`.
+        """Takes a place for one more request; it must be given back by `OpenRequest.end`.
 
         :param source: its sender, as `source_of` gives it
         :param give_up: ends its reading, when it must make way
@@ -112,14 +112,12 @@ class Load:
         self.bytes += size
 
     def finish_reading(self, request: OpenRequest) -> None:
-        """Its body is whole, or given up."""
         mine = self._unfinished[request.source]
         mine.remove(request)
         if not mine:
             del self._unfinished[request.source]
 
     def _make_room(self, for_whom: OpenRequest | None) -> bool:
-        """Ends the oldest request, but ``for_whom``, of the source that has most; False where there is none."""
         others = [request for request in max(self._unfinished.values(), key=len, default=[]) if request is not for_whom]
         if others:
             others[0].make_way()
@@ -127,8 +125,6 @@ class Load:
 
 
 class OpenRequest:
-    """A request under way: its place in a `Load`, and the bytes that it holds there."""
-
     __slots__ = ("_bytes", "_give_up", "_load", "_unfinished", "began_at", "source")
 
     def __init__(self, load: Load, source: str, began_at: float, give_up: Callable[[], None]) -> None:
@@ -140,21 +136,15 @@ class OpenRequest:
         self._bytes = 0
 
     def reserve_bytes(self, size: int) -> None:
-        """Counts ``size`` more bytes of the body, before they are kept.
-
-        :raises RequestRefused: 503
-        """
         self._load.reserve_bytes(size, self)
         self._bytes += size
 
     def finish_reading(self) -> None:
-        """Its body is whole."""
         if self._unfinished:
             self._unfinished = False
             self._load.finish_reading(self)
 
     def make_way(self) -> None:
-        """Its place is another request's from now on."""
         self.finish_reading()
         self._release()
         self._give_up()
@@ -164,7 +154,7 @@ class OpenRequest:
         self._release()
 
     def _release(self) -> None:
-        """Once: a request that made way ends too."""
+        """Gives the place back, once: a request that made way ends too."""
         if self._bytes >= 0:
             self._load.requests -= 1
             self._load.bytes -= self._bytes
@@ -172,7 +162,7 @@ class OpenRequest:
 
 
 def source_of(client: tuple[str, int] | None) -> str:
-    """A request's sender: an address, or the network of 64 bits that one IPv6 host may have to itself."""
+    """Returns a request's sender: an address, or the network of 64 bits that one IPv6 host may have to itself."""
     if client is None:
         return ""
     address = client[0]
@@ -215,10 +205,7 @@ class RateLimits:
 
 
 class Connection(Protocol):
-    """A connection that can be asked to make way."""
-
-    def make_way(self) -> None:
-        """Ends at once: its place is another connection's."""
+    def make_way(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -264,7 +251,6 @@ class Connections:
             sender.waiting.setdefault(connection, since)
 
     def release(self, connection: Connection, source: str) -> None:
-        """Takes back the place of a connection that has one."""
         sender = self._sources[source]
         sender.waiting.pop(connection, None)
         sender.count -= 1
@@ -273,7 +259,6 @@ class Connections:
             del self._sources[source]
 
     def find_busiest_source(self) -> tuple[str, int]:
-        """The source that has most connections, and how many."""
         source = max(self._sources, key=lambda name: self._sources[name].count, default="")
         return source, self._sources[source].count if source in self._sources else 0
 

@@ -39,11 +39,10 @@ class Masters:
 
     @property
     def has_slots(self) -> bool:
-        """Returns whether it was ever learnt who has which slot."""
         return bool(self._cluster.nodes_manager.slots_cache)
 
     def find_master(self, key: bytes) -> str:
-        """The name of the master that has a key, as far as is known; empty where none has it."""
+        """Returns the name of the master that has a key, as far as is known; empty where none has it."""
         nodes = self._cluster.nodes_manager.slots_cache.get(key_slot(key))
         return nodes[0].name if nodes else ""
 
@@ -72,7 +71,7 @@ class Masters:
             self._refreshing.cancel()
 
     async def send(self, name: str, commands: Sequence[Command]) -> list[Any]:
-        """Answers and errors of a pipeline to one master, in order; what moved meanwhile is sent to where it is.
+        """Sends a pipeline to one master; returns answers and errors in order. What moved meanwhile is sent after it.
 
         :raises RedisError, RedisClusterException, OSError: a master can't be reached
         """

@@ -59,8 +59,6 @@ class Times(Collector):
 
 
 class IngestMetrics:
-    """The metrics of one process, in a registry of their own."""
-
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
         add_process(registry)
@@ -75,7 +73,6 @@ class IngestMetrics:
         self.publish_seconds = Times(CATALOGUE["payhook_kafka_publish_seconds"], registry)
 
     def count_answer(self, provider: str, status: int, seconds: float) -> None:
-        """Counts a request, whatever became of it."""
         self._answers.add(provider, str(status))
         self.request_seconds.observe_seconds(seconds)
 
@@ -98,6 +95,5 @@ class IngestMetrics:
         self._events.add(provider, outcome)
 
     def set_gauges(self, gauges: Mapping[str, Callable[[], float]]) -> None:
-        """Sets gauges by name, each with the function that gives its value."""
         for name, ask in gauges.items():
             make_gauge(name, self.registry).set_function(ask)

@@ -46,7 +46,7 @@ class MaskingKey:
 
     @classmethod
     def read(cls, file: Path) -> MaskingKey:
-        """The key in ``file``; where there is no such file, a random key is made and kept there.
+        """Returns the key in ``file``; where there is no such file, a random key is made and kept there.
 
         :raises SettingError: the file can't be made or read, or holds no key of `KEY_CHARS_MIN` characters or more
         """
@@ -62,7 +62,7 @@ class MaskingKey:
         return cls(lines[0])
 
     def sha256(self, original: bytes) -> str:
-        """The keyed hash, 64 characters of lower-case hex as a plain one has."""
+        """Returns the keyed hash, 64 characters of lower-case hex as a plain one has."""
         return hmac.digest(self._key, original, "sha256").hex()
 
 
@@ -81,8 +81,6 @@ NAMES_VERSION = 1
 
 
 class CardMasker:
-    """Built once; `mask_event` is called for every event, most of which have nothing to hide."""
-
     def __init__(self, settings: PanSettings, key: MaskingKey) -> None:
         self._enabled = settings.enabled
         self._key = key
@@ -90,7 +88,7 @@ class CardMasker:
         self._members = _compile_members(self._kinds)
 
     def mask_event(self, event: Event, adapter: Adapter) -> Event:
-        """The event without card data; the same object where it has none.
+        """Returns the event without card data; the same object where it has none.
 
         A money fact stays what it was: what it rests on is left whole, even if it looks like a card number. Where
         the masked bytes can't be read any more, the event is poison: a person looks, and nothing is stored unmasked.
@@ -103,7 +101,7 @@ class CardMasker:
         return self._mask_body(event, retyped, adapter) if self.may_hold_cards(event.body) else retyped
 
     def may_hold_cards(self, body: bytes) -> bool:
-        """Cheap, and never wrong where it says no. Only JSON is looked through; other bodies are few.
+        """Returns False only where the body holds no cards for sure. It is cheap, and looks through JSON alone.
 
         Squeezed, every digit is a 0, letters are small, and what may stand within numbers and names is gone.
         """
@@ -122,7 +120,6 @@ class CardMasker:
         return mask.mask_body(event.body), mask
 
     def _mask_body(self, event: Event, retyped: Event, adapter: Adapter) -> Event:
-        """Masks the body. ``retyped`` is the event with its type masked."""
         spared = _collect_identities(event)
         body, mask = self._mask_bytes(event, adapter, spared)
         if body == event.body:
@@ -164,7 +161,7 @@ class CardMasker:
         return kept
 
     def _mask_poison(self, event: Event, adapter: Adapter) -> Event:
-        """Its identity is the hash of its bytes, and stays that."""
+        """Masks a poison's body. Its identity is a hash of the bytes that came, and stays that."""
         problem = without_card_numbers(event.poison or "")
         body, mask = self._mask_bytes(event, adapter, ())
         if body != event.body:
@@ -226,7 +223,6 @@ def _mask_type(event: Event) -> Event:
 
 
 def _collect_identities(event: Event) -> set[bytes]:
-    """Texts that name this event, its account, its entity and its fact."""
     parts = [*event.entity_key.split(":"), *(event.fact_key or "").split(":")]
     texts = {event.event_id, event.account, *map(unquote, parts)}
     return {text.encode("utf-8", "surrogatepass") for text in texts if text}
@@ -260,7 +256,7 @@ def kinds_of(settings: PanSettings) -> dict[bytes, FieldKind]:
 
 
 def _compile_members(kinds: Mapping[bytes, FieldKind]) -> re.Pattern[bytes]:
-    """A squeezed body's members with one of these names and such a value. Most names fail at their first letter."""
+    """Compiles a pattern of a squeezed body's members with these names and values. Most fail at their first letter."""
     by_first: dict[bytes, list[bytes]] = {}
     for name, kind in sorted(kinds.items()):
         squeezed = name.translate(_SQUEEZE)

@@ -135,7 +135,6 @@ class BodyMask:
         return iter((Text(0, len(body), FieldKind.PLAIN, _IN_JSON),))
 
     def _split_json(self, body: bytes) -> list[Text] | None:
-        """Returns None where the body isn't made of JSON's tokens from end to end, or a bracket isn't closed."""
         texts, outer = list[Text](), list[BodyPlace]()
         root = place = BodyPlace(FieldKind.PLAIN, own=True)
         at = 0
@@ -171,7 +170,6 @@ class BodyMask:
             at += len(pair) + 1
 
     def _split_xml(self, body: bytes) -> Iterator[Text]:
-        """Yields the texts between tags, and the attributes in them."""
         outer = list[tuple[bytes, BodyPlace]]()
         root = BodyPlace(FieldKind.PLAIN, own=True)
         at = 0
@@ -217,7 +215,7 @@ class BodyMask:
         return masked
 
     def _mask_number(self, raw: bytes, kind: FieldKind) -> bytes:
-        """Another number of the same length; never one that has a right check digit."""
+        """Returns another number of the same length; never one that has a right check digit."""
         digits = raw.removeprefix(b"-")
         sign = raw[: len(raw) - len(digits)]
         if raw in self.spared:
@@ -248,7 +246,6 @@ class BodyMask:
 
 
 def read_json_escapes(body: bytes) -> bytes:
-    """JSON with its escapes read, but for quotes: those that are left begin and end texts."""
     return body if b"\\" not in body else _JSON_ESCAPE.sub(_read_but_quotes, body)
 
 
@@ -273,7 +270,7 @@ def _between_tags(body: bytes, start: int, end: int, kind: FieldKind) -> Text:
 
 
 def _number_of_last_four(number: bytes) -> bytes:
-    """Another number, written in the same way: a 1, zeros and the last four digits before the exponent."""
+    """Returns another number, written in the same way: a 1, zeros and the last four digits before the exponent."""
     mantissa = number.lower().partition(b"e")[0]
     masked = bytearray(number)
     for at in [at for at, byte in enumerate(mantissa) if byte != _POINT][:-4]:
@@ -282,7 +279,7 @@ def _number_of_last_four(number: bytes) -> bytes:
 
 
 def _number_beside(number: bytes) -> bytes:
-    """The same first six and last four digits around a repeated one, such that the check digit is wrong."""
+    """Returns the same first six and last four digits around a repeated one, such that the check digit is wrong."""
     between = len(number) - 10
     candidates = (number[:6] + fill * between + number[-4:] for fill in (b"0", b"1", b"5"))
     return next(other for other in candidates if not is_card_number(other))

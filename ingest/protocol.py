@@ -48,7 +48,7 @@ class EventClaim:
 
     @property
     def outcome(self) -> str:
-        """The word for receipts and metrics."""
+        """Returns the word for receipts and metrics."""
         if self.flag is not None:
             return self.flag.value if self.published else "not_published"
         return self.state.value if self.state is not None else "not_published"
@@ -155,7 +155,6 @@ class ClaimProtocol:
         return ClaimKey.for_event(event.event_key, content, event.mode, generation)
 
     async def _claim_keys(self, keys: Sequence[ClaimKey], owner: bytes) -> list[ClaimState | None]:
-        """Returns what each key's claim found; None where that can't be said."""
         if not keys:
             return []
         began = self._clock.monotonic_s()

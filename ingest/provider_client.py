@@ -45,8 +45,6 @@ class FetchFailed(PayhookError):
 
 
 class NotThereYet(FetchFailed):
-    """The provider's API doesn't know what its own webhook is about; it is asked again later."""
-
     def __init__(self, url: str, retry_after_s: float | None = None) -> None:
         super().__init__(url, "the provider doesn't know it (yet)", retry_after_s)
 
@@ -95,7 +93,7 @@ class _TokenAnswer(BaseModel):
 
 
 def open_client() -> httpx2.AsyncClient:
-    """A client that keeps nothing that hosts send, no cookies either. The caller closes it."""
+    """Opens a client that keeps nothing that hosts send, no cookies either. The caller closes it."""
     no_cookies = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
     headers = {"user-agent": "payhook", "accept-encoding": "identity"}
     return httpx2.AsyncClient(headers=headers, cookies=no_cookies, follow_redirects=False, timeout=SILENT_S_MAX)
@@ -152,7 +150,7 @@ class ProviderClient:
         return _Answer(min(REFUSED), b"")
 
     async def _token(self, token_url: str, client: str) -> str | None:
-        """A client's token, kept until a minute before its end; None where the client is refused."""
+        """Returns a client's token, kept until a minute before its end; None where the client is refused."""
         known = self._tokens.get((token_url, client))
         if known is not None and self._clock.monotonic_s() < known.ends_at:
             return known.text
@@ -184,7 +182,7 @@ class ProviderClient:
             raise HostFails(type(failed).__name__) from None
 
     async def _read(self, url: httpx2.URL, response: httpx2.Response) -> bytes:
-        """The body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
+        """Returns the body, unless it is larger than allowed or packed (what unpacks may be of any size)."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise FetchFailed(strip_url(url), "the answer is compressed, which wasn't asked for")
         size_max, body = self._answer_bytes_max, bytearray()
@@ -196,7 +194,6 @@ class ProviderClient:
 
 
 def _add_query(url: httpx2.URL, wanted: Wanted, index: int) -> httpx2.URL:
-    """The address with what this credential adds to it."""
     query = wanted.queries[index] if wanted.queries else ""
     return httpx2.URL(f"{url}{'&' if url.query else '?'}{query}") if query else url
 
@@ -210,7 +207,7 @@ def _make_status_error(url: httpx2.URL, answer: _Answer) -> Exception:
 
 
 def strip_url(url: httpx2.URL) -> str:
-    """Scheme, host and path."""
+    """Returns scheme, host and path."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
 
 
@@ -231,7 +228,6 @@ class Absences:
         return len(self._known)
 
     def wait_s(self, question: Hashable) -> float:
-        """Returns for how long it isn't to be asked."""
         times, asked_at = self._known.get(question, (0, 0.0))
         if not 1 <= times <= len(AGAIN_AFTER_S):
             return 0.0

@@ -26,8 +26,6 @@ REACHABLE_FOR_S = 1.0
 
 
 class ProducerBroken(PayhookError):
-    """librdkafka gave the producer up for good; nothing more can be published by it."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"the Kafka producer is broken and the receiver must start again: {problem}")
@@ -50,8 +48,6 @@ def producer_settings(publish_timeout_ms: int) -> dict[str, Any]:
 
 
 class Publisher(Protocol):
-    """Publishes the receiver's records to Kafka."""
-
     def publish(self, topic: str, key: bytes, value: bytes, headers: Headers) -> Awaitable[bool]:
         """Hands the record to the client before it returns; the result is True once every in-sync replica has it.
 
@@ -61,8 +57,7 @@ class Publisher(Protocol):
     def publish_unawaited(self, topic: str, value: bytes) -> None:
         """Publishes without waiting; a full queue drops and counts."""
 
-    async def is_reachable(self) -> bool:
-        """Returns whether Kafka answers."""
+    async def is_reachable(self) -> bool: ...
 
 
 class KafkaPublisher:

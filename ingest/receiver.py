@@ -51,11 +51,9 @@ class Receiver:
         self._reports.flush()
 
     def report_unread(self, refused: RequestRefused) -> None:
-        """Reports a request that was refused as HTTP, before its path was looked at."""
         self._reports.report_unread(refused)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request; every error is one that says what to do."""
         began = self._clock.monotonic_s()
         provider, endpoint = _split_path(scope["path"])
         adapter = self._adapters.get(provider)
@@ -72,7 +70,6 @@ class Receiver:
     async def _receive(
         self, scope: Scope, receive: Receive, adapter: Adapter | None, provider: str, endpoint: str | None
     ) -> tuple[Answer, Extra]:
-        """Returns the answer, and headers to go with it."""
         if adapter is None:
             raise RequestRefused("unknown_provider", known=", ".join(sorted(self._adapters)))
         context = self._reader.find_context(provider, endpoint)
@@ -89,7 +86,6 @@ class Receiver:
     async def _take_events(
         self, adapter: Adapter, webhook: Webhook, endpoint: str | None, context: EndpointContext
     ) -> tuple[Answer, Extra]:
-        """Takes the request's events, and says what adapter and provider refuse."""
         # A request goes through six steps, the first three in `EventReader`, the others in the claim protocol:
         # 1. verify: its signature, or its provider's API, says whose it is.
         # 2. name: its bytes become events, or poison.

@@ -116,8 +116,6 @@ class _Step:
 
 @dataclass(slots=True)
 class _Server:
-    """A server, the steps that wait for it, and its pipelines under way. ``name``: of a cluster's master."""
-
     name: str
     waiting: list[_Step] = field(default_factory=list)
     running: set[asyncio.Task[None]] = field(default_factory=set)
@@ -177,7 +175,6 @@ class RedisClaims:
 
     @property
     def unsettled_count(self) -> int:
-        """Settlements that Redis hasn't taken yet."""
         return len(self._unsettled)
 
     async def await_settlements(self) -> None:
@@ -200,7 +197,6 @@ class RedisClaims:
         return answer
 
     def _settle(self, steps: Sequence[_Step]) -> None:
-        """Hands each step to the server that has its keys now."""
         if self._masters is None:
             self._add("", steps)
             return
@@ -209,7 +205,6 @@ class RedisClaims:
                 self._add(self._masters.find_master(name), [_Step(step.kind, [name], [argument], until=step.until)])
 
     def _add(self, name: str, steps: Sequence[_Step]) -> None:
-        """Adds steps to the pipeline that leaves at the end of this turn of the event loop, or when one comes back."""
         server = self._servers.get(name)
         if server is None:
             server = self._servers[name] = _Server(name)
@@ -248,7 +243,6 @@ class RedisClaims:
         _fail_steps(steps, answers)
 
     async def _route_steps(self, masters: Masters, steps: list[_Step]) -> list[_Step]:
-        """Returns the steps that no master can take; the others join a pipeline of the master that is known by now."""
         if not masters.has_slots:
             await self._gate.run_step(masters.refresh)
         for step in steps:
@@ -279,7 +273,6 @@ class RedisClaims:
         self._send_again_later()
 
     def _build_calls(self, kind: int, steps: list[_Step]) -> Iterator[_Call]:
-        """Makes as few scripts as may be for all steps of a kind, in their order."""
         keys = [key for step in steps for key in step.keys]
         arguments = [argument for step in steps for argument in step.arguments]
         for start in range(0, len(keys), self._keys_a_script):
@@ -312,7 +305,6 @@ class RedisClaims:
         return list(await pipeline.execute(raise_on_error=False))
 
     def _forget_servers(self, masters: Collection[str]) -> None:
-        """Forgets servers that are no masters any more, once nothing waits for them."""
         self._gate.keep_servers(masters)
         kept = [
             server for server in self._servers.values() if server.name in masters or server.waiting or server.running
@@ -326,7 +318,6 @@ def _build_command(name: str, script: str, call: _Call) -> Command:
 
 
 def _answer_steps(steps: Sequence[_Step], letters: bytes) -> None:
-    """Gives each claim its letters; ``steps`` are in the order of their scripts."""
     at = 0
     for step in steps:
         until = at + len(step.keys) if step.kind == _CLAIM else at
@@ -347,11 +338,11 @@ KEYS_AT_ONCE = 1_000
 
 
 def confirmed_hashes(client: Client, mode: Mode, generation: int) -> Iterator[list[bytes]]:
-    """The event keys that are confirmed in a generation, as `core.keys.hash_key`: the index holds them by the same
-    hash.
+    """Yields the hashes (`core.keys.hash_key`, as in the index) of the event keys that a generation has confirmed.
 
-    Lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least once, and may come
-    again; one that comes or goes meanwhile may be missing. ``client``: opened with ``decode_responses`` off.
+    They come in lists of at most `KEYS_AT_ONCE`, without an order. One that is there all the while comes at least
+    once, and may come again; one that comes or goes meanwhile may be missing. ``client``: opened with
+    ``decode_responses`` off.
 
     :raises RedisError: Redis can't be asked
     """

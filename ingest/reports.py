@@ -26,8 +26,6 @@ EVERY_S = 60.0
 
 @dataclass(slots=True)
 class _Minute:
-    """The requests of one code since its last line."""
-
     count: int = 0
     cause: str = ""
     providers: set[str] = field(default_factory=set)
@@ -40,7 +38,6 @@ class RefusalLog:
         self._minutes: dict[str, _Minute] = {}
 
     def count_refusal(self, provider: str, refused: RequestRefused) -> None:
-        """Counts a refusal; the line has the cause of the newest one."""
         if refused.code not in UNAVAILABLE:
             return
         minute = self._minutes.get(refused.code)
@@ -140,7 +137,6 @@ class RequestReports:
         self._add_receipt(mode, _build_empty_receipt(provider, NOTHING if is_there else NOT_THERE, status, received_at))
 
     def report_left_out(self, events: Sequence[Event], status: int, received_at: datetime, mode: Mode) -> None:
-        """Reports events of test mode, while no test traffic is taken. ``mode``: of the endpoint, and its receipts."""
         for event in events:
             self._metrics.count_event(event.provider, TEST_TRAFFIC_OFF)
             self._add_receipt(mode, _build_receipt(event, TEST_TRAFFIC_OFF, status, to_rfc3339(received_at)))
@@ -153,7 +149,6 @@ class RequestReports:
             self._add_receipt(event.mode, _build_receipt(event, outcome, status, at))
 
     def flush(self) -> None:
-        """Hands over what waits, for when the receiver ends."""
         at, unread, self._unread = self._clock.now(), self._unread, {}
         for (code, status), count in unread.items():
             receipt = {**_build_empty_receipt(UNKNOWN, code, status, at), "count": count}

@@ -119,7 +119,6 @@ class IngestSettings(Section):
 
     @property
     def taken_modes(self) -> tuple[Mode, ...]:
-        """The modes that traffic is taken of: each has topics, a protocol and a processor of its own."""
         return ("live", "test") if self.test_traffic else ("live",)
 
     @field_validator("endpoints")

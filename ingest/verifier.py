@@ -65,7 +65,7 @@ class Verifier:
         self._metrics = metrics
 
     async def verify(self, adapter: Adapter, webhook: Request, endpoint: str | None, received_at: datetime) -> Request:
-        """The webhook, its signature verified, with what its adapter wants from the provider.
+        """Returns the webhook, its signature verified, with what its adapter wants from the provider.
 
         :raises SignatureInvalid: not all of it is proven
         :raises Unparseable: it doesn't say what to fetch from the provider

@@ -51,11 +51,10 @@ class AnswerRecorder:
         self._gone = False
 
     def mark_client_gone(self) -> None:
-        """The client has left: the answer is recorded, not sent."""
         self._gone = True
 
     async def receive(self) -> Message:
-        """The body, once. The application doesn't learn that its client left: the work continues."""
+        """Returns the body, once. The application doesn't learn that its client left: the work continues."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -160,7 +159,6 @@ class IdempotencyKey:
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request; its refusals are problem details."""
         if scope["type"] != "http" or scope["method"] not in METHODS:
             await self._app(scope, receive, send)
             return
@@ -191,9 +189,6 @@ class IdempotencyKey:
         await self._run_shielded(self._run(held, with_run(scope, run), recording), recording)
 
     async def _claim(self, request: RequestKey, owner: bytes) -> KeyClaim:
-        """
-        :raises Problem: not now, or not with this key
-        """
         try:
             claimed = await self._store.claim(request, owner)
         except ClaimsUnavailable as unavailable:
@@ -238,8 +233,6 @@ class IdempotencyKey:
 
 
 class _HeldKey:
-    """A key while its run lasts."""
-
     def __init__(self, store: AnswerStore, request: RequestKey, owner: bytes, run: IdempotentRun) -> None:
         self._store = store
         self._request = request
@@ -266,7 +259,6 @@ class _HeldKey:
             await self._store.end_lease(self._request, self._owner)
 
     async def renew(self) -> None:
-        """Renews the lease until cancelled, or until another run has the key."""
         held = True
         while held:
             await asyncio.sleep(self._store.lease_s / RENEWALS_A_LEASE)
@@ -275,7 +267,7 @@ class _HeldKey:
 
 
 def request_key(caller: str, key: str, scope: Scope, body: bytes) -> RequestKey:
-    """The key in its caller's scope, and the fingerprint: method, path, query, content type, body."""
+    """Builds the key in its caller's scope, and the fingerprint: method, path, query, content type, body."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     content_type = b",".join(value for name, value in scope["headers"] if name == b"content-type")
     return RequestKey.for_request(
@@ -284,7 +276,7 @@ def request_key(caller: str, key: str, scope: Scope, body: bytes) -> RequestKey:
 
 
 def with_run(scope: Scope, run: IdempotentRun) -> Scope:
-    """The application's own scope. Extensions that send answers in other ways than by their bytes aren't offered."""
+    """Builds the application's scope, without extensions that send answers in other ways than by their bytes."""
     offered = scope.get("extensions") or {}
     extensions = {name: value for name, value in offered.items() if not name.startswith("http.response.")}
     scope.setdefault("state", {})["idempotency"] = run

@@ -51,7 +51,7 @@ class Problem(PayhookError):
         return headers
 
     def body(self, docs_url: str) -> bytes:
-        """``{"type", "title", "status", "detail", …}``."""
+        """Returns ``{"type", "title", "status", "detail", …}``."""
         document: Mapping[str, Any] = {
             "type": f"{docs_url}#{self.slug}",
             "title": self.title,
@@ -128,15 +128,13 @@ _ESCAPED = re.compile(rb'\\(["\\])')
 
 
 class KeyMalformed(PayhookError):
-    """A header that names no key; what it holds isn't repeated."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"{HEADER}: {problem}")
 
 
 def read_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The key of 1 to `KEY_CHARS_MAX` printable ASCII characters, None where there is no such header.
+    """Returns the key of 1 to `KEY_CHARS_MAX` printable ASCII characters, None where there is no such header.
 
     The draft wants it quoted. Many clients send it bare, so ``"k-1"`` and ``k-1`` are the same key; a bare one can't
     hold blanks, ``"``, ``\\``, ``,`` or ``;``, so that a list or a parameter isn't taken for a key.
@@ -165,13 +163,13 @@ LENGTH_DIGITS_MAX = 12
 
 
 class ClientGone(Exception):
-    """The connection ended before the body did: no answer can be sent."""
+    pass
 
 
 async def read_whole(
     headers: Sequence[tuple[bytes, bytes]], receive: Receive, bytes_max: int, seconds_max: float
 ) -> bytes:
-    """The bytes as sent.
+    """Returns the bytes as sent.
 
     :raises Problem: 413 as soon as it is clear, 408 at the deadline
     :raises ClientGone: it isn't coming

@@ -40,7 +40,7 @@ class RequestKey:
 
     @property
     def request_id(self) -> str:
-        """32 hex digits, the same for every run of this request under this key, on any machine."""
+        """Returns 32 hex digits, the same for every run of this request under this key, on any machine."""
         return hashlib.sha256(self.key32 + self.fingerprint32).hexdigest()[:32]
 
 
@@ -72,7 +72,7 @@ class KeptAnswer:
     body_bytes: int
 
     def encode(self) -> bytes:
-        """A length, a head in JSON, the body's own bytes."""
+        """Returns a length, a head in JSON, and the body's own bytes."""
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
         head = orjson.dumps([self.status, headers, self.body is not None, self.body_bytes])
         return _HEAD.pack(len(head)) + head + (self.body or b"")
@@ -105,8 +105,7 @@ class AnswerStore(Protocol):
     """
 
     @property
-    def lease_s(self) -> float:
-        """Returns how long a claim holds without being renewed."""
+    def lease_s(self) -> float: ...
 
     async def claim(self, key: RequestKey, owner: bytes) -> KeyClaim:
         """Decides atomically who runs."""
@@ -209,7 +208,4 @@ class RedisAnswers:
         await self._ask(RELEASE, key, owner)
 
     async def _ask(self, script: Script, key: RequestKey, *arguments: bytes | int) -> Any:
-        """
-        :raises ClaimsUnavailable: what it did on Redis isn't known
-        """
         return await self._gate.run_step(lambda: script.run(self._redis, PREFIX + key.key32, *arguments))
