@@ -45,7 +45,6 @@ TURN_S = 5.0
 
 
 def collect_places(settings: Settings) -> WatchedPlaces:
-    """Collects what is watched: every stream of the traffic that is taken, and what they rest on."""
     layout, statuses = settings.layout, status_files(settings)
     return WatchedPlaces(
         ready_url=ready_url(settings),
@@ -67,7 +66,6 @@ def collect_places(settings: Settings) -> WatchedPlaces:
 
 
 def build_describer(settings: Settings, clock: Clock) -> NoticeDescriber:
-    """Describes causes and amounts in notices from the lists of dead events and from the ledgers."""
     layout = settings.layout
     indexes = {name: open_dead_letter_index(layout.stream(name), settings, clock) for name in stream_names(settings)}
 
@@ -82,7 +80,6 @@ def build_describer(settings: Settings, clock: Clock) -> NoticeDescriber:
 
 
 def _list_disks(settings: Settings) -> dict[str, Path]:
-    """Lists the folders on this machine that payhook writes to; one that lies within another is left out."""
     lake, backup = settings.layout.lake, settings.backup.folder
     disks = {"data folder": settings.data_dir}
     if isinstance(lake, Path) and not lake.is_relative_to(settings.data_dir):

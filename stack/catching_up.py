@@ -60,7 +60,7 @@ SLACK = timedelta(seconds=1)
 
 
 def sources_of(settings: Settings, clock: Clock, provider: str | None = None) -> list[ListingSource]:
-    """Every endpoint whose provider lists its events and that has credentials for it.
+    """Lists every endpoint whose provider lists its events and that has credentials for it.
 
     :raises SettingError: there is no such provider
     :raises SecretsMissing: a file of credentials holds something else
@@ -85,7 +85,6 @@ def _find_sources(adapter: Adapter, secrets: SecretFiles, contexts: EndpointCont
 
 
 def why_nothing(settings: Settings, provider: str | None) -> str:
-    """Returns why a provider, or any, isn't caught up with, and what to do."""
     if provider is None:
         return f"there are no credentials of a provider's API: write them to secrets/PROVIDER{API} (docs/catch-up.md)"
     adapter = build_adapters(settings.providers)[provider]
@@ -98,17 +97,13 @@ class CatchUpStore(Protocol):
     @property
     def catch_ups(self) -> CatchUps: ...
 
-    def first_received_at(self, provider: str) -> datetime | None:
-        """Returns when the first event of the provider came that the journal has."""
+    def first_received_at(self, provider: str) -> datetime | None: ...
 
-    def list_again(self) -> ListAgain | None:
-        """Reads what is to be listed again, since its loss was accepted."""
+    def list_again(self) -> ListAgain | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCatchUpStore:
-    """A mode's journals, and its table of what was listed."""
-
     settings: Settings
     mode: Mode
 
@@ -134,7 +129,6 @@ class LedgerCatchUpStore:
 
 
 def find_unlisted_providers(settings: Settings) -> dict[str, str]:
-    """Finds the providers that webhooks are taken from and whose list isn't asked for, each with the reason."""
     secrets = secret_files(settings, SystemClock())
     return {
         name: why_nothing(settings, name)
@@ -213,7 +207,6 @@ async def catch_up_source(
 
 
 def _fetched_day(places: CatchUpStore, source: ListingSource, now: datetime) -> int:
-    """Counts the events that came in by the list within a day."""
     spans_of_day = places.catch_ups.spans(now - timedelta(days=1))
     return sum(span.fetched for span in spans_of_day if span.source == source.name)
 
@@ -287,8 +280,10 @@ def run_round(settings: Settings) -> bool:
 
 
 def schedule_catch_up(settings: Settings) -> list[ScheduledRound]:
-    """The round that these settings schedule. It is made while there are credentials of any provider's API, and once
-    more after that."""
+    """Returns the round that these settings schedule.
+
+    It is made while there are credentials of any provider's API, and once more after that.
+    """
     every_s, secrets = settings.ingest.catch_up_every_s, Path(settings.ingest.secrets_dir)
     if not every_s:
         return []
@@ -300,7 +295,6 @@ def schedule_catch_up(settings: Settings) -> list[ScheduledRound]:
 
 
 def main() -> int:
-    """Catches up round after round until SIGTERM."""
     return run_schedule(schedule_catch_up, "ingest.catch_up_every_s is 0: no catch-up runs by schedule")
 
 

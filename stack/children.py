@@ -37,7 +37,7 @@ SERVERS = ("kafka", "redis")
 
 
 def list_processors(settings: Settings, mode: Mode) -> dict[str, list[str]]:
-    """The processor's processes in a mode by name (``processor``, ``processor.1``), and the streams that
+    """Returns the processor's processes in a mode by name (``processor``, ``processor.1``), and the streams that
     each runs, by their names in the mode.
     """
     names = list_names(streams_of(settings), [mode])
@@ -48,8 +48,9 @@ def list_processors(settings: Settings, mode: Mode) -> dict[str, list[str]]:
 
 
 def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
-    """The port of each process's metrics: the one that is set and those after it, first those of live traffic. None
-    where none is set.
+    """Returns the port of each process's metrics; empty where no port is set.
+
+    They are the port that is set and those after it, live traffic's processes first.
     """
     first = settings.processor.metrics_port
     before = 0 if mode == "live" else len(list_processors(settings, "live"))
@@ -57,8 +58,9 @@ def metrics_ports(settings: Settings, mode: Mode) -> dict[str, int]:
 
 
 def metrics_urls(settings: Settings) -> dict[str, str]:
-    """The metrics page of each process by its name, where a port is set for it here, or its URL is. The receiver's
-    processes are where the receiver answers.
+    """Returns the metrics page of each process by its name, where its port or its URL is set here.
+
+    The receiver's processes are where the receiver answers.
     """
     first, workers = settings.ingest.metrics_port, settings.ingest.workers
     names = ["ingest", *(f"ingest-{number}" for number in range(1, workers))]
@@ -79,18 +81,15 @@ def metrics_port(settings: Settings, mode: Mode, number: int) -> int | None:
 
 
 def status_files(settings: Settings) -> dict[str, Path]:
-    """Each stream's status file, by the stream's name in its mode (``ledger-test``)."""
     return {name: settings.layout.stream(name).status for name in stream_names(settings)}
 
 
 def status_urls(settings: Settings) -> list[str]:
-    """Returns the URLs at which the processors say how their streams are."""
     processors = [url for name, url in metrics_urls(settings).items() if name.startswith("processor")]
     return [f"{url.removesuffix('/metrics')}/status" for url in processors]
 
 
 def ready_url(settings: Settings) -> str:
-    """Returns the URL at which the receiver says whether it takes webhooks."""
     return f"{settings.console.ingest_url or f'http://{LOOPBACK}:{settings.ingest.port}'}/readyz"
 
 
@@ -124,7 +123,7 @@ class KnownPorts:
 
 
 def choose_ports(settings: Settings, known: KnownPorts | None = None) -> Ports:
-    """Ports that are configured, and free ones for the rest; those that are ``known``, or the next free ones."""
+    """Takes the ports that are configured, and free ones for the rest: the ``known`` ones, or the next free ones."""
     # The management listener first: where 8080 alone is taken, 8081 stays its own.
     ops = _find_set_port(settings.console, "port") or (
         next_free(known.ops) if known and _is_port_unset(settings.console) else 0
@@ -161,8 +160,9 @@ def build_endpoints(layout: Layout, ports: Ports, pids: Mapping[str, int], modes
 
 
 def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[Server]:
-    """The processes of a stack, in the order in which they start; they stop in the opposite one. Each is given the file
-    ``config``, from which the settings are.
+    """Lists the processes of a stack in the order in which they start; they stop in the opposite one.
+
+    Each is given the file ``config``, from which the settings are.
 
     There are processors for each mode (`list_processors`). What maintains and backs up by schedule, and what sends
     alerts, is among them where the settings ask for it.
@@ -171,7 +171,6 @@ def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[
     env = _build_environment(settings, ports, config)
 
     def env_of(user: str) -> dict[str, str]:
-        """Adds the user that the process is to Kafka."""
         return env if ports.outside_kafka else env | security_environment(layout.kafka, user)
 
     kafka = kafka_server(layout.kafka, ports.kafka, ports.kafka_controller, layout.logs_folder / "kafka.log")
@@ -202,7 +201,6 @@ def list_servers(settings: Settings, ports: Ports, config: Path | None) -> list[
 
 
 def _list_side_servers(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yields what runs beside the others where the settings ask for it: name, user to Kafka, and module."""
     if schedule_rounds(settings):
         yield "maintenance", "maintenance", "stack.rounds"
     if settings.ingest.catch_up_every_s:
@@ -224,7 +222,6 @@ def answers_ok(url: str) -> bool:
 
 
 def _make_python_server(layout: Layout, env: Mapping[str, str], name: str, *module: str, **more: Any) -> Server:
-    """A process of this interpreter's; ``more`` as `Server` has it."""
     return Server(
         name=name, command=(sys.executable, "-m", *module), log=layout.logs_folder / f"{name}.log", env=env, **more
     )
@@ -282,6 +279,6 @@ def _is_port_unset(section: object) -> bool:
 
 
 def _find_set_port(section: object, name: str) -> int | None:
-    """A port only where it is set; the default is for servers of one's own."""
+    """Returns a port only where it is set; the default is for servers of one's own."""
     given: set[str] = getattr(section, "model_fields_set", set())
     return int(getattr(section, name)) or None if name in given else None

@@ -69,27 +69,23 @@ def _check_writable(root: Path) -> None:
 
 
 def make_secrets(folder: Path, adapters: Mapping[str, Adapter]) -> None:
-    """A random secret for each file that isn't there; one a line, newest first, readable by its owner alone."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, adapter in adapters.items():
         create_once(folder / name, adapter.new_secret() + "\n", 0o600)
 
 
 def make_key(file: Path) -> None:
-    """A random key, unless there is one already."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     create_once(file, new_key() + "\n", 0o600)
 
 
 def make_merchants(path: Path, providers: Iterable[str]) -> None:
-    """A directory that books every account of every provider on one merchant, unless there is one already."""
     lines = [f'[{provider}]\n"*" = "{DEFAULT_MERCHANT}"\n' for provider in providers]
     path.parent.mkdir(parents=True, exist_ok=True)
     create_once(path, "\n".join(lines), 0o644)
 
 
 def _list_tables(settings: Settings) -> list[Path]:
-    """Lists the tables that finance reads: journals, and the postings of each; none of a lake on an object store."""
     if settings.storage.url:
         return []
     ledgers = [ledger for mode in MODES for ledger in settings.layout.all_ledgers(mode)]

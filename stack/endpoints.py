@@ -36,7 +36,6 @@ class ProcessIdentity:
 
 
 def identity_of(pid: int) -> ProcessIdentity:
-    """Identifies the process that has this pid now; without a start if none has."""
     return ProcessIdentity(pid, _start_of(pid))
 
 
@@ -49,7 +48,6 @@ def find_process(identity: ProcessIdentity) -> psutil.Process | None:
 
 
 def _start_of(pid: int) -> str:
-    """Returns the boot and the ticks since; without ``/proc`` as psutil has it. Empty where no such process is."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
@@ -83,7 +81,6 @@ class Endpoints:
 
 
 def as_dict(endpoints: Endpoints) -> dict[str, Any]:
-    """Returns the endpoints as the file has them, without those that there aren't."""
     return {name: value for name, value in asdict(endpoints).items() if value is not None}
 
 
@@ -107,8 +104,6 @@ def remove_endpoints(data_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """The processes that run: the supervisor first, then its children. ``states``: each process's by its name."""
-
     up: bool = False
     states: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[ProcessIdentity, ...] = ()
@@ -120,12 +115,10 @@ def record_processes(layout: Layout, up: bool, states: Mapping[str, str], pids: 
 
 
 def recorded_states(layout: Layout) -> dict[str, str]:
-    """Each process's state by its name; nothing where no supervisor wrote it."""
     return dict(_read_record(layout).states)
 
 
 def record_holder(layout: Layout) -> None:
-    """Writes into the lock's file that this process holds it."""
     layout.supervisor_lock.write_text(json.dumps(asdict(identity_of(os.getpid()))) + "\n", "utf-8")
 
 
@@ -154,7 +147,7 @@ def check_restored(layout: Layout) -> None:
 
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:
-    """The supervisor that holds the data folder, if it still lives: as the lock's file says, or the record does."""
+    """Finds the supervisor that holds the data folder, if it still lives, by the lock's file or by the record."""
     holder = read_shaped(layout.supervisor_lock, ProcessIdentity)
     named = [*([] if holder is None else [holder]), *_read_record(layout).processes[:1]]
     return next(filter(None, map(find_process, named)), None)

@@ -11,8 +11,6 @@ TAIL_LINES = 15
 
 
 class JavaMissing(PayhookError):
-    """There is no Java that Spark and Kafka run on."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
@@ -22,8 +20,6 @@ class JavaMissing(PayhookError):
 
 
 class RedisMissing(PayhookError):
-    """Neither a Redis server on PATH nor the fall-back's binary."""
-
     def __init__(self) -> None:
         super().__init__(
             "no redis-server or valkey-server on PATH and no fall-back installed: run `make setup`, or install one "
@@ -32,16 +28,12 @@ class RedisMissing(PayhookError):
 
 
 class JarsMissing(PayhookError):
-    """The JVM's libraries aren't installed, or not those of the lock."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         super().__init__(f"{folder} doesn't hold the jars of its lock: run `make setup`")
 
 
 class StoreJarsMissing(PayhookError):
-    """The jars with which Spark reads an object store aren't installed."""
-
     def __init__(self, lake: str) -> None:
         self.lake = lake
         super().__init__(
@@ -50,8 +42,6 @@ class StoreJarsMissing(PayhookError):
 
 
 class StoreUnreadBySpark(PayhookError):
-    """The lake is on a store that Spark isn't given a reader for."""
-
     def __init__(self, lake: str) -> None:
         self.lake = lake
         super().__init__(
@@ -60,8 +50,6 @@ class StoreUnreadBySpark(PayhookError):
 
 
 class JarsUnresolved(PayhookError):
-    """The resolver couldn't bring what the lock names."""
-
     def __init__(self, problem: str, log: Path) -> None:
         self.problem = problem
         self.log = log
@@ -72,8 +60,6 @@ class JarsUnresolved(PayhookError):
 
 
 class JarTampered(PayhookError):
-    """A fetched jar isn't the one that the lock names."""
-
     def __init__(self, jar: str, wanted: str, found: str) -> None:
         self.jar = jar
         super().__init__(
@@ -114,8 +100,6 @@ def _read_tail(log: Path, log_from: int) -> str:
 
 
 class StackNotUp(PayhookError):
-    """The detached supervisor gave up; its own words say why."""
-
     def __init__(self, said: str, log: Path) -> None:
         self.said = said
         self.log = log
@@ -123,8 +107,6 @@ class StackNotUp(PayhookError):
 
 
 class SetupFailed(PayhookError):
-    """A step of the set-up didn't work on this machine."""
-
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem
         self.remedy = remedy
@@ -132,8 +114,6 @@ class SetupFailed(PayhookError):
 
 
 class AlreadyUp(PayhookError):
-    """Another supervisor holds the data folder. ``pid``: its process, where this one sees it."""
-
     def __init__(self, data_dir: Path, pid: int | None) -> None:
         self.data_dir = data_dir
         self.pid = pid
@@ -153,8 +133,6 @@ class HeldUnseen(PayhookError):
 
 
 class RestoreUnfinished(PayhookError):
-    """A restore was interrupted while it put its tables in place."""
-
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         super().__init__(
@@ -164,16 +142,12 @@ class RestoreUnfinished(PayhookError):
 
 
 class NotUp(PayhookError):
-    """Nothing runs on the data folder."""
-
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         super().__init__(f"no stack runs on {data_dir}: start it with `payhook up --detach --data {data_dir}`")
 
 
 class KafkaNotUp(PayhookError):
-    """The Kafka that is set doesn't answer, or refuses."""
-
     def __init__(self, address: str, problem: str) -> None:
         self.address = address
         self.problem = problem

@@ -50,13 +50,11 @@ class Jar:
 
     @property
     def resolved_name(self) -> str:
-        """The name that Spark's resolver gives it in its folder."""
         group, _, _ = self.coordinate.split(":")
         return f"{group}_{self.file_name}"
 
 
 def read_lock(lock: Path) -> list[Jar]:
-    """The jars that a lock names; lines that start with ``#`` are comments."""
     jars = []
     for line in lock.read_text("utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -83,7 +81,7 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
 
 
 def kafka_jars() -> list[Path]:
-    """The class path of the embedded broker.
+    """Returns the class path of the embedded broker.
 
     :raises JarsMissing: set-up hasn't run, or ran with another lock
     """
@@ -91,7 +89,6 @@ def kafka_jars() -> list[Path]:
 
 
 def find_installed_jars(lock: Path, folder: Path) -> list[Path]:
-    """The lock's jars in ``folder``, which must have been installed from this very lock."""
     if not is_installed(lock, folder):
         raise JarsMissing(folder)
     return [folder / jar.file_name for jar in read_lock(lock)]
@@ -130,7 +127,7 @@ def install_locked_jars(lock: Path, folder: Path, cache: Path, fetch: Fetch) -> 
 
 @contextlib.contextmanager
 def open_resolver(log: Path) -> Iterator[Fetch]:
-    """The resolver behind ``spark.jars.packages``, in a JVM of its own; what it says goes to ``log``.
+    """Opens the resolver behind ``spark.jars.packages``, in a JVM of its own; what it says goes to ``log``.
 
     Not transitive: the lists are whole, and what they leave out is in pyspark's own jars.
     """
@@ -152,7 +149,6 @@ def open_resolver(log: Path) -> Iterator[Fetch]:
 
 
 def _resolve(jvm: Any, coordinates: Sequence[str], cache: Path, log: Path) -> None:
-    """Fetches exactly these coordinates into ``cache/jars``."""
     cache.mkdir(parents=True, exist_ok=True)
     maven = jvm.org.apache.spark.util.MavenUtils
     reported, none = jvm.java.lang.System.err, jvm.scala.Option.empty()
@@ -170,7 +166,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _scala_library() -> Path:
-    """Spark's resolver leaves it out of everything that it fetches; pyspark brings the very version."""
+    """Finds Scala's library in pyspark: Spark's resolver leaves it out of everything that it fetches."""
     import pyspark
 
     jars = sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-2.13.*.jar"))

@@ -20,7 +20,6 @@ log = logging.getLogger("journals")
 
 
 def journals_of(settings: Settings, config: StreamConfig, mode: Mode, lake: Location | None = None) -> Journals:
-    """A stream's journals in a mode; without a ``lake``, in the settings' own."""
     root, lake = settings.layout.root, settings.layout.lake if lake is None else lake
     return Journals([StreamLayout(root, lake, name) for name in config.names(mode)])
 

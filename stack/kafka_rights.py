@@ -82,7 +82,6 @@ SOURCE = "ORDERS"
 
 
 def list_source_rights(topic: str) -> Mapping[str, Sequence[Right]]:
-    """Returns what each service may do at a topic that another program writes."""
     return {
         "processor": (Right(topic, ("Read", "Write", "Describe"), "decides it; publishes a record again on order"),),
         **{
@@ -94,7 +93,6 @@ def list_source_rights(topic: str) -> Mapping[str, Sequence[Right]]:
 
 
 def rights_with(topics: Sequence[str], dead_letters: Sequence[str] = ()) -> Mapping[str, Sequence[Right]]:
-    """Returns each service's rights where streams read ``topics`` of other programs, and write ``dead_letters``."""
     foreign = [topic for topic in dead_letters if not topic.startswith(DEAD_LETTERS)]
     by_service = {
         service: [*rights, *(right._replace(begins=topic) for right in rights for topic in foreign if _is_dlq(right))]
@@ -111,7 +109,6 @@ def _is_dlq(right: Right) -> bool:
 
 
 def build_commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
-    """Yields calls of Kafka's own tool that give a user of that name its rights."""
     for right in rights:
         operations = " ".join(f"--operation {operation}" for operation in right.operations)
         pattern = f"--resource-pattern-type prefixed --{right.kind} {right.begins}"
@@ -119,7 +116,6 @@ def build_commands(service: str, rights: Sequence[Right]) -> Iterator[str]:
 
 
 def build_page() -> Iterator[str]:
-    """Yields the lines of docs/kafka-rights.md."""
     yield "# What each service may do at Kafka"
     yield ""
     yield "One user a service, with the rights below and no others. Topics and groups are named by how they begin:"

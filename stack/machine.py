@@ -24,15 +24,13 @@ REDIS_ON_PATH = ("redis-server", "valkey-server")
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A checked Java: its ``java`` executable, its home and its feature version."""
-
     executable: Path
     home: Path
     version: int
 
 
 def find_java(env: Mapping[str, str] | None = None) -> Java:
-    """``JAVA_HOME`` if set, else ``java`` on ``PATH``.
+    """Returns ``JAVA_HOME`` if set, else ``java`` on ``PATH``.
 
     :raises JavaMissing: there is none, it doesn't run, or its version isn't supported
     """
@@ -77,7 +75,7 @@ def _read_version(executable: Path) -> int:
 
 
 def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDIS_FALLBACK) -> Path:
-    """The executable of a server on PATH, else of the one that set-up installed.
+    """Finds the executable of a server on PATH, else of the one that set-up installed.
 
     :raises RedisMissing: there is none
     """

@@ -44,7 +44,7 @@ COMPRESS_LEVEL = 1
 
 
 def make_package(folder: Path) -> Path:
-    """The archive in ``folder``; one that is there is left if it holds the same.
+    """Makes the archive in ``folder``; one that is there is left if it holds the same.
 
     :raises OSError: it can't be written
     """
@@ -79,7 +79,6 @@ def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _list_files() -> Iterator[tuple[str, Path]]:
-    """Yields each file by its name in the archive."""
     for package in sorted(paths.CHECKOUT.glob("*/__init__.py")):
         if package.parent.name not in NOT_CODE:
             yield from _list_files_below(package.parent, f"{CODE}/{package.parent.name}")
@@ -118,7 +117,6 @@ def _list_bytecode(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _only_for_a_checkout() -> frozenset[str]:
-    """The packages of the lock of a checkout that the lock of services hasn't."""
     return _read_locked_names(paths.CHECKOUT / "requirements.lock") - _read_locked_names(
         paths.CHECKOUT / "requirements-runtime.lock"
     )
@@ -135,7 +133,6 @@ def _normalize_name(name: str) -> str:
 
 
 def _digest_files(files: Mapping[str, Path]) -> str:
-    """Digests the code by its contents, and what is installed by its record of files."""
     digest = hashlib.sha256(LAUNCHER.encode())
     for name, path in sorted(files.items()):
         if name.startswith(f"{CODE}/") or name.endswith(".dist-info/RECORD"):

@@ -131,7 +131,6 @@ def run_rounds_beside(rounds: Sequence[ScheduledRound], stop: threading.Event) -
 
 
 def _run(due: ScheduledRound, stop: threading.Event) -> int | None:
-    """Runs one round; returns its exit code, None if it was ended."""
     command = [sys.executable, "-m", "stack.rounds", due.name]
     die_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
     with subprocess.Popen([*die_with_parent, *command], stdin=subprocess.DEVNULL) as process:
@@ -151,7 +150,6 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_once(name: str) -> bool:
-    """Runs one round in this process; returns whether all of it was done."""
     os.nice(NICE)
     try:
         done: bool = importlib.import_module(MODULES[name]).run_round(load_settings())

@@ -120,7 +120,6 @@ class Settings(BaseSettings):
 
     @property
     def layout(self) -> Layout:
-        """The places of all files and tables."""
         return Layout(self.data_dir, self.storage.url, self.processor.shards)
 
     @classmethod
@@ -136,7 +135,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(config: Path | None = None, *, reaches_lake: bool = True) -> Settings:
-    """The settings of this process: ``config``, else ``PAYHOOK_CONFIG``, else ./payhook.toml if it is there.
+    """Reads the settings of this process: ``config``, else ``PAYHOOK_CONFIG``, else ./payhook.toml if it is there.
 
     :param reaches_lake: whether this process opens tables, and needs an object store's address and keys
 
@@ -169,7 +168,7 @@ def prepare_store(settings: Settings, place: str) -> None:
 
 
 def streams_of(settings: Settings) -> dict[str, StreamConfig]:
-    """Every work stream that is configured, by name.
+    """Returns every work stream that is configured, by name.
 
     :raises SettingError: one is wrong; names file, stream and key
     """
@@ -177,12 +176,11 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
 
 
 def stream_names(settings: Settings) -> list[str]:
-    """Every work stream that runs, one name a journal, of the traffic that is taken."""
+    """Returns every work stream that runs, one name a journal, of the traffic that is taken."""
     return list_names(streams_of(settings), settings.ingest.taken_modes)
 
 
 def _with_places(settings: Settings) -> Settings:
-    """Puts files into the data folder that the settings don't name."""
     layout = settings.layout
     usual = (
         ("kafka", "record_keys_file", layout.record_keys),
@@ -227,7 +225,6 @@ def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
 
 
 def _build_setting_error(wrong: ValidationError) -> SettingError:
-    """Returns the first thing that is wrong, by the setting's name in payhook.toml and in the environment."""
     first = wrong.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     variable = PREFIX + "__".join(path).upper()

@@ -90,7 +90,6 @@ def settings_page() -> str:
 
 
 def setting_names() -> list[str]:
-    """Every setting's name, as a file of settings nests it."""
     return [name for name, _, _ in _list_rows(Settings, "")]
 
 
@@ -100,7 +99,6 @@ def _build_section(title: str, about: str, rows: Sequence[Row]) -> str:
 
 
 def _topic_of(name: str) -> str:
-    """Every setting has one: a test walks them."""
     return next(title for title, _, beginnings in TOPICS if name.startswith(beginnings))
 
 

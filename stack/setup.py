@@ -67,7 +67,6 @@ def main(words: Sequence[str] = ()) -> int:
 
 
 def install_environment() -> None:
-    """Installs the virtual environment from the lock, hashes checked, and payhook as an editable install."""
     wanted = {
         "checkout": str(paths.CHECKOUT),
         "lock": jars.file_sha256(REQUIREMENTS),
@@ -137,7 +136,6 @@ def _make_venv(environment: Path, stamp: Path) -> None:
 
 
 def _will_do(environment: Path, stamp: Path) -> bool:
-    """Returns whether an environment is of this Python, and its scripts name this place."""
     try:
         config = (environment / "pyvenv.cfg").read_text("utf-8")
     except OSError:

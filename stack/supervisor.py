@@ -78,9 +78,6 @@ class Child:
         return self.server.name
 
     def start(self, now: float) -> None:
-        """
-        :raises OSError: its files can't be written, or the system gives no process
-        """
         self.started_at = now
         self.running = RunningServer(self.server)
         self.log_from = self.running.log_from
@@ -126,7 +123,6 @@ class Supervisor:
 
     @property
     def answered_once(self) -> bool:
-        """Returns whether everything has answered at least once: the stack is up, whatever restarts later."""
         return all(child.answered_ever for child in self._children)
 
     def check_children(self) -> None:

@@ -31,8 +31,6 @@ much longer than its retention says."""
 
 
 class TopicRefused(PayhookError):
-    """A topic couldn't be made, or given more partitions."""
-
     def __init__(self, topic: str, problem: str) -> None:
         self.topic = topic
         self.problem = problem
@@ -50,7 +48,6 @@ class Topic:
 
 
 def plan_topics(settings: Settings) -> list[Topic]:
-    """Lists payhook's topics for each mode that is taken, and the dead letters' of each stream that runs in it."""
     streams, partitions = streams_of(settings), settings.kafka.events_partitions
     events_ms = settings.topics.events_retention_days * MILLISECONDS_A_DAY
     dlq_ms = settings.topics.dlq_retention_days * MILLISECONDS_A_DAY

@@ -99,7 +99,6 @@ def open_supervisor(settings: Settings, config: Path | None, on_change: OnChange
 
 
 def _known_ports(settings: Settings) -> Ports:
-    """Chooses ports that stay the same over restarts of a data folder, those of the settings' defaults at first."""
     file = settings.layout.ports_file
     known = read_shaped(file, KnownPorts) or KnownPorts(_default_port(settings.ingest), _default_port(settings.console))
     ports = choose_ports(settings, known)
@@ -133,7 +132,6 @@ def taken_ports(settings: Settings, endpoints: Endpoints) -> dict[str, tuple[int
 
 
 def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], replication: int) -> None:
-    """Makes topics, and at the stack's own broker first the services' users and their rights."""
     kafka, folder = settings.kafka, settings.layout.kafka
     try:
         if not kafka.is_outside:
@@ -147,7 +145,6 @@ def _set_up_kafka(settings: Settings, ports: Ports, wanted: Sequence[Topic], rep
 
 
 def _in_need_of_secrets(settings: Settings, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
-    """Names the files of secrets: one a provider, and one for each endpoint that is listed."""
     by_endpoint = {name: adapters.get(name.partition("/")[0]) for name in settings.ingest.endpoints}
     return {**adapters, **{secret_file(name): adapter for name, adapter in by_endpoint.items() if adapter is not None}}
 
@@ -232,7 +229,6 @@ def _start_detached(data_dir: Path, config: Path | None, log: Path) -> subproces
 def _await_endpoints(
     layout: Layout, lives: Callable[[], bool], on_change: OnChange, why: Callable[[], str]
 ) -> Endpoints:
-    """Waits until all answers. ``why``: what there is to say where it ended."""
     until = time.monotonic() + UP_S_MAX
     last_states: dict[str, str] = {}
     log = layout.logs_folder / "supervisor.log"
@@ -257,7 +253,6 @@ def _read_problem(log: Path) -> str:
 
 
 def _problem_file(log: Path) -> Path:
-    """Returns the file of what the detached supervisor says when it gives up, apart from its log."""
     return log.with_suffix(".problem")
 
 

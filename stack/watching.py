@@ -22,13 +22,12 @@ from stack.settings import Settings
 def build_watched(
     settings: Settings, lag: Callable[[Marks], dict[str, int] | None], received: AskReceived = not_read
 ) -> WatchedServices:
-    """Processes are asked at the ports that are set here and at `console.metrics_urls`."""
+    """Builds what is watched: processes are asked at the ports that are set here and at `console.metrics_urls`."""
     files, metrics = status_files(settings), metrics_urls(settings)
     return WatchedServices(ready_url(settings), files, metrics, lag, status_urls(settings), received)
 
 
 def open_receipt_tail(settings: Settings, clock: Clock) -> ReceiptTail:
-    """Opens the reader of the receipts of the traffic that is taken here."""
     return ReceiptTail(settings.kafka, {mode: topics_of(mode).receipts for mode in settings.ingest.taken_modes}, clock)
 
 

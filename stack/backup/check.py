@@ -128,7 +128,6 @@ def _broken_bodies(lake: Location, path: str, expected: CopiedTable) -> Iterator
 
 
 def _broken_acts(log: Location) -> Iterator[str]:
-    """Checks that the last row is the one that the table's log names, and walks the chain of all rows."""
     AuditLog(log).head()
     rows = read_rows(open_table(str(log))).sort_by("number").to_pylist()
     for offender in ChainWalk().find_offenders(rows):
@@ -138,7 +137,6 @@ def _broken_acts(log: Location) -> Iterator[str]:
 def _broken_journal(
     journal: Location, expected: CopiedJournal, table: CopiedTable, bodies: Location | None, scratch: Path
 ) -> Iterator[str]:
-    """Computes every row's hash, and opens the journal as a processor does: an index, with the open events' bodies."""
     reader = JournalReader(str(journal), table.version)
     actual = describe_journal(reader.state(), expected.stream)
     if actual != expected:

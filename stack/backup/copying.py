@@ -44,7 +44,6 @@ class CopyTarget:
 
     @property
     def copied_bytes(self) -> int:
-        """The bytes that passed through here: all but what is shared."""
         return sum(file.size for path, file in self.files.items() if path not in self.shared)
 
     def copy_file(self, path: str, source: Readable) -> CopiedFile:
@@ -56,7 +55,6 @@ class CopyTarget:
         return copied
 
     def share_file(self, path: str, size: int) -> bool:
-        """Takes a file from the earlier backup, if it is there with that size."""
         copied = self.known.get(path)
         if (
             copied is None
@@ -69,7 +67,6 @@ class CopyTarget:
         return True
 
     def remove_copied(self, prefix: str) -> None:
-        """Removes what was copied to paths that begin so."""
         for path in [copied for copied in self.files if copied.startswith(prefix)]:
             del self.files[path]
             self.tree.remove(self._path_in_tree(path))
@@ -139,7 +136,6 @@ def copy_data(pinned: PinnedTable, target: CopyTarget) -> None:
 
 
 def data_files(table: DeltaTable) -> dict[str, int]:
-    """Returns the files that a table names at the version it is open at, with their sizes in bytes."""
     adds = pa.table(table.get_add_actions())
     return dict(zip(adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True))
 
@@ -161,7 +157,6 @@ def log_files(source: Location, version: int, *, with_state: bool) -> list[str]:
 
 
 def _last_with_state(source: Location, storage: Storage, version: int) -> int:
-    """Returns the last commit that has the journal's state, if the log still has it."""
     for number in range(version, -1, -1):
         commit = commit_info(str(source), storage, number)
         if commit is None:

@@ -159,7 +159,6 @@ def check_backup(settings: Settings, backup: Location) -> list[str]:
 
 
 def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
-    """Keeps in the run folder that no backup could be made, and since when the newest good one is the newest."""
     now = clock.now()
     good_at = last_good(settings, now)
     since = good_at or _read_first_try(settings, now) or now
@@ -169,19 +168,14 @@ def record_failure(settings: Settings, clock: Clock, problem: str) -> None:
 
 
 def last_good(settings: Settings, now: datetime) -> datetime | None:
-    """Returns when the newest good backup was begun; None where none was, or where that isn't known."""
     return past_moment_of(read_said(settings.layout.backed_up), "good_at", now)
 
 
 def _read_first_try(settings: Settings, now: datetime) -> datetime | None:
-    """Returns when the first try was made, while none was good."""
     return past_moment_of(read_said(settings.layout.backed_up), "since", now)
 
 
 def _check_apart(folder: Location, settings: Settings) -> Location:
-    """
-    :raises BackupImpossible: what destroys the lake would destroy its backups
-    """
     if isinstance(folder, Path):
         folder = folder.expanduser().absolute()
         if folder.resolve().is_relative_to(settings.data_dir.resolve()):
@@ -246,7 +240,6 @@ def _copy_lake(settings: Settings, backups: FileTree, clock: Clock) -> tuple[Cop
 
 @contextlib.contextmanager
 def _remove_on_failure(target: CopyTarget) -> Iterator[None]:
-    """Removes what was copied if the block fails: it takes room that the next try may need."""
     target.tree.write(f"{target.under}{PARTIAL}", "")
     try:
         yield
@@ -276,7 +269,6 @@ def _is_partial(backups: FileTree, name: str) -> bool:
 
 
 def _is_whole(backups: FileTree, name: str) -> bool:
-    """Returns whether the manifest is one of payhook's."""
     try:
         read_manifest(backups.place / name)
     except NoBackup:
@@ -319,7 +311,6 @@ def _check_not_older(pinned: list[PinnedTable], newest: Location, known: BackupM
 
 
 def _clear(backups: FileTree) -> None:
-    """Removes what a backup that was killed left, and of those that weren't good all but the newest."""
     present = list_backups(backups)
     bad = [name for name in present if _is_rejected(backups, name)]
     for name in {*bad[:-1], *(name for name in present if _is_partial(backups, name))}:
@@ -327,7 +318,6 @@ def _clear(backups: FileTree) -> None:
 
 
 def _drop_others(backups: FileTree, keep: int) -> None:
-    """Removes complete backups beyond ``keep``, and those that weren't good."""
     old = [name for name in list_complete_backups(backups)[:-keep] if _is_whole(backups, name)]
     for name in [*old, *(name for name in list_backups(backups) if _is_rejected(backups, name))]:
         _remove(backups, name)

@@ -35,16 +35,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BackupImpossible(PayhookError):
-    """No backup could be made; those that are there are as they were."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"no backup was made: {problem}")
 
 
 class NoBackup(PayhookError):
-    """A folder holds no complete backup, or not the one that was named."""
-
     def __init__(self, folder: Location, problem: str) -> None:
         self.folder = folder
         self.problem = problem
@@ -60,8 +56,6 @@ class RestoreRefused(PayhookError):
 
 
 class NewerRows(RestoreRefused):
-    """The present journals hold rows that the backup doesn't. ``ahead``: how many, by stream."""
-
     def __init__(self, name: str, ahead: Sequence[tuple[str, int]]) -> None:
         self.name = name
         self.ahead = tuple(ahead)
@@ -83,8 +77,6 @@ class CopiedTable:
 
 @dataclass(frozen=True, slots=True)
 class CopiedJournal:
-    """A journal's state at the version that was copied (`journal.state.JournalState`)."""
-
     stream: str
     epoch: int
     seq: int
@@ -114,8 +106,6 @@ class BackupManifest:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the lake: its kind, its path in the lake, and its work stream, if it is one's."""
-
     kind: str
     path: str
     stream: str = ""
@@ -158,7 +148,7 @@ def table_location(lake: Location, table: str) -> Location:
 
 
 def read_manifest(backup: Location) -> BackupManifest:
-    """The manifest of a backup's folder.
+    """Reads the manifest of a backup's folder.
 
     :raises NoBackup: there is none, it isn't whole, or newer code wrote it
     """
@@ -201,7 +191,6 @@ def name_after(earlier: Sequence[str], began_at: datetime) -> str:
 
 
 def list_complete_backups(backups: FileTree) -> list[str]:
-    """Lists the folders of backups that have a manifest, oldest first."""
     return [name for name in list_backups(backups) if backups.has_file(f"{name}/{MANIFEST}")]
 
 
@@ -222,9 +211,6 @@ def choose_backup(folder: Location, name: str | None) -> Location:
 
 
 def _check_inside(path: str) -> str:
-    """
-    :raises ValueError: it leads out of its folder
-    """
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
         raise ValueError(f"a path that leads out of the backup: {path}")
     return path

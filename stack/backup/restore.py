@@ -171,8 +171,6 @@ def _move_objects(source: LakeUrl, target: LakeUrl) -> None:
 
 @dataclass(slots=True)
 class _Restore:
-    """A restore, until its moves begin."""
-
     settings: Settings
     backup: Location
     manifest: BackupManifest
@@ -242,7 +240,6 @@ class _Restore:
         return round(self.clock.monotonic_s() - began_s, 3)
 
     def _copy(self) -> None:
-        """Copies every file of the backup, by its hash, and checks its tables as a processor would read them."""
         shutil.rmtree(self.layout.restoring_folder, ignore_errors=True)
         free = shutil.disk_usage(self.layout.root).free
         if isinstance(self.lake, Path) and free < self.manifest.bytes:
@@ -268,7 +265,6 @@ class _Restore:
             raise RestoreRefused(f"backup {self.backup.name} isn't good: {flaw}")
 
     def _renew(self, now: datetime) -> None:
-        """Begins a new lineage of each journal."""
         for table in self.tables:
             if table.kind == JOURNAL and table.path in self.manifest.journals:
                 writer = JournalWriter.create_or_open(str(table_location(self.lake, table.path)), table.stream)
@@ -289,7 +285,6 @@ class _Restore:
         AuditLog(self.lake / self.layout.audit_log.name).record(act)
 
     def _keep_and_redact(self, path: str) -> None:
-        """Keeps the present redactions, and does again what was done after the backup."""
         table = next(candidate for candidate in self.tables if candidate.path == path)
         before = len(Redactions(self.lake / path).read_all())
         self._keep_table(table)
@@ -317,7 +312,6 @@ class _Restore:
         return bool(BodyStore(str(bodies), may_create=False).find_kept([sha256]))
 
     def _keep_table(self, table: SourceTable) -> None:
-        """Takes the present table in the place of the backup's, if it continues that."""
         present, copied = table_location(self.layout.lake, table.path), self.lake / table.path
         try:
             before = copied if has_table(str(copied)) else None
@@ -333,12 +327,10 @@ class _Restore:
             self.kept.append(table.path)
 
     def _find_missing_files(self) -> dict[str, Path]:
-        """Finds what people edit and is gone: it is to be the backup's. What is there stays as it is."""
         backed_up = self.manifest.files
         return {path: at for path, at in list_files(self.settings).items() if path in backed_up and not at.exists()}
 
     def _plan_moves(self, aside: str) -> Iterator[tuple[Location, Location]]:
-        """Yields the moves: the present lake and what was derived from it go aside, the restored one comes in."""
         layout, lake = self.layout, self.layout.lake
         streams = {table.stream for table in self.tables if table.kind == JOURNAL}
         derived = [
@@ -358,18 +350,12 @@ class _Restore:
 
 
 def _check_unused(settings: Settings) -> None:
-    """
-    :raises RestoreRefused: a processor that no supervisor knows of runs on the data folder
-    """
     for table in list_tables(settings):
         if table.kind == JOURNAL and is_held(settings.layout.stream(table.stream).index):
             raise RestoreRefused(f"a processor of {table.stream} runs on {settings.data_dir}: stop it first")
 
 
 def _check_journals(settings: Settings, backup: Location) -> None:
-    """
-    :raises RestoreRefused: a processor would refuse the journals, or begin one that the backup lacks
-    """
     try:
         check_all_journals(settings, backup / LAKE)
     except IncompleteJournals as wrong:

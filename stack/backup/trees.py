@@ -43,14 +43,10 @@ class CopiedFile:
 
 
 class Readable(Protocol):
-    """A file that is open for reading."""
-
     def read(self, size: int, /) -> bytes: ...
 
 
 class Writable(Protocol):
-    """A file that is open for writing."""
-
     def write(self, data: bytes, /) -> object: ...
 
 
@@ -58,14 +54,12 @@ class FileTree(Protocol):
     """Files under one location; a path has ``/`` between its parts. Every method raises `OSError` where it fails."""
 
     @property
-    def place(self) -> Location:
-        """The location of the tree."""
+    def place(self) -> Location: ...
 
     def names(self) -> list[str]:
         """Lists the folders right in it, in their order."""
 
-    def has_file(self, path: str) -> bool:
-        """Returns whether a file is there."""
+    def has_file(self, path: str) -> bool: ...
 
     def open(self, path: str) -> AbstractContextManager[Readable]:
         """Opens a file as it is stored: not as it may still be in this machine's memory.
@@ -82,8 +76,7 @@ class FileTree(Protocol):
     def write(self, path: str, text: str) -> None:
         """Writes a small file whole, over one that is there."""
 
-    def move_path(self, path: str, to: str) -> None:
-        """Moves a file, or all that is under a path."""
+    def move_path(self, path: str, to: str) -> None: ...
 
     def remove(self, path: str) -> None:
         """Removes a file, or all that is under a path; ``""`` is the whole tree."""
@@ -99,7 +92,7 @@ class FileTree(Protocol):
 
 
 def tree_at(place: Location, *, private: bool = True) -> FileTree:
-    """The tree at a location. ``private``: on a disk its owner alone may read what is put there."""
+    """Returns the tree at a location. ``private``: on a disk its owner alone may read what is put there."""
     return StoreTree(place) if isinstance(place, LakeUrl) else DiskTree(place, private)
 
 
@@ -117,7 +110,6 @@ def at_once(work: Callable[[T], object], items: Iterable[T]) -> None:
 
 
 def copy_hashed(source: Readable, sink: Writable | None = None) -> CopiedFile:
-    """Reads a file to its end, into another one if there is one; returns what was read."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(CHUNK_BYTES):
         digest.update(chunk)
@@ -128,7 +120,6 @@ def copy_hashed(source: Readable, sink: Writable | None = None) -> CopiedFile:
 
 
 def read_all(file: Readable) -> bytes:
-    """A small file's bytes."""
     return b"".join(iter(lambda: bytes(file.read(CHUNK_BYTES)), b""))
 
 
@@ -255,7 +246,6 @@ class StoreTree:
 
     @contextlib.contextmanager
     def hold_lock(self, run: Path, /) -> Iterator[bool]:
-        """Holds a lock on this machine, and an object that other machines see."""
         holder = f"{socket.gethostname()}:{run}"
         with try_lock(run / "backup.lock") as is_ours:
             if not is_ours or not self._take_lock(holder):

@@ -43,7 +43,6 @@ LAID_OUT_FOR_ROWS = 10_000_000
 
 
 def stream_tables(settings: Settings) -> list[StreamTables]:
-    """Every configured work stream's tables, of live traffic and of test traffic."""
     layout, streams = settings.layout, streams_of(settings)
     return [
         _tables_of(
@@ -73,7 +72,6 @@ def _tables_of(places: StreamLayout, stream: StreamConfig, readers: Sequence[Str
 
 
 def tables_of_no_stream(settings: Settings) -> list[LakeTable]:
-    """Lists the tables of what was answered, removed, compared and ordered, of live traffic and of test traffic."""
     layout = settings.layout
     ledgers = [layout.ledger(mode) for mode in MODES]
     groups = [list_other_tables([("acts", layout.audit_log)])]

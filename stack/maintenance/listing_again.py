@@ -36,7 +36,6 @@ def list_again(layout: Layout, mode: Mode, since: datetime, accepted_at: datetim
 
 
 def read_list_again(layout: Layout, mode: Mode) -> ListAgain | None:
-    """Reads what is to be listed again; None where nothing was accepted as lost."""
     content = _read_file(layout).get(mode)
     since, accepted_at = moment_of(content, "since"), moment_of(content, "accepted_at")
     return None if since is None or accepted_at is None else ListAgain(since, accepted_at)

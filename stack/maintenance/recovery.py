@@ -77,7 +77,6 @@ class StreamComparison:
         return bool(self.findings.parted or self.older)
 
     def list_partings(self) -> Iterator[Parting]:
-        """The partitions of every topic that continues in another history."""
         for parted in self.findings.parted:
             yield from parted.partings
 
@@ -232,7 +231,6 @@ def _add_losses(comparisons: list[StreamComparison], servers: Servers, mode: Mod
 
 
 def _find_receipts_start(comparisons: Sequence[StreamComparison]) -> datetime:
-    """Returns from when on receipts are compared; all of them where nothing is decided yet."""
     lasts = []
     for comparison in comparisons:
         if comparison.has_disagreement and comparison.state.next_seq > 1:
@@ -242,7 +240,6 @@ def _find_receipts_start(comparisons: Sequence[StreamComparison]) -> datetime:
 
 
 def _find_older(layout: StreamLayout, config: StreamConfig) -> Iterator[JournalOlder]:
-    """Yields what is derived from a journal and is ahead of it."""
     journal = str(layout.journal)
     checks: list[Callable[[], None]] = [partial(check_index, layout.index, journal)]
     for table, kept in config.derived.items():
@@ -279,7 +276,6 @@ def _find_unknown_claims(
 
 
 def _find_waiting_keys(comparisons: Sequence[StreamComparison], log: KafkaLog, topic: str) -> set[str]:
-    """Reads the event keys of the records that are yet to be decided."""
     begins = {
         number: mark for comparison in comparisons for number, mark in comparison.state.marks.get(topic, {}).items()
     }

@@ -96,8 +96,6 @@ def split(settings: Settings, shards: int, clock: Clock) -> list[DividedStream]:
 
 @dataclass(frozen=True, slots=True)
 class _StreamSplit:
-    """A stream in a mode, that is divided among ``before`` shards now."""
-
     lake: Location
     first: StreamLayout
     topic: str
@@ -177,17 +175,12 @@ class _StreamSplit:
 
 
 def _is_begun(source: Location, target: Location, entries: Sequence[str]) -> bool:
-    """Returns whether the log of a copy, if there is one, is the beginning of what it will be."""
     original, copy, last = open_storage(source), open_storage(target), max(entries)
     copied = [f"{LOG}/{file.name}" for file in copy.files(LOG)]
     return all(name <= last and (name not in entries or copy.read(name) == original.read(name)) for name in copied)
 
 
 def _find_streams(settings: Settings, shards: int) -> Iterator[_StreamSplit]:
-    """Yields the streams that have a journal and aren't divided so yet.
-
-    :raises SplitRefused, ShardsChanged, ShardMissing: one can't be divided so
-    """
     layout = settings.layout
     for mode in MODES:
         for config in streams_of(settings).values():
@@ -217,10 +210,6 @@ def _find_streams(settings: Settings, shards: int) -> Iterator[_StreamSplit]:
 
 @contextlib.contextmanager
 def _hold_leases(streams: Sequence[_StreamSplit], clock: Clock) -> Iterator[Callable[[], None]]:
-    """Holds the leases of all shards meanwhile; gives a check of whether it does, which raises `LeaseLost`.
-
-    :raises SplitRefused: a processor runs
-    """
     owner = uuid.uuid4().hex
     places = [stream.layout_of(number) for stream in streams for number in range(stream.before)]
     leases = {place.stream: Lease(str(place.lease), owner, clock, place.lease_lock) for place in places}

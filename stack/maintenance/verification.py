@@ -74,9 +74,9 @@ def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode:
 def run_round(settings: Settings) -> bool:
     """Verifies as `stack.rounds` runs it: true if every stream that decided something was verified and all of it holds.
 
-    What each came to is in `Layout.verified_file`. `Layout.verification_file` says when this ended, whether every
-    stream could be verified (``ok``), how many invariants don't hold (``wrong``), and what kept a stream from it
-    (``problems``), or its result from being written. No stream's problem keeps another one from being verified.
+    Each stream's result is in `Layout.verified_file`. `Layout.verification_file` says when the round ended, and whether
+    every stream could be verified (``ok``). ``wrong`` counts the invariants that don't hold; ``problems`` say what kept
+    a stream from being verified, or its result from being written. One stream's problem stops no other's verification.
     """
     clock = SystemClock()
     began_at, wrong, problems = clock.now(), 0, dict[str, str]()
@@ -99,20 +99,15 @@ def run_round(settings: Settings) -> bool:
 
 
 def _list_streams(settings: Settings, mode: Mode) -> list[str]:
-    """Names the journals, the ledger's first, whether they are there or not."""
     names = {name: config.names(mode) for name, config in streams_of(settings).items()}
     return [*names[LEDGER], *(name for base, of_base in names.items() if base != LEDGER for name in of_base)]
 
 
 def _has_journal(settings: Settings, stream: str) -> bool:
-    """
-    :raises DeltaError, OSError: it can't be looked at
-    """
     return has_table(str(settings.layout.stream(stream).journal))
 
 
 def _log_findings(report: Report) -> int:
-    """Returns how many invariants something offends."""
     offended = [finding for finding in report.findings if finding.offenders]
     for finding in offended:
         log.error("%s: %s doesn't hold: %s", report.stream, finding.name, json.dumps(finding.offenders[0], default=str))

@@ -45,7 +45,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 
 def kafka_server(folder: Path, port: int, controller_port: int, log: Path) -> Server:
-    """A broker that keeps everything under ``folder``, and believes its users by SCRAM (`stack.servers.kafka_users`).
+    """Describes a broker that keeps all under ``folder`` and believes its users by SCRAM (`stack.servers.kafka_users`).
 
     It acknowledges before a record is on disk (docs/decisions/0040): a power cut loses what wasn't written yet.
     """
@@ -103,7 +103,6 @@ def _introduce_admin(folder: Path, port: int, controller_port: int, log: Path) -
 
 
 def broker_answers(kafka: KafkaSettings) -> bool:
-    """Returns whether the broker answers with its metadata, itself among its brokers."""
     if not is_listening(int(kafka.bootstrap_servers.rpartition(":")[2])):
         return False
     try:
@@ -113,14 +112,13 @@ def broker_answers(kafka: KafkaSettings) -> bool:
 
 
 def write_logging_file(folder: Path) -> Path:
-    """Writes which messages a node of Kafka in this folder logs, and in which form."""
     file = folder / LOGGING
     file.write_text(_LOG4J2, "utf-8")
     return file
 
 
 def java_command(logging: Path) -> tuple[str, ...]:
-    """Java with Kafka's jars; the class to run comes next."""
+    """Returns java with Kafka's jars; the class to run comes next."""
     class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
     return (
         str(find_java().executable),
@@ -188,7 +186,6 @@ SMALL_NODE: Mapping[str, object] = MappingProxyType(
 
 
 def node_properties(folder: Path, port: int, controller_port: int) -> dict[str, object]:
-    """Returns the properties of the only node of a cluster: all but who may talk to it."""
     return {
         **SMALL_NODE,
         "node.id": 1,

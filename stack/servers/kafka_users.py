@@ -49,7 +49,6 @@ _KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
 
 
 def credentials_file(folder: Path, user: str) -> Path:
-    """Returns the file with the name and the password of a user of the broker in ``folder``."""
     return folder / f"{user}.credentials"
 
 
@@ -58,29 +57,22 @@ def new_password() -> str:
 
 
 def write_credentials(folder: Path, user: str, password: str) -> None:
-    """Writes them, unless there are some."""
     create_once(credentials_file(folder, user), f"{user}\n{password}\n", 0o600)
 
 
 def password_of(folder: Path, user: str) -> str:
-    """
-    :raises SettingError: the file can't be read
-    """
     return read_credentials(credentials_file(folder, user), "kafka.security.credentials_file").password
 
 
 def security_of(folder: Path, user: str) -> KafkaSecurity:
-    """Returns how a user proves to the broker in ``folder`` who it is."""
     return KafkaSecurity(protocol="SASL_PLAINTEXT", credentials_file=str(credentials_file(folder, user)))
 
 
 def embedded_kafka(folder: Path, address: str, user: str = ADMIN) -> KafkaSettings:
-    """Returns how a user reaches the broker in ``folder``."""
     return KafkaSettings(bootstrap_servers=address, security=security_of(folder, user))
 
 
 def security_environment(folder: Path, user: str) -> dict[str, str]:
-    """`security_of` as variables of a service's process."""
     return {
         f"PAYHOOK_KAFKA__SECURITY__{name.upper()}": value
         for name, value in security_of(folder, user).model_dump(exclude_defaults=True).items()
@@ -109,7 +101,6 @@ def set_passwords(admin: AdminClient, passwords: Mapping[str, str]) -> None:
 
 
 def build_bindings(user: str, rights: Iterable[Right]) -> Iterator[AclBinding]:
-    """Yields a user's rights in Kafka's words."""
     for right in rights:
         for operation in right.operations:
             yield AclBinding(

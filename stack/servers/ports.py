@@ -14,7 +14,7 @@ NEXT_TRIED_MAX = 200
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that are free now, of `FREE` in a random order.
+    """Returns ``count`` different ports that are free now, of `FREE` in a random order.
 
     A connection that is opened before a server listens there gets none of them. Another process that looks for a free
     port gets the same one by a rare chance: a server that is started on one may not come up.
@@ -31,7 +31,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def next_free(first: int, taken: Collection[int] = ()) -> int:
-    """The first port from this one on that nobody listens on, and that isn't ``taken``.
+    """Returns the first port from this one on that nobody listens on, and that isn't ``taken``.
 
     :raises OSError: `NEXT_TRIED_MAX` aren't free
     """
@@ -42,7 +42,6 @@ def next_free(first: int, taken: Collection[int] = ()) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Returns whether a server can listen there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         # As servers do: connections that a stopped one had don't count.
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,7 +54,7 @@ def is_free(port: int) -> bool:
 
 
 def free_row(count: int) -> int:
-    """The first of ``count`` ports in a row that are free now.
+    """Returns the first of ``count`` ports in a row that are free now.
 
     :raises OSError: there is no such row
     """
@@ -68,7 +67,6 @@ def free_row(count: int) -> int:
 
 
 def is_listening(port: int, timeout_s: float = 0.5) -> bool:
-    """Returns whether something accepts connections there."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout_s):
             return True

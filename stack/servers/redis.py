@@ -32,7 +32,7 @@ SENTINEL_COMMANDS = ("sentinel|masters",)
 
 
 def redis_server(folder: Path, log: Path) -> Server:
-    """A server that keeps its append-only file and its users under ``folder`` and never evicts a key."""
+    """Describes a server that keeps its append-only file and its users under ``folder`` and never evicts a key."""
     socket = socket_of(folder)
     return Server(
         name="redis",
@@ -62,7 +62,7 @@ def redis_url(folder: Path, user: str = PAYHOOK) -> str:
 
 
 def admin_url(folder: Path, url: str) -> str:
-    """The same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
+    """Returns the same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
     return _build_url(folder, Path(unquote(urlparse(url).path)), ADMIN)
 
 
@@ -71,15 +71,11 @@ def _build_url(folder: Path, socket: Path, user: str) -> str:
 
 
 def _prepare(folder: Path, socket: Path) -> None:
-    """
-    :raises SocketFolderUnsafe: another user may get at the socket
-    """
     make_socket_folder(socket.parent, folder)
     _write_users(folder)
 
 
 def _remove_socket(folder: Path, socket: Path) -> None:
-    """Takes away the folder with the short path."""
     if socket.parent != folder.absolute():
         socket.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -87,7 +83,6 @@ def _remove_socket(folder: Path, socket: Path) -> None:
 
 
 def _write_users(folder: Path) -> None:
-    """Writes the users as Redis' ACL file has them; passwords as their hashes."""
     passwords = {user: _read_password(folder, user) for user in (PAYHOOK, ADMIN)}
     write_whole(folder / USERS, "user default off\n" + build_acl(passwords, COMMANDS))
 

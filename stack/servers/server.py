@@ -69,7 +69,6 @@ class RunningServer:
 
     @property
     def exit_code(self) -> int | None:
-        """Returns the exit code: None while it runs, negative for the signal that killed it."""
         return self._process.poll()
 
     def wait_until_it_answers(self) -> None:
@@ -120,7 +119,7 @@ class RunningServer:
 
 @contextlib.contextmanager
 def run_server(server: Server) -> Iterator[RunningServer]:
-    """A server for the length of a ``with``: it answers when the block begins and is gone after it."""
+    """Runs a server for the length of a ``with``: it answers when the block begins and is gone after it."""
     started = RunningServer(server)
     try:
         started.wait_until_it_answers()
@@ -131,7 +130,7 @@ def run_server(server: Server) -> Iterator[RunningServer]:
 
 @contextlib.contextmanager
 def stopped_by_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, instead of ending this process wherever it is."""
+    """Gives an event that SIGTERM and SIGINT set, instead of ending this process wherever it is."""
     stop = threading.Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
@@ -146,5 +145,4 @@ def stopped_by_signal() -> Iterator[threading.Event]:
 
 
 def path_with_checkout() -> str:
-    """``PYTHONPATH`` for a process that is started elsewhere."""
     return os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))

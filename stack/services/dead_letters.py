@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 
 
 class BodyAmounts:
-    """Reads amounts by provider and type; adapters are made when the first one is asked for."""
-
     def __init__(self, settings: ProvidersSettings) -> None:
         self._settings = settings
 

@@ -194,7 +194,6 @@ def _build_pages(
     received: AskReceived,
     attention: Attention,
 ) -> list[APIRouter]:
-    """Builds every page. What is ordered on one comes through its own channel."""
     layout = settings.layout
     streams = {
         name: PageStream(open_dead_letters(settings, name, clock, "page", lambda: producer), layout.stream(name))
@@ -215,7 +214,6 @@ def _build_pages(
 
 @contextlib.contextmanager
 def _anchor_audit_log(settings: Settings, audit_log: AuditLog, producer: Any, clock: Clock) -> Iterator[None]:
-    """Anchors the audit log meanwhile, where there are keys to do it with."""
     processor = settings.processor
     try:
         keys = AnchorKeys.read(Path(processor.anchor_key_file))
@@ -233,7 +231,6 @@ def _anchor_audit_log(settings: Settings, audit_log: AuditLog, producer: Any, cl
 
 
 def _open_orders(settings: Settings, producer: Any, recorder: Recorder, users: Users) -> Mapping[Mode, OrderSender]:
-    """Opens what sends orders, for each mode whose traffic is taken."""
     return {
         mode: OrderSender(lambda: producer, topics_of(mode).control, recorder, users.check_signed_in)
         for mode in settings.ingest.taken_modes

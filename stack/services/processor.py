@@ -119,9 +119,6 @@ def main() -> int:
 
 
 def _select_streams(settings: Settings, mode: Mode, number: int) -> list[StreamConfig]:
-    """
-    :raises NoSuchShard: ``processor.shards`` are fewer
-    """
     if number >= settings.processor.shards:
         raise NoSuchShard(number, settings.processor.shards)
     return [config for config in list_enabled(streams_of(settings), mode) if number < len(config.all_shards)]
@@ -158,14 +155,11 @@ def _open_shared(
 
 
 def _collect_sections(settings: Settings) -> Mapping[type, BaseModel]:
-    """Collects the sections that a handler may ask for, by their type."""
     sections = [getattr(settings, name) for name in Settings.model_fields]
     return {type(section): section for section in sections if isinstance(section, BaseModel)}
 
 
 class NoSuchShard(PayhookError):
-    """The shard that ``--shard`` names doesn't exist."""
-
     def __init__(self, number: int, count: int) -> None:
         self.number = number
         self.count = count

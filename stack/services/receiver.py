@@ -68,8 +68,6 @@ SOCKET_TIMEOUTS = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkerParent:
-    """The parent of a receiver's workers: its socket and its process id."""
-
     listening: socket.socket
     parent: int
 
@@ -189,8 +187,6 @@ async def _end_with(parent: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverParts:
-    """The opened parts that take events to Kafka: for the receiver, and for what brings events in another way."""
-
     publisher: KafkaPublisher
     claims: RedisClaims
     generations: RedisGenerations
@@ -206,7 +202,6 @@ class ReceiverParts:
 async def open_receiver(
     settings: Settings, limits: ReceiverLimits, metrics: IngestMetrics, clock: Clock
 ) -> AsyncIterator[tuple[Receiver, Publisher]]:
-    """Opens Redis and Kafka; at the end gives what is outstanding its time."""
     async with open_parts(settings, limits, metrics, clock) as parts:
         load = Load(limits.in_flight_max, limits.in_flight_bytes_max, clock)
         bodies = BodyReader(load, settings.ingest.body_bytes_max, limits.read_deadline_s)
