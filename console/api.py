@@ -165,13 +165,11 @@ def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
 
 
 def _caller_name(scope: Scope) -> str:
-    """Returns the signed-in user, whose Idempotency-Keys are theirs alone, wherever they sit."""
     user: User = scope["state"]["user"]
     return user.name
 
 
 def _find_service(services: OrderServices, mode: Mode, stream: str | None = None) -> OrderService:
-    """Finds the service of a journal's stream; where none is named, of the first one of the mode's ledger."""
     service = services.get(stream or stream_of(LEDGER, mode))
     if service is None and stream is None:
         raise Problem(404, "mode-unknown", "No such ledger", f"{mode} traffic isn't accepted here")

@@ -93,7 +93,6 @@ def dead_item_routes(streams: Streams) -> APIRouter:
     refusals = problem_responses(401, 403, 404, 422, 503)
 
     async def read(stream: str, question: Callable[[StreamDeadLetters], Any]) -> Response:
-        """Asks a stream, after its index has taken in what the journal has gained."""
         dead = streams.find_stream(stream)
 
         def follow_and_ask() -> Response:

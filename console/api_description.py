@@ -34,7 +34,6 @@ _SECTIONS = {"/dlq/": "Dead letters and selections", "/ledger/": "Ledger"}
 
 
 def describe(api: FastAPI) -> dict[str, Any]:
-    """Describes the routes in OpenAPI, each with how to sign in and the role that it asks for."""
     described = get_openapi(
         title="payhook management API",
         version="1",
@@ -63,8 +62,6 @@ def _list_roles(route: APIRoute) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class DescribedField:
-    """Shows a parameter, or a field of a body or an answer. ``kind``: its JSON type, and what it may be."""
-
     name: str
     kind: str
     is_required: bool
@@ -73,8 +70,6 @@ class DescribedField:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Shows one route on the page. ``answers``: statuses with what they mean."""
-
     method: str
     path: str
     summary: str
@@ -94,7 +89,6 @@ _NO_BRACES = str.maketrans("", "", "{}")
 
 
 def sections_of(document: Mapping[str, Any]) -> list[tuple[str, list[Operation]]]:
-    """Sorts every operation of a description by what its path is about, in the description's order."""
     operations = list(_list_operations(document))
     names = [*dict.fromkeys(_section_of(operation.path) for operation in operations)]
     return [(name, [operation for operation in operations if _section_of(operation.path) == name]) for name in names]
@@ -137,7 +131,6 @@ def _list_operations(document: Mapping[str, Any]) -> Iterator[Operation]:
 
 
 def _list_fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[DescribedField]:
-    """Lists the fields of an object; of one of several objects those of the first."""
     resolved = _resolve_schema(document, schema)
     required = resolved.get("required", ())
     return [

@@ -172,7 +172,6 @@ class LedgerReader:
 
 
 def ledger_routes(services: Bookings) -> APIRouter:
-    """Makes the routes for finance; stories are for who may replay too."""
     router, reader = APIRouter(prefix="/ledger", route_class=StrictRoute), LedgerReader(services, QuestionRunner())
     finance = Depends(require_role(Role.FINANCE))
     for path, read, summary, shape, readers in (
@@ -198,9 +197,6 @@ def ledger_routes(services: Bookings) -> APIRouter:
 
 
 def _read_page(read: Callable[[], Answer]) -> Answer:
-    """
-    :raises Problem: the cursor is none
-    """
     try:
         return read()
     except CursorInvalid as wrong:
@@ -220,7 +216,6 @@ def _cursor_of(balance: Balance) -> str:
 
 
 def _skip_to_cursor(listed: Sequence[Balance], cursor: str | None) -> Sequence[Balance]:
-    """Skips to the balances behind the page that ended there, in the order of accounts and currencies."""
     if cursor is None:
         return listed
     currency, mark, account = cursor.partition("~")

@@ -127,7 +127,6 @@ def reading_routes(streams: Streams) -> APIRouter:
 
 
 def running_routes(streams: Streams) -> APIRouter:
-    """Makes the routes for users who may act; each one says which role that is."""
     router = APIRouter(prefix="/dlq", route_class=StrictRoute)
 
     async def begin(request: Request, stream: str, number: int, run: RunRequest) -> RunStarted:

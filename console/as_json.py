@@ -31,7 +31,7 @@ def to_json_text(value: object) -> str:
 
 
 def to_json_value(value: Any) -> Any:
-    """Makes objects, lists, texts and numbers of it."""
+    """Turns a value into what JSON holds: objects, lists, texts and numbers."""
     if isinstance(value, ItemStory):
         return item_story(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -150,7 +150,6 @@ def event_story(story: EventStory, bodies: Sequence[StoredBodyStatus]) -> dict[s
 
 
 def _row_to_json(row: JournalRow, story: EventStory) -> dict[str, Any]:
-    """Returns a journal row with its commit (null: cleaned up from the log) and its cause."""
     commit, cause = story.commits.get(row.batch_seq), story.causes.get(row.cause_seq or 0)
     return {**to_json_value(row), "commit": commit, "cause": cause}
 

@@ -68,8 +68,6 @@ class WaitingForPeople:
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """Shows a number beside a link of the menu, and the same in words."""
-
     count: int
     text: str
 
@@ -94,7 +92,6 @@ class Attention:
         self._booked: list[WaitingApproval] = []
 
     async def follow(self) -> None:
-        """Reads until it is cancelled, so that every page's badge is fresh."""
         while True:
             await asyncio.to_thread(self.now)
             await asyncio.sleep(EVERY_S)

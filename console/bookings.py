@@ -93,7 +93,6 @@ class BookingService:
             return _send_command(giving, approve(proposal, actor, reason, self._clock.now(), command_id))
 
     def _find_decided(self, at: StreamLayout, command_id: str, giving: OrderAct) -> CommandSent | None:
-        """Returns what an earlier run of the same order sent, if the processor has decided it."""
         row = DeltaView(at.journal, self._control_topic).command_row(command_id)
         if row is None:
             return None
@@ -139,9 +138,6 @@ class LineAsked(BaseModel):
         return self
 
     def posting(self) -> Posting:
-        """
-        :raises AmountInvalid: the amount isn't one of its currency
-        """
         minor = self.amount_minor if self.amount is None else parse_minor_units(self.amount, self.currency)
         assert minor is not None
         return Posting(self.account, self.side, Money(minor, self.currency))
@@ -160,10 +156,6 @@ class EntryAsked(BaseModel):
     mode: Mode = Field("live", description="whose ledger: live or test traffic")
 
     def entry(self) -> ManualEntry:
-        """
-        :raises Problem: the time can't be read
-        :raises EntryUnfit, CommandInvalid: it can't be booked
-        """
         return build_entry(
             self.entity, self._read_occurred_at(), self.evidence_sha256, [line.posting() for line in self.lines]
         )
@@ -199,7 +191,6 @@ class CommandSent(BaseModel):
 
 
 def booking_routes(services: Bookings) -> APIRouter:
-    """Makes the routes of bookings: finance reads and proposes, and another admin must approve."""
     router = APIRouter(prefix="/ledger", route_class=StrictRoute)
 
     @router.get(

@@ -117,7 +117,6 @@ def _plot_retries(steps: Sequence[Activity], now: datetime) -> LastDayPlot:
 
 
 def _plot_depth(stats: Stats) -> LastDayPlot:
-    """Counts back from what is dead now by what died and was closed since."""
     hours = [hour for hour in stats.hours if hour.at > stats.at - SPAN - timedelta(hours=1)]
     since = itertools.accumulate((hour.closed - hour.died for hour in reversed(hours)), initial=stats.open)
     points = [(hour.at, max(0, depth)) for hour, depth in zip(reversed(hours), list(since)[1:], strict=True)]

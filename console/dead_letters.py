@@ -50,14 +50,9 @@ StreamWanted: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_len
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Holds dead letters by the name of their stream: ``ledger``, ``ledger-test``, ``notify``."""
-
     by_name: Mapping[str, StreamDeadLetters]
 
     def find_stream(self, stream: str) -> StreamDeadLetters:
-        """
-        :raises Problem: there is no such stream
-        """
         try:
             return self.by_name[stream]
         except KeyError:

@@ -66,7 +66,6 @@ class TextsShownOnce:
         self._places: dict[str, str] = {}
 
     def text(self, text: str | None, place: str, short: str = "") -> str | None:
-        """Returns the text, or ``short`` and that it is as at the first place."""
         if not text:
             return text
         first = self._places.setdefault(text, place)
@@ -87,7 +86,6 @@ def error_text(
 
 
 def item_error(item: Item) -> str:
-    """Describes the error of an item; of one that never failed, why it waits."""
     error = error_text(item.error_class, item.error_code, (item.kind, item.mark), item.message)
     return error or item.reason or ""
 
@@ -168,7 +166,6 @@ def next_step(row: JournalRow) -> str | None:
 
 
 def tries_of(story: ItemStory) -> list[Moment]:
-    """Lists each try with its error; what the item died of stands apart, and a repeated error is named once."""
     once = TextsShownOnce()
     once.text(died_of(story), "above")
     moments = []
@@ -196,7 +193,6 @@ class Figure:
 
 
 def figures_of(stats: Stats) -> list[Figure]:
-    """Says how much is dead, for how long, how fast it comes and goes right now, and when it will be gone."""
     age = None if stats.oldest is None else stats.at - stats.oldest
     oldest = "no dead events" if stats.oldest is None else f"since {format_second(stats.oldest)}"
     next_over = "" if stats.next_over_24h is None else f"; the next in {format_span(stats.next_over_24h - stats.at)}"
@@ -214,7 +210,6 @@ def figures_of(stats: Stats) -> list[Figure]:
 
 
 def _rate_figure(rate: Rate, depth: int) -> Figure:
-    """Shows a rate: ``last 15 minutes``: ``300 in, 0 out``; of the last hour also how many an hour would do."""
     note, level = f"time to clear: {rate.clearing}", "warn" if rate.time_to_clear_s is None else ""
     if rate.window_s == HOUR_S and depth:
         needed = math.ceil(depth / CLEAR_WITHIN_H + rate.inflow)
@@ -258,7 +253,6 @@ def _age_level(stats: Stats, age: timedelta | None) -> str:
 
 
 def make_timeline(delivery: Delivery, story: EventStory, rows_max: int | None = None) -> list[Moment]:
-    """Tells what one Kafka offset brought, and what was decided of it, in the order in which it happened."""
     once = TextsShownOnce()
     return [_received_moment(delivery), *(_decided_moment(row, story, once) for row in delivery.rows[:rows_max])]
 

@@ -32,7 +32,6 @@ def clean_value(value: Any) -> Any:
 
 
 def format_lines(value: str, chars_max: int = LINES_CHARS_MAX) -> Markup:
-    """Writes a text of many lines, for a ``pre``."""
     return escape(visible_lines(value, chars_max))
 
 
@@ -44,7 +43,6 @@ def format_money(amount_minor: int | None, currency: str | None) -> str:
 
 
 def mark_up_moment(at: datetime | None) -> Markup:
-    """Writes a moment to the second, UTC; the rest is in the element's attribute."""
     if at is None:
         return Markup("")
     return Markup('<time datetime="{}">{}</time>').format(to_rfc3339(at), format_second(at))
@@ -73,7 +71,6 @@ def format_span(time: timedelta | float | None, units: int = 2) -> str:
 
 
 def format_number(value: int | float | None) -> str:
-    """Writes ``1,234``."""
     return "" if value is None else f"{value:,}"
 
 

@@ -39,8 +39,6 @@ UPLOAD_FIELD_BYTES_MAX = 1 << 14
 
 
 class FormRefused(PayhookError):
-    """Raised for a form that isn't taken; nothing was done."""
-
     def __init__(self, status: int, problem: str) -> None:
         self.status = status
         self.problem = problem
@@ -81,7 +79,6 @@ async def checked_form(request: Request, secret: str | None) -> Receive:
 
 
 async def _checked_upload(request: Request, secret: str | None) -> FormData:
-    """Reads a form with a file, which is on the disk where it is large."""
     parts = _read_parts(request, UPLOAD_BYTES_MAX)
     limits = {"max_fields": UPLOAD_FIELDS_MAX, "max_part_size": UPLOAD_FIELD_BYTES_MAX}
     with _refuse_incomplete(UPLOAD_S_MAX):
@@ -125,9 +122,6 @@ async def _read_parts(request: Request, bytes_max: int) -> AsyncGenerator[bytes]
 
 @contextlib.contextmanager
 def _refuse_incomplete(seconds: float) -> Iterator[None]:
-    """
-    :raises FormRefused: the form didn't come whole
-    """
     try:
         yield
     except TimeoutError:
@@ -169,7 +163,6 @@ class Cookies:
         return self._read(request, VISITOR)
 
     def read_form_secret(self, request: Request) -> str | None:
-        """Returns what the tokens of the browser's forms are made of: the session's id only while the session lasts."""
         return self.read_session(request) if getattr(request.state, "user", None) else self.read_visitor(request)
 
     def set_session(self, response: Response, secret: str) -> None:
@@ -187,7 +180,6 @@ class Cookies:
         return value if value and len(value) <= COOKIE_CHARS_MAX else None
 
     def _set(self, response: Response, name: str, value: str) -> None:
-        """Sets a cookie until the browser is closed; the session's own limits hold here."""
         response.set_cookie(
             self._cookie_name(name), value, path="/", httponly=True, secure=self.secure, samesite=STRICT
         )
@@ -249,7 +241,6 @@ class Fields:
         return value
 
     def choices(self, name: str, among: Collection[str] | None = None) -> tuple[str, ...]:
-        """Reads a field that may be given several times."""
         values = [value for value in self._given.getlist(name) if isinstance(value, str) and value]
         if len(values) > CHOICES_MAX or any(len(value) > TEXT_CHARS_MAX for value in values):
             self.add_problem(name, f"at most {CHOICES_MAX} of at most {TEXT_CHARS_MAX} characters are allowed")
@@ -260,16 +251,13 @@ class Fields:
         return tuple(dict.fromkeys(values))
 
     def list_values(self, name: str) -> list[str]:
-        """Reads every value of a field, however many there are: who asks has a limit of its own."""
         return [value for value in self._given.getlist(name) if isinstance(value, str)]
 
     def given(self, name: str, chars_max: int = TEXT_CHARS_MAX) -> str:
-        """Returns the field as it came: what the form shows again."""
         value = self._given.get(name)
         return value[:chars_max] if isinstance(value, str) else ""
 
     def add_problem(self, name: str, problem: str) -> None:
-        """Says what is wrong with a field; the first word counts."""
         self.problems.setdefault(name, problem)
 
 

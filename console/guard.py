@@ -108,10 +108,6 @@ class Guard:
         await self._app(scope, receive, send)
 
     async def _check_request(self, request: Request) -> Receive:
-        """Checks a request, and returns what the application reads its body by.
-
-        :raises PayhookError: the request isn't passed on
-        """
         to_api = is_api(request)
         unsafe = request.method not in SAFE_METHODS
         if unsafe:
@@ -130,12 +126,11 @@ class Guard:
         return request.receive
 
     def _allow_again(self, request: Request, demand: RequiredRole) -> User:
-        """Checks as `_check_allowed`, for the user as they are now."""
         request.state.user = self._user(request)
         return self._check_allowed(request, demand)
 
     def _check_allowed(self, request: Request, demand: RequiredRole) -> User:
-        """Blocks. Who tries to change what they may not is put on record.
+        """Checks that the user has the role. Puts on record who tries to change what they may not. Blocks.
 
         :raises NotSignedIn, NotAllowed: see there
         """
@@ -148,10 +143,6 @@ class Guard:
             raise
 
     def _user(self, request: Request) -> User | None:
-        """Blocks.
-
-        :raises NotSignedIn: a token came that isn't one (any more)
-        """
         header = request.headers.get("authorization") if is_api(request) else None
         if header is not None:
             token = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
@@ -171,7 +162,6 @@ class Guard:
 
 
 def origins_of(host: str, port: int, public_url: str = "") -> frozenset[str]:
-    """Lists the origins of the listener's own pages: by address, by the names of loopback, and as a proxy shows it."""
     host_name = host if ":" not in host else f"[{host}]"
     own_origins = {f"http://{name}:{port}" for name in (host_name, "127.0.0.1", "localhost", "[::1]")}
     return frozenset(own_origins | ({public_url} if public_url else set()))

@@ -136,7 +136,6 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
 
 
 async def _fetch_streams(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
-    """Asks a processor for the states of its streams (`processor.reporting.exposition`); empty: it doesn't answer."""
     try:
         streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
     except (httpx2.HTTPError, ValueError, KeyError, TypeError):
@@ -149,7 +148,6 @@ async def _fetch_streams(url: str, client: httpx2.AsyncClient) -> dict[str, Mapp
 
 
 def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
-    """Tells whether to show it instead: of two processors with a stream the one that stands by says the least."""
     return fresh_status(reported, now) is not None and (
         reported.get("state") != STANDBY or fresh_status(known, now) is None
     )
@@ -240,8 +238,6 @@ OWN_NAME = "console"
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """Holds what one process exposed; ``text`` is None when it didn't answer."""
-
     process: str
     text: str | None
 

@@ -75,9 +75,6 @@ class BalancesAsked(LedgerAsked):
     limit: int = Field(100, ge=1, le=LISTED_MAX)
 
     def find_as_of(self, journals: LedgerJournals) -> AsOf:
-        """
-        :raises Problem: the row can't be found, or a time is asked for too
-        """
         if self.seq is None:
             return AsOf(self.as_of)
         if self.as_of is not None:
@@ -111,9 +108,6 @@ class SearchAsked(LedgerAsked):
     limit: int = Field(100, ge=1, le=LISTED_MAX)
 
     def to_search(self) -> DecisionFilter:
-        """
-        :raises Problem: the amount isn't one of its currency
-        """
         return DecisionFilter(
             event_type=self.event_type,
             provider=self.provider,

@@ -16,8 +16,6 @@ BESIDE, BELOW = 74, 54
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Draws one part of a pipeline: its name, and in a word how it is; empty: not known."""
-
     name: str
     state: str
     is_bad: bool = False
@@ -25,8 +23,6 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Joins one box to another by their keys, with its rate; from nowhere: into the pipeline."""
-
     source: str
     target: str
     label: str
@@ -34,8 +30,6 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Places each box in a column and a row; what comes from nowhere comes from the left, or ``from_above``."""
-
     places: Mapping[str, tuple[int, int]]
     from_above: bool = False
 
@@ -56,7 +50,6 @@ class Grid:
         )
 
     def source(self, arrow: Arrow) -> tuple[float, float]:
-        """Returns where an arrow's source has its corner, or would have it."""
         if arrow.source:
             return self.corner_of(arrow.source)
         x, y = self.corner_of(arrow.target)
@@ -92,7 +85,6 @@ TALL = Grid(
 def pipeline_plot(
     title: str, described: str, boxes: Mapping[str, Box], arrows: Sequence[Arrow], grid: Grid = WIDE
 ) -> Markup:
-    """Draws a box for each key of a grid, and arrows between them with their rates."""
     plot = make_canvas(title, described, grid.height, grid.width)
     for key, box in boxes.items():
         x, y = grid.corner_of(key)

@@ -111,8 +111,6 @@ Element = ElementTree.Element
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values to places: ``low`` at ``start``, ``high`` at ``end``."""
-
     low: float
     high: float
     start: float
@@ -123,7 +121,6 @@ class Scale:
 
 
 def make_canvas(title: str, described: str, height: float = HEIGHT, width: float = WIDTH) -> Element:
-    """Makes an empty plot. ``title`` names it, ``described`` says in words what it shows."""
     name = hashlib.sha256(f"{title}\0{described}\0{width}".encode("utf-8", "replace")).hexdigest()[:12]
     frame = {"class": "plot", "viewBox": f"0 0 {format_place(width)} {format_place(height)}", "role": "img"}
     plot = ElementTree.Element("svg", {**frame, "aria-labelledby": f"t{name} d{name}"})
@@ -142,13 +139,11 @@ def write(parent: Element, tag: str, text: str, **attributes: str) -> Element:
 
 
 def draw_element(parent: Element, tag: str, **attributes: str | float) -> Element:
-    """Adds an element without a text; places are written with one decimal."""
     texts = {name: value if isinstance(value, str) else format_place(value) for name, value in attributes.items()}
     return write(parent, tag, "", **texts)
 
 
 def value_axis(plot: Element, ticks: Sequence[float], scale: Scale) -> None:
-    """Draws lines across the plot, each with its value at the left."""
     for tick in ticks:
         y = scale.position_of(tick)
         draw_element(plot, "line", class_="zero" if tick == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)

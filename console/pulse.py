@@ -61,7 +61,6 @@ class Pulse:
             await asyncio.sleep(EVERY_S)
 
     async def read_metrics(self) -> None:
-        """Reads every page once; one that doesn't answer has no figures."""
         pages = await asyncio.gather(*(scrape_process(name, url, self._client) for name, url in self._metrics.items()))
         texts = [(page.process, page.text) for page in pages if page.text is not None]
         pages_read = await asyncio.to_thread(lambda: [_read_samples(process, text) for process, text in texts])
@@ -69,7 +68,6 @@ class Pulse:
         self._window.read(self._clock.monotonic_s(), self._now)
 
     def list_figures(self, stream: str) -> list[Figure]:
-        """Makes the four figures: of all journals of a stream, the idempotency hits of all that was received."""
         most = self._alerts
         edges = [
             (edge, self._sum_gains(f"{SECONDS}_bucket", stream=stream, le=str(edge))) for edge in LATENCY_BUCKETS_S
@@ -147,7 +145,6 @@ class Pulse:
         return self._window.sum_gained(matching, all_series, WINDOW_S) if all_series else None
 
     def _sum_gauge(self, name: str, stream: str) -> float | None:
-        """Sums a gauge over the stream's journals; of several processes with one journal the highest counts."""
         by_journal: dict[str, float] = {}
         for series, value in self._now.items():
             if series[0] == name and value == value and _has_labels(series, {"stream": stream}):

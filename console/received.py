@@ -115,7 +115,6 @@ def not_read(_mode: Mode) -> ReceivedSummary:
 
 
 def refusal_counts(received: ReceivedSummary) -> dict[str, int]:
-    """Counts refused requests by code, the most first."""
     counts: Counter[str] = Counter()
     for reason in received.reasons:
         counts[reason.code] += reason.count
@@ -155,7 +154,6 @@ class ReceivedHour:
             self._newest.popleft()
 
     def summary(self, since: datetime | None, until: datetime, problem: str | None) -> ReceivedSummary:
-        """Sums the hour up, kinds with most answers first."""
         answers: Counter[AnswerKind] = Counter()
         for kinds in self._minutes.values():
             answers.update(kinds)
@@ -201,7 +199,6 @@ class ReceiptTail:
         self._received = {mode: not_read(mode) for mode in topics}
 
     def get_last_hour(self, mode: Mode) -> ReceivedSummary:
-        """Returns a mode's last hour as of the last look."""
         return self._received[mode]
 
     async def follow(self) -> None:
@@ -210,13 +207,11 @@ class ReceiptTail:
             await asyncio.sleep(EVERY_S)
 
     def read_new_receipts(self) -> None:
-        """Takes in what came since the last look; the first look, what came within the last hour."""
         with self._looking:
             if not self._stopping.is_set():
                 self._read_new_receipts()
 
     def close(self) -> None:
-        """Ends a look that is under way, and the reading."""
         self._stopping.set()
         with self._looking:
             self._consumer.close()
@@ -243,7 +238,6 @@ class ReceiptTail:
             self._received[mode] = hour.summary(since, now, problem)
 
     def _begin(self) -> None:
-        """Begins at the first record of the last hour, or at the last `RECORDS_MAX`."""
         begins, partitions = self._clock.now() - HOUR, []
         self._hours = {mode: ReceivedHour() for mode in self._topics}
         for topic in self._topics.values():
@@ -261,7 +255,6 @@ class ReceiptTail:
         self._next = {(str(start.topic), start.partition): start.offset for start in starts}
 
     def _start(self, wanted: TopicPartition) -> TopicPartition:
-        """Finds where a partition is read from; an offset below 0 is its end."""
         end = self._end((str(wanted.topic), wanted.partition))
         start = end if wanted.offset < 0 else max(wanted.offset, end - RECORDS_MAX)
         return TopicPartition(wanted.topic, wanted.partition, start)

@@ -47,8 +47,6 @@ ERRORS_NAMED_MAX = 10
 
 
 class ForeignPage(PayhookError):
-    """Raised when a web page from elsewhere sends this, as the browser says."""
-
     def __init__(self, header: str) -> None:
         self.header = header
         super().__init__(
@@ -210,7 +208,6 @@ def _describe_error(error: Exception) -> str:
 
 
 def _explain_invalid(invalid: RequestValidationError) -> Problem:
-    """Says what is wrong where, and repeats nothing of what was sent."""
     errors = invalid.errors()[:ERRORS_NAMED_MAX]
     problems = [{"at": "/" + "/".join(map(str, error["loc"])), "problem": str(error["msg"])} for error in errors]
     places = ", ".join(sorted({str(error["loc"][-1]) for error in errors}))

@@ -56,8 +56,6 @@ def path_of(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Links a page. ``role``: who sees it; its page demands the same."""
-
     label: str
     path: str
     role: Role
@@ -102,9 +100,6 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def static_url(name: str) -> str:
-    """
-    :raises KeyError: there is no such file
-    """
     return f"{PATH}/{name}?v={static_files()[name].version}"
 
 

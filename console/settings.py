@@ -18,7 +18,6 @@ class TracingSettings(Section):
     )
 
     def address_of(self, trace_id: str) -> str | None:
-        """Returns the address of a trace; None where no trace system is named."""
         return self.link.replace("{trace_id}", trace_id) or None
 
 

@@ -76,7 +76,6 @@ def report_subscribers(
 
 
 def _with_status(report: SubscriberReport, status: Mapping[str, Any]) -> SubscriberReport:
-    """Adds what a processor knows of tries that left no row."""
     downstreams = status.get("downstreams")
     reported = downstreams.get(DOWNSTREAM + report.settings.name) if isinstance(downstreams, Mapping) else None
     if not isinstance(reported, Mapping):

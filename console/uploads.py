@@ -85,9 +85,6 @@ class ReportUploads:
     """Takes reports and has them compared in a thread. Threads may share it."""
 
     def __init__(self, providers: Sequence[str], compare: Compare, clock: Clock) -> None:
-        """
-        :param providers: those of whose reports a comparison is made
-        """
         self.providers = tuple(providers)
         self._compare = compare
         self._clock = clock
@@ -118,7 +115,6 @@ class ReportUploads:
         return upload
 
     def find(self, upload_id: str) -> Upload | None:
-        """Finds an upload; None: it isn't known here, or not any more."""
         return self._uploads.get(upload_id)
 
     def open(self) -> list[Upload]:

@@ -41,7 +41,7 @@ BY_ITSELF = (WaitKind.TURN, WaitKind.BACKOFF, WaitKind.DELAY)
 
 @dataclass(frozen=True, slots=True)
 class EventWait:
-    """An event waits. ``until``: when that is over by itself, where it is known."""
+    """Says what an event waits for. ``until``: when that is over by itself, where it is known."""
 
     wait: WaitKind
     since: datetime
@@ -55,7 +55,6 @@ class EventWait:
 
 
 def find_wait(queue: EntityQueue, item: OpenItem, status: Mapping[str, Any] | None, now: datetime) -> EventWait:
-    """Finds the wait of one event of a queue. ``status``: what the stream's processor wrote last."""
     row = item.row
     due_at = row.due_at if row.due_at is not None and row.due_at > now else None
     wait, text = _find_own_wait(queue, item, due_at, status)
@@ -101,14 +100,12 @@ def _find_own_wait(
 
 
 def _find_open_breaker(reason: str, status: Mapping[str, Any] | None) -> str | None:
-    """Finds the downstream that the reason begins with, if its breaker isn't closed."""
     downstreams = (status or {}).get("downstreams") or {}
     names = [name for name, state in downstreams.items() if state.get("state") != "closed"]
     return next((name for name in names if reason.startswith(f"{name} ")), None)
 
 
 def stream_wait(status: Mapping[str, Any] | None, now: datetime) -> tuple[WaitKind, str] | None:
-    """Finds what holds up all events of a stream, and what to do; None while it decides."""
     current = fresh_status(status, now)
     if current is None:
         last = "" if status is None or "at" not in status else f" since {status['at']}"

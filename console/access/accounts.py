@@ -121,10 +121,6 @@ def make_token(users: Users, name: str, label: str, at: datetime, record: Record
 
 
 def revoke_token(users: Users, name: str, label: str, record: Recording) -> None:
-    """
-    :raises UserUnknown, UserUnfit: nothing was changed
-    """
-
     def revoke(account: Account) -> Account:
         tokens_left = tuple(token for token in account.tokens if token.name != label)
         if len(tokens_left) == len(account.tokens):
@@ -142,9 +138,6 @@ def _alter_account(users: Users, name: str, alter: Callable[[Account], Account],
 
 
 def _check_signed_in(accounts: Accounts, by: str | None) -> None:
-    """
-    :raises NotSignedIn: ``by`` is no user any more
-    """
     if by is not None:
         check_signed_in(accounts, by)
 
@@ -174,8 +167,6 @@ class MachineOnly(UserUnfit):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Shows one user on a page. ``signed_in_at``: None where it isn't known."""
-
     name: str
     roles: Sequence[Role]
     tokens: Sequence[Token]
@@ -214,9 +205,6 @@ class UserService:
         ]
 
     def find_person(self, name: str) -> Person:
-        """
-        :raises UserUnknown: there is no such user
-        """
         person = next((person for person in self.list_people() if person.name == name), None)
         if person is None:
             raise UserUnknown(name)
@@ -253,7 +241,6 @@ class UserService:
             revoke_token(self._users, name, label, record)
 
     def _page_actor(self, actor: str) -> str | None:
-        """Returns the user who acts from a page; None on the machine, whose accounts are no users."""
         return actor if self._channel == "page" else None
 
     def _check_changed(self, name: str, command: str) -> None:

@@ -63,9 +63,6 @@ def is_password_of(password: str, known: str | None) -> bool:
 
 
 def _check_guesses(password: str, name: str) -> None:
-    """
-    :raises PasswordUnfit: it is among the first guesses of a person who knows the user
-    """
     own_name = name.partition("@")[0]
     if len(own_name) >= NAME_CHARS_MIN and own_name in password.casefold():
         raise PasswordUnfit(f"it holds the user's name, {own_name}")
@@ -80,7 +77,6 @@ def _check_guesses(password: str, name: str) -> None:
 
 
 def _encode_password(password: str) -> bytes | None:
-    """Encodes a password; None: it can't be one."""
     try:
         secret = password.encode()
     except UnicodeEncodeError:

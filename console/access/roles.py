@@ -44,8 +44,6 @@ class User:
 
 
 class NotSignedIn(PayhookError):
-    """Raised when the request has no signed-in user, or no longer."""
-
     def __init__(self) -> None:
         super().__init__("sign in first")
 

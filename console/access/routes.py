@@ -20,8 +20,6 @@ from journal.schema import JournalRow
 
 
 class RouteUndeclared(PayhookError):
-    """Raised for a route that says neither which role it demands nor that everybody may use it."""
-
     def __init__(self, route: str, problem: str) -> None:
         self.route = route
         self.problem = problem
@@ -40,17 +38,10 @@ class RequiredRole:
     others: tuple[Role, ...] = ()
 
     def __call__(self, request: Request) -> User:
-        """
-        :raises NotSignedIn, NotAllowed: see there
-        """
         user: User = request.state.allow(self)
         return user
 
     def check_user(self, user: User | None) -> User:
-        """Checks a user that is known.
-
-        :raises NotSignedIn, NotAllowed: see there
-        """
         if user is None:
             raise NotSignedIn
         if self.role is not None and not any(user.may(role) for role in (self.role, *self.others)):
@@ -60,8 +51,6 @@ class RequiredRole:
 
 @dataclass(frozen=True, slots=True)
 class Everybody:
-    """Marks a route for everybody who reaches the listener; ``why`` is for readers of the code."""
-
     why: str
 
     def __call__(self) -> None:
@@ -73,7 +62,7 @@ Demand: TypeAlias = RequiredRole | Everybody
 
 @functools.cache
 def require_role(role: Role | None, *others: Role) -> RequiredRole:
-    """Makes a dependency for ``Depends``: ``dependencies=[Depends(require(Role.VIEWER))]``, or the user as an argument.
+    """Makes a dependency for ``dependencies=[Depends(require_role(Role.VIEWER))]``, or for the user as an argument.
 
     None: any signed-in user. One of ``others`` will do too.
     """
@@ -81,7 +70,6 @@ def require_role(role: Role | None, *others: Role) -> RequiredRole:
 
 
 def user_of(request: Request) -> User | None:
-    """Returns the signed-in user of a request that came through the guard."""
     user: User | None = getattr(request.state, "user", None)
     return user
 
@@ -116,9 +104,6 @@ def declared_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[D
 
 
 def demand_of(route: BaseRoute, prefix: str = "") -> Demand:
-    """
-    :raises RouteUndeclared: it doesn't say what it demands, or demands two things
-    """
     where = f"{prefix}{getattr(route, 'path', route)}"
     if not isinstance(route, APIRoute):
         raise RouteUndeclared(where, f"a {type(route).__name__} can't say what it demands")

@@ -80,7 +80,6 @@ class Sessions:
         return secret
 
     def last_sign_ins(self) -> dict[str, datetime]:
-        """Returns when each user last signed in, as far as this file knows: it may have been made again since."""
         with self._lock:
             return {name: from_micros(at_us) for name, at_us in self._db.execute("SELECT name, at_us FROM sign_ins")}
 

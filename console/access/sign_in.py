@@ -130,16 +130,12 @@ class SignInRefused(PayhookError):
 
 
 class SignInTooSoon(PayhookError):
-    """Raised after too many wrong tries; this one wasn't looked at."""
-
     def __init__(self, wait_s: float) -> None:
         self.wait_s = wait_s
         super().__init__(f"too many wrong tries; wait {max(1, round(wait_s))} s, then try again")
 
 
 class SignInBusy(PayhookError):
-    """Raised when more people sign in at this moment than can be looked at."""
-
     def __init__(self) -> None:
         super().__init__("too many people are signing in now; try again")
 
@@ -231,9 +227,6 @@ class Access:
         self._sessions.close()
 
     async def _in_turn(self, hashes: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
-        """
-        :raises SignInBusy: see there
-        """
         if self._waiting >= WAITING_MAX:
             raise SignInBusy
         self._waiting += 1

@@ -24,7 +24,6 @@ TOKEN_BYTES = 32
 
 
 def new_token() -> str:
-    """Makes a bearer token: shown once, kept as its hash."""
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
@@ -45,8 +44,6 @@ STAMP_BYTES = 16
 
 
 class UsersUnreadable(PayhookError):
-    """Raised when the file is there and can't be trusted; until it can, every sign-in is refused."""
-
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
         self.problem = problem
@@ -61,8 +58,6 @@ class UserUnfit(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Holds a bearer token's name, and the hash of what is presented. ``made_at`` and ``ends_at``: RFC 3339."""
-
     name: str
     sha256: str
     made_at: str
@@ -89,7 +84,6 @@ class Account:
         return User(self.name, self.roles)
 
     def with_new_stamp(self, **changed: Any) -> Account:
-        """Changes something that ends the account's sessions."""
         return replace(self, **changed, stamp=new_stamp())
 
 
@@ -100,8 +94,6 @@ Witness = Callable[[Accounts, Accounts], None]
 
 @dataclass(frozen=True, slots=True)
 class _KnownUsers:
-    """Holds what the file said when it was last read; ``seen`` is empty where there was none."""
-
     seen: tuple[int, ...]
     accounts: Accounts
     tokens: Mapping[str, tuple[Account, Token]]
@@ -123,11 +115,6 @@ class Users:
         return self._now().accounts
 
     def check_signed_in(self, name: str) -> None:
-        """Checks somebody who acts through the listener.
-
-        :raises NotSignedIn: there is no such user any more
-        :raises UsersUnreadable: see there
-        """
         check_signed_in(self.read_accounts(), name)
 
     def by_token(self, sha256: str) -> tuple[Account, Token] | None:
@@ -175,9 +162,6 @@ class Users:
 
 
 def check_signed_in(known: Accounts, name: str) -> None:
-    """
-    :raises NotSignedIn: there is no such user any more
-    """
     if name not in known:
         raise NotSignedIn
 
@@ -187,9 +171,6 @@ def new_stamp() -> str:
 
 
 def checked_name(name: str) -> str:
-    """
-    :raises UserUnfit: it can't be a user's or a token's name
-    """
     if not NAME.fullmatch(name):
         raise UserUnfit(f"{name!r} can't be a name: expected up to 64 of a-z 0-9 . _ @ -, a letter or digit first")
     return name
@@ -222,9 +203,6 @@ def _decode_account(name: str, fields: Any) -> Account:
 
 
 def _decode_token(label: str, fields: Any) -> Token:
-    """
-    :raises ValueError: no such times
-    """
     made_at = from_rfc3339(str(fields["made_at"]))
     ends_at = from_rfc3339(str(fields["ends_at"])) if "ends_at" in fields else made_at + timedelta(days=TOKEN_DAYS)
     return Token(label, str(fields["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))

@@ -37,7 +37,6 @@ def make_routers(
     bookings: Mapping[Mode, BookingService],
     received: AskReceived = not_read,
 ) -> list[APIRouter]:
-    """Makes every page's routes. Each says whom it is for: ``dependencies=[Depends(require(Role.…))]``."""
     stories = APIRouter()
     add_stories(stories, finance)
     return [

@@ -51,7 +51,6 @@ class ListRequest:
 
 
 def read_filter(fields: Fields) -> ListRequest:
-    """Reads the form's fields; its problems are in `Fields.problems`."""
     wanted = Filter(
         kinds=tuple(ErrorKind(kind) for kind in fields.choices("kind", OPTIONS["kinds"])),
         classes=fields.choices("class"),
@@ -71,7 +70,6 @@ def read_filter(fields: Fields) -> ListRequest:
 
 
 def marked_items(fields: Fields) -> list[ItemTarget]:
-    """Reads the items that were marked one by one, each as its page showed it."""
     try:
         seen = {target.item_seq: target for target in map(target_of_text, fields.list_values("item"))}
         Filter(items=tuple(seen))
@@ -82,7 +80,6 @@ def marked_items(fields: Fields) -> list[ItemTarget]:
 
 
 def query_of(wanted: Filter) -> Mapping[str, object]:
-    """Writes a filter as an address's fields; the inverse of `read_filter`."""
     return {
         "kind": [kind.value for kind in wanted.kinds],
         "class": list(wanted.classes),

@@ -67,7 +67,6 @@ class SelectionPages:
         return self._place.show(request, "dlq/selections.html", kept=kept, waiting=waiting, older=older)
 
     async def freeze(self, request: Request, user: Replayer, fields: FormFields) -> Response:
-        """Freezes what the list's form names: the items that are marked, or all that match its filter."""
         marked = fields.read_choice("what", ("marked", "all")) != "all"
         seen = marked_items(fields) if marked else []
         wanted = Filter(items=tuple(target.item_seq for target in seen)) if marked else read_filter(fields).wanted
@@ -142,7 +141,6 @@ class SelectionPages:
         return await self._send_order(request, number, lambda runs: runs.start(number, run, user.name))
 
     async def _send_order(self, request: Request, number: int, order: Callable[[RunOrders], object]) -> Response:
-        """Sends an order; the caller records it, and its refusal."""
         try:
             await self._ask(order, self._place.stream(request).dead.runs)
         except RunRefused as refused:
@@ -174,7 +172,6 @@ def add_selections(router: APIRouter, place: DlqPlace) -> None:
 
 
 def run_of(fields: Fields, action: str) -> RunRequest | None:
-    """Reads the run that a form asks for; None: its problems are shown."""
     reason = reason_of(fields)
     if action != REPLAY:
         return None if reason is None else RunRequest(action, reason)
@@ -221,7 +218,6 @@ def _read_list(stream: PageStream, before: int) -> tuple[Sequence[KeptSelection]
 
 
 def _read_items(stream: PageStream, numbers: tuple[int, ...]) -> dict[int, Item]:
-    """Reads what the list of dead events says of items now; of ignored and unknown events it says nothing."""
     stream.index.follow()
     page = stream.index.page(Filter(items=numbers, states=tuple(ItemState)), limit=ITEMS_PER_PAGE + 1)
     return {item.item_seq: item for item in page.items}

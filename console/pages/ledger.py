@@ -51,8 +51,6 @@ class BalancesFilter:
 
 @dataclass(frozen=True, slots=True)
 class BalancesReport:
-    """Holds what the page shows. ``plots``: by currency."""
-
     balances: Sequence[Balance]
     totals: Sequence[Total]
     plots: Sequence[tuple[str, Markup, BalancesOverTime]]
@@ -76,16 +74,11 @@ def add_balances(router: APIRouter, place: PagePlace) -> None:
 
 
 def _cut_page(rows: Sequence[Row], page: int, per_page: int) -> tuple[Sequence[Row], int]:
-    """Returns the rows of one page, and how many pages there are."""
     begin = (page - 1) * per_page
     return rows[begin : begin + per_page], -(-len(rows) // per_page)
 
 
 def read_balances(fields: Fields, journals: LedgerJournals) -> BalancesFilter:
-    """Reads the form's fields; its problems are in `Fields.problems`. Of several journals a row is looked up.
-
-    :raises LedgerUnreadable: a journal is damaged
-    """
     as_of, row = AsOf(fields.read("as_of", moments.as_of)), fields.text("seq")
     if as_of.before is not None and row is not None:
         fields.add_problem("seq", "Enter a time or a row, not both")
@@ -99,9 +92,6 @@ def read_balances(fields: Fields, journals: LedgerJournals) -> BalancesFilter:
 
 
 def report_balances(journals: LedgerJournals, asked: BalancesFilter) -> BalancesReport:
-    """
-    :raises LedgerUnreadable: a table is damaged
-    """
     postings = journals.list_postings()
     all_balances = sum_balances(postings, asked.merchant, asked.currency, asked.as_of)
     # A row of the journal is no moment: there is nothing to plot up to it.
@@ -125,7 +115,6 @@ def plot_balances(over_time: BalancesOverTime) -> Markup:
 
 
 def _describe_plot(over_time: BalancesOverTime) -> str:
-    """Says in words what the plot shows, for those who don't see it."""
     parts = [
         f"{account.account}: {format_decimal(account.points[-1][1], over_time.currency)} at the end"
         for account in over_time.accounts
@@ -168,7 +157,6 @@ def _find_hits(journals: LedgerJournals, wanted: DecisionFilter) -> list[Hit]:
 
 
 def read_search(fields: Fields) -> DecisionFilter:
-    """Reads the form's fields; its problems are in `Fields.problems`."""
     decision = fields.read_choice("decision", DECISIONS)
     currency = fields.text("currency", 3)
     currency = currency.upper() if currency else None
@@ -282,10 +270,6 @@ def open_reconciliations(journals: LedgerJournals) -> Reconciliations:
 def read_differences(
     reports: Reconciliations, run_id: str, only: str | None
 ) -> tuple[Reconciliation, list[DifferencesOfKind]]:
-    """Reads a run, and of each kind the first differences.
-
-    :raises UnknownRun: there is none of that id
-    """
     run = reports.find_run(run_id)
     most = OF_KIND_MAX if only else DIFFERENCES_MAX
     kinds = []

@@ -104,7 +104,6 @@ def booking_routes(place: PagePlace, services: Mapping[Mode, BookingService]) ->
 
 
 def _form_of(fields: Fields) -> str:
-    """Reads the number of the form that was filled in; a new one where there is none yet."""
     return fields.text("form") or secrets.token_hex(16)
 
 
@@ -117,7 +116,6 @@ def proposal_id(form: str, actor: str, entry: ManualEntry, reason: str) -> str:
 
 
 def entry_asked(fields: Fields) -> ManualEntry | None:
-    """Reads the entry that a form asks for; None: the fields say what is wrong."""
     wanted: dict[str, Any] = {
         "entity": fields.text("entity"),
         "occurred": fields.read("occurred", moments.parse_since),
@@ -160,7 +158,6 @@ def _read_posting(number: int, words: Sequence[str]) -> Posting:
 
 
 def _read_list(service: BookingService, ledger: LedgerJournals) -> tuple[Sequence[ReadProposal], list[Hit]]:
-    """Lists what was proposed, the newest first, and the newest bookings that were taken back."""
     done = search_decisions(
         ledger.list_journals(), ledger.list_postings(), DecisionFilter(decision=Decision.REVERSED), SHOWN_MAX
     )

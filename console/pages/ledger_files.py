@@ -115,7 +115,6 @@ class DayInvalid(PayhookError):
 
 
 def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
-    """Adds the form and its routes; without `PagePlace.uploads` there is neither."""
     uploads = place.uploads
     if uploads is None:
         return
@@ -168,9 +167,6 @@ def add_uploads(router: APIRouter, place: PagePlace, reading: Recorder) -> None:
 
 
 def _read_day(text: str) -> date:
-    """
-    :raises DayInvalid: it isn't one
-    """
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -70,7 +70,6 @@ class StreamResult:
 
 
 def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
-    """Reads the results of each stream of a mode that was verified, the ledger's first and in any case."""
     verified, by_schedule = read_said(layout.verified_file) or {}, read_said(layout.verification_file) or {}
     problems: Mapping[str, str] = by_schedule.get("problems") or {}
     streams = {stream_of(LEDGER, mode), *(stream for stream in (*verified, *problems) if mode_of(stream) == mode)}
@@ -156,9 +155,6 @@ def add_home(router: APIRouter, place: PagePlace, services: Mapping[Mode, Bookin
 
 
 def read_home(place: PagePlace, mode: Mode, journals: LedgerJournals, service: BookingService) -> FinanceHome:
-    """
-    :raises LedgerUnreadable: a table is damaged
-    """
     all_balances = sum_balances(journals.list_postings())
     to_merchants = sum_owed(all_balances)
     runs = open_reconciliations(journals).list_runs()
@@ -255,5 +251,4 @@ def _read_owed(journals: LedgerJournals, asked: BalancesFilter) -> list[OwedAmou
 
 
 def account_of(merchant: str, part: str) -> str:
-    """Names the account whose balance is a part of what the merchant is owed."""
     return f"merchant:{key_part(merchant)}:{part}"

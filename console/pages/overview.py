@@ -45,8 +45,6 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ReportPlot:
-    """Shows a plot under its caption; ``field``: of the list's filter, by which its values are looked up."""
-
     caption: str
     plot: Markup
     field: str | None = None
@@ -77,24 +75,17 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """Shows the four figures of one stream, of all its journals, and the pipeline of its traffic."""
-
     figures: Sequence[Figure]
     pictures: Mapping[str, Markup]
 
 
 async def live_of(place: DlqPlace, stream: PageStream, user: User) -> dict[str, Any]:
-    """Reads what the part of the page that renews itself shows: the metrics as of now, and what waits for people."""
     waiting = await place.asking.ask(place.attention.now)
     live = LiveFigures(place.pulse.list_figures(stream.name), place.pulse.draw_pipelines(stream.mode))
     return {"live": live, "waiting": waiting, "approvals": waiting.approvals_for(user)}
 
 
 def read_overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
-    """Reads the overview as of now. ``indexes``: by stream, one a journal.
-
-    :raises DeadLetterIndexUnreadable: see there
-    """
     for follower in indexes.values():
         follower.follow()
     index = JoinedIndex(indexes)
@@ -103,7 +94,6 @@ def read_overview(indexes: Mapping[str, DeadLetterIndex]) -> Overview:
 
 
 def make_plots(stats: Stats) -> list[ReportPlot]:
-    """Plots inflow and outflow by hour, then open items by what they are."""
     plotted = [ReportPlot("Died and closed, by hour", _plot_hours(stats))]
     for name, field in NAMES.items():
         counts: Sequence[Count] = getattr(stats, name)[:BARS_MAX]
@@ -124,8 +114,6 @@ def _plot_hours(stats: Stats) -> Markup:
 
 
 def read_stream_report(name: str, path: Path, now: datetime) -> StreamReport:
-    """Reads a stream's status file. An old one is of a stream that is down; where none is, its processor may run on
-    another machine."""
     status = read_status_file(path, now)
     if "at" not in status:
         return StreamReport(name, "unknown", "no processor reports its status here: see payhook status", "", ())

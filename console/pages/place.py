@@ -48,8 +48,6 @@ Answer = TypeVar("Answer")
 
 
 class TooMuchAsked(PayhookError):
-    """Raised when an answer takes too long, or too many wait for theirs."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"{problem}; ask for less (a shorter time, one merchant), or try again in a moment")
@@ -68,9 +66,6 @@ class QuestionRunner:
         self._seconds = seconds
 
     async def ask(self, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
-        """
-        :raises TooMuchAsked: no answer in time, or too many questions are waiting
-        """
         self._begin()
         running = self._threads.submit(question, *args, **kwargs)
         running.add_done_callback(self._end)
@@ -80,7 +75,6 @@ class QuestionRunner:
             raise TooMuchAsked(f"there is no answer after {self._seconds:g} s") from None
 
     def close(self) -> None:
-        """Takes nothing more; what runs ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
@@ -120,7 +114,6 @@ class PagePlace:
     traces: TraceAddress = no_traces
 
     def mode(self, request: Request) -> Mode:
-        """Tells whose traffic a request looks at: ``?mode=test``, else live."""
         mode_name = request.query_params.get(MODE)
         return next((mode for mode in self.modes if mode == mode_name), self.modes[0])
 
@@ -128,12 +121,10 @@ class PagePlace:
         return LedgerJournals.open(self.layout.all_ledgers(self.mode(request)))
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """Makes an address that keeps the same traffic."""
         mode = self.mode(request)
         return make_address(path, {**query, MODE: mode if mode != self.modes[0] else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
-        """Finds the page that says more of what a detail is about."""
         if detail.about is None:
             return None
         kind, key = detail.about
@@ -202,7 +193,6 @@ class DlqPlace:
     traces: TraceAddress = no_traces
 
     def stream(self, request: Request) -> PageStream:
-        """Finds the stream that a request looks at: ``?stream=notify``, else the first."""
         stream_name = request.query_params.get(STREAM)
         return self.streams.get(stream_name or "", self._first_stream)
 
@@ -210,17 +200,14 @@ class DlqPlace:
         return of_stream(self.streams, stream.name)
 
     def link(self, request: Request, path: str, **query: object) -> str:
-        """Makes an address that keeps the same stream."""
         name = self.stream(request).name
         return make_address(path, {**query, STREAM: name if name != self._first_stream.name else None})
 
     def ledger_link(self, request: Request, path: str, **query: object) -> str:
-        """Makes an address of finance's pages about the same traffic."""
         mode = self.stream(request).mode
         return make_address(path, {**query, MODE: mode if mode != self._first_stream.mode else None})
 
     def page_of(self, request: Request, detail: Detail) -> str | None:
-        """Finds the page that says more of what a detail is about: of an entity, what is dead of it."""
         if detail.about is None:
             return None
         kind, key = detail.about
@@ -233,8 +220,6 @@ class DlqPlace:
     async def ask(
         self, stream: PageStream, question: Callable[Asked, Answer], *args: Asked.args, **kwargs: Asked.kwargs
     ) -> Answer:
-        """Asks the index, after it has taken in what the journal has gained."""
-
         def followed() -> Answer:
             stream.index.follow()
             return question(*args, **kwargs)

@@ -103,7 +103,6 @@ def _payment_of(item: Item, stream: str) -> Payment | None:
 
 
 def _join_payments(payments_found: Payments, dead: Sequence[Payment]) -> Payments:
-    """Joins them, the newest first, each payment once: what the journal says of one counts."""
     by_key = {payment.key: payment for payment in (*dead, *payments_found.found)}
     payments = sorted(by_key.values(), key=lambda payment: payment.at, reverse=True)
     return Payments(
@@ -112,7 +111,6 @@ def _join_payments(payments_found: Payments, dead: Sequence[Payment]) -> Payment
 
 
 def _page_of(place: PagePlace, request: Request, user: User, payment: Payment) -> str:
-    """Finds the payment's story; to a viewer, who reads no stories, what is dead of it."""
     if user.may(Role.FINANCE) or user.may(Role.REPLAYER):
         return place.link(
             request, f"/ledger/{'entities' if payment.is_entity else 'events'}/{quote_segment(payment.key)}"

@@ -43,7 +43,6 @@ class SubscriberPages:
         return await self._show(request, Fields(QueryParams()))
 
     async def send(self, request: Request, user: Replayer, fields: FormFields) -> Response:
-        """Replays what a subscriber wasn't sent since a time. Beyond the limits another admin must approve it."""
         name, since, reason = fields.text("name"), fields.read("since", moments.parse_since), reason_of(fields)
         if since is None and "since" not in fields.problems:
             fields.add_problem("since", "Enter a time: 2026-01-31 or 2026-01-31T12:00:00Z")
@@ -67,7 +66,6 @@ class SubscriberPages:
         return RedirectResponse(make_address(path, {STREAM: stream}), 303)
 
     def _begin(self, subscriber: SubscriberSettings, since: datetime, reason: str, actor: str) -> list[tuple[str, int]]:
-        """Begins replays, and returns their selections by stream and number."""
         parts = of_stream(self._place.streams, stream_of(NOTIFY, subscriber.mode)).values()
         missed = [(part, self._place.missed(subscriber.name, part.files.journal, since)) for part in parts]
         begun = []
@@ -96,10 +94,6 @@ def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
 def _read_reports(
     streams: Mapping[str, PageStream], settings: Sequence[SubscriberSettings], now: datetime
 ) -> tuple[list[SubscriberReport], list[tuple[str, StatusWait]]]:
-    """Reads the subscribers, and the streams that send to none of them now, each with what it waits for.
-
-    :raises LedgerUnreadable: a journal is damaged
-    """
     answers: dict[Mode, Mapping[str, SubscriberAnswers]] = {}
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
     waits: list[tuple[str, StatusWait]] = []

@@ -88,7 +88,6 @@ class UserPages:
     async def _change(
         self, request: Request, name: str, fields: Fields, about: str, change: Callable[[], None], then: str = ""
     ) -> Response:
-        """Makes a change, and shows its refusal as a problem of the field ``about``."""
         await self._asking.ask(self._users.find_person, name)
         if fields.problems:
             return await self._show_user(request, name, fields, 422)
