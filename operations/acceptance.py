@@ -78,7 +78,6 @@ class ChangesSoFar:
     released: set[str] = field(default_factory=set)
 
     def take_back(self, judged: Sequence[JudgedTarget]) -> None:
-        """Forgets what `judge_replay` accepted into it: nothing comes of that order."""
         for judgement in judged:
             if judgement.refusal is None and judgement.item is not None:
                 row = judgement.item.row
@@ -151,7 +150,6 @@ def _judge_one_closing(
 
 
 def dead_head_of(item: OpenItem, index: Lookup, meanwhile: ChangesSoFar) -> int | None:
-    """Finds the first dead event before it that holds back its entity and isn't replayed."""
     for before in index.queue(item.row.entity_key or ""):
         seq = before.row.item_seq
         if seq >= item.row.item_seq:
@@ -185,7 +183,6 @@ def _not_as_seen(target: ItemTarget, item: OpenItem | None, meanwhile: ChangesSo
 def _not_ended_as_seen(
     target: ItemTarget, row: JournalRow, index: Lookup, meanwhile: ChangesSoFar
 ) -> ItemRefusal | None:
-    """Refuses an event that had ended without an effect when it was seen, unless this row is still its last one."""
     number = target.item_seq
     if row.item_seq != number or row.decision not in WITHOUT_EFFECT or row.event_key is None:
         return ItemRefusal(RefusalReason.NOT_OPEN, number)
@@ -231,7 +228,6 @@ class _ReplayJudge:
         ]
 
     def _follower_left_out(self, entity: str, targets: Sequence[ItemTarget]) -> ItemRefusal | None:
-        """Finds dead events of the entity behind the first target that the order doesn't name."""
         first, named = targets[0].item_seq, {target.item_seq for target in targets}
         left_out = [seq for seq in self.meanwhile.died.get(entity, ()) if seq > first and seq not in named]
         seqs = list(islice(self.index.of_entity(entity), ENTITY_ITEMS_MAX + 1))
@@ -286,7 +282,6 @@ class _ReplayJudge:
         return None if self.order.force else worn_out(item_seq, item.replays, self.replays_max)
 
     def _key_ground(self, event_key: str) -> RefusalReason | None:
-        """Returns why a key can't be taken; None: its content was purged, and no other one has taken it since."""
         if event_key in self.meanwhile.taken:
             return RefusalReason.KEY_HELD
         known = self.index.known_event(event_key)
@@ -295,7 +290,6 @@ class _ReplayJudge:
         return None if event_key in self.meanwhile.freed or known.purged else RefusalReason.KEY_HELD
 
     def _is_passed(self, row: JournalRow) -> bool:
-        """Tells whether a later event of its entity was applied since it died: its old place is gone."""
         entity = row.entity_key or ""
         line = self.index.line(entity)
         applied = max(line.applied_upto if line is not None else 0, self.meanwhile.applied.get(entity, 0))

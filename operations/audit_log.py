@@ -121,7 +121,6 @@ class RecordedEntry(AuditEntry):
 
 
 def chain_entry(entry: AuditEntry, act_id: str, number: int, head: str) -> RecordedEntry:
-    """Makes the row of an entry that follows a head; texts are cut to what a row holds."""
     texts = {name: getattr(entry, name) for name in _CHARS_MAX}
     cut = {name: None if text is None else _cut_text(text, _CHARS_MAX[name]) for name, text in texts.items()}
     place = {"at": from_micros(to_micros(entry.at)), "number": number, "act_id": act_id, "chain": ""}
@@ -130,10 +129,6 @@ def chain_entry(entry: AuditEntry, act_id: str, number: int, head: str) -> Recor
 
 
 def parse_entry(row: dict[str, Any]) -> RecordedEntry:
-    """Reads an entry from Arrow: the inverse of `RecordedEntry.as_row`.
-
-    :raises ValueError: a value that no writer of ours would have put there
-    """
     known = {field.name: row[field.name] for field in fields(RecordedEntry)}
     return RecordedEntry(**{**known, "at": from_micros(to_micros(row["at"])), "outcome": AuditOutcome(row["outcome"])})
 
@@ -149,7 +144,6 @@ class ChainWalk:
         self.number = 0
 
     def find_offenders(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yields each row that breaks the chain, once: the walk continues from what is there."""
         head = GENESIS
         for row in rows:
             number = row["number"]
@@ -310,14 +304,12 @@ class AuditAnchors:
         self._thread.start()
 
     def close(self) -> None:
-        """Anchors the newest head, if Kafka takes it in time."""
         self._stop.set()
         self._thread.join()
         self.anchor_head()
         self._anchoring.close(CLOSE_S_MAX)
 
     def anchor_head(self) -> None:
-        """Anchors the head if it is new and it is time."""
         try:
             self._take_new_head()
         except (PayhookError, DeltaError, OSError) as failed:

@@ -74,8 +74,6 @@ it is due, and later events of that entity wait for it. To replay more slowly, s
 
 
 class CommandInvalid(PayhookError):
-    """Bytes on the control topic that aren't a command, or a command that can't be one."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"not a command: {problem}")
@@ -152,7 +150,6 @@ class Command:
 
     @property
     def proposed_command(self) -> Command:
-        """Returns the command that this one approves, as it was given."""
         assert self.proposal is not None
         first = self.proposal
         return replace(

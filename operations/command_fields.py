@@ -36,7 +36,6 @@ def time_of(tree: Mapping[str, Any], name: str) -> datetime:
 
 
 def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | None:
-    """Reads a word; None if the field is missing."""
     if name not in tree:
         return None
     try:
@@ -46,7 +45,6 @@ def word_of(tree: Mapping[str, Any], name: str, words: type[Word]) -> Word | Non
 
 
 def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
-    """Reads a whole number; 0 if the field is missing."""
     value = tree.get(name, 0)
     if type(value) is not int or not 0 <= value <= most:
         raise CommandInvalid(f"{name}: expected a whole number from 0 to {most}")
@@ -54,7 +52,6 @@ def whole_of(tree: Mapping[str, Any], name: str, most: int) -> int:
 
 
 def flag_of(tree: Mapping[str, Any], name: str) -> bool:
-    """Reads true or false; False if the field is missing."""
     value = tree.get(name, False)
     if type(value) is not bool:
         raise CommandInvalid(f"{name}: expected true or false")
@@ -84,10 +81,6 @@ def _parse_target(item: object, name: str) -> ItemTarget:
 
 
 def target_of_text(text: str) -> ItemTarget:
-    """Reads a target: the inverse of `ItemTarget.text`.
-
-    :raises CommandInvalid: it isn't one
-    """
     match = _TEXT.fullmatch(text)
     if match is None:
         raise CommandInvalid(f"{text[:60]!r} names no item as it was seen; list the items again")

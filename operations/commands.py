@@ -58,8 +58,6 @@ class SentCommand:
 
 
 class CommandProducer(Protocol):
-    """The part of a Kafka producer (confluent_kafka's) that sending needs."""
-
     @property
     def produce(self) -> Callable[..., None]: ...
     @property
@@ -77,7 +75,6 @@ def encode(command: Command) -> bytes:
 
 
 def command_tree(command: Command) -> dict[str, Any]:
-    """Returns a command as plain JSON holds it; `command_of` reads it."""
     tree: dict[str, Any] = {
         "command_id": command.command_id,
         "stream": command.stream,
@@ -131,10 +128,6 @@ def decode(raw: bytes) -> Command:
 
 
 def command_of(tree: dict[str, Any]) -> Command:
-    """Reads a command: the inverse of `command_tree`.
-
-    :raises CommandInvalid: not a command
-    """
     action = text_of(tree, "action") if "action" in tree else ""
     _check_fields(tree, action)
     targets_max = _TARGETS_MAX.get(action, TARGETS_MAX)

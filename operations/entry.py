@@ -41,7 +41,6 @@ class ManualEntry:
 
     @property
     def postings_sha256(self) -> str:
-        """Returns the hex digest of `postings_json`: the entry's fact."""
         return hashlib.sha256(self.postings_json.encode("utf-8")).hexdigest()
 
 
@@ -55,9 +54,6 @@ def entry_to_tree(entry: ManualEntry) -> dict[str, Any]:
 
 
 def entry_of_tree(tree: object) -> ManualEntry:
-    """
-    :raises CommandInvalid: a field is missing, unknown or wrong, or the lines don't balance
-    """
     if not isinstance(tree, dict) or tree.keys() != _FIELDS:
         raise CommandInvalid(f"entry: expected the fields {', '.join(sorted(_FIELDS))}")
     evidence = text_of(tree, "evidence_sha256")

@@ -52,8 +52,6 @@ class SelectionUnknown(PayhookError):
 
 
 class SelectionBroken(PayhookError):
-    """The file isn't what was frozen, or isn't one that this code can read."""
-
     def __init__(self, digest: str, problem: str) -> None:
         self.digest = digest
         self.problem = problem
@@ -86,7 +84,6 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """Returns the name on the command line: ``s3``, which no item is called."""
         return f"s{self.number}"
 
     def to_json(self) -> bytes:
@@ -95,10 +92,6 @@ class Selection:
 
     @classmethod
     def of_json(cls, raw: bytes) -> Selection:
-        """Reads a header: the inverse; fields that newer code adds are ignored.
-
-        :raises ValidationError: a field is missing, or wrong
-        """
         return _SELECTION.validate_json(raw, strict=True)
 
 
@@ -113,14 +106,10 @@ def _are_items(table: pa.Table, count: int) -> bool:
 
 @dataclass(frozen=True)
 class FrozenSelection:
-    """A selection with its items, in their order: a ``table`` of `SCHEMA`."""
-
     selection: Selection
     table: pa.Table
 
     def to_bytes(self) -> bytes:
-        """Makes the selection's file, which no other is like: each freezing is run by itself. It holds neither the
-        digest nor the number, which is given later."""
         header = {_HEADER: replace(self.selection, number=0, digest="").to_json(), _NONCE: uuid.uuid4().bytes}
         sink = pa.BufferOutputStream()
         pq.write_table(self.table.replace_schema_metadata(header), sink)
@@ -228,14 +217,10 @@ class SelectionFiles:
         return [int(name) for name in names if name.isdigit()]
 
     def list_newest(self, before: int, limit: int) -> list[Selection]:
-        """Lists the selections with smaller numbers than ``before``, the newest first."""
         numbers = sorted((number for number in self.list_numbers() if number < before), reverse=True)
         return [self.get(number) for number in numbers[:limit]]
 
     def get(self, number: int) -> Selection:
-        """
-        :raises SelectionUnknown: it isn't there
-        """
         try:
             return Selection.of_json(self._storage.read(_make_file_name(number)))
         except FileNotFoundError:
@@ -254,7 +239,6 @@ class SelectionFiles:
         return FrozenSelection.of_bytes(raw, digest)
 
     def drop(self, selection: Selection) -> None:
-        """Deletes the selection's files: what was decided stays in the journal."""
         self._storage.delete([_make_file_name(selection.number), f"{selection.digest}.parquet"])
 
     @property
@@ -267,7 +251,6 @@ ReadSelection = Callable[[str], FrozenSelection]
 
 
 def nothing_frozen(digest: str) -> FrozenSelection:
-    """Refuses every digest: a `ReadSelection` without selections."""
     raise SelectionUnknown(digest)
 
 

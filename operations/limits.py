@@ -80,8 +80,6 @@ class AloneLimits:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A number of items, and their money by currency, as far as it is known."""
-
     items: int = 0
     amounts_minor: Counter[str] = field(default_factory=Counter)
 

@@ -63,8 +63,6 @@ class OperatorOrder:
 
 @dataclass(frozen=True, slots=True)
 class PlacedOrder:
-    """A placed order: where its command is in Kafka, and the processor's decision, if there is one already."""
-
     control: SentCommand
     decided: JournalRow | None
 
@@ -88,7 +86,6 @@ class DeltaView:
         return {item_seq: row for item_seq, row in last.items() if is_own(row)}
 
     def command_row(self, command_id: str) -> JournalRow | None:
-        """Finds the decision of a command; of its copies the first one's."""
         # By the topic first: statistics pass over every file and row group that holds no command.
         is_command = (pc.field("topic") == self._control_topic) & pc.field("first")
         names = pa.array([join_key("payhook", command_id, action) for action in sorted(ACTIONS)], pa.string())
@@ -136,17 +133,12 @@ class OrderSender:
 
 @dataclass(slots=True)
 class OrderAct:
-    """The commands of one act; the audit log names the ids of those that were sent."""
-
     producer: Callable[[], CommandProducer]
     control_topic: str
     changes: ActChanges
     sent: list[str] = field(default_factory=list)
 
     def send(self, command: Command) -> SentCommand:
-        """
-        :raises CommandNotSent: Kafka didn't acknowledge it; sending the same command again is safe
-        """
         sent = send(self.producer(), command, self.control_topic)
         self.sent.append(command.command_id)
         called = "proposal" if command.action in APPROVES.values() else "command"
@@ -188,10 +180,6 @@ class OrderService:
             return self._build_command(order)
 
     def send(self, command: Command) -> SentCommand:
-        """Sends what `build_command` made.
-
-        :raises CommandNotSent, AuditLogUnwritable: as `place_order`
-        """
         return self._orders.send(command, self._describe_items(command.targets))
 
     def _build_command(self, order: OperatorOrder) -> Command:
@@ -241,5 +229,4 @@ def command_entity(command_id: str) -> str:
 
 
 def is_command_entity(entity_key: str | None) -> bool:
-    """Tells whether a row's entity key is a command's own: no provider's begins so."""
     return entity_key is not None and entity_key.startswith(command_entity(""))

@@ -22,8 +22,6 @@ class AuditWriter(Protocol):
 
 @dataclass(slots=True)
 class ActChanges:
-    """The changes of an act, as JSON or text; whoever does it fills them in."""
-
     before: str | None = None
     after: str | None = None
 
@@ -48,7 +46,7 @@ class Recorder:
         *,
         at: datetime | None = None,
     ) -> None:
-        """``at``: when it was done; None: now.
+        """Records one act. ``at``: when it was done; None: now.
 
         :raises AuditLogUnwritable: it can't be recorded, so it isn't to take effect
         """

@@ -85,7 +85,6 @@ class ItemRefusal:
 
     @property
     def why_refused(self) -> str:
-        """Makes a sentence that names the item and says what to do."""
         about = dict(self.about)
         if "because" in about:
             about["because"] = refusal_of_json(about["because"]).why_refused
@@ -101,7 +100,6 @@ def refusal_of_json(reported: list[Any]) -> ItemRefusal:
 
 
 def refuse_restored(target: ItemTarget) -> ItemRefusal:
-    """Refuses a target whose row isn't the one that was seen."""
     return ItemRefusal(RefusalReason.RESTORED, target.item_seq, {"row": target.seen_seq})
 
 
@@ -113,5 +111,4 @@ def older_than_restore(seen: str, now: str) -> str | None:
 
 
 def worn_out(item_seq: int, replays: int, replays_max: int) -> ItemRefusal | None:
-    """Refuses a dead item that died after each of ``replays_max`` replays; None: it may be replayed."""
     return None if replays < replays_max else ItemRefusal(RefusalReason.WORN_OUT, item_seq, {"replays": replays})

@@ -27,8 +27,6 @@ class RunState(StrEnum):
 
 
 class RunEnding(StrEnum):
-    """The cause why a run ended before all of its items were sent, though no person cancelled it."""
-
     RESTORED = "restored"
     BROKEN = "broken"
 
@@ -44,7 +42,6 @@ def run_entity(digest: str) -> str:
 
 
 def command_headers(command: Command) -> str:
-    """Writes the command itself into the ``headers`` of its row."""
     return json.dumps({"run": command_tree(command)}, sort_keys=True, separators=(",", ":"))
 
 
@@ -65,7 +62,6 @@ class PortionResult:
     ended: RunEnding | None = None
 
     def to_headers(self, before: str | None) -> str:
-        """Makes the ``headers`` of its row, with what is there ``before``."""
         reported = {
             "upto": self.upto,
             "state": self.state.value,

@@ -96,8 +96,6 @@ class ForecastRequest:
 
 @dataclass(frozen=True, slots=True)
 class ItemForecast:
-    """The forecast for an item. ``followers`` run after it by themselves."""
-
     target: ItemTarget
     verdict: Verdict
     why: str
@@ -141,7 +139,6 @@ def _forecast_item(
 
 
 def _explain_refused(judgement: JudgedTarget, entry: ItemEntry | None) -> tuple[Verdict, str]:
-    """Gives the processor's words; for an item that moved on, where it moved."""
     refusal = judgement.refusal or ItemRefusal(RefusalReason.NOT_OPEN, judgement.target.item_seq)
     if entry is None:
         return Verdict.DONE, "it is no longer open"
@@ -211,7 +208,6 @@ class DryRun:
 
     @property
     def runnable_count(self) -> int:
-        """Counts the items that would run, and don't die as far as is known."""
         return sum(self.counts.get(verdict, 0) for verdict in RUNS)
 
     @property
@@ -221,8 +217,6 @@ class DryRun:
 
 @dataclass(slots=True)
 class _Reported:
-    """The forecasts of a selection's items, each by its item's place."""
-
     frozen: FrozenSelection
     verdicts: np.ndarray
     followers: array[int]
@@ -242,7 +236,6 @@ class _Reported:
         return places
 
     def take_answer(self, place: int, answer: ExpectedAnswer) -> None:
-        """Takes in what the handler says of an item that would run."""
         if answer.expected is Expected.APPLIED:
             why = f"{self.whys[place]}; {answer.why or 'it would be applied'}"
         else:
@@ -304,7 +297,6 @@ class DryRuns:
         return reported.made
 
     def _ask(self, reported: _Reported) -> tuple[int, str]:
-        """Asks how many of the items that would run would be applied; says why others weren't asked about."""
         places = reported.find_runnable()
         if self._rehearsal is None or not places:
             return 0, ""
@@ -318,10 +310,6 @@ class DryRuns:
         return applied, "; ".join(text for text in (asked.left_out, asked.problem) if text)
 
     def find_latest(self, number: int) -> DryRun | None:
-        """Returns the latest dry run; None: none is remembered.
-
-        :raises SelectionUnknown: there is no such selection
-        """
         self._files.get(number)
         reported = self._kept.get(number)
         return None if reported is None else reported.made
@@ -329,7 +317,6 @@ class DryRuns:
     def page(
         self, number: int, verdicts: Iterable[Verdict] | None = None, after_seq: int = 0, limit: int = 100
     ) -> list[ItemForecast]:
-        """Lists items behind ``after_seq``, in item order, as the latest dry run has them."""
         reported = self._kept.get(number)
         if reported is None:
             return []

@@ -35,8 +35,6 @@ ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OpenItemFacts(NamedTuple):
-    """The columns of an open item by which an order is judged."""
-
     item_seq: int
     seen_seq: int
     seen_hash: str
@@ -52,7 +50,6 @@ class OpenItemFacts(NamedTuple):
 
     @property
     def item(self) -> OpenItem:
-        """Returns the item as the index would give it, without what has no influence: place in Kafka, times, body."""
         row = JournalRow(
             seq=self.seen_seq,
             item_seq=self.item_seq,
@@ -77,8 +74,6 @@ class OpenItemFacts(NamedTuple):
 
 @dataclass(slots=True)
 class _Entity:
-    """The open items of an entity by number, lowest first. ``queue``: those that hold later ones back."""
-
     every: list[int] = field(default_factory=list)
     queue: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
@@ -194,11 +189,6 @@ class Facts:
 
 
 class FactFinder:
-    """Reads one stream's index, journal and bodies.
-
-    :param index: the folder of its index
-    """
-
     def __init__(self, index: Path, journal: Location, bodies: Location) -> None:
         self._index = IndexFile(index)
         self._journal = str(journal)
@@ -220,8 +210,10 @@ class FactFinder:
         return Facts(entries, known, self._find_kept_bodies(entry.body_sha256 for entry in entries.values()), ignored)
 
     def events(self, seqs: Sequence[int]) -> dict[int, tuple[JournalRow, bytes]]:
-        """Reads the rows with these seqs, each with its first row's headers and its body; a row without a body is left
-        out."""
+        """Reads the rows with these seqs, each with its first row's headers and its body.
+
+        A row without a body is left out.
+        """
         reader = JournalReader(self._journal)
         rows = {row.seq: row for row in reader.rows_of(sorted(seqs))}
         firsts = {row.seq: row.headers for row in reader.rows_of(sorted({row.item_seq for row in rows.values()}))}
@@ -235,8 +227,6 @@ class FactFinder:
         }
 
     def _find_ignored(self, targets: Sequence[ItemTarget], after: int) -> tuple[IgnoredEvents, Mapping[int, int]]:
-        """Finds the targets that were ignored or unknown when they were seen, and the seqs of their items' last
-        rows."""
         seqs = pa.array([target.seen_seq for target in targets], pa.int64())
         wanted = pc.field("seq").isin(seqs) & pc.field("decision").isin(pa.array(sorted(WITHOUT_EFFECT), pa.string()))
         rows = rows_where(self._journal, wanted) if targets else []
@@ -281,7 +271,6 @@ def _select_open_items(connection: sqlite3.Connection, keys: Sequence[str]) -> I
 
 
 def _find_without_entity(entries: Iterable[ItemEntry]) -> Iterator[OpenItemFacts]:
-    """Yields the items without an entity: no event can wait behind them."""
     for entry in entries:
         if entry.entity_key is None and entry.state in OPEN_STATES:
             yield OpenItemFacts(*(getattr(entry, name) for name in OpenItemFacts._fields))

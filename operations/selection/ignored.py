@@ -34,8 +34,6 @@ _NOT_OF_IGNORED = ("kinds", "classes", "text", "fingerprint", "marks")
 
 
 class _Row(NamedTuple):
-    """`_COLUMNS` of a row that ended an event without an effect."""
-
     seq: int
     item_seq: int
     row_hash: str
@@ -98,7 +96,6 @@ class IgnoredEventFinder:
 
 
 def _build_condition(wanted: Filter) -> pc.Expression:
-    """Makes the condition on a row that ended a provider's event in the wanted state, which has its decision's name."""
     parts = [
         pc.field("decision") == wanted.states[0].value,
         pc.field("event_key").is_valid(),

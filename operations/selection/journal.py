@@ -104,7 +104,6 @@ class RunProgress:
             self.finished_at = row.decided_at
 
     def describe_run(self, number: int) -> RunKept | None:
-        """Describes the run as people see it; None: nothing was begun."""
         first = self.proposed or self.begun
         if first is None:
             return None
@@ -174,7 +173,6 @@ class RunLog(JournalFollower):
         self._runs, self._position = {}, ReflectedPosition("", 0, "")
 
     def take_windows(self, journal: JournalReader) -> Iterator[None]:
-        """Takes them all at once: commands about runs are few, and statistics find their rows."""
         last = journal.last_seq
         if last > self._position.seq:
             for row in self._rows(journal.version, self._position.seq):
@@ -183,7 +181,6 @@ class RunLog(JournalFollower):
             yield
 
     def find_progress(self, digest: str) -> RunProgress:
-        """Returns a selection's run, as far as the journal was followed."""
         with self._lock:
             return self._runs.get(run_entity(digest)) or RunProgress()
 
@@ -220,7 +217,6 @@ class RunItems:
         self._ended_at: deque[int] = deque()
 
     def follow(self, reader: JournalReader | None) -> None:
-        """Reads on to the journal's end; the run's own rows were followed as far or further."""
         if reader is None or self.reported.begun is None:
             return
         for table in reader.tables_after(self._upto or self.reported.first_seq, _COLUMNS):
@@ -259,14 +255,12 @@ class RunItems:
         return {_STATES[number]: count for number, count in sorted(counted.items()) if count}
 
     def per_s(self, now: datetime) -> float | None:
-        """Computes how many items ended in a second, of late."""
         since = to_micros(now) - SPEED_S * 1_000_000
         while self._ended_at and self._ended_at[0] < since:
             self._ended_at.popleft()
         return len(self._ended_at) / SPEED_S if self._ended_at else None
 
     def show_items(self, places: Sequence[int], reader: JournalReader | None) -> list[ItemShown]:
-        """Describes the items at these places, each with the reason that its row gives."""
         seqs = sorted({int(self._rows[place]) for place in places} - {0} - self.reported.portions)
         reasons = {} if reader is None else {row.seq: row.reason for row in reader.rows_of(seqs)}
         targets = self._frozen.pick_targets(places)
@@ -284,7 +278,6 @@ class RunItems:
 
 
 def why_slow(status: Path, now: datetime) -> str | None:
-    """Says why a run that is under way is slower than it could be; None: it isn't."""
     reported = read_said(status)
     if reported is None or moment_of(reported, "at") is None:
         # It may run on another machine, which has its files.
@@ -300,7 +293,6 @@ def why_slow(status: Path, now: datetime) -> str | None:
 
 
 def _behind_s(reported: Mapping[str, Any]) -> float:
-    """Adds up the time of a batch under way, and of what stands before the next one."""
     catch_up = reported.get("catch_up", {})
     waiting = float(catch_up.get("recover_s") or 0.0) if catch_up.get("behind") else 0.0
     return float(reported.get("batch_s", 0.0)) + waiting

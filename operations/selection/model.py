@@ -62,7 +62,6 @@ class RunRequest:
 
     @property
     def options_text(self) -> str:
-        """Lists the options that aren't the usual ones, for people: ``, with_followers, 50 a second``."""
         how = [
             *([self.mode.value] if self.mode is not ReplayMode.ALONE else []),
             *([f"{self.per_s:g} a second"] if self.per_s is not None else []),
@@ -168,8 +167,6 @@ class SelectionsFull(PayhookError):
 
 
 class RunRefused(PayhookError):
-    """A run isn't begun, or not changed. ``number`` is its selection's."""
-
     def __init__(self, number: int, problem: str) -> None:
         self.number = number
         self.problem = problem
@@ -177,8 +174,6 @@ class RunRefused(PayhookError):
 
 
 class SecondPersonWanted(RunRefused):
-    """The person who proposed a run can't approve it."""
-
     def __init__(self, number: int, actor: str) -> None:
         self.actor = actor
         super().__init__(number, f"{actor} proposed it: ask another admin to approve it")

@@ -67,7 +67,6 @@ class RunOrders:
         self._sleep = sleep
 
     def why_two_people(self, number: int, run: RunRequest, actor: str) -> str | None:
-        """Says why this run of a person would need another's approval; None: it needn't."""
         return self._why_two_people(self._selections.files.get(number), run, actor)
 
     def start(self, number: int, run: RunRequest, actor: str) -> StartedRun:
@@ -146,7 +145,6 @@ class RunOrders:
         return self._change(number, actor, CANCEL_RUN)
 
     def _change(self, number: int, actor: str, action: str, command_id: str | None = None) -> RunKept:
-        """Changes a run's state. ``command_id``: None is the selection's. A proposal can only be cancelled."""
         verb, after = action.removesuffix("_run"), CHANGES[action]
         with self._orders.begin_act(actor, verb, self._name(number), "") as giving:
             selection, run = self._selections.find_begun(number)
@@ -188,10 +186,6 @@ class RunOrders:
     def _send_and_await(
         self, giving: OrderAct, selection: Selection, command: Command, ordered: RunKept | None = None
     ) -> None:
-        """Sends a command, and waits a little for its decision. ``ordered``: the run as it is until then.
-
-        :raises RunRefused: the processor refused it
-        """
         before = self._log.find_progress(selection.digest).given.get(command.action)
         giving.send(command)
         if ordered is not None:
@@ -207,7 +201,6 @@ class RunOrders:
             self._sleep(LOOK_S)
 
     def _as_ordered(self, selection: Selection, run: RunKept, ordered: RunKept) -> RunKept:
-        """Returns the run as the journal has it once that has decided; before, as it was ordered."""
         now = self._log.find_run(selection)
         if now is not None and now.state is not run.state:
             return now

@@ -114,11 +114,6 @@ class Selections:
         return frozen
 
     def _find_leaving(self, coming: int) -> list[Selection]:
-        """Finds the oldest selections that nothing is under way of, as many as make room for another one of so many
-        items.
-
-        :raises SelectionsFull: every one that is kept is still under way
-        """
         kept = self.list_kept(limit=KEPT_MAX + 1)
         over = [entry.selection for entry in kept if entry.run is None or entry.run.finished_at is not None]
         items = sum(entry.selection.count for entry in kept)
@@ -131,7 +126,6 @@ class Selections:
         return leaving
 
     def list_kept(self, before: int = NEWEST, limit: int = 100) -> list[KeptSelection]:
-        """Lists the newest with smaller numbers than ``before``."""
         selections = self.files.list_newest(before, limit)
         if selections:
             self.log.follow()
@@ -145,18 +139,11 @@ class Selections:
         return waiting[::-1]
 
     def get(self, number: int) -> KeptSelection:
-        """
-        :raises SelectionUnknown: it isn't there
-        """
         selection = self.files.get(number)
         self.log.follow()
         return KeptSelection(selection, self.log.find_run(selection))
 
     def find_begun(self, number: int) -> tuple[Selection, RunKept]:
-        """
-        :raises SelectionUnknown: it isn't there
-        :raises RunRefused: it has no run
-        """
         kept = self.get(number)
         if kept.run is None:
             raise RunRefused(
@@ -167,20 +154,12 @@ class Selections:
     def items(
         self, number: int, states: Iterable[RunItemState] | None = None, after_place: int = -1, limit: int = 100
     ) -> list[ItemShown]:
-        """Lists items and what became of them, behind ``after_place``.
-
-        :raises SelectionUnknown: it isn't there
-        """
         items, reader = self._follow(self.files.get(number))
         with self._lock:
             places = items.find_in_states(list(RunItemState if states is None else states))
             return items.show_items(places[places > after_place][:limit].tolist(), reader)
 
     def progress(self, number: int) -> ProgressReport:
-        """Reads the run as it stands.
-
-        :raises SelectionUnknown, RunRefused: there is no such run
-        """
         selection, run = self.find_begun(number)
         (items, _), now = self._follow(selection), self._clock.now()
         run = items.reported.describe_run(number) or run
