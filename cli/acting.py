@@ -33,7 +33,6 @@ def this_account() -> str:
 
 
 def open_orders(place: Place) -> OrderSender:
-    """Opens the sender of commands to the mode that is looked at."""
     return OrderSender(cache(partial(open_order_producer, place)), topics_of(place.mode).control, open_recorder(place))
 
 

@@ -58,10 +58,6 @@ def reverse(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool) -> 
 
 
 def _find_bookings(place: Place, keys: Sequence[str]) -> dict[StreamLayout, list[JournalRow]]:
-    """Finds the bookings of these events by the journal that has them; each journal's are a proposal of its own.
-
-    :raises NotReversible: one of them can't be
-    """
     by_journal = place.ledger.group_by_journal(keys)
     return {
         layout: find_bookings(str(layout.journal), journal_bookings) for layout, journal_bookings in by_journal.items()

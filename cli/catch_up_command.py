@@ -58,7 +58,6 @@ def catch_up(place: Place, provider: str | None, since: datetime | None, as_json
 
 
 def _of_running_stack(place: Place) -> Settings:
-    """Adds the Kafka and the Redis of the running stack to the settings where they aren't set, as its receiver."""
     kafka, settings = place.kafka(), place.settings
     if not settings.kafka.is_outside:
         kafka = kafka.model_copy(update={"security": security_of(settings.layout.kafka, "receiver")})

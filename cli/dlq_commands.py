@@ -192,14 +192,12 @@ def groups(place: Place, wanted: Filter, limit: int, as_json: bool) -> None:
 
 
 def open_all_indexes(place: Place) -> DeadLetterIndex | JoinedIndex:
-    """Opens the dead-letter indexes of all journals that are looked at, as their journals are now."""
     if not place.has_several:
         return open_current_index(place)
     return JoinedIndex({name: open_current_index(part) for name, part in place.stream_parts.items()})
 
 
 def open_current_index(place: Place) -> DeadLetterIndex:
-    """Opens the dead-letter index of the stream that is looked at, as the journal is now."""
     try:
         kafka: KafkaSettings | None = place.kafka()
     except PayhookError:

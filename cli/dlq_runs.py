@@ -169,15 +169,12 @@ cancel = _change(
 
 
 class RunTarget(NamedTuple):
-    """Holds the items of one part that a command names: by the number of a selection, or (None) one by one."""
-
     part: Place
     selection: int | None
     items: list[int]
 
 
 def _read_targets(place: Place, what: Sequence[str]) -> list[RunTarget]:
-    """Reads the names on a command line: they are one selection, or items of one part or several."""
     names = {text: read_name(text) for text in what}
     if len(what) == 1 and (only := names[what[0]]) is not None and only.is_selection:
         return [RunTarget(part_of_selection(place, only), only.number, [])]
@@ -192,7 +189,6 @@ def _read_targets(place: Place, what: Sequence[str]) -> list[RunTarget]:
 
 
 def _replay_now(meant: Sequence[RunTarget], reason: str, as_json: bool) -> None:
-    """Orders single items in one command a part. All are looked at before the first command goes out."""
     services = [_orders_of(target.part) for target in meant]
     commands = [
         service.build_command(
@@ -226,7 +222,6 @@ def _choose_selections(meant: Sequence[RunTarget], note: str) -> list[tuple[Plac
 
 
 def _freeze_items(dead: StreamDeadLetters, ids: Sequence[int], note: str) -> int:
-    """Freezes single items as a selection, made for what is to be done with them."""
     selection = dead.selections.freeze(Filter(items=tuple(ids)), this_account(), note)
     click.echo(f"dead: {selection.count} of {len(ids)}; frozen as {selection.name}", err=True)
     return selection.number

@@ -51,10 +51,6 @@ def select(place: Place, wanted: Filter, note: str, as_json: bool) -> None:
 
 
 def _freeze_parts(place: Place, wanted: Filter, note: str) -> Iterator[tuple[Place, Selection]]:
-    """Freezes a selection of each part that has something to be frozen.
-
-    :raises SelectionEmpty: none has
-    """
     empty, has_made = None, False
     for part in place.stream_parts.values():
         try:

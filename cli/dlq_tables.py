@@ -31,7 +31,6 @@ Listed: TypeAlias = tuple[int, datetime, str, str | None, str | None, str]
 
 
 def print_page(page: Page | JoinedPage, now: datetime) -> None:
-    """Prints an item a row: what it is, since when, and its error's class; below them each error's text, once."""
     if not page.items:
         click.echo("no events match" if page.total == 0 else "no more events")
         return
@@ -68,7 +67,6 @@ def print_groups(groups: Sequence[Group], now: datetime) -> None:
 
 
 def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
-    """Prints depth, age and rates, what to do by cause, where the items are from, and the last hours."""
     print_details((figure.name, f"{figure.value}; {figure.note}") for figure in figures_of(stats))
     steps = PrintedTable("items", "cause", "what to do next", right=["items"], title="causes")
     for cause in causes:
@@ -94,7 +92,6 @@ def print_stats(stats: Stats, causes: Sequence[Group]) -> None:
 
 
 def print_story(story: ItemStory, wait: EventWait | None, now: datetime, name: str) -> None:
-    """Prints where an item stands, why, what is around it, and its bytes. ``name``: what the item is called."""
     item = story.item
     died = f", died first {format_span(now - item.first_dead_at)} ago" if item.first_dead_at is not None else ""
     details = ((detail.name, detail.shown) for detail in item_details(story, wait))

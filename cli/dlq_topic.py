@@ -72,9 +72,6 @@ def bring_back(place: Place, topic: str, names: Sequence[str], reason: str, *, d
 
 
 def _check_is_others(place: Place, topic: str) -> None:
-    """
-    :raises click.UsageError: it is a topic of one of payhook's streams
-    """
     for name, stream in streams_of(place.settings).items():
         if any(topic in stream.dlq_topics(mode) for mode in MODES):
             raise click.UsageError(f"{topic} belongs to the stream {name}: use payhook dlq replay --stream {name}")

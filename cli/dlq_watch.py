@@ -50,8 +50,6 @@ def read_name(text: str) -> ItemOrSelection | None:
 
 
 class SelectionName(click.ParamType[ItemOrSelection]):
-    """Reads ``s3``: with its letter, which tells it from an item."""
-
     name = "selection"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> ItemOrSelection:
@@ -83,11 +81,6 @@ class ItemInSeveral(PayhookError):
 
 
 def part_of_item(place: Place, named: ItemOrSelection) -> Place:
-    """Finds the part whose journal has an item.
-
-    :raises ItemUnknown: none has it
-    :raises ItemInSeveral: more than one has that number
-    """
     if named.stream is not None:
         return place.find_part(named.stream)
     if not place.has_several:
@@ -125,7 +118,6 @@ def open_letters(place: Place) -> StreamDeadLetters:
 
 
 def page_of_selection(place: Place, number: int) -> str:
-    """Returns the selection's address at the management listener, where each stream counts its own."""
     stream = place.looked_at.stream
     return f"/dlq/selections/{number}" + ("" if stream == LEDGER else f"?stream={stream}")
 

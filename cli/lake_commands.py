@@ -120,7 +120,6 @@ def _print_maintained(report: MaintenanceReport) -> None:
 
 
 def _format_cells(table: TableReport, dry_run: bool) -> tuple[str, ...]:
-    """Shows before and after in one cell. How large a table would be isn't known before."""
     return (
         table.display_name,
         _change(f"{table.files_before:,}", f"{table.files_after:,}"),
@@ -177,8 +176,6 @@ NOT_GOOD, IMPOSSIBLE = 1, 2
 
 
 class _Folder(click.Path):
-    """Takes a folder of this machine, or a URL on an object store."""
-
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -280,10 +277,6 @@ def restore(place: Place, folder: Location, name: str | None, reason: str, repla
 
 
 def _choose_folder(place: Place, folder: Location | None) -> Location:
-    """
-    :raises click.UsageError: none is named anywhere
-    :raises SettingError: it is on a store, whose keys can't be read
-    """
     if folder is not None:
         prepare_store(place.settings, str(folder))
         return folder

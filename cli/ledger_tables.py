@@ -36,7 +36,6 @@ def show_spinner() -> Iterator[None]:
 
 @contextlib.contextmanager
 def show_export_bar(out: Path) -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar on a terminal; what is given takes rows written, and of how many."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -45,7 +44,6 @@ def show_export_bar(out: Path) -> Iterator[Callable[[int, int], None]]:
 
 
 def print_unknown(events: Sequence[UnknownEvents]) -> None:
-    """Prints a row a type and reason, then what to do about each kind of them."""
     if not events:
         click.echo("no unknown events")
         return
@@ -70,7 +68,6 @@ def print_unknown(events: Sequence[UnknownEvents]) -> None:
 
 
 def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
-    """Prints unknown events that people closed, each with who did it and why."""
     if not closed:
         return
     rows = PrintedTable("closed", "provider", "type", "event", "as", "by", "why")
@@ -88,7 +85,6 @@ def print_closed_unknown(closed: Sequence[ClosedUnknown]) -> None:
 
 
 def print_balances(balances: Sequence[Balance]) -> None:
-    """Prints accounts, then the sum of each currency, and whether it is in balance."""
     if not balances:
         click.echo("nothing has been booked yet")
         return
@@ -105,7 +101,6 @@ def print_balances(balances: Sequence[Balance]) -> None:
 
 
 def print_postings(account: str, page: PostingsPage) -> None:
-    """Prints a line of a booking a row, with the balance that it left."""
     if not page.lines:
         click.echo(f"no postings on {account}; `payhook ledger balances` lists the accounts")
         return
@@ -122,7 +117,6 @@ def print_postings(account: str, page: PostingsPage) -> None:
 
 
 def print_owed(merchants: Sequence[OwedAmount]) -> None:
-    """Prints a merchant and currency a row, with what it is made of."""
     if not merchants:
         click.echo("nothing has been booked yet")
         return
@@ -160,7 +154,6 @@ def print_story(key: str, story: EventStory, bodies: Sequence[StoredBodyStatus])
 
 
 def print_entity(story: EntityStory) -> None:
-    """Prints each event with its decisions and lines, in Kafka's order, and what that comes to."""
     print_heading(story.entity_key)
     once = TextsShownOnce()
     for event in story.events:
@@ -190,7 +183,6 @@ def print_hits(hits: Sequence[Hit], limit: int) -> None:
 
 
 def _print_receipts(story: EventStory) -> None:
-    """Prints what was answered, also for deliveries that Redis knew already, which Kafka never saw."""
     receipts = story.receipts or []
     rows = PrintedTable("at", "status", "outcome", "receipt", title="answered")
     for receipt in receipts[:RECEIPTS_MAX]:

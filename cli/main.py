@@ -30,7 +30,6 @@ def hidden_packages() -> Iterator[tuple[str, str]]:
 
 
 def explain_refusal() -> str | None:
-    """Says why payhook can't run with what is installed; None where it can."""
     hidden = dict(hidden_packages())
     if not hidden:
         return None
@@ -43,8 +42,6 @@ def explain_refusal() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """Says where a command is, as ``module:name``, and its line in the group's help."""
-
     place: str
     line: str
 

@@ -184,7 +184,6 @@ def _try_subscriber(sender: Sender, subscriber: Subscriber, clock: Clock) -> boo
 
 
 def _read_state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
-    """Reads its state: active, off, disabled, unusable or failing; ``why`` says what keeps events from it."""
     settings = place.settings.notify
     disabled = DisabledSubscribers(disabled_folder(settings)).find(subscriber.name)
     state, why, since, next_try_at = "active", "", "", None
@@ -201,7 +200,6 @@ def _read_state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
 
 
 def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
-    """Returns what the stream that runs here says of a subscriber; nothing where none runs."""
     file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
     status = fresh_status(read_said(file), SystemClock().now()) or {}
     state: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
@@ -209,7 +207,6 @@ def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
 
 
 def _find_problem(place: Place, subscriber: Subscriber) -> str:
-    """Finds what is wrong with a subscriber's settings without sending anything; empty: nothing."""
     sender = Sender(place.settings.notify, SystemClock())
     try:
         sender.check(subscriber)

@@ -66,12 +66,10 @@ class Place:
 
     @property
     def looked_at(self) -> StreamLayout:
-        """Returns the places of the work stream that is looked at, in its mode; of several journals the first one's."""
         return self.layout.stream(stream_of(base_of(self.stream), self.mode, shard_of(self.stream)))
 
     @property
     def options_again(self) -> str:
-        """Repeats the options that lead here, for a command that is named."""
         stream = "" if self.stream == LEDGER else f" --stream {self.stream}"
         return stream + (" --test" if self.mode == "test" else "")
 
@@ -107,20 +105,12 @@ class Place:
         return self.stream_parts[journals.of_entity(entity_key).stream]
 
     def endpoints(self) -> Endpoints:
-        """Says where the running stack answers.
-
-        :raises NotUp: nothing runs there
-        """
         endpoints = read_endpoints(self.settings.data_dir)
         if endpoints is None:
             raise NotUp(self.settings.data_dir)
         return endpoints
 
     def record_keys(self) -> RecordKeys:
-        """Reads the keys that sign commands and events.
-
-        :raises SettingError: there is no such file
-        """
         return RecordKeys(Path(self.settings.kafka.record_keys_file))
 
     def kafka(self) -> KafkaSettings:
@@ -141,8 +131,9 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def with_place(command: Command) -> Command:
-    """Gives a command ``--data`` and ``--config``, and turns payhook's own errors, a file that the system refuses, and
-    words that aren't UTF-8 into one sentence and exit 1.
+    """Gives a command ``--data`` and ``--config``, and turns errors into one sentence and exit 1.
+
+    Those are payhook's own errors, a file that the system refuses, and words that aren't UTF-8.
     """
 
     @click.option(
@@ -175,7 +166,7 @@ def _end(sentence: str) -> NoReturn:
 
 
 def with_place_of_mode(command: Command) -> Command:
-    """As `with_place`, with ``--test`` for the test side of the data folder."""
+    """Gives a command the options of `with_place`, and ``--test`` for the test side of the data folder."""
 
     @click.option("--test", "is_test", is_flag=True, help="Use test traffic, which has its own ledger.")
     @functools.wraps(command)
@@ -189,7 +180,7 @@ STREAM_HELP = "The work stream: all its shards, or one (ledger.1)."
 
 
 def with_place_of_stream(command: Command) -> Command:
-    """As `with_place_of_mode`, with ``--stream`` for any work stream."""
+    """Gives a command the options of `with_place_of_mode`, and ``--stream`` for any work stream."""
 
     @click.option("--stream", default=LEDGER, show_default=True, metavar="NAME", help=STREAM_HELP)
     @functools.wraps(command)
@@ -201,9 +192,6 @@ def with_place_of_stream(command: Command) -> Command:
 
 
 def check_stream(settings: Settings, stream: str) -> None:
-    """
-    :raises click.BadParameter: there is no such stream; names those there are, and their parts where there are several
-    """
     configured = streams_of(settings)
     parts = {name: _part_names(config) for name, config in configured.items()}
     if stream not in configured and stream not in parts.get(base_of(stream), []):
@@ -214,7 +202,6 @@ def check_stream(settings: Settings, stream: str) -> None:
 
 
 def _part_names(config: StreamConfig) -> list[str]:
-    """Lists the names of a stream's journals as ``--stream`` takes them: ``ledger.0``, ``ledger.1``."""
     return [f"{config.name}{SHARD_MARK}{number}" for number in range(len(config.names("live")))]
 
 

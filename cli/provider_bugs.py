@@ -91,7 +91,6 @@ def csv_of(bugs: Sequence[ProviderBug]) -> str:
 
 
 def print_table(bugs: Sequence[ProviderBug]) -> None:
-    """Prints the cases by provider and kind, the two reports of each one under the other."""
     if not bugs:
         click.echo("no provider reported anything twice, or in two ways")
     for name, of_provider in _by_provider(bugs):

@@ -195,7 +195,6 @@ SHOWN_MAX = 100
 
 
 def print_run(run: Reconciliation, reports: Reconciliations) -> None:
-    """Prints the run's head, then what differs, kind by kind."""
     print_details((detail.name, detail.shown) for detail in run_details(run))
     _print_totals(run)
     for kind, explained in KINDS.items():
@@ -218,7 +217,6 @@ def print_run(run: Reconciliation, reports: Reconciliations) -> None:
 
 
 def _print_totals(run: Reconciliation) -> None:
-    """Prints a kind and currency a row: what the report and the ledger come to."""
     numbers = ("report", "ledger", "difference")
     rows = PrintedTable("kind", *numbers, right=numbers, title="totals; above zero came to us")
     for total in run.totals:
@@ -244,7 +242,6 @@ def print_runs(runs: Sequence[Reconciliation], as_json: bool) -> None:
 
 
 def print_json(run: Reconciliation, differences: Iterable[Difference]) -> None:
-    """Prints ``{"run": …, "differences": […]}`` as it is read: there may be as many as the report has lines."""
     click.echo(f'{{"run": {json.dumps(to_json_value(run_as_dict(run)))},\n "differences": [', nl=False)
     for number, difference in enumerate(differences):
         click.echo(("," if number else "") + "\n  " + json.dumps(to_json_value(difference)), nl=False)
@@ -263,8 +260,6 @@ def print_planned(planned: Iterator[RepairEvent]) -> int:
 
 
 class UnsentMovements:
-    """Counts missing movements that won't be sent, and lists the first of them."""
-
     def __init__(self) -> None:
         self.count = 0
         self.some: list[SkippedDifference] = []

@@ -20,7 +20,7 @@ POST_TIMEOUT_S = 30.0
 
 
 class NothingToSendWith(PayhookError):
-    """There is no such provider, or no secret of it."""
+    pass
 
 
 @click.command()
@@ -89,7 +89,6 @@ def _post(client: httpx2.Client, url: str, body: bytes, headers: dict[str, str])
 
 
 def _test_endpoint(place: Place, provider: str, named: str) -> str:
-    """Finds the test endpoint: the one that is named if it is one, else the provider's only one."""
     contexts = EndpointContexts(place.settings.ingest)
     names = [named] if named else contexts.list_endpoints(provider)
     tests = [name for name in names if contexts.find_context(provider, name or None).mode == "test"]

@@ -126,7 +126,6 @@ def _print_endpoints(place: Place, endpoints: Endpoints) -> None:
 
 
 def _print_sign_in(place: Place) -> None:
-    """Says how to make the first user, where there is none."""
     from console.access.users import Users
 
     if not Users(place.layout.users).read_accounts():

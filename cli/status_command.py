@@ -96,7 +96,6 @@ def _ask(ops: str) -> dict[str, Any]:
 
 
 def _ask_each(settings: Settings) -> dict[str, Any]:
-    """Asks the services that the settings name; ``up``: one of them answers, or a stream writes its status here."""
     names_services = bool(settings.console.ingest_url or settings.console.metrics_urls)
     if not names_services and not any(settings.layout.ledger().status.parent.glob("processor-*.json")):
         return {"up": False, "ready": False}
@@ -145,7 +144,6 @@ def _ask_each(settings: Settings) -> dict[str, Any]:
 
 
 def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> None:
-    """Prints the status of ``side``: live traffic, or test traffic. Figures are of all journals together."""
     if not answers["up"]:
         click.echo(_not_up(answers))
         return
@@ -188,14 +186,12 @@ def _print_status(answers: dict[str, Any], side: dict[str, Any], mode: Mode) -> 
 
 
 def _list_addresses(endpoints: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Says where webhooks go and where people look; nothing where no `payhook up` wrote it down."""
     if not endpoints:
         return []
     return [("post webhooks to", f"{endpoints['ingest']}/webhooks/PROVIDER"), ("management", f"{endpoints['ops']}/")]
 
 
 def list_refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Lists what the receivers refused within the last hour, a line a code: how often, and what to do."""
     from ingest.errors import REMEDIES
 
     return [
@@ -205,10 +201,6 @@ def list_refusals(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def list_verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]:
-    """Lists streams of a mode that were ever verified: when last, and which invariants don't hold.
-
-    :param known: as `ledger.verify.report.remember_report` writes it; an earlier version wrote no ``invariants``
-    """
     return [
         (f"verified {stream}", f"{results['at']}: {_describe_outcome(results)}")
         for stream, results in sorted(known.items())
@@ -217,7 +209,6 @@ def list_verified(known: Mapping[str, Any], mode: Mode) -> list[tuple[str, str]]
 
 
 def caught_up(sources: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Lists sources whose list is asked for: up to when it was read, what is missing now, and what came in so."""
     return [(f"caught up with {name}", _caught_up(source)) for name, source in sorted(sources.items())]
 
 
@@ -247,7 +238,6 @@ def _not_up(answers: dict[str, Any]) -> str:
 
 
 def _of_stream(stream: dict[str, Any]) -> str:
-    """Describes one work stream in a line: where it stands, and why if it doesn't run."""
     ready, state = stream.get("ready"), str(stream.get("state", "not started"))
     why = stream.get("why") or stream.get("blocked") or (None if ready else stream.get("last_failure"))
     reported = "not ready" if state == "running" and not ready else state
@@ -262,7 +252,6 @@ REASON_SHOWN_CHARS_MAX = 120
 def print_entity(
     place: Place, queue: EntityQueue, status: Mapping[str, Any] | None, now: datetime, *, as_json: bool
 ) -> None:
-    """Prints an entity's queue as a table, or as one JSON object. ``status``: what the stream's processor says."""
     from console.waits import find_wait, list_waits, stream_wait
 
     stream = place.looked_at.stream
@@ -299,7 +288,6 @@ def print_entity(
 
 
 def as_tree(stream: str, queue: EntityQueue, waits: Sequence[tuple[OpenItem, EventWait]]) -> dict[str, Any]:
-    """Makes what `--json` prints; times are RFC 3339."""
     return {
         "stream": stream,
         "entity_key": queue.entity_key,
@@ -355,7 +343,6 @@ def _describe_queue(place: Place, queue: EntityQueue) -> str:
 
 
 def catching_up(reported: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Lists what a stream's status says under ``catch_up``; empty while it says nothing."""
     if not reported:
         return []
     lines = [("arriving", f"{reported['arrival_per_s']:,.0f} events/s")]
@@ -375,7 +362,6 @@ def _until_gone(reported: Mapping[str, Any]) -> str:
 
 
 def held_back(streams: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Lists what streams' events wait for, as their statuses say; empty while they wait for nothing."""
     lines = (
         (f"{stream.get('stream')} waits", _waits_for(wait, stream)) for stream in streams for wait in waits_of(stream)
     )

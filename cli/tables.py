@@ -37,12 +37,10 @@ class PrintedTable:
         return len(self._rows)
 
     def add(self, *values: object) -> None:
-        """Adds a row; None is an empty cell."""
         cells = ["" if value is None else visible_lines(str(value), CELL_CHARS_MAX) for value in values]
         self._rows.append(cells + [""] * (len(self._names) - len(cells)))
 
     def print(self, indent: int = 0) -> None:
-        """Prints the table; nothing is printed of no rows."""
         if not self._rows:
             return
         if self._title:
@@ -57,7 +55,6 @@ class PrintedTable:
         self._rows = [[row[column] for column in kept] for row in self._rows]
 
     def _as_table(self, indent: int) -> list[str]:
-        """Lays the rows out as a table; empty where the names in its cells are too long for it."""
         widths = self._fit_widths(_count_columns() - indent)
         if widths is None:
             return []
@@ -75,7 +72,6 @@ class PrintedTable:
         return None
 
     def _find_least_width(self, name: str, *cells: str, pattern: re.Pattern[str]) -> int:
-        """Measures the narrowest that a column can be; numbers are never broken."""
         of_name = max(map(cell_len, name.split()), default=0)
         cut = str.splitlines if name in self._right else pattern.findall
         pieces = (piece for cell in cells for piece in cut(cell))
@@ -103,7 +99,6 @@ def print_heading(text: str) -> None:
 
 
 def print_details(details: Iterable[tuple[str, str | None]], title: str = "") -> None:
-    """Prints names and what is known under them, one below the other; what is None is left out."""
     shown = [(make_visible(name), visible_lines(text, CELL_CHARS_MAX)) for name, text in details if text is not None]
     if shown and title:
         print_heading(title)
@@ -143,7 +138,6 @@ def _measure_widest_piece(text: str) -> int:
 
 
 def _share_width(least: Sequence[int], most: Sequence[int], spare: int) -> list[int]:
-    """Shares the spare width: columns that need little more get it whole, the others share what is left."""
     widths = list(least)
     ordered = sorted(range(len(least)), key=lambda at: most[at] - least[at])
     for done, column in enumerate(ordered):
@@ -154,7 +148,6 @@ def _share_width(least: Sequence[int], most: Sequence[int], spare: int) -> list[
 
 
 def _break_line(line: str, width: int) -> Iterator[str]:
-    """Breaks the line into parts of that width at most; at least one."""
     part = ""
     for piece in _PIECE.findall(line):
         if cell_len(part + piece.rstrip()) <= width:

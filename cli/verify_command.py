@@ -131,7 +131,6 @@ def _list_streams(place: Place, stream: str | None) -> list[str]:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """Prints a table on a terminal; elsewhere one line an invariant."""
     rows = f"rows {report.since:,} to {report.seq:,}" if report.since > 1 else f"seq {report.seq:,}"
     title = f"{report.stream}: journal version {report.version}, {rows}, {report.seconds:.1f} s"
     if console.is_terminal:
@@ -167,8 +166,6 @@ def _format_mark(finding: Finding) -> str:
 
 
 class ProgressBars(VerifyProgress):
-    """Shows two bars: how many invariants have answered, and how far the one is that is being asked."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._invariants = progress.add_task("invariants", total=None)
@@ -188,7 +185,6 @@ class ProgressBars(VerifyProgress):
 
 @contextlib.contextmanager
 def show_bars(console: Console, *, silent: bool = False) -> Iterator[VerifyProgress]:
-    """Shows bars for as long as the ``with`` lasts; nothing where there is no terminal."""
     if silent or not console.is_terminal:
         yield VerifyProgress()
         return
