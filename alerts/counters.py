@@ -13,10 +13,6 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def samples_of(process: str, page: str, wanted: Collection[str]) -> dict[Series, float]:
-    """Picks samples from a process's metrics page by their names; each gets the process as a label.
-
-    :raises ValueError: it is no such page
-    """
     return {
         (sample.name, tuple(sorted({**sample.labels, "process": process}.items()))): sample.value
         for family in text_string_to_metric_families(page)
@@ -33,7 +29,6 @@ class Window:
         self._readings: deque[tuple[float, Mapping[Series, float]]] = deque()
 
     def read(self, at_s: float, values: Mapping[Series, float]) -> None:
-        """Adds one reading; a series that it lacks wasn't exposed this time."""
         self._readings.append((at_s, values))
         while len(self._readings) > 2 and self._readings[1][0] <= at_s - self._seconds:
             self._readings.popleft()
@@ -42,7 +37,6 @@ class Window:
         return bool(self._readings) and self._readings[-1][0] - self._readings[0][0] >= seconds
 
     def measure_covered(self, seconds: float) -> float:
-        """Measures over how many seconds `sum_gained` counts: fewer where there are no older readings."""
         since = self._readings[-1][0] - seconds if self._readings else 0.0
         begins = [at for at, _ in self._readings if at <= since] or [at for at, _ in self._readings]
         return self._readings[-1][0] - (begins[-1] if begins[-1] <= since else begins[0]) if begins else 0.0
@@ -50,20 +44,18 @@ class Window:
     def sum_gained(self, some: Collection[Series], among: Collection[Series], seconds: float) -> float:
         """Sums what counters gained in the last ``seconds``.
 
-        :param among: their whole family: a reading that has any of it would have had a counter that isn't in it,
-            so that a label that comes up late is counted from 0 on
+        :param among: the counters' whole family. A reading with any of the family would have had each of its counters:
+            one that is missing there was 0. So a label that comes up late is counted from 0 on
         """
         readings = [values for values in self._find_last(seconds) if any(series in values for series in among)]
         return sum(_sum_gained([values.get(series) for values in readings]) for series in some)
 
     def find_earlier(self, series: Series, seconds: float) -> float | None:
-        """Finds a series' value so long ago; None if it isn't known."""
         since = self._readings[-1][0] - seconds
         earlier = (values[series] for at, values in reversed(self._readings) if at <= since and series in values)
         return next(earlier, None)
 
     def _find_last(self, seconds: float) -> Iterator[Mapping[Series, float]]:
-        """Yields the readings of so long, and the one before them."""
         since = self._readings[-1][0] - seconds
         first = next((n for n, (at, _) in enumerate(self._readings) if at > since), len(self._readings) - 1)
         return (values for _, values in itertools.islice(self._readings, max(0, first - 1), None))

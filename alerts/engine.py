@@ -67,7 +67,6 @@ class AlertNotice:
         return self.severity is Severity.CRITICAL
 
     def as_tree(self) -> dict[str, Any]:
-        """Returns the form that receivers and the state file have; times are RFC 3339 in UTC."""
         return {"id": self.notice_id, **tree_of(self)}
 
     def as_json(self) -> bytes:
@@ -75,27 +74,18 @@ class AlertNotice:
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> AlertNotice:
-        """Reads alerts: the inverse of `as_tree`.
-
-        :raises KeyError, ValueError, TypeError: it isn't one
-        """
         known = known_fields(cls, tree)
         times = {name: from_rfc3339(known[name]) for name in ("since", "at")}
         return cls(**{**known, **times, "kind": NoticeKind(known["kind"]), "severity": Severity(known["severity"])})
 
 
 def tree_of(instance: DataclassInstance) -> dict[str, Any]:
-    """Returns a notice or an alert by its fields' names; times are RFC 3339 in UTC."""
     return {
         name: to_rfc3339(value) if isinstance(value, datetime) else value for name, value in asdict(instance).items()
     }
 
 
 def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str, Any]:
-    """Takes a class's fields out of a tree; a file of an earlier version lacks those that came later.
-
-    :raises KeyError: one without a default is missing
-    """
     defaulted = {
         each_field.name
         for each_field in fields(cls)
@@ -109,8 +99,6 @@ def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str
 
 
 class AlertState(StrEnum):
-    """The state of an alert. A subject that is fine has no alert."""
-
     PENDING = "pending"
     FIRING = "firing"
 
@@ -202,7 +190,6 @@ class AlertEngine:
         return [self._make_notice(alert, rule, NoticeKind.FIRING, now, reading)]
 
     def _judge_unknown(self, alert: Alert | None, rule: AlertRule, now: datetime) -> list[AlertNotice]:
-        """Keeps an alert whose value can't be read, and repeats it; a subject without an alert gets none."""
         if alert is None:
             return []
         alert.unknown, alert.clear_since = True, None
@@ -216,7 +203,6 @@ class AlertEngine:
         return [self._make_notice(alert, rule, NoticeKind.REPEAT, now, reading)]
 
     def _end_watch(self, alert: Alert, now: datetime) -> list[AlertNotice]:
-        """Ends an alert that isn't watched any more; one that never fired ends without a notice."""
         if alert.state is AlertState.PENDING:
             return []
         return [self._make_notice(alert, self._rules[alert.rule], NoticeKind.UNWATCHED, now)]
@@ -277,7 +263,6 @@ def _make_name(rule: str, subject: str, since: datetime) -> str:
 
 
 def _cap_times(alert: Alert, now: datetime) -> None:
-    """Moves times back to now after a clock that ran ahead was set back."""
     alert.since = min(alert.since, now)
     alert.sent_at = min(alert.sent_at, now) if alert.sent_at is not None else None
     alert.clear_since = min(alert.clear_since, now) if alert.clear_since is not None else None

@@ -111,7 +111,6 @@ class StackObserver:
         self._dead = {stream: DeadItems(journal, clock) for stream, journal in places.journals.items()}
 
     def observe_stack(self) -> Observation:
-        """Observes everything now; whatever fails is None in it, or missing."""
         now = self._clock.now()
         rounds = self._measure_rounds(now)
         return Observation(
@@ -134,7 +133,6 @@ class StackObserver:
         )
 
     def _read_catch_up(self) -> Mapping[str, Mapping[str, Any]]:
-        """Reads the catch-up of each source; empty if no list was ever read, or another version wrote it."""
         report = None if self._places.caught_up is None else read_said(self._places.caught_up)
         sources = None if report is None else report.get("sources")
         if not isinstance(sources, dict):
@@ -142,7 +140,6 @@ class StackObserver:
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _read_statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
-        """Reads status files, and asks processors whose files this process can't read."""
         statuses = {stream: fresh_status(read_said(file), now) for stream, file in self._places.statuses.items()}
         for url in self._places.status_urls:
             wanted = [stream for stream, status in statuses.items() if status is None or status.get("state") == STANDBY]
@@ -151,7 +148,6 @@ class StackObserver:
         return statuses
 
     def _ask_statuses(self, url: str) -> Mapping[str, Any]:
-        """Asks a processor for the statuses of its streams; empty if it doesn't answer."""
         try:
             streams = self._client.get(url, timeout=ASK_TIMEOUT_S).raise_for_status().json()["streams"]
         except (httpx2.HTTPError, ValueError, KeyError, TypeError):
@@ -159,7 +155,6 @@ class StackObserver:
         return streams if isinstance(streams, dict) else {}
 
     def _measure_rounds(self, now: datetime) -> dict[str, float | None]:
-        """Measures the age of each scheduled round: an alert on a round that isn't scheduled any more is over."""
         return {
             rule: self._age_s(rule, left.done_at(now), now) / left.every_s
             for rule, left in self._places.rounds.items()
@@ -326,7 +321,6 @@ class DeadItems(JournalFollower):
         return self._position
 
     def is_of(self, journal: JournalReader) -> bool:
-        """Tells whether it is also of this table, and of the same part of it."""
         is_same = (journal.table_id, shard_in(journal.state().notes)) == (self._table_id, self._part)
         return is_same and super().is_of(journal)
 
@@ -385,7 +379,6 @@ class ReplicaWatch:
         self._min: dict[str, int] = {}
 
     def check_replicas(self) -> Replicas | None:
-        """Counts the replicas; None if Kafka doesn't answer."""
         try:
             known = self._client.list_topics(timeout=ASK_TIMEOUT_S).topics
             partitions = {topic: known[topic].partitions for topic in self._topics if topic in known}

@@ -39,8 +39,8 @@ class Observation:
     - ``statuses``: each stream's word, None where it is missing or old.
     - ``dead``: None where the journal can't be read.
     - ``samples``: of every process whose metrics answered.
-    - ``rounds``: by rule, the age of the newest good ``backup``, of the last ``maintenance`` and of the last
-      ``verification`` that was done, as a multiple of its interval; None where a report can't be read.
+    - ``rounds``: how old the newest good ``backup``, the last ``maintenance`` and the last ``verification`` are. Ages
+      are by rule, as multiples of the round's interval; None where a report can't be read.
     - ``done_at``: when these were done last, as far as is known.
     - ``disks``: used share by place; ``memory``: used share here.
     - ``broken``: invariants by stream that didn't hold when last verified.

@@ -120,7 +120,6 @@ class Readings:
                 yield AlertReading("unknown", what, 0.0)
 
     def _read_quiet(self, seen: Observation, now: datetime) -> Iterator[AlertReading]:
-        """Finds endpoints that take less than ever; None for all known ones while no receiver's page is there."""
         if self._silence is None:
             return
         counters = _find_series(seen, "payhook_ingest_verified_total")
@@ -178,7 +177,6 @@ class Readings:
             yield AlertReading("subscriber_failing", f"{SUBSCRIBER}{name}", lasted_s, "" if at is None else note)
 
     def _growing_lag(self, stream: str, lag: float | None) -> float | None:
-        """Returns 0 if the backlog shrinks: that is being dealt with."""
         before = self._window.find_earlier(_lag_of(stream), self._window_s)
         if lag is None:
             return None
@@ -249,7 +247,6 @@ class Readings:
         *,
         counted_min: int = COUNTED_MIN,
     ) -> float | None:
-        """Returns the share of ``some`` in ``every``; 0 if too little was counted, None if that isn't known."""
         over_s = self._window_s if seconds is None else seconds
         if not every:
             return None
@@ -260,7 +257,6 @@ class Readings:
 
 
 def _head_of_line(stream: str, status: Mapping[str, Any] | None) -> AlertReading:
-    """Tells whether a few events hold back most others, and names the one that holds back most of them."""
     heads = (status or {}).get("heads")
     if not isinstance(heads, Mapping):
         return AlertReading("head_of_line", stream, None)
@@ -325,7 +321,6 @@ def _stream_of(name: str) -> str:
 
 
 def _rates_note(seen: Observation, stream: str, depth: int) -> str:
-    """Says how fast the dead events of all of a stream's journals come and go."""
     rates = [dead.rates for name, dead in seen.dead.items() if dead is not None and _stream_of(name) == stream]
     return ", ".join(rate.full_sentence for rate in sum_rates(rates, depth))
 
@@ -339,7 +334,6 @@ def _measure_age(at: datetime, now: datetime) -> float:
 
 
 def _lasted_s(downstream: Mapping[str, Any] | None, since: str, now: datetime) -> float | None:
-    """Measures how long a downstream's state has lasted; None if the status says nothing."""
     if downstream is None:
         return None
     at = moment_of(downstream, since)
@@ -357,7 +351,6 @@ def _read_lag(status: Mapping[str, Any] | None) -> float | None:
 
 
 def _read_number(value: object) -> float | None:
-    """Reads a number; None if the status has something else."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 

@@ -39,8 +39,7 @@ class NotDelivered(PayhookError):
 
 class NoticeReceiver(Protocol):
     @property
-    def shown(self) -> str:
-        """Shows the receiver's address to people, without secrets."""
+    def shown(self) -> str: ...
 
     def deliver(self, notice: AlertNotice) -> None:
         """
@@ -127,10 +126,6 @@ class CommandReceiver:
             raise NotDelivered(self._name, f"{self.shown} ended with {code} {words}".rstrip())
 
     def _run(self, notice: AlertNotice) -> tuple[int, str]:
-        """Runs the command; returns its exit code, and the first of its words.
-
-        :raises OSError: it can't be started, or there is no room for its words
-        """
         with tempfile.TemporaryFile() as stderr:
             process = subprocess.Popen(
                 self._settings.command,

@@ -123,7 +123,6 @@ class AlertRule:
 
     @property
     def condition(self) -> str:
-        """Returns the expression that Prometheus compares with the threshold."""
         if self.expr:
             return self.expr
         return f"max by ({self.label}) ({self.gauge})" if self.label else f"max({self.gauge})"
@@ -141,7 +140,6 @@ class AlertRule:
 
 
 def sum_by_stream(expr: str) -> str:
-    """Sums an expression over a stream's journals, which have names of their own (``ledger.1``)."""
     by_whole = f'sum by (whole) (label_replace({expr}, "whole", "$1", "stream", "([^.]+).*"))'
     return f'sum by (stream) (label_replace({by_whole}, "stream", "$1", "whole", "(.+)"))'
 

@@ -35,7 +35,6 @@ class ReceiverSettings(Allowance):
         return self
 
     def _check_url(self) -> None:
-        """Checks what a URL shows before anything is sent; each request checks its address."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("https", *(["http"] if self.http else [])) or not parts.hostname:
             raise ValueError("url: expected https://HOST/…, or http://HOST/… where http is set")

@@ -36,8 +36,6 @@ SHARE_LEFT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class QuietWindow:
-    """A window in which too little came: ``came`` of at least ``expected`` events that such a window has."""
-
     came: int
     expected: float
 
@@ -73,7 +71,6 @@ class Rhythm:
         self.begun = max(self.begun, oldest)
 
     def find_quiet(self, now_slot: int) -> QuietWindow | None:
-        """Finds the shortest window before ``now_slot`` in which too little came."""
         for window in WINDOWS:
             since = now_slot - window
             expected = self._find_expected(since, window)
@@ -85,14 +82,12 @@ class Rhythm:
         return None
 
     def _find_expected(self, since: int, window: int) -> float | None:
-        """Finds the least that such a window had in earlier weeks; None if fewer than two are known."""
         weeks = [week for week in range(1, WEEKS_MAX + 1) if since - week * WEEK - SLOTS_AN_HOUR >= self.begun]
         if len(weeks) < WEEKS_MIN:
             return None
         return min(self._count_events(since - week * WEEK + shift, window) for week in weeks for shift in SHIFTS)
 
     def _count_events(self, since: int, window: int) -> int:
-        """Sums whole hours by their sums, and what is before and after them by slots."""
         until = since + window
         first, last = -(-since // SLOTS_AN_HOUR), until // SLOTS_AN_HOUR
         if first >= last:
@@ -168,7 +163,6 @@ class Silence:
 
 
 def _read_rhythms(file: Path) -> dict[str, Rhythm]:
-    """Reads the kept counts; empty if another version wrote them, or they can't be read."""
     tree = read_said(file)
     if tree is None or tree.get("slot_s") != SLOT_S:
         return {}

@@ -125,7 +125,6 @@ class AlertsStanding:
 
 
 def read_standing(file: Path, settings: AlertsSettings, clock: Clock) -> AlertsStanding:
-    """Reads `run/alerts.json`; empty if it isn't there or can't be read."""
     known, every = read_state(file), make_rules(settings)
     firing = [
         FiringAlert(

@@ -108,13 +108,10 @@ class AlertWatch:
         return described
 
     def close(self) -> None:
-        """Waits for the notices that are being delivered; the others stay in the file."""
         self._closing.set()
         self._pool.shutdown(wait=True)
 
     def _begin_deliveries(self) -> None:
-        """Begins a delivery to each receiver that has none under way; a delivery also sends whatever comes meanwhile. A
-        receiver's bug is raised here."""
         for name in self.queues:
             before = self.under_way.get(name)
             if before is not None and not before.done():
@@ -187,18 +184,15 @@ class Queue:
                     del self.waiting[next(iter(self.waiting))]
 
     def find_due(self, now_s: float) -> list[AlertNotice]:
-        """Lists waiting notices, the oldest first; none before ``next_at``."""
         return list(self.waiting.values()) if now_s >= self.next_at else []
 
     def on_taken(self, notice: AlertNotice) -> None:
-        """Removes a notice that the receiver has; a newer one that came meanwhile stays."""
         key = (notice.rule, notice.subject)
         if self.waiting.get(key) == notice:
             del self.waiting[key]
         self.failures, self.next_at, self.problem = 0, 0.0, None
 
     def on_refused(self, problem: str, now_s: float) -> None:
-        """Puts off all notices after the receiver didn't take one."""
         self.next_at = now_s + doubled_s(RETRY_S_FIRST, self.failures, RETRY_S_MAX)
         self.failures += 1
         self.problem = problem
@@ -243,9 +237,6 @@ def read_state(file: Path) -> RememberedAlerts:
 
 
 def write_state(file: Path, remembered: RememberedAlerts) -> None:
-    """
-    :raises OSError: nothing was changed
-    """
     assert remembered.at is not None
     tree = {
         "version": VERSION,
@@ -260,9 +251,6 @@ def write_state(file: Path, remembered: RememberedAlerts) -> None:
 
 
 def _parse_alert(tree: dict[str, Any]) -> Alert:
-    """
-    :raises KeyError, ValueError, TypeError: it isn't one
-    """
     known = known_fields(Alert, tree)
     if not all(isinstance(known[name], str) for name in ("rule", "subject", "name", "text")):
         raise TypeError(f"{known} isn't an alert")
@@ -323,7 +311,6 @@ class AlertMetrics:
             self._gauges["payhook_alert_notices_unsent"].labels(name).set(len(queue.waiting))
 
     def _show_firing(self, firing: set[tuple[str, str]]) -> None:
-        """Shows the firing alerts; one that keeps firing is never gone from the page."""
         shown = self._gauges["payhook_alert_firing"]
         for alert in firing:
             shown.labels(*alert).set(1)
