@@ -43,7 +43,6 @@ _WAITS = "nothing: they were never tried; each waits behind another event or for
 
 
 def give_advice(error_class: str | None, kind: ErrorKind | None) -> str:
-    """Returns one sentence of what to do next about dead events of one cause; without a class they never failed."""
     if error_class is None:
         return _WAITS
     plain = error_class.rsplit(".", 1)[-1]

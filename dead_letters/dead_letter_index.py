@@ -49,11 +49,6 @@ class Prices:
         self._amounts = amounts
 
     def fill_amounts(self) -> None:
-        """Fills in amounts of some items that have none yet.
-
-        :raises JournalBroken: the bodies can't be read
-        :raises DeadLetterIndexUnreadable: the index's file can't be written
-        """
         for _ in range(READS_MAX):
             with self._file.begin_read() as connection:
                 rows = connection.execute(
@@ -146,7 +141,6 @@ class DeadLetterIndex:
             return read_stats(connection, wanted or Filter(), self._clock.now(), self.ages)
 
     def read_rates(self, wanted: Filter | None = None) -> tuple[Rate, ...]:
-        """Computes how fast the items come and go now: a small part of `stats`."""
         with self._file.begin_read() as connection:
             return read_rates(connection, wanted or Filter(), self._clock.now())
 

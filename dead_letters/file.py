@@ -175,7 +175,6 @@ def select_entries(
 
 
 def recreate_tables(connection: sqlite3.Connection) -> None:
-    """Drops whatever is there and makes the tables, within the transaction."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     for (name,) in tables.fetchall():
         connection.execute(f'DROP TABLE "{name}"')

@@ -109,7 +109,6 @@ def cause_of(error_class: str, error_code: str | None, message: str | None, stac
 
 
 def shape_of(message: str, *, names_code: bool = False) -> str:
-    """Masks what differs from event to event in a message, and cuts it to `SHAPE_CHARS_MAX`."""
     text = " ".join(message[:READ_CHARS_MAX].replace(_KEPT, " ").split())
     if "://" in text:
         text = _URL.sub(r"<url \2>", text)
@@ -126,7 +125,6 @@ def shape_of(message: str, *, names_code: bool = False) -> str:
 
 
 def place_of(stack: str) -> str | None:
-    """Finds file and function of the innermost own frame of the last error in a printed stack."""
     frames = _FRAME.findall(stack, max(stack.rfind(_TRACEBACK), 0))
     own_frames = [frame for frame in frames if not _FOREIGN.search(frame[0])]
     if not (own_frames or frames):
@@ -143,7 +141,6 @@ def _make_cause(error_class: str, error_code: str | None, shape: str, place: str
 
 
 def _take_names(text: str) -> tuple[str, Iterator[str]]:
-    """Puts a mark in place of each name that stays; returns the text, and the names in their order."""
     names: list[tuple[int, int, str]] = []
     for match in _NAMED.finditer(text):
         group = "quoted" if match["name"] is None else "name"

@@ -30,21 +30,16 @@ _COMMANDS = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, De
 
 
 class IndexedRow(OfEntity, Protocol):
-    """A journal row with the columns `ROW_COLUMNS`."""
-
     def __getattr__(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedItem:
-    """An item after a row. ``cause`` is what the row newly says of an error, for the table of causes."""
-
     entry: ItemEntry
     cause: ErrorCause | None = None
 
 
 def is_command(row: IndexedRow) -> bool:
-    """Tells whether it is a command's own row: no item."""
     return bool(row.first) and row.decision in _COMMANDS
 
 
@@ -85,7 +80,6 @@ def _begin_entry(row: IndexedRow) -> ItemEntry:
 
 
 def _take_identity(entry: ItemEntry, row: IndexedRow) -> None:
-    """Takes the row's identity: poison that a fixed adapter can read has its real one from then on."""
     entry.event_key, entry.entity_key, entry.event_type = row.event_key, row.entity_key, row.event_type
     entry.account = row.account
     if row.event_type == POISON_TYPE or row.event_key is None:
@@ -106,7 +100,6 @@ def _take_error(entry: ItemEntry, row: IndexedRow) -> ErrorCause:
 
 
 def _take_amount(entry: ItemEntry, postings: str) -> None:
-    """Takes the amount of its booking: each line of one has the same."""
     lines = postings_from_json(postings)
     if lines:
         money = lines[0].money
@@ -122,7 +115,6 @@ _CLOSED_BY = {state.value: decision for decision, state in _CLOSED.items()}
 
 
 def _life_of(entry: ItemEntry) -> Life[int]:
-    """Makes the life of an entry. Among the causes that closed an item it distinguishes only people's acts."""
     return Life(
         decision=Decision(entry.decision),
         is_open=entry.state in OPEN_STATES,

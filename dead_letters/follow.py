@@ -49,8 +49,6 @@ _Record: Any = make_dataclass("_Record", ROW_COLUMNS, slots=True)
 
 
 class _Mark(NamedTuple):
-    """The last row of a journal that the index reflects, and the part whose items it holds (`core.routing.Shard`)."""
-
     table_id: str | None
     seq: int
     row_hash: str | None
@@ -60,8 +58,6 @@ class _Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowResult:
-    """The result of following. ``rows``: how many this call took in; ``seq``: the last row that the index reflects."""
-
     rows: int
     seq: int
 
@@ -102,7 +98,6 @@ class Follower:
         return FollowResult(following.rows, following.position.seq)
 
     def _remove_closed(self) -> None:
-        """Takes closed items out whose time is over."""
         before = to_micros(self._clock.now() - self._closed)
         with self._file.begin_read() as connection:
             due = connection.execute("SELECT 1 FROM items WHERE closed_at < ? LIMIT 1", (before,)).fetchone()
@@ -114,8 +109,6 @@ class Follower:
 
 
 class FollowingIndex(JournalFollower):
-    """The index from one reading of its mark on. ``rows``: of the journal that this object took in."""
-
     what = "the dead-letter index"
 
     def __init__(self, file: IndexFile) -> None:
@@ -132,7 +125,6 @@ class FollowingIndex(JournalFollower):
         return self._mark.table_id == journal.table_id and super().is_of(journal)
 
     def forget_all(self) -> None:
-        """Forgets all items: there is no journal."""
         if self._mark.seq:
             with self._file.begin_write() as connection:
                 recreate_tables(connection)

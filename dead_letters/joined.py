@@ -35,8 +35,6 @@ class JoinedItem(Item):
 
 @dataclass(frozen=True, slots=True)
 class JoinedGroup(Group):
-    """Items of all lists with one fingerprint; ``stream``: the one that ``sample`` is in."""
-
     stream: str
 
     @property
@@ -105,7 +103,6 @@ class JoinedIndex:
         return dict(sorted(amounts.items()))
 
     def groups(self, wanted: Filter | None = None, limit: int = GROUPS_MAX) -> list[JoinedGroup]:
-        """Groups items by their error's fingerprint, the largest group first; each index names its largest."""
         groups: dict[str, JoinedGroup] = {}
         for name, index in self._indexes.items():
             for group in index.groups(wanted):
@@ -157,7 +154,6 @@ def _sum_hours(every: Sequence[Stats]) -> tuple[Hour, ...]:
 
 
 def _join_groups(first: JoinedGroup, other: JoinedGroup) -> JoinedGroup:
-    """Joins two groups, with the newest one's sample."""
     newer = max(first, other, key=lambda group: group.newest)
     return replace(
         newer,

@@ -48,8 +48,8 @@ class Filter:
     """Selects items; a field without a value selects all. Of several values in one field any will do. An empty text is
     no value, so items that have nothing in a field can't be selected.
 
-    ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key,
-    ``text`` a part of the event's or entity's key, of the error's class or its message, in any case of ASCII letters.
+    ``since`` (counts) and ``until`` (doesn't) are held against `Item.since`. ``entity`` is a whole entity key.
+    ``text`` is a part of the event's or entity's key, of the error's class or its message; ASCII case doesn't count.
     ``receiver``: whose the event is in a stream that reads a journal (`core.routing.receiver_of`): a subscriber.
     ``amount_minor``: in whichever currency.
     """
@@ -108,7 +108,6 @@ def counted_in(wanted: Filter) -> tuple[str, str]:
 
 
 def build_condition(wanted: Filter, states: Sequence[ItemState] | None = None) -> SqlCondition:
-    """Makes a condition on ``items``, or on ``cube`` if `in_cube`; ``states`` replaces the filter's own."""
     parts = [_one_of("state", wanted.wanted_states if states is None else states)]
     for column, listed in (
         ("kind", wanted.kinds),
@@ -175,8 +174,6 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _SortKey:
-    """``key``: the column that comes first, then the number; ``descending``: both."""
-
     key: str
     descending: bool
     only: str = ""
@@ -271,7 +268,6 @@ def _select_in_state(
 
 
 def place_of(item: Item, sort: Sort) -> tuple[int, int, int]:
-    """Returns an item's place in an order: of two items the one with the lesser place comes first."""
     number, key = _stretch_of(item, sort)
     sign = -1 if _ORDERS[sort][number].descending else 1
     return number, sign * key, sign * item.item_seq
@@ -283,7 +279,6 @@ def cursor_after(item: Item, sort: Sort) -> str:
 
 
 def _stretch_of(item: Item, sort: Sort) -> tuple[int, int]:
-    """Returns the number of its stretch in the order, and its key there."""
     if sort is Sort.LARGEST:
         return (0, item.amount_minor) if item.amount_minor is not None else (1, to_micros(item.since))
     return 0, to_micros(item.since)

@@ -85,8 +85,6 @@ Source: TypeAlias = Literal["bodies", "kafka"]
 
 
 class BodyState(Protocol):
-    """The status of a body (`ledger.redactions.StoredBodyStatus`): kept, redacted or dropped; its text says why."""
-
     @property
     def status(self) -> str: ...
     def __str__(self) -> str: ...
@@ -143,10 +141,6 @@ class Payloads:
         return self._from_kafka(first, str(status) if status is not None else f"body {sha256}: {why}")
 
     def fetch_kept(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
-        """Reads the bodies that the table of bodies holds, by their hashes.
-
-        :raises JournalBroken: it can't be read
-        """
         return self._search_bodies(hashes).bodies
 
     def _search_bodies(self, hashes: Iterable[str]) -> FoundBodies:

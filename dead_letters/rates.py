@@ -37,12 +37,10 @@ class Rate:
 
     @property
     def counted(self) -> str:
-        """Says ``300 in, 0 out``."""
         return f"{self.inflow:,} in, {self.outflow:,} out"
 
     @property
     def clearing(self) -> str:
-        """Says ``never, at this rate``, or how long it takes."""
         if self.time_to_clear_s is None:
             return "never, at this rate"
         return f"{_format_duration(self.time_to_clear_s)}, at this rate" if self.time_to_clear_s else "no dead events"
@@ -53,7 +51,6 @@ class Rate:
 
 
 def sum_rates(rates: Iterable[Sequence[Rate]], depth: int) -> tuple[Rate, ...]:
-    """Sums the rates of several journals, where ``depth`` are dead in all."""
     return tuple(
         Rate.from_counts(
             together[0].window_s, sum(rate.inflow for rate in together), sum(rate.outflow for rate in together), depth

@@ -121,8 +121,6 @@ def read_rates(connection: sqlite3.Connection, wanted: Filter, now: datetime) ->
 def _compute_rates(
     connection: sqlite3.Connection, wanted: Filter, hours: Sequence[Hour], now: datetime, depth: int
 ) -> tuple[Rate, ...]:
-    """Computes the rates. If the table of counts made ``hours``, it takes whole hours from there, and what a window has
-    before them from the items. Other filters go over the items anyway: once for all windows."""
     since = [now - timedelta(seconds=window_s) for window_s in WINDOWS]
     if in_cube(wanted):
         counts = [
@@ -155,7 +153,6 @@ def _count_since(
     since: Sequence[datetime],
     until: datetime | None = None,
 ) -> list[int]:
-    """Counts items that had died, from each moment on. ``until``: before that; None: up to now."""
     condition, moments = build_condition(wanted, _HELD), [to_micros(moment) for moment in since]
     sums = ", ".join(f"coalesce(sum({column} >= ?), 0)" for _ in moments)
     before, values = ("", ()) if until is None else (f" AND {column} < ?", (to_micros(until),))
@@ -168,8 +165,6 @@ def _count_since(
 
 
 class _Counted:
-    """Sums over one column: from the table of counts if it knows enough, else from the items."""
-
     def __init__(self, connection: sqlite3.Connection, wanted: Filter) -> None:
         self._connection = connection
         self._wanted = wanted
@@ -220,7 +215,6 @@ def _count_hours(counted: _Counted, now: datetime) -> tuple[Hour, ...]:
 def _find_first(
     connection: sqlite3.Connection, condition: SqlCondition, since: datetime | None = None
 ) -> datetime | None:
-    """Reads since when the first item is open; of those from ``since`` on."""
     more, values = ("", ()) if since is None else (" AND since_at >= ?", (to_micros(since),))
     row = connection.execute(
         f"SELECT since_at FROM items WHERE {condition.sql}{more} ORDER BY since_at LIMIT 1",
@@ -243,10 +237,6 @@ PROVIDERS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Group:
     """Items with one fingerprint. ``fingerprint`` is None for those that never failed (they wait behind others).
-    ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
-    when the first and the last one are what they are. ``sample``: the number of the newest one. ``advice``: what to do
-    next.
-
     ``shape``: their message with ids and numbers masked; ``place``: file and function. ``oldest`` and ``newest``: since
     when the first and the last one are what they are. ``sample``: the number of the newest one. ``advice``: what to do
     next.
@@ -332,7 +322,6 @@ def _make_group(
 
 
 def _find_end(connection: sqlite3.Connection, wanted: Filter, cause: str, order: str) -> tuple[int, int]:
-    """Reads the first or last item of a group that matches: each state has an index in this order."""
     is_it = SqlCondition("fingerprint = ?", (cause,)) if cause else SqlCondition("fingerprint IS NULL")
     ends = []
     for state in wanted.wanted_states:

@@ -115,7 +115,6 @@ class ItemStory:
 
 
 def _list_attempts(rows: Sequence[JournalRow]) -> tuple[Attempt, ...]:
-    """Picks the rows about a try: it failed, or a handler answered."""
     tried = [row for row in rows if row.error_class is not None or row.handler_version is not None]
     tried = [row for row in tried if row.decision not in ACTED]
     return tuple(
@@ -207,7 +206,6 @@ class StoryReader:
         return rows
 
     def _item(self, item_seq: int, rows: Sequence[JournalRow]) -> Item:
-        """Folds the rows, which may be more than the index knows yet; the amount is the index's."""
         entry: ItemEntry | None = None
         for record in unpack_rows(to_arrow(rows).select(ROW_COLUMNS)):
             entry = fold_row(entry, record).entry
@@ -223,7 +221,6 @@ class StoryReader:
     def _find_neighbours(
         self, item_seq: int, entity_key: str | None
     ) -> tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]:
-        """Finds events of its entity: the last before it and the first after it."""
         if entity_key is None:
             return (), ()
         is_its = pc.field("entity_key") == entity_key
@@ -253,7 +250,6 @@ def _make_neighbour(row: JournalRow) -> Neighbour:
 
 
 def _find_held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) -> tuple[tuple[Item, ...], int]:
-    """Finds later events of its entity that wait behind it, or that its death took along."""
     if item.entity_key is None or not item.is_open:
         return (), 0
     causes = sorted(seqs)[-ROWS_MAX:]
@@ -264,7 +260,6 @@ def _find_held(connection: sqlite3.Connection, item: Item, seqs: Iterable[int]) 
 
 
 def _find_alike(connection: sqlite3.Connection, item: Item) -> tuple[tuple[Item, ...], int]:
-    """Finds earlier items with the same fingerprint that the index still holds, the latest first."""
     if item.fingerprint is None:
         return (), 0
     states = [state.value for state in ItemState if state != ItemState.SETTLED]
