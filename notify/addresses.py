@@ -58,12 +58,10 @@ class SystemResolver:
 
 
 class UrlRefused(ValueError):
-    """A URL that no request may go to; the text says why."""
+    pass
 
 
 class UrlParts(NamedTuple):
-    """A checked URL's parts. ``host`` is what TLS asks for, ``netloc`` what the Host header says."""
-
     url: httpx2.URL
     host: str
     port: int
@@ -97,11 +95,10 @@ def place_of(text: str, allowance: Allowance) -> UrlParts:
 
 
 def shown_url(text: str, *, path_is_secret: bool = False) -> str:
-    """Returns scheme, host, port and path of a URL for people to read: no user or password, nor a query, where tokens
-    stand.
+    """Returns scheme, host, port and path of a URL for people to read. Users, passwords and queries may be secrets.
 
-    The path is left out where it is a secret by itself, as with chat systems, and where it may be the end of a password
-    that holds a slash.
+    The path is left out where it is a secret by itself, as with chat systems. So is one that may be the end of a
+    password that holds a slash.
     """
     try:
         url = httpx2.URL(text)
@@ -123,7 +120,6 @@ def holds_credentials(text: str) -> bool:
 
 
 def find_refusal(text: str, allowed: Sequence[Network]) -> str | None:
-    """Says why no request may go to an address; None when it may."""
     try:
         address = _unwrap_address(ip_address(text))
     except ValueError:

@@ -107,7 +107,6 @@ class Deliveries:
         return asyncio.run_coroutine_threadsafe(work, self._start_loop()).result()
 
     def close(self) -> None:
-        """Closes every connection; requests under way fail."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -155,7 +154,6 @@ class Deliveries:
         return line
 
     async def _answer(self, line: _SubscriberClient, headers: Mapping[str, str], body: bytes) -> httpx2.Response:
-        """Reads the answer's head, from the first address that a connection can be made to."""
         failure: Unreachable | None = None
         for address in (await self._addresses(line))[:ADDRESSES_TRIED_MAX]:
             try:
@@ -171,7 +169,6 @@ class Deliveries:
         raise failure or Unreachable(line.target.name, "its name has no address")
 
     async def _addresses(self, line: _SubscriberClient) -> list[str]:
-        """Returns checked addresses; makes one look-up for all requests that wait for it."""
         if asyncio.get_running_loop().time() >= line.good_until:
             if line.lookup is None or line.lookup.done():
                 line.lookup = asyncio.create_task(self._look_up(line))
@@ -218,7 +215,6 @@ async def _send_request(
 
 
 async def _read_beginning(response: httpx2.Response, ends: float) -> str:
-    """Reads the body's first `BODY_BYTES_MAX`; a longer one costs its connection."""
     read = bytearray()
     try:
         async with asyncio.timeout_at(ends):
@@ -266,7 +262,6 @@ def _settle_future(
 
 
 def _read_error(lookup: asyncio.Task[list[str]]) -> None:
-    """Reads its error: there may be no waiter left."""
     if not lookup.cancelled():
         lookup.exception()
 

@@ -43,8 +43,6 @@ class SubscriberGone(PayhookError):
 
 
 class FileUnusable(PayhookError):
-    """A file that a request needs (secrets, a header's value, CA certificates) is missing or holds something else."""
-
     kind = ErrorKind.SNBE
 
     def __init__(self, subscriber: str, path: Path, problem: str) -> None:
@@ -68,8 +66,6 @@ class NoticeUnreadable(PayhookError):
 
 
 class AddressRefused(PayhookError):
-    """The subscriber's URL, or what its name resolves to, is no place that requests may go to."""
-
     kind = ErrorKind.SNBE
 
     def __init__(self, subscriber: str, place: str, problem: str) -> None:

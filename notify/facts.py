@@ -69,10 +69,6 @@ class EnvelopeHead:
 
 
 def subscriber_of(event_key: str) -> str:
-    """Reads the receiver that an event's key names (`processor.source.feed` makes it).
-
-    :raises NoticeUnreadable: the key isn't such a one
-    """
     match = _KEY.fullmatch(event_key)
     if match is None:
         raise NoticeUnreadable(event_key, "the key doesn't name a subscriber")
@@ -132,10 +128,6 @@ def trial_json(message: str, time: str) -> bytes:
 
 
 def read_notice(event_key: str, body: bytes) -> EnvelopeHead:
-    """Reads what the handler needs of an envelope.
-
-    :raises NoticeUnreadable: it isn't one, or one of another version
-    """
     try:
         document = strict_json.load_json(body)
     except Unparseable as wrong:
@@ -161,7 +153,6 @@ def _make_notice(
 
 
 def _sum_amount(postings: Sequence[Posting]) -> dict[str, Any]:
-    """Sums the debit lines, if all lines are of one currency."""
     currencies = {posting.money.currency for posting in postings}
     if len(currencies) != 1:
         return {}
@@ -203,7 +194,4 @@ class FactFeed:
 
 
 def build(settings: NotifySettings) -> FactFeed:
-    """
-    :raises SettingError: the subscribers file isn't named
-    """
     return FactFeed(subscribers_file(settings))

@@ -35,8 +35,6 @@ enables it meanwhile; by then all workers know."""
 
 @dataclass(frozen=True, slots=True)
 class Disabled:
-    """A disabled subscriber: since when (RFC 3339, UTC), and why."""
-
     at: str
     reason: str
 
@@ -80,7 +78,6 @@ class DisabledSubscribers:
         write_whole(self.path(name), json.dumps({"subscriber": name, "enabled_at": at}) + "\n", mode=0o644)
 
     def read_text(self, name: str) -> str | None:
-        """Reads the file's text, to see whether it changed; None if there is none that can be read."""
         try:
             return self._files.text(self.path(name))
         except (OSError, ValueError):
@@ -139,7 +136,6 @@ class NotifyHandler:
         return Applied()
 
     def close(self) -> None:
-        """Ends its connections; only tests and commands need to."""
         self._sender.close()
 
     def _answer_unknown(self, name: str) -> Outcome:
@@ -189,16 +185,12 @@ def build(
 
 
 class NotifyDriverSide:
-    """The handler's files, and the folder of disabled subscribers (`core.work.DriverSide`)."""
-
     def __init__(self, settings: NotifySettings) -> None:
         self._settings = settings
         self._subscribers = subscribers_file(settings)
         self._disabled = DisabledSubscribers(disabled_folder(settings))
 
     def files(self) -> Mapping[Path, Path]:
-        """Lists the files that go to executors; those that notify may not read aren't among them
-        (`notify.sender.secret_file`)."""
         files = {self._subscribers.path: self._subscribers.path}
         if self._settings.ca_file:
             files[Path(self._settings.ca_file)] = Path(self._settings.ca_file)
@@ -229,15 +221,10 @@ class NotifyDriverSide:
 
 
 def on_driver(settings: NotifySettings) -> NotifyDriverSide:
-    """
-    :raises SettingError: the subscribers file isn't named
-    """
     return NotifyDriverSide(settings)
 
 
 def disabled_folder(settings: NotifySettings) -> Path:
-    """Returns the folder of the disabled subscribers' files: in the data folder, where the subscribers file usually is
-    too."""
     file = Path(settings.subscribers_file)
     return Path(settings.data_dir or file.parent) / f"{file.stem}.disabled"
 

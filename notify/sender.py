@@ -87,9 +87,6 @@ class Authorities:
         self._made: tuple[str | None, ssl.SSLContext] | None = None
 
     def tls(self) -> ssl.SSLContext:
-        """
-        :raises OSError, ValueError: the file can't be read, or holds something else
-        """
         text = None if self._path is None else self._files.text(self._path)
         with self._lock:
             if self._made is None or self._made[0] != text:
@@ -126,8 +123,8 @@ class Sender:
     ) -> DeliveryAnswer:
         """Sends one request; returns an answer that the subscriber gave in good health, refusals among them.
 
-        All that keeps requests from this subscriber altogether is raised within `calling`, so that its breaker opens
-        and events wait instead of dying one by one.
+        Whatever keeps all requests from this subscriber is raised within `calling`. So its breaker opens, and events
+        wait instead of dying one by one.
 
         :raises DownstreamHeld: it isn't to be called now
         :raises FileUnusable: its secrets, a header's value or the CA certificates
@@ -151,9 +148,6 @@ class Sender:
         return NotTaken(name, answer.status, quote_masked(answer.said, SAID_CHARS_MAX) if answer.said else "", wait_s)
 
     def parse_url(self, subscriber: Subscriber) -> UrlParts:
-        """
-        :raises AddressRefused: its URL can't be used as it stands
-        """
         try:
             return place_of(subscriber.url, self._find_allowance(subscriber.name))
         except UrlRefused as refused:
@@ -243,5 +237,4 @@ class Sender:
 
 
 def downstream_of(name: str) -> str:
-    """Names a subscriber for breakers and budgets."""
     return f"subscriber:{name}"

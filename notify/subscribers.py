@@ -104,7 +104,6 @@ class Subscriber(Section):
 
     @property
     def secrets_path(self) -> Path:
-        """Returns the path as it is named; `notify.sender.secret_file` says whether it may be read."""
         return self.folder / (self.secrets or f"secrets/notify.{self.name}")
 
     def wants_type(self, event_type: str) -> bool:
@@ -114,14 +113,10 @@ class Subscriber(Section):
         )
 
     def may_see(self, tenant: str | None) -> bool:
-        """Tells whether a tenant's facts (None: of no tenant) are for this subscriber."""
         return self.tenant == ANY or self.tenant == tenant
 
 
 def header_value(text: str) -> str:
-    """
-    :raises ValueError: what a header can't hold
-    """
     if len(text) > HEADER_CHARS_MAX or not _VALUE.fullmatch(text):
         raise ValueError(f"expected 1 to {HEADER_CHARS_MAX} printable ASCII characters as a header's value")
     return text
@@ -164,9 +159,6 @@ class SubscribersFile:
         return subscribers
 
     def find(self, name: str) -> Subscriber | None:
-        """
-        :raises SubscribersUnreadable: as `read_all`
-        """
         return self.read_all().get(name)
 
     def find_named(self, name: str) -> Subscriber:
@@ -181,9 +173,6 @@ class SubscribersFile:
 
 
 def subscribers_file(settings: NotifySettings) -> SubscribersFile:
-    """
-    :raises SettingError: it isn't named
-    """
     if not settings.subscribers_file:
         raise SettingError("notify.subscribers_file", "expected the path of the subscribers file")
     return SubscribersFile(Path(settings.subscribers_file))
