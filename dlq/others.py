@@ -48,7 +48,6 @@ class OthersLetter:
 
     @property
     def name(self) -> str:
-        """Names the letter by partition and offset in its topic, as commands take it."""
         return f"{self.partition}:{self.record.offset}"
 
     @property
@@ -57,7 +56,6 @@ class OthersLetter:
 
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
-        """Returns the original's headers, as far as they were copied."""
         return [header for header in self.record.headers if not header[0].startswith(KIP_1191)]
 
     @property
@@ -117,11 +115,6 @@ class OthersTopic:
             ]
 
     def find_letters(self, names: Sequence[str]) -> list[OthersLetter]:
-        """Reads the letters with these names.
-
-        :raises LetterUnusable: there is none of a name
-        :raises TopicMissing, KafkaSilent: Kafka doesn't answer
-        """
         points = {name: self._parse_point(name) for name in names}
         with contextlib.closing(self._log_factory()) as log:
             log.read_held_offsets([self._topic])
@@ -138,9 +131,6 @@ class OthersTopic:
         return self._topic, int(partition), int(offset)
 
     def check(self, letters: Sequence[OthersLetter]) -> None:
-        """
-        :raises LetterUnusable: one of them can't be brought back
-        """
         for letter in letters:
             if letter.origin is None:
                 raise LetterUnusable(letter.place_name, letter.problem or "its headers don't say where it came from")

@@ -31,8 +31,6 @@ IN_MEMORY_MAX = 2_000
 
 
 class DlqProducer(anchors.AnchorProducer, Protocol):
-    """The part of a Kafka producer (confluent_kafka's) that publishing needs."""
-
     @property
     def purge(self) -> Callable[[], None]: ...
 
@@ -194,7 +192,6 @@ class DlqPublisher:
             log.warning("%s: %d dead letters wait; more are left in the journal", self._topic.name, self.unacknowledged)
 
     def _read_on(self, source: DeadLetterCatchUp) -> None:
-        """Reads on once there is room for half of what memory holds: each reading scans the bodies."""
         read = source.take_result()
         if read is not None:
             self._take_read(read)
@@ -299,8 +296,6 @@ class DeadRowBatch:
 
 
 class DeadLetterCatchUp:
-    """Reads dead rows from the journal, beside the caller's thread where asked to."""
-
     def __init__(self, bodies: Bodies, reopen: Callable[[], JournalRows] | None) -> None:
         self._bodies = bodies
         self._reopen = reopen

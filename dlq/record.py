@@ -57,8 +57,6 @@ class DlqRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """A stream's topic, and how its records are made: ``group`` and ``copy_record`` as of `build_record`."""
-
     name: str
     group: str
     copy_record: bool = True
@@ -96,7 +94,6 @@ def build_record(
 
 
 def _encode_bounded(text: str, *, keep_end: bool) -> bytes:
-    """Encodes as UTF-8, cut between two characters."""
     value = text.encode("utf-8", "replace")
     if len(value) <= HEADER_BYTES_MAX:
         return value
@@ -105,7 +102,6 @@ def _encode_bounded(text: str, *, keep_end: bool) -> bytes:
 
 
 def _origin_headers(row: JournalRow) -> dict[str, str]:
-    """Returns the event's headers as received; a row after the first has them in its columns only."""
     received: dict[str, str] = json.loads(row.headers) if row.headers is not None else {}
     headers = {name: text for name, text in received.items() if not name.casefold().startswith(_RESERVED)}
     for name in _COLUMNS_AS_HEADERS:

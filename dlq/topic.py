@@ -30,8 +30,6 @@ MARK = "errors.deadletterqueue.group.enable"
 
 
 class DlqTopicRefused(PayhookError):
-    """The topic can't take this stream's dead letters. ``command`` corrects that."""
-
     def __init__(self, topic: str, problem: str, command: str) -> None:
         self.topic = topic
         self.problem = problem
@@ -40,8 +38,6 @@ class DlqTopicRefused(PayhookError):
 
 
 class DlqTopics:
-    """The dead-letter topics of a broker. ``kafka`` is for the commands in errors."""
-
     def __init__(self, client: AdminClient, kafka: KafkaSettings) -> None:
         self._client = client
         self._kafka = kafka
@@ -95,7 +91,6 @@ class DlqTopics:
         return known is not None
 
     def _await_mark(self, topic: str) -> None:
-        """Waits until the asked broker knows the mark: the controller has it first."""
         for _ in range(KNOWN_TRIES_MAX):
             if self._read_mark(topic) != "false":
                 return
@@ -106,7 +101,6 @@ class DlqTopics:
         return len(known[topic].partitions) if topic in known else None
 
     def _read_mark(self, topic: str) -> str | None:
-        """Reads the mark in the topic's configuration; None if the broker doesn't know the mark."""
         entries = read_topic_config(self._client, topic)
         return str(entries[MARK].value).lower() if MARK in entries else None
 
