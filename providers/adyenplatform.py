@@ -257,10 +257,6 @@ def _is_payout(data: Mapping[str, Any]) -> bool:
 
 
 def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
-    """
-    :raises MoneyInvalid: money of a kind that a person books has moved
-    :raises MovementUnknown: money of a kind that is in no table has moved
-    """
     category, direction, kind = (str(data.get(name)) for name in ("category", "direction", "type"))
     if (category, direction) in LEFT_CATEGORIES or kind in LEFT_KINDS:
         raise MoneyInvalid(

@@ -36,7 +36,7 @@ JsonObject = dict[str, Any]
 
 
 class Named(NamedTuple):
-    """The names of an event. ``entity``: its order is kept within it, a payment where there is one.
+    """The names of an event. ``entity``: a payment where there is one; events of one entity are kept in order.
 
     ``key``: what tells the event from others of its type, where its id alone doesn't. ``mode``: where the provider
     signs it; None: the endpoint's. ``is_loss``: a lost dispute, which makes two events (`providers.money.types_of`).

@@ -18,9 +18,10 @@ EACH = "*"
 
 
 def fields_of(text: str) -> tuple[Path, ...]:
-    """Returns the paths in lines such as ``data.object: id status``. A line that begins with a colon is the top's.
+    """Returns the paths in lines such as ``data.object: id status``.
 
-    A line without a colon goes on with the one before it.
+    A line that begins with a colon names fields of the document itself. One without a colon goes on with the line
+    before it.
     """
     return tuple(_parse_paths(text))
 

@@ -56,8 +56,6 @@ def write_section(title: str, types: EventTypes) -> Iterator[str]:
 
 
 def without_thin(types: EventTypes) -> EventTypes:
-    """Leaves out thin types that are `THIN` and another type of the table."""
-
     def shown(table: frozenset[str]) -> frozenset[str]:
         return frozenset(
             event_type

@@ -36,7 +36,6 @@ class ContentVersionUnknown(PayhookError):
 
 
 def names(text: str) -> frozenset[str]:
-    """Splits a text into names, at blanks."""
     return frozenset(text.split())
 
 

@@ -16,14 +16,10 @@ _KEY = re.compile(r"(?:live|test|access)_[A-Za-z0-9]{20,128}")
 
 
 def read_key(provider: str, secret: str) -> bytes:
-    """
-    :raises SettingError: it isn't an API key
-    """
     if not _KEY.fullmatch(secret):
         raise secret_error(provider, "expected an API key of Mollie's: live_…, test_… or access_…")
     return secret.encode("ascii")
 
 
 def list_queries(keys: Sequence[str], *, is_test: bool) -> tuple[str, ...]:
-    """Lists what each key adds to an address."""
     return tuple("testmode=true" if is_test and key.startswith(OAUTH) else "" for key in keys)

@@ -260,7 +260,6 @@ class PayPalAdapter(JsonAdapter):
 
 
 def _list_related(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Lists what the resource's links name, without the host and the version of the API, of which there are several."""
     links = object_at(document, "resource").get("links")
     named = [link for link in links if isinstance(link, dict)] if isinstance(links, list) else []
     ends = [(str(link.get("rel")), str(link.get("href")).split("/")[-2:]) for link in named]

@@ -48,10 +48,6 @@ class ReconciledReader:
     """Reads such events again, whatever their provider; as adapters do for their own."""
 
     def money(self, body: bytes, event_type: str) -> MoneyFact | None:
-        """
-        :raises Unparseable: it isn't such an event
-        :raises MoneyInvalid: its amount can't be booked
-        """
         document = an_object(strict_json.load_json(body), "the body")
         if event_type != RECONCILED or document.get("type") != event_type:
             raise Unparseable(f"{quote_masked(event_type, TEXT_CHARS_MAX)} isn't a type that is known here")

@@ -89,7 +89,6 @@ def public_key(provider: str, secret: str) -> PublicKey:
 
 
 def public_line(key: PublicKey) -> str:
-    """Writes a public key in the one line that `public_key` reads."""
     return base64.b64encode(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).decode("ascii")
 
 

@@ -102,7 +102,6 @@ def _id_at(document: JsonObject, pointer: str) -> str | None:
 
 
 def _read_headers(request: Request) -> tuple[bytes, bytes, bytes]:
-    """Reads id, timestamp and signatures, all of one family of names."""
     for prefix in PREFIXES:
         message_id = request.one(prefix + b"id")
         if message_id is not None:

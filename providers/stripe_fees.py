@@ -97,7 +97,6 @@ def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list
 
 
 def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
-    """Whether the event tells of a fee that was taken of the charge's own balance."""
     if read_id(charge.get("application_fee")) is None:
         return False
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)

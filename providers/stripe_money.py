@@ -271,9 +271,6 @@ def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> Object
 
 
 def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
-    """
-    :raises RefundUnlisted: money went back
-    """
     before = read_previous(previous, "amount_refunded")
     if charge.get("amount_refunded") != (0 if before is None else before):
         raise RefundUnlisted(

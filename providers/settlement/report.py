@@ -86,8 +86,6 @@ class Header:
 
 
 class ReportRow:
-    """The values of one line by our names of the columns."""
-
     __slots__ = ("_header", "_values", "line")
 
     def __init__(self, header: Header, line: int, values: Sequence[str]) -> None:
