@@ -123,7 +123,6 @@ class Workers:
         self._stopping = False
 
     def run(self) -> None:
-        """Returns when every worker has ended after SIGTERM or SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         for worker in range(self._count):

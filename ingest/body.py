@@ -64,9 +64,6 @@ class ReadDeadline:
         self._timer: asyncio.TimerHandle | None = None
 
     async def read_in_time(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
-        """
-        :raises RequestRefused: 408
-        """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         if self._timer is None:

@@ -237,7 +237,6 @@ class ProviderCatchUp:
 
 
 def split_into_spans(since: datetime, until: datetime) -> Iterator[Span]:
-    """Divides the time between two moments into spans of an hour at most, the oldest first."""
     while since < until:
         end = min(since + SPAN, until)
         yield Span(since, end)

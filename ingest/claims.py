@@ -63,13 +63,16 @@ class ClaimKey:
 
     @classmethod
     def for_event(cls, event_key: str, content_sha256: str, mode: Mode = "live", generation: int = 0) -> ClaimKey:
-        """``content_sha256`` in hex. One key in two modes is two claims: each mode has a journal of its own."""
+        """Names an event's claim. One key in two modes is two claims: each mode has a journal of its own.
+
+        :param content_sha256: in hex
+        """
         name = claim_name(event_key, mode, generation)
         return cls(name, bytes.fromhex(content_sha256[: 2 * CONTENT_BYTES]))
 
     @classmethod
     def for_delivery(cls, provider: str, delivery_id: str, body_sha256: str) -> ClaimKey:
-        """The claim of a delivery whose id stands for one body; `confirmed_hashes` passes over it."""
+        """Names the claim of a delivery whose id stands for one body; `confirmed_hashes` passes over it."""
         return cls(
             b"delivery:" + hash_key(f"{provider}:{delivery_id}"), bytes.fromhex(body_sha256[: 2 * CONTENT_BYTES])
         )

@@ -56,7 +56,7 @@ class EventReader:
     async def read_events(
         self, adapter: Adapter, webhook: Request, endpoint: str | None, context: EndpointContext, received_at: datetime
     ) -> ReadEvents:
-        """Nothing of the body is read before its signature is verified, and no event is given before it is admitted.
+        """Reads nothing of a body before its signature is verified, and gives no event before the request is admitted.
 
         :raises ModeMismatch: the request or one of its events is of another mode than is taken there
         :raises RequestRefused: 503, an event can't be looked through for card data; 429, beyond the provider's rate

@@ -309,7 +309,6 @@ class HttpFetch:
         return self._shares.setdefault((domain, wanted.verified), _DomainShare(places))
 
     async def _ask_through_breaker(self, url: httpx2.URL, wanted: Wanted) -> Fetched:
-        """Asks, if the host's breaker lets it; ``timeout_s`` is for all credentials together."""
         left_s = self._pauses.get(_host_of(url), 0.0) - self._clock.monotonic_s()
         if left_s > 0:
             raise FetchFailed(strip_url(url), "the host asked for a pause", left_s)

@@ -75,7 +75,6 @@ class RedisGenerations:
         return sum(mode not in self._usable or bool(self._deferring.get(mode)) for mode in self._modes)
 
     async def follow(self) -> None:
-        """Reads for ever."""
         while True:
             await asyncio.sleep(ANNOUNCE_EVERY_S)
             await self.read()

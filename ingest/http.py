@@ -56,8 +56,6 @@ CHUNK_OVERHEAD_BYTES_MAX = 16_384
 
 
 def http_protocol(limits: ReceiverLimits, on_refused: Callable[[RequestRefused], None]) -> type[WebhookHttpProtocol]:
-    """Returns the protocol for ``uvicorn.run(http=…)``; ``on_refused`` hears of what no application sees."""
-
     class LimitedProtocol(WebhookHttpProtocol):
         pass
 

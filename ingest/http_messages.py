@@ -98,9 +98,6 @@ def split_target(target: bytes) -> tuple[bytes, bytes]:
 
 
 def check_size(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
-    """
-    :raises RequestRefused: 431
-    """
     size = len(target) + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
     if size > HEAD_BYTES_MAX:
         raise RequestRefused("head_too_large", bytes_max=HEAD_BYTES_MAX)

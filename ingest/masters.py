@@ -42,7 +42,6 @@ class Masters:
         return bool(self._cluster.nodes_manager.slots_cache)
 
     def find_master(self, key: bytes) -> str:
-        """Returns the name of the master that has a key, as far as is known; empty where none has it."""
         nodes = self._cluster.nodes_manager.slots_cache.get(key_slot(key))
         return nodes[0].name if nodes else ""
 

@@ -80,7 +80,6 @@ class IngestMetrics:
         self._refusals.add(provider, reason)
 
     def count_not_there(self, provider: str) -> None:
-        """Counts a request about what the provider's own API doesn't know."""
         self._not_there.add(provider)
 
     def count_unread(self, provider: str, status: int) -> None:

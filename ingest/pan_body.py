@@ -82,15 +82,11 @@ class FieldKind(Enum):
 
 
 class BodyPlace(NamedTuple):
-    """A place in a body. ``kind``: by its name. ``own``: the provider has its ids here."""
-
     kind: FieldKind
     own: bool
 
 
 class Text(NamedTuple):
-    """A name or a value of a body; ``written`` matches each of its characters."""
-
     start: int
     end: int
     kind: FieldKind
@@ -233,7 +229,6 @@ class BodyMask:
         return masked
 
     def _find_place(self, name: bytes, outer: BodyPlace) -> BodyPlace:
-        """An array's values have its name, an object's or an element's have their own."""
         if outer.own and name in self.id_fields:
             return BodyPlace(FieldKind.ID, own=False)
         kind = self._find_kind(name)

@@ -48,7 +48,6 @@ class EventClaim:
 
     @property
     def outcome(self) -> str:
-        """Returns the word for receipts and metrics."""
         if self.flag is not None:
             return self.flag.value if self.published else "not_published"
         return self.state.value if self.state is not None else "not_published"

@@ -150,7 +150,6 @@ class ProviderClient:
         return _Answer(min(REFUSED), b"")
 
     async def _token(self, token_url: str, client: str) -> str | None:
-        """Returns a client's token, kept until a minute before its end; None where the client is refused."""
         known = self._tokens.get((token_url, client))
         if known is not None and self._clock.monotonic_s() < known.ends_at:
             return known.text
@@ -207,7 +206,6 @@ def _make_status_error(url: httpx2.URL, answer: _Answer) -> Exception:
 
 
 def strip_url(url: httpx2.URL) -> str:
-    """Returns scheme, host and path."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))
 
 

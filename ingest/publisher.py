@@ -155,7 +155,6 @@ class KafkaPublisher:
         return True
 
     def _warn(self, topic: str, problem: str) -> None:
-        """Logs one line a minute and topic: while Kafka is away every event fails."""
         now = self._clock.monotonic_s()
         if now >= self._quiet_until.get(topic, now):
             self._quiet_until[topic] = now + WARN_EVERY_S

@@ -133,7 +133,7 @@ class Receiver:
 
 
 def _split_path(path: str) -> tuple[str, str | None]:
-    """``/webhooks/stripe/eu`` is ``("stripe", "eu")``; what goes deeper is no endpoint's name."""
+    """Splits ``/webhooks/stripe/eu`` into ``("stripe", "eu")``; what goes deeper is no endpoint's name."""
     provider, slash, endpoint = path.partition("/webhooks/")[2].partition("/")
     return provider, endpoint if slash else None
 

@@ -280,9 +280,6 @@ class RedisClaims:
             yield _SCRIPTS[kind], keys[part], [*self._leading[kind], *arguments[part]]
 
     async def _run_pipeline(self, server: str, calls: Sequence[_Call]) -> list[bytes]:
-        """
-        :raises RedisError: one of them failed; others may have been done
-        """
         answers = await self._send(server, [_build_command("EVALSHA", call[0].digest, call) for call in calls])
         if any(isinstance(answer, NoScriptError) for answer in answers):
             # All scripts at once: sent again after one was missing, a claim that was taken over finds itself.

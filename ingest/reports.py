@@ -131,7 +131,6 @@ class RequestReports:
         self._unread[kind] = self._unread.get(kind, 0) + 1
 
     def report_empty(self, provider: str, status: int, received_at: datetime, mode: Mode, *, is_there: bool) -> None:
-        """Reports a verified request without an event; ``is_there``: False where its provider knows nothing of it."""
         if not is_there:
             self._metrics.count_not_there(provider)
         self._add_receipt(mode, _build_empty_receipt(provider, NOTHING if is_there else NOT_THERE, status, received_at))

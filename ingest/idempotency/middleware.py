@@ -62,14 +62,14 @@ class AnswerRecorder:
         return {"type": "http.disconnect"} if self.is_settled or self._gone else await self._receive()
 
     async def send(self, message: Message) -> None:
-        """Never fails because of the client."""
+        """Takes what the application sends; never fails because of the client."""
         if message["type"] == "http.response.start":
             self._start = message
         elif message["type"] == "http.response.body" and self._start is not None and not self.is_settled:
             await self._record(self._start, message.get("body", b""), bool(message.get("more_body", False)))
 
     async def end(self) -> None:
-        """The application has returned. An answer that streamed and then stopped was given; any other wasn't."""
+        """Takes note that the application has returned. An answer counts as given where a part of it was sent."""
         if self.is_settled or self._start is None:
             return
         if self._streams.is_set():

@@ -51,7 +51,6 @@ class Problem(PayhookError):
         return headers
 
     def body(self, docs_url: str) -> bytes:
-        """Returns ``{"type", "title", "status", "detail", …}``."""
         document: Mapping[str, Any] = {
             "type": f"{docs_url}#{self.slug}",
             "title": self.title,

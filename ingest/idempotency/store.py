@@ -31,7 +31,7 @@ class RequestKey:
 
     @classmethod
     def for_request(cls, caller: str, key: str, *request: bytes) -> RequestKey:
-        """``request``: the parts that make a request the same one, in a fixed order."""
+        """Builds the key. ``request``: the parts that make a request the same one, in a fixed order."""
         scope = hashlib.sha256(caller.encode("utf-8", "surrogatepass")).digest()
         fingerprint = hashlib.sha256()
         for part in request:
@@ -58,7 +58,7 @@ class IdempotentRun:
     began: bool = True
 
     def nothing_began(self) -> None:
-        """The application refuses before it did anything: the answer isn't kept, the key stays free."""
+        """Says that the application refuses before it did anything: the answer isn't kept, the key stays free."""
         self.began = False
 
 
@@ -72,7 +72,6 @@ class KeptAnswer:
     body_bytes: int
 
     def encode(self) -> bytes:
-        """Returns a length, a head in JSON, and the body's own bytes."""
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
         head = orjson.dumps([self.status, headers, self.body is not None, self.body_bytes])
         return _HEAD.pack(len(head)) + head + (self.body or b"")
@@ -111,7 +110,7 @@ class AnswerStore(Protocol):
         """Decides atomically who runs."""
 
     async def renew(self, key: RequestKey, owner: bytes) -> bool:
-        """The owner still works on it; False: it isn't the owner any more."""
+        """Renews the lease of an owner that still works; False: it isn't the owner any more."""
 
     async def confirm(self, key: RequestKey, owner: bytes, answer: KeptAnswer) -> bool:
         """Keeps the answer; False: another run has taken the key over, and its answer counts."""
@@ -182,8 +181,6 @@ return 1
 
 
 class RedisAnswers:
-    """`AnswerStore` on a Redis client that was opened by the caller (``decode_responses`` off), behind its gate."""
-
     def __init__(self, redis: AsyncClient, gate: RedisGate, lease_s: float = LEASE_S) -> None:
         self._gate = gate
         self.lease_s = lease_s
