@@ -37,9 +37,6 @@ SERVERS = ("kafka", "redis")
 
 
 def list_processors(settings: Settings, mode: Mode) -> dict[str, list[str]]:
-    """Returns the processor's processes in a mode by name (``processor``, ``processor.1``), and the streams that
-    each runs, by their names in the mode.
-    """
     names = list_names(streams_of(settings), [mode])
     return {
         stream_of("processor", mode, number): [name for name in names if shard_of(name) == number]
@@ -274,11 +271,9 @@ def _build_environment(settings: Settings, ports: Ports, config: Path | None) ->
 
 
 def _is_port_unset(section: object) -> bool:
-    """Returns whether its port is left to `payhook up`; 0 is any free one, on purpose."""
     return "port" not in getattr(section, "model_fields_set", set())
 
 
 def _find_set_port(section: object, name: str) -> int | None:
-    """Returns a port only where it is set; the default is for servers of one's own."""
     given: set[str] = getattr(section, "model_fields_set", set())
     return int(getattr(section, name)) or None if name in given else None

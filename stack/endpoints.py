@@ -147,7 +147,6 @@ def check_restored(layout: Layout) -> None:
 
 
 def recorded_supervisor(layout: Layout) -> psutil.Process | None:
-    """Finds the supervisor that holds the data folder, if it still lives, by the lock's file or by the record."""
     holder = read_shaped(layout.supervisor_lock, ProcessIdentity)
     named = [*([] if holder is None else [holder]), *_read_record(layout).processes[:1]]
     return next(filter(None, map(find_process, named)), None)

@@ -122,8 +122,6 @@ class AlreadyUp(PayhookError):
 
 
 class HeldUnseen(PayhookError):
-    """A process holds the data folder that can't be seen, let alone ended, from here."""
-
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         super().__init__(

@@ -81,10 +81,6 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
 
 
 def kafka_jars() -> list[Path]:
-    """Returns the class path of the embedded broker.
-
-    :raises JarsMissing: set-up hasn't run, or ran with another lock
-    """
     return [*find_installed_jars(paths.KAFKA_LOCK, paths.JARS / "kafka"), _scala_library()]
 
 
@@ -181,7 +177,7 @@ def file_sha256(path: Path) -> str:
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """``names``: the folders of the lists to install; none: `LISTS`."""
+    """Installs the lists' jars. ``names``: the folders of the lists to install; none: `LISTS`."""
     by_name = {folder.name: (lock, folder) for lock, folder in (*LISTS, STORE_LIST)}
     lists = [by_name[name] for name in names] or LISTS
     wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]

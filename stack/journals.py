@@ -25,8 +25,9 @@ def journals_of(settings: Settings, config: StreamConfig, mode: Mode, lake: Loca
 
 
 def check_journals(journals: Journals) -> None:
-    """Compares them with how many they say there are. Journals that can't be read aren't compared: what reads them next
-    names them.
+    """Compares how many journals there are with how many they say there are.
+
+    Journals that can't be read aren't compared: what reads them next names them.
 
     :raises IncompleteJournals: see `journal.journals.Journals.check`
     """
@@ -39,7 +40,7 @@ def check_journals(journals: Journals) -> None:
 
 
 def check_all_journals(settings: Settings, lake: Location | None = None) -> None:
-    """`check_journals` of every stream, of live and of test traffic.
+    """Runs `check_journals` for every stream, of live and of test traffic.
 
     :raises IncompleteJournals: those of one aren't all there, or there are more
     """

@@ -44,7 +44,6 @@ class StreamRehearsal:
         return CALLS_OUT if self._adapters else NO_ADAPTER
 
     def answer(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
-        """Returns what would come of the event, under the names that its adapter gives it now."""
         if row.event_type == POISON_TYPE:
             return self._read_again(row, body)
         if self._handler is None:

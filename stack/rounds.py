@@ -92,7 +92,6 @@ def schedule_rounds(settings: Settings) -> list[ScheduledRound]:
 
 
 def wait_s(due: ScheduledRound, now: datetime) -> float:
-    """Returns the seconds until the first round of a start: so long after the last one ended, before it."""
     ended_at = past_moment_of(read_said(due.report), "ended_at", now)
     if ended_at is None:
         return min(due.first_s, due.every_s)

@@ -176,7 +176,6 @@ def streams_of(settings: Settings) -> dict[str, StreamConfig]:
 
 
 def stream_names(settings: Settings) -> list[str]:
-    """Returns every work stream that runs, one name a journal, of the traffic that is taken."""
     return list_names(streams_of(settings), settings.ingest.taken_modes)
 
 
@@ -214,7 +213,7 @@ def _from_file(file: Path | None) -> dict[str, Any]:
 
 
 def _refuse_unknown_variables(env: Mapping[str, str]) -> None:
-    """pydantic-settings passes over a variable that names no section; a misspelt setting must not."""
+    """Refuses a misspelt setting: pydantic-settings passes over a variable that names no section."""
     for variable in sorted(env):
         if not variable.startswith(PREFIX) or variable.startswith(NOT_SETTINGS):
             continue

@@ -84,7 +84,6 @@ class Child:
         self.state = ChildState.STARTING
 
     def finish_run(self, now: float) -> float:
-        """Takes leave of a run that is dead, or couldn't be started; returns the seconds until the next one."""
         if self.running is not None:
             self.running.kill_session()
             self.running = None

@@ -81,8 +81,6 @@ class CopyTarget:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A table at one version, its log copied already; ``data``: the files that it names, with their sizes in bytes."""
-
     place: Location
     path: str
     version: int

@@ -48,8 +48,6 @@ class NoBackup(PayhookError):
 
 
 class RestoreRefused(PayhookError):
-    """Nothing was put back, and nothing changed."""
-
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"nothing was restored: {problem}")

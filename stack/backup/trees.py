@@ -56,8 +56,7 @@ class FileTree(Protocol):
     @property
     def place(self) -> Location: ...
 
-    def names(self) -> list[str]:
-        """Lists the folders right in it, in their order."""
+    def names(self) -> list[str]: ...
 
     def has_file(self, path: str) -> bool: ...
 
@@ -92,7 +91,6 @@ class FileTree(Protocol):
 
 
 def tree_at(place: Location, *, private: bool = True) -> FileTree:
-    """Returns the tree at a location. ``private``: on a disk its owner alone may read what is put there."""
     return StoreTree(place) if isinstance(place, LakeUrl) else DiskTree(place, private)
 
 

@@ -62,8 +62,6 @@ class LeaseLost(PayhookError):
 
 @dataclass(frozen=True, slots=True)
 class DividedStream:
-    """A stream that was divided, from ``before`` shards: the last row of each of its journals, by their names."""
-
     stream: str
     before: int
     journals: dict[str, int]
@@ -148,8 +146,9 @@ class _StreamSplit:
         _open_writer(place).divide_journal(self.topic, shard, clock.now(), lineage=lineage)
 
     def _copy_table(self, source: Location, target: Location, check_leases: Callable[[], None]) -> None:
-        """The table's files are shared, which no writer ever changes. None is removed or written over: what an
-        interruption left is completed, and if this process is paused, what another one makes of the copy stays.
+        """Shares the table's files, which no writer ever changes. Removes and writes over none of them.
+
+        So what an interruption left is completed. If this process is paused, what another one makes of the copy stays.
         """
         if not has_table(str(source)):
             return

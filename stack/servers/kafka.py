@@ -118,7 +118,6 @@ def write_logging_file(folder: Path) -> Path:
 
 
 def java_command(logging: Path) -> tuple[str, ...]:
-    """Returns java with Kafka's jars; the class to run comes next."""
     class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
     return (
         str(find_java().executable),

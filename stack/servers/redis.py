@@ -57,12 +57,10 @@ def socket_of(folder: Path) -> Path:
 
 
 def redis_url(folder: Path, user: str = PAYHOOK) -> str:
-    """Returns the URL with the user's password, which is made if it isn't there yet."""
     return _build_url(folder, socket_of(folder), user)
 
 
 def admin_url(folder: Path, url: str) -> str:
-    """Returns the same server's URL for a person who may do more than payhook; ``folder`` as `redis_server` had it."""
     return _build_url(folder, Path(unquote(urlparse(url).path)), ADMIN)
 
 

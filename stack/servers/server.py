@@ -92,7 +92,6 @@ class RunningServer:
             self._process.terminate()
 
     def stop(self) -> None:
-        """Ends it and whatever it started: SIGTERM, and SIGKILL when it takes too long."""
         self.ask_to_end()
         # A paused process can't hear SIGTERM.
         self._signal_all(signal.SIGCONT)

@@ -79,10 +79,6 @@ def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:
 
 
 def find_missed(settings: NotifySettings, name: str, journal: Location, since: datetime) -> list[int]:
-    """Finds what a subscriber wasn't sent since then, of one journal.
-
-    :raises SubscribersUnreadable, SubscriberUnknown: the file is wrong, or names it no more
-    """
     return missed_items(journal, subscribers_file(settings).find_named(name), since)
 
 

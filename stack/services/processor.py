@@ -54,7 +54,7 @@ log = logging.getLogger("processor")
 
 
 def main() -> int:
-    """Exit 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
+    """Returns 0 after SIGTERM; 1 when it ended by itself, for its supervisor to start it again."""
     configure_logging()
     mode, number = _read_arguments()
     try:

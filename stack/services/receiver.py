@@ -95,9 +95,6 @@ def main(limits: ReceiverLimits = LIMITS) -> None:
 
 
 def check_settings(settings: Settings) -> None:
-    """
-    :raises PayhookError: the settings, the secrets' files, the masking key's or Redis's are wrong
-    """
     masking_key(settings.ingest)
     check_redis(settings.redis)
     adapters, secrets = build_adapters(settings.providers), secret_files(settings, SystemClock())
@@ -154,7 +151,6 @@ def check_kafka(settings: Settings) -> None:
 
 
 def serve(settings: Settings, limits: ReceiverLimits, number: int, shared: WorkerParent | None = None) -> None:
-    """Runs one process of the receiver until SIGTERM; ``number`` counts from 0; ``shared`` where there are several."""
     metrics = IngestMetrics()
     if settings.ingest.metrics_port:
         start_http_server(settings.ingest.metrics_port + number, settings.metrics_host, metrics.registry)
