@@ -211,8 +211,10 @@ def _read_dead(stream: str, items: DeadItems) -> DeadSummary | None:
 
 @dataclass(frozen=True, slots=True)
 class UnknownItem:
-    """An unknown event. ``what`` isn't known of it. An undo has a ``pair``, without its sign, and is of
-    ``entity_key``."""
+    """An event that no table explains. ``what``: the part of it that isn't known.
+
+    An event that undoes another has a ``pair``, without its sign, and an ``entity_key``.
+    """
 
     decided_us: int
     what: str
@@ -221,10 +223,10 @@ class UnknownItem:
 
 
 class UnknownItems:
-    """Unknown events: undos until they are settled, others for 24 hours.
+    """Keeps unknown events: those that undo another until they are settled, others for 24 hours.
 
-    What settles one: it was retried; of an undo also its movement that came since, or an entry by hand for its
-    entity.
+    A replay settles an event. One that undoes another is also settled when the movement that it undoes comes, or by an
+    entry by hand for its entity.
     """
 
     def __init__(self) -> None:

@@ -99,7 +99,7 @@ class Rhythm:
 
 
 def _poisson_cdf(count: int, mean: float) -> float:
-    """Returns the chance of at most so many events where ``mean`` are expected; without a loop over large counts."""
+    """Returns the chance of at most ``count`` events where ``mean`` are expected; a large mean costs no loop."""
     if mean > 200:
         return 0.5 * math.erfc((mean - count - 0.5) / math.sqrt(2 * mean))
     term = total = math.exp(-mean)

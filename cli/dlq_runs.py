@@ -211,8 +211,9 @@ def _orders_of(place: Place) -> OrderService:
 
 
 def _choose_selections(meant: Sequence[RunTarget], note: str) -> list[tuple[Place, StreamDeadLetters, int]]:
-    """Returns the number of a selection for each part. Items that were named one by one are frozen as one first: those
-    of all parts, before anything is done with the first.
+    """Returns the number of a selection for each part. Items that were named one by one are frozen as a selection.
+
+    Those of all parts are frozen before anything is done with the first.
     """
     dead = [(target, open_letters(target.part)) for target in meant]
     return [

@@ -25,7 +25,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def clean_value(value: Any) -> Any:
-    """Cleans every ``{{ … }}``: a text has nothing in it that can't be seen, and isn't without end."""
+    """Cleans every ``{{ … }}`` of a template: makes invisible characters of a text visible, and cuts it."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return make_visible(value, CHARS_MAX)
     return "" if value is None else value

@@ -120,8 +120,8 @@ class DlqPublisher:
     def catch_up(self, reader: JournalRows, bodies: Bodies, reopen: Callable[[], JournalRows] | None = None) -> None:
         """Takes in what the journal holds after `published_upto`; doesn't wait for Kafka.
 
-        ``reopen`` opens the journal as it is by then, for what memory couldn't hold. Without it that waits for the
-        next start, and so does `published_upto`.
+        ``reopen`` opens the journal again later, to read the rows that memory couldn't hold. Without it these rows wait
+        for the next start, and so does `published_upto`.
         """
         source = DeadLetterCatchUp(bodies, reopen)
         read = source.read(reader, self._taken_upto, self._free_room)

@@ -49,7 +49,7 @@ ACCEPTED = 200
 class ListUnavailable(PayhookError):
     """A provider's list couldn't be read to its end, or its events couldn't be taken; the next catch-up tries again.
 
-    ``missing``: how many of its events aren't with Kafka; None where the list wasn't read to its end.
+    ``missing``: how many of its events Kafka doesn't hold; None where the list wasn't read to its end.
     """
 
     def __init__(self, source: str, problem: str, missing: int | None = None) -> None:

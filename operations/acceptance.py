@@ -161,8 +161,10 @@ def dead_head_of(item: OpenItem, index: Lookup, meanwhile: ChangesSoFar) -> int 
 
 
 def _not_to_be_closed(row: JournalRow) -> ItemRefusal | None:
-    """Lets a person close what failed: dead, or tried in vain and waiting for its next try. Anything else may yet
-    succeed by itself. Where the whole stream is blocked, a try in vain spends no attempt."""
+    """Refuses to close what may yet succeed by itself: all but what is dead, or failed and waits for its next try.
+
+    Where the whole stream is blocked, a failed try spends no attempt, so the error's kind counts too.
+    """
     failed = row.attempt > 0 or row.error_kind is ErrorKind.SBE
     if row.decision is Decision.DEAD or (row.decision is not Decision.REPLAYED and failed):
         return None

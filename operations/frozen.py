@@ -228,8 +228,8 @@ class SelectionFiles:
 
     def read(self, digest: str) -> FrozenSelection:
         """
-        :raises SelectionUnknown: it isn't there
-        :raises SelectionBroken: what is there was changed, or can't be read
+        :raises SelectionUnknown: there is no such selection
+        :raises SelectionBroken: its file was changed, or can't be read
         :raises OSError: the lake can't be read
         """
         try:

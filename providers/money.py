@@ -184,21 +184,20 @@ def read_if_certain(read: Callable[[], T | None]) -> T | None:
 
 
 def types_of(event_type: str) -> tuple[str, str]:
-    """Returns the types of the two events of a lost dispute's notification: the debit that came before it, and the
-    loss.
+    """Returns the types of the two events of a lost dispute's notification: the earlier debit, and the loss.
 
-    That the money was taken is certain then, whether or not the provider reported it. A notification has one fact, so
-    the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
+    The debit is certain once the dispute is lost, whether or not the provider reported it. A notification has one fact,
+    so the debit is an event of its own, of the same bytes, with `WITHHELD` after its type.
     """
     return event_type + WITHHELD, event_type
 
 
 def read_withheld(event_type: str, read: Callable[[str], MoneyFact | None]) -> MoneyFact | None:
-    """Returns what ``read`` gives for a type. For a type of `WITHHELD` it is the debit before the loss, under the fact
-    key of the dispute's opening. Whichever of the two comes second books nothing.
+    """Returns what ``read`` gives for a type; for a type that ends with `WITHHELD`, the debit before the loss.
 
-    The loss is of the opening's pair. What was given back before can't be lost without being taken again, which nobody
-    told: such a loss is unknown, as a win after a loss is.
+    That debit has the fact key of the dispute's opening: whichever of the two comes second books nothing. The loss is
+    paired with the opening. Money that was given back can't be lost unless it was taken again, which nobody reported:
+    such a loss is unknown, as a win after a loss is.
     """
     fact = read(event_type.removesuffix(WITHHELD))
     is_withheld = event_type.endswith(WITHHELD)

@@ -83,9 +83,9 @@ class CurrentNames:
 
 
 class OtherKey(Unparseable):
-    """Its adapter gives the event another key by now: under that one it is another event.
+    """The adapter gives the event another key than before: under the new key it would be another event.
 
-    ``names``: its fact, under the key that it has.
+    ``names``: its names with its fact, under the key that it has.
     """
 
     def __init__(self, problem: str, names: CurrentNames) -> None:

@@ -283,7 +283,7 @@ def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
 
 
 def _find_outside_way(source: Mapping[str, Any], kind: str) -> str | None:
-    """Finds the way that money took outside of Square; where none is said, it was at Square."""
+    """Finds how money moved outside of Square; where the source says nothing of that, it moved at Square."""
     name = _WAY_NAMES.get(kind)
     way = None if name is None else source.get(name)
     if name is None or way is None:

@@ -17,7 +17,7 @@ PROBLEM_CHARS_MAX = 1_000
 
 
 def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> str:
-    """Returns the run's id.
+    """Compares a report in a process of its own, and returns the run's id.
 
     :raises ReconcileFailed: with what the command said
     """

@@ -99,8 +99,10 @@ def wait_s(due: ScheduledRound, now: datetime) -> float:
 
 
 def begin_next_s(due: ScheduledRound, began_s: float, ended_s: float) -> float:
-    """Returns when the round after one that was done begins, by the same clock: ``every_s`` are from beginning to
-    beginning, so that a round that takes long makes no gap longer by twice that; between two is a rest."""
+    """Returns when the next round begins, by the same clock.
+
+    ``every_s`` counts from beginning to beginning: a long round makes no gap longer. Between two rounds is a rest.
+    """
     return max(began_s + due.every_s, ended_s + min(FIRST_S, due.every_s))
 
 

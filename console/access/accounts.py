@@ -69,8 +69,9 @@ def set_roles(users: Users, name: str, roles: frozenset[Role], record: Recording
 def set_password(
     users: Users, name: str, password: str, record: Recording, by: str | None = None, stamp: str | None = None
 ) -> None:
-    """Ends the user's sessions and tokens. ``by``: as of `add_user`. ``stamp``:
-    of the account whose password was shown for it; None: none was.
+    """Sets a password. Ends the user's sessions and tokens. ``by``: as in `add_user`.
+
+    ``stamp``: that of the account whose current password the user gave; None: no password was asked for.
 
     :raises UserUnknown, PasswordUnfit: nothing was changed
     :raises NotSignedIn: as of `add_user`, or the account's stamp is another one by now
@@ -100,8 +101,9 @@ def remove_user(users: Users, name: str, record: Recording) -> None:
 
 
 def make_token(users: Users, name: str, label: str, at: datetime, record: Recording, days: int = TOKEN_DAYS) -> str:
-    """Makes a new bearer token of a user, to be shown once. It ends after so many days, and with the user's password.
-    The user's expired tokens are forgotten with it: it may have the name of one.
+    """Makes a new bearer token of a user, to be shown once. It ends after ``days``, and with the user's password.
+
+    The user's expired tokens are removed: the new one may have the name of one of them.
 
     :raises UserUnknown, UserUnfit: nothing was changed
     """

@@ -95,7 +95,7 @@ class SignInThrottle:
 
 
 def network_of(address: str) -> str:
-    """Returns what one holder of addresses has: an IPv4 address, or the /64 of an IPv6 one."""
+    """Returns the addresses that one person may hold: an IPv4 address, or the /64 network of an IPv6 one."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -207,7 +207,7 @@ class Access:
         self._recorder.record(user.name, "sign_out", "", AuditOutcome.DONE)
 
     def not_allowed(self, user: User, what: str, channel: str) -> None:
-        """Puts on record what a user tried and may not do: so many an hour, so that no user can fill the disk."""
+        """Puts on record what a user tried and may not do; `NOT_ALLOWED_MAX` an hour, or they could fill the disk."""
         hour = int(self._clock.monotonic_s() // 3_600)
         since, count = self._not_allowed.get(user.name, (hour, 0))
         count = count + 1 if since == hour else 1

@@ -251,7 +251,7 @@ def _read_next(rows: Iterator[list[str]], name: str, line: int) -> list[str] | N
 
 
 def _decode_lines(name: str, file: BinaryIO, digest: Digest) -> Iterator[str]:
-    """Decodes the lines one by one: one line in another encoding is found where it stands."""
+    """Decodes line by line, so that an error names the line that has another encoding."""
     number = 0
     while raw := file.readline(LINE_BYTES_MAX + 1):
         number += 1

@@ -95,9 +95,9 @@ def tree_at(place: Location, *, private: bool = True) -> FileTree:
 
 
 def at_once(work: Callable[[T], object], items: Iterable[T]) -> None:
-    """Does the work of many files side by side: each waits for a disk or a store most of its time.
+    """Does the work of many files at the same time: each mostly waits for a disk or a store.
 
-    :raises Exception: the first that one raised; what isn't begun then is left
+    :raises Exception: the first that any of them raised; work that hasn't begun by then isn't done
     """
     pool = ThreadPoolExecutor(FILES_AT_ONCE)
     try:

@@ -61,8 +61,11 @@ def verify_stream(
 
 
 def division_of(streams: Mapping[str, StreamConfig], config: StreamConfig, mode: Mode) -> Division | None:
-    """Returns how several streams divide a stream's topic among them; None where one of them takes all of it, or is
-    alone on another program's. Of the receivers' topic nobody else decides what the only stream leaves out."""
+    """Returns how several streams divide a stream's topic among them.
+
+    None where one of them takes all of it, or is alone on another program's topic. On the receivers' topic a stream
+    that is alone counts too: nobody else decides what it leaves out.
+    """
     topic = config.events_topic(mode)
     of_topic = [stream for stream in list_enabled(streams, mode) if topic and stream.events_topic(mode) == topic]
     is_alone = len(of_topic) == 1 and topic != topics_of(mode).events
