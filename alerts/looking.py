@@ -231,7 +231,6 @@ class UnknownItems:
 
     def __init__(self) -> None:
         self._items: dict[int, UnknownItem] = {}
-        """Unknown items by their number."""
 
     def take_rows(self, rows: pa.Table, part: Shard) -> None:
         is_unknown = pc.equal(rows["decision"], Decision.UNKNOWN.value)

@@ -39,7 +39,7 @@ RECEIVER = "the receiver"
 """The subject of what isn't a stream."""
 
 TRIES = ("applied", "ignored", "unknown", "retry", "dead")
-"""Decisions that a try came to."""
+"""Decisions by which a try can end."""
 
 SUBSCRIBER = "subscriber:"
 """The prefix of a subscriber's name as a downstream."""

@@ -83,4 +83,3 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": format_number,
     "span": format_span,
 }
-"""The filters by their names in templates."""

@@ -18,7 +18,7 @@ SERIES_MAX = 8
 """As many colours as the style sheet has, each differs from the others by its dashes too."""
 
 VALUE_MAX = 1e100
-"""What is beyond it is no count and no amount: it is left out, like what is no number."""
+"""Values beyond this are no counts and no amounts: they are left out, like what is no number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class WaitKind(StrEnum):
 
 
 BY_ITSELF = (WaitKind.TURN, WaitKind.BACKOFF, WaitKind.DELAY)
-"""These end by themselves, now or at their time, if the stream decides."""
+"""Waits that end by themselves, now or at their time, if the stream decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,13 @@ TRIES_MAX = 6
 FIRST_WAIT_S, WAIT_S_MAX = 1.0, 60.0
 """Between two tries of a page, where the provider doesn't ask for a longer pause."""
 PAGES_MAX = 10_000
-"""Of one span: a million events in an hour."""
+"""The most pages of one span: a million events in an hour."""
 ENTITIES_AT_ONCE = 16
 HELD_S_MAX, HELD_AGAIN_S = 40.0, 5.0
 """How long an event that another request holds is waited for: one that was killed holds it for its lease of 30 s."""
 _NO_TIME = datetime.max.replace(tzinfo=UTC)
 ACCEPTED = 200
-"""Stands in the receipts of what was caught up."""
+"""The status in receipts of events that were caught up."""
 
 
 class ListUnavailable(PayhookError):

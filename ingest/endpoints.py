@@ -17,7 +17,7 @@ from ingest.settings import EndpointSettings, IngestSettings
 from providers.port import Adapter, ListingAdapter, ModeMismatch, PointingAdapter, WeaklySigningAdapter
 
 ENDPOINT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""It names a file of secrets."""
+"""How an endpoint is called: its name is also that of its file of secrets."""
 API = "-api"
 LOOK_AGAIN_S = 1.0
 SECRETS_MAX = 8
@@ -61,9 +61,9 @@ class _SecretsSnapshot:
     at: float
     secrets: dict[str, tuple[str, ...]] = field(repr=False)
     problems: dict[str, str]
-    """Of the files that hold something else."""
+    """What is wrong with files that hold something else."""
     shared: dict[str, str]
-    """Of each file that shares a secret with one of another tenant or mode, that other one."""
+    """By file, the file of another tenant or mode with which it shares a secret."""
 
 
 class SecretFiles:

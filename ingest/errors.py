@@ -16,7 +16,7 @@ from providers.port import SignatureReason
 
 MESSAGE_CHARS_MAX = 300
 RETRY_AFTER_S = 2
-"""Of a 503."""
+"""Seconds after which the sender of a request that got a 503 should try again."""
 
 
 class RefusalResponse(NamedTuple):
@@ -61,12 +61,12 @@ HTTP: Mapping[str, RefusalResponse] = MappingProxyType(
         "wrong_version": RefusalResponse(505, "use HTTP/1.1 or HTTP/1.0"),
     }
 )
-"""Of any request, before its path is looked at."""
+"""Refusals of any request, before its path is looked at."""
 
 SIGNATURE: Mapping[str, RefusalResponse] = MappingProxyType(
     {f"signature_{reason}": RefusalResponse(401, "{problem}", False) for reason in get_args(SignatureReason)}
 )
-"""With the status that the provider knows in place of 401."""
+"""Refusals that have the status which the provider knows in place of 401."""
 
 WEBHOOKS: Mapping[str, RefusalResponse] = MappingProxyType(
     {
@@ -113,7 +113,7 @@ WEBHOOKS: Mapping[str, RefusalResponse] = MappingProxyType(
         ),
     }
 )
-"""Of requests for a path."""
+"""Refusals of requests for a path."""
 
 REFUSALS: Mapping[str, RefusalResponse] = MappingProxyType({**SIGNATURE, **HTTP, **WEBHOOKS})
 

@@ -103,7 +103,7 @@ class WebhookHttpProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.lingering = False
         self._source: str | None = None
-        """Where it has a place among `places`."""
+        """The sender under which this connection has a place among `places`."""
         self._raw: asyncio.Transport | None = None
         self._deaf = False
         self._owed: RequestRefused | None = None

@@ -15,7 +15,7 @@ from core.clock import Clock
 from ingest.errors import RequestRefused
 
 PART_OF_A_SOURCE = 1 / 8
-"""Of all places, for requests whose bodies have been awaited for `GRACE_S`."""
+"""The part of all places for one sender's requests whose bodies have been awaited for `GRACE_S`."""
 
 GRACE_S = 2.0
 """A body may come so long after its head without making way while there are places: in a burst all heads come first."""
@@ -37,15 +37,15 @@ class ReceiverLimits:
     header_deadline_s: float = 5.0
     """From a head's first byte to its last."""
     idle_s: float = 30.0
-    """Of a connection on which nothing happens."""
+    """How long a connection stays open on which nothing happens."""
     connections_max: int = 900
     """Below the usual 1,024 files of a process, and above ``in_flight_max``: one that isn't under way makes way."""
     read_deadline_s: float = 10.0
-    """For a whole body."""
+    """Until the whole body is there."""
     in_flight_max: int = 512
     """Requests under way."""
     in_flight_bytes_max: int = 64 << 20
-    """Of their bodies."""
+    """Bytes of the bodies of requests under way."""
     in_flight_wait_s: float = 1.0
     """How long a request waits for another request's claim."""
     publish_timeout_ms: int = 4_000
@@ -55,7 +55,7 @@ class ReceiverLimits:
     confirmed_s: float = 8 * 86_400.0
     """How long Redis knows a confirmed key: 7 days and 1 of margin."""
     redis_failures_max: int = 5
-    """In a row; they open the breaker to Redis."""
+    """So many failures in a row open the breaker to Redis."""
     redis_reset_s: float = 2.0
     """Until an open breaker asks Redis again."""
 
@@ -71,9 +71,9 @@ LIMITS = ReceiverLimits()
 class Load:
     """Requests under way and the bytes of their bodies, counted as they arrive, until the request is answered.
 
-    A request whose body isn't whole yet makes way for a newer one: the oldest of a source that has more of them than
-    its part (`PART_OF_A_SOURCE`) once it has had its time, and where all places are taken the oldest of the source that
-    has most. What is opened and never finished keeps no other request out.
+    A request whose body isn't whole yet makes way for a newer one. It is the oldest of a source that has more of them
+    than its part (`PART_OF_A_SOURCE`), once it has had its time. Where all places are taken, it is the oldest of the
+    source that has most. What is opened and never finished keeps no other request out.
     """
 
     def __init__(self, requests_max: int, bytes_max: int, clock: Clock) -> None:

@@ -28,14 +28,14 @@ from providers.port import Adapter
 
 SETTING = "ingest.secrets_dir"
 FILE = "masking"
-"""Beside the providers' secrets, the same for every receiver; made where it isn't there."""
+"""The key's file beside the providers' secrets, the same for every receiver; made where it isn't there."""
 KEY_CHARS_MIN = 32
 """128 bits where the key is hexadecimal."""
 
 HALVED_BYTES_MAX = 1 << 18
-"""Of a body, times the texts masked in it: so much is masked again, twice at most, to find those its money rests on."""
+"""A body's bytes times its masked texts: up to this, it is masked again to find the texts that its money rests on."""
 DECIMALS_MAX = 4
-"""Of a currency."""
+"""The most decimals of a currency."""
 
 
 class MaskingKey:

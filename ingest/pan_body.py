@@ -36,7 +36,7 @@ that a merchant fills (metadata, notes, custom fields, additional data). `Adapte
 
 CARD_DIGITS_MIN = 12
 CARD_DIGITS_MAX = 19
-"""Of a field that is named as a card number's."""
+"""The most digits of a field that is named as a card number."""
 
 _BLANKS = b" \t\r\n"
 _VALUE_ENDS = rb"(?=[ \t\r\n]*(?:[,}\]]|\Z))"

@@ -22,7 +22,7 @@ from ingest.publisher import Publisher
 
 ASK_AGAIN_S = 0.05
 PROCESS_BYTES = 10
-"""Of an owner's name: chance tells processes apart, a number the requests of one."""
+"""Random bytes of an owner's name: they tell processes apart, and a number tells apart the requests of one."""
 
 _FLAGS = {
     ClaimState.CLAIMED: Dedupe.CLAIMED,

@@ -27,7 +27,7 @@ TOKEN_GIVEN = 200
 CLIENT_REFUSED = frozenset({400, 401, 403})
 TOKEN_MARGIN_S = 60
 SILENT_S_MAX = 60.0
-"""Of a host, for a caller that sets no limit; `ingest.fetch` gives up much sooner."""
+"""How long a host may say nothing, for a caller that sets no limit; `ingest.fetch` gives up much sooner."""
 
 
 class FetchFailed(PayhookError):

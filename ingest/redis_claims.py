@@ -92,7 +92,7 @@ _SCRIPTS = (CONFIRM, RELEASE, CLAIM)
 """In this order within a pipeline: what is settled by then is known to its claims."""
 
 _Kind: TypeAlias = Literal[0, 1, 2]
-"""Which of `_SCRIPTS`."""
+"""The place of a script in `_SCRIPTS`."""
 _CONFIRM: _Kind = 0
 _RELEASE: _Kind = 1
 _CLAIM: _Kind = 2

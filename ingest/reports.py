@@ -77,7 +77,7 @@ class RefusalLog:
 GATHER_S = 0.05
 """So long a receipt may wait for others: they share a Kafka record, as one each would cost as much as the event."""
 RECEIPTS_A_RECORD_MAX = 200
-"""Of at most a few hundred bytes each; a record takes 2 MiB."""
+"""Receipts have at most a few hundred bytes each; a record takes 2 MiB."""
 
 UNKNOWN = "unknown"
 """The provider of a request that names none."""

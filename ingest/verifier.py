@@ -35,7 +35,8 @@ GIVEN_UP_AFTER = timedelta(hours=1)
 again. After that it is kept as unknown: the provider's last try must not be the end of it."""
 
 VIEWS_AT_ONCE = 5
-"""Of one request; a batch may point to hundreds of things. It is what one provider may have of all places."""
+"""Views fetched at once for one request; a batch may point to hundreds of things. One provider may have so many
+of all places."""
 VIEWS_S = 6.0
 """For all of them: GoCardless waits for 10 s, and Kafka may take 4. Answers may be kept, so that a batch that is sent
 again continues where it was."""

@@ -60,13 +60,13 @@ def secret_file(subscriber: Subscriber, path: Path, settings: NotifySettings) ->
 
 CONNECT_S_MAX = 3.0
 SILENCE_S_MAX = 10.0
-"""Within an answer."""
+"""Seconds without a byte within an answer."""
 REQUEST_S_MAX = 10.0
 """In all, name resolution included, unless a subscriber has another; the stream's handler_deadline_s is longer."""
 RETRY_AFTER_S_MAX = 3_600.0
 """A longer Retry-After is cut to this."""
 SECRETS_MAX = 4
-"""Live at a time: two while one replaces the other, and some room."""
+"""Secrets that are live at a time: two while one replaces the other, and some room."""
 SAID_CHARS_MAX = 200
 SECRET_CHARS_MIN = 8
 """A shorter word of a header's value, such as ``Bearer``, is no secret."""

@@ -66,7 +66,7 @@ COMMAND_BYTES_MAX = 900_000
 """Below Kafka's default of 1 MiB a record; 5,000 targets take 305 KB."""
 
 PER_S_MIN, PER_S_MAX = 0.01, 100_000.0
-"""Items a second, of a run that is given a rate."""
+"""Limits of the items a second of a run that is given a rate."""
 
 SPREAD_S_MAX = 60.0
 """The longest time from a replay's first item to its last: a replayed item keeps its place in its entity until
@@ -87,7 +87,7 @@ def new_command_id() -> str:
 
 class ReplayMode(StrEnum):
     ALONE = "alone"
-    """Each for itself."""
+    """Each item for itself."""
     WITH_FOLLOWERS = "with_followers"
     """All dead items of each entity from its first target on, in Kafka's order: all of it, or none."""
 

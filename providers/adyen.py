@@ -56,9 +56,9 @@ LEFT_OUT: Mapping[int, frozenset[str]] = {
 
 Version 1 left out ``hmacSignature`` as well, which changes when the key is rolled."""
 COUNTS = names("pspReference originalReference eventCode success merchantAccountCode")
-"""What version 3 has of an item besides its amount: its names."""
+"""The names of an item, which version 3 counts beside its amount."""
 KEPT = frozenset({"modification.action"})
-"""Of ``additionalData``, since version 2."""
+"""The fields of ``additionalData`` that count since version 2."""
 RECAPTURED = frozenset({"Transaction Recaptured", "Transaction Auto-recaptured"})
 """A CAPTURE's ``reason``, which is content since version 2 only if it is one of these."""
 NOT_A_PAYMENT = frozenset({"REPORT_AVAILABLE", "RECURRING_CONTRACT"})

@@ -68,7 +68,7 @@ from providers.settings import AdyenSettings
 
 NAME = "adyen"
 ACCEPTED = Answer(200, b"[accepted]", "text/plain")
-"""Of every webhook of Adyen's."""
+"""The answer to every webhook of Adyen's."""
 MORE_DECIMALS: Mapping[str, int] = {"CLP": 2, "ISK": 2, "CVE": -2, "IDR": -2}
 """Where Adyen's minor unit isn't ISO 4217's (https://docs.adyen.com/development-resources/currency-codes)."""
 MOVEMENTS: Mapping[str, tuple[Movement, str]] = {

@@ -113,7 +113,7 @@ EVENT_TYPES = EventTypes(
     },
 )
 CATEGORIES = names("bank card grants internal issuedCard migration platformPayment topUp upgrade")
-"""Of a transfer (https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
+"""The categories of a transfer (https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
 
 _PAYOUTS: Mapping[str, Movement] = {
     "booked": Movement.PAYOUT_PAID,

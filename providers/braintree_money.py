@@ -68,7 +68,7 @@ class _TransactionMovement(NamedTuple):
     currency: str | None
     payment: str | None
     is_part: bool = False
-    """Of what it undoes: a pair is of one amount."""
+    """Whether it may be a part of what it undoes: a pair is of one amount."""
 
 
 class _Fee(NamedTuple):

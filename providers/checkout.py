@@ -123,7 +123,7 @@ class CheckoutAdapter(JsonAdapter):
     header = b"cko-signature"
     splits_losses = True
     left_out = names("action_invocations")
-    """It tells how the workflow's deliveries went so far."""
+    """This field tells how the workflow's deliveries went so far."""
     content_version = 2
     counts = COUNTS
     event_types = EVENT_TYPES

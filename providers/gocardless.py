@@ -86,7 +86,7 @@ API_VERSION = "2015-07-06"
 KEPT_S = 600.0
 """Amounts don't change. A batch that takes longer than GoCardless waits goes on where it was when it is sent again."""
 LINKS: Mapping[str, str] = {"payments": "payment", "refunds": "refund", "payouts": "payout"}
-"""Of an event's links the one that names the resource: by resource type, which is also its path in the API
+"""Which of an event's links names the resource: by resource type, which is also its path in the API
 (https://developer.gocardless.com/api-reference/#core-endpoints-payments, …-refunds, …-payouts)."""
 PAGE_MAX = 500
 """https://developer.gocardless.com/api-reference/#api-usage-cursor-pagination"""
@@ -94,9 +94,9 @@ MERCHANT = "merchant"
 """The ``payout_type`` of what payments brought (https://developer.gocardless.com/api-reference/#core-endpoints-payouts)."""
 FAILED, RETRIED = "payments.failed", "payments.resubmission_requested"
 _AFTER_A_CONFIRMATION = frozenset({FAILED, RETRIED})
-"""What they mean depends on whether the payment was confirmed before."""
+"""Actions whose meaning depends on whether the payment was confirmed before."""
 RESOURCE, CONFIRMED = b"resource", b"confirmed"
-"""What is fetched for these: the payment, and its confirmations."""
+"""The names of what is fetched for these: the payment, and its confirmations."""
 _MOVEMENTS: Mapping[str, Movement] = {
     "payments.confirmed": Movement.CAPTURE,
     FAILED: Movement.CAPTURE_FAILED,

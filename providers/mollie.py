@@ -117,7 +117,7 @@ COUNTS = (
     )
     + ADDED[3]
 )
-"""Its names, and the names and money of the snapshot."""
+"""The event's names, and the names and money of its snapshot."""
 
 
 class MollieAdapter(JsonAdapter):

@@ -60,7 +60,7 @@ are the ones that Mollie passes on (https://docs.mollie.com/reference/get-refund
 refunded there (https://help.mollie.com/hc/en-us/articles/360015904939). One that doesn't say what is settled
 (https://docs.mollie.com/reference/refunds-api-webhooks) is made where its payment is, if that is known."""
 _STACKED = {"giftcards": "giftcard", "vouchers": "voucher"}
-"""What a payment's details list, where a part of it was paid so."""
+"""The details in which a payment lists the parts that were paid in another way."""
 
 _SPLITS = ("routing", "routingReversals", "reverseRouting")
 """What says that a payment, or a refund, moves the money of other organizations, too."""

@@ -46,7 +46,7 @@ class Methods:
 
 
 PAYOUTS = frozenset({Movement.PAYOUT_PAID, Movement.PAYOUT_FAILED})
-"""They belong to no payment."""
+"""Movements that belong to no payment."""
 FEE = ".fee"
 """After a type, and before a number above one: the same notification once more, for a fee that it tells of."""
 WITHHELD = ".withheld"

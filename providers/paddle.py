@@ -155,7 +155,7 @@ class PaddleAdapter(JsonAdapter):
     listed_for = timedelta(days=30)
     newest_first = True
     left_out = names("notification_id")
-    """That of a delivery to one destination."""
+    """The id of a delivery to one destination."""
     content_version = 3
     counts = COUNTS
     added = ADDED

@@ -284,7 +284,7 @@ class Transmission:
     time: bytes
     signature: bytes
     certificate_url: str
-    """With its host in lower case."""
+    """The URL, with its host in lower case."""
     mode: Mode
     """The environment whose certificate it is."""
 

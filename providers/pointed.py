@@ -17,7 +17,7 @@ from providers.port import Wanted
 
 EVENT, FETCHED = "event", "fetched"
 NOT_FETCHED = "not fetched"
-"""Instead of the value that decides, where nobody asked the API."""
+"""Stands for the value that decides, where nobody asked the API."""
 
 
 def join_bodies(event: bytes, fetched: bytes) -> bytes:

@@ -26,10 +26,10 @@ TOLERANCE_S = 300
 """What providers say that their signatures hold, unless they say otherwise."""
 
 SIGNATURES_MAX = 16
-"""Of one request, so that a header can't buy unbounded work: secrets roll two at a time."""
+"""The most signatures of one request, so that a header can't buy unbounded work: secrets roll two at a time."""
 
 KEY_BITS_MIN = 2048
-"""Of an RSA key: shorter ones can be broken."""
+"""The least bits of an RSA key: shorter ones can be broken."""
 PublicKey: TypeAlias = RSAPublicKey | EllipticCurvePublicKey
 
 _HEX_KEY = re.compile(r"(?:[0-9A-Fa-f]{2})+")

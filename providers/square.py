@@ -76,10 +76,10 @@ _WAYS = Methods(
         "EXTERNAL": "https://developer.squareup.com/docs/payments-api/take-payments/external-payments",
     },
 )
-"""Of a payment's source and a refund's destination."""
+"""The ways of a payment's source and a refund's destination."""
 _NOT_PAID = names("APPROVED PENDING CANCELED FAILED")
 _NOT_REFUNDED = names("PENDING REJECTED FAILED")
-"""Of a refund (https://developer.squareup.com/reference/square/objects/PaymentRefund)."""
+"""States of a refund that moved nothing (https://developer.squareup.com/reference/square/objects/PaymentRefund)."""
 _WAY_NAMES = {"payment": "source_type", "refund": "destination_type"}
 _NOT_COMPLETED = {"payment": _NOT_PAID, "refund": _NOT_REFUNDED}
 _GIFT_CARD = "SQUARE_GIFT_CARD"

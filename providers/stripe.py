@@ -45,10 +45,12 @@ PAYPAL = "paypal"
 LEFT_OUT = frozenset({"pending_webhooks"})
 """Counts the endpoints that haven't acknowledged it yet. Content version 1 is all but this."""
 NAMED = ("id", "type", "account", "livemode", "created")
-"""What content version 2 has of the event itself."""
+"""The event's own fields that content version 2 counts."""
 API_URL = "https://api.stripe.com"
 API_VERSION = "2025-08-27.basil"
-"""Of what is fetched (https://docs.stripe.com/api/versioning): released authorisations are no refunds in it."""
+"""The API version of what is fetched (https://docs.stripe.com/api/versioning).
+
+Released authorisations are no refunds in it."""
 PAGE_MAX = 100
 """Events on a page (https://docs.stripe.com/api/events/list#list_events-limit)."""
 RESOURCES: Mapping[str, str] = {

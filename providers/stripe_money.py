@@ -77,7 +77,7 @@ _OF_CASH_BALANCES = names(
 """Movements of a customer's cash balance that aren't of the account's, or that a charge or a refund tells
 (https://docs.stripe.com/api/cash_balance_transactions/object)."""
 _WITH_THE_BALANCE = names("adjusted_for_overdraft transferred_to_balance")
-"""Those that are of the account's balance too."""
+"""Cash transactions that move the account's own balance, too."""
 
 
 def describe_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
@@ -329,4 +329,4 @@ _UNCERTAIN: Mapping[str, Callable[[Mapping[str, Any], object], ObjectMovement | 
     "charge.refunded": _read_refunded_now,
     "refund.created": _read_made_refund,
 }
-"""Of a thin event that doesn't say what changed."""
+"""How a thin event is read that doesn't say what changed."""

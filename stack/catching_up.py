@@ -56,7 +56,7 @@ FIRST_S = 30.0
 LOOK_BACK = timedelta(days=1)
 """Each event is looked for again when it is so old: a provider's list may have it hours after it came to be."""
 SLACK = timedelta(seconds=1)
-"""Providers' times are in seconds, some of them."""
+"""Some providers give times in seconds."""
 
 
 def sources_of(settings: Settings, clock: Clock, provider: str | None = None) -> list[ListingSource]:

@@ -37,7 +37,7 @@ NOT_CODE = frozenset({"tests", "docs"})
 NOT_PACKED = frozenset({"duckdb", "payhook", "pip", "setuptools", "wheel"})
 """Installed packages that no executor needs."""
 DRIVERS_OWN = re.compile(r"pyspark/(jars|bin|sbin|data|examples|licenses|python)/|(^|/)(tests|__pycache__)/")
-"""Of installed packages: Spark's jars are the cluster's, and the packages' own tests aren't run."""
+"""Not packed of installed packages: Spark's jars, which are the cluster's, and the packages' own tests."""
 
 COMPRESS_LEVEL = 1
 """As much smaller as time allows: a start waits for it."""

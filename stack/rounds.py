@@ -46,7 +46,7 @@ BACKUP_AGAIN_S = 900.0
 
 VERIFY_FIRST_S = 3_600.0
 VERIFY_AGAIN_S = 3_600.0
-"""After a verification that couldn't be made, or that found something."""
+"""Until the next round after a verification that couldn't be made, or that found something."""
 
 LOOK_AGAIN_S = 60.0
 """Until a round that wasn't wanted is asked for again."""

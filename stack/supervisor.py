@@ -41,7 +41,7 @@ STEADY_S = 30.0
 """A process that lived this long starts its backoff again."""
 
 WRITE_AGAIN_S = 5.0
-"""After who runs couldn't be written down: the disk is full."""
+"""Until the record of who runs is written again, after it couldn't be: the disk is full."""
 
 BESIDE_S = 30.0
 """For so long the rounds and the alerts leave the machine to the others; then they start in any case."""

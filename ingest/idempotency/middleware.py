@@ -26,7 +26,7 @@ KEPT_HEADERS = frozenset(
         *(b"etag", b"last-modified", b"link", b"location", b"vary"),
     }
 )
-"""What of an answer's header is repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
+"""Headers of an answer that are repeated: what describes it, nothing of the one request (Set-Cookie, Date)."""
 
 
 class AnswerRecorder:
@@ -118,9 +118,9 @@ DRAFT = "https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-hea
 METHODS = frozenset({"POST", "PATCH"})
 REQUEST_BYTES_MAX = 1 << 20
 REQUEST_S_MAX = 30.0
-"""For a whole body."""
+"""The most seconds until the whole body is there."""
 ANSWER_BYTES_MAX = 1 << 18
-"""Of an answer that is kept."""
+"""The most bytes of an answer that is kept."""
 NOT_KEPT_STATUSES = frozenset({401, 403, 407, 408, 421, 425, 429})
 """About the sender or the moment, not about the request: the same request may fare otherwise."""
 RENEWALS_A_LEASE = 3

@@ -60,7 +60,7 @@ _CODES: Mapping[str, str] = {
 }
 """The event code of the webhook that tells of the same movement, by the report's type."""
 _TWO = "SECOND_CHARGEBACK"
-"""Its webhook is two movements."""
+"""The type whose webhook is two movements."""
 
 
 class AdyenSettlement:

@@ -30,7 +30,7 @@ LINE_BYTES_MAX = 1 << 20
 """A report's lines have some hundred bytes; what is longer isn't text."""
 HEADER_CHARS_SHOWN = 120
 TEXT_CHARS_MAX = 40
-"""Of a wrong value in an error text."""
+"""The most characters of a wrong value that an error text shows."""
 
 _CURRENCY_CHARS = 3
 _ZONES_BY_HOURS = {

@@ -69,7 +69,7 @@ _FEES = frozenset(
 _PARTIAL = "partial_capture_reversal"
 _FAILED = frozenset({"charge_failure", "payment_failure_refund"})
 _NO_CARD = "py_"
-"""So begin the charges of payments that aren't by card."""
+"""How the ids of charges begin for payments that aren't by card."""
 _DISPUTES = ("dp_", "du_")
 _SEVERAL = frozenset({Movement.CAPTURE, Movement.DISPUTE_OPENED, Movement.DISPUTE_WON})
 """One object may move money so more than once."""

@@ -102,7 +102,8 @@ REDIS_TIMEOUT_S = 1.0
 REDIS_FAILURES_MAX = 5
 REDIS_RESET_S = 2.0
 KEY_LEASE_S = 15.0
-"""Of a key whose listener died, or whose claim came late out of a Redis that hung; a living one renews it."""
+"""How long a key stays claimed when its listener died, or its claim came late out of a Redis that hung. A living
+listener renews it."""
 COMMAND_TIMEOUT_MS = 8_000
 """Below `operations.commands.SEND_S_MAX`: a command that was answered 503 isn't sent minutes later by Kafka."""
 _COMMANDS = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": COMMAND_TIMEOUT_MS, "log_level": 0}
