@@ -133,8 +133,6 @@ class Alert:
 
 
 class AlertEngine:
-    """Keeps all alerts, and makes notices of readings. ``alerts`` are those that a state file remembers."""
-
     def __init__(self, rules: Mapping[str, AlertRule], alerts: Iterable[Alert] = ()) -> None:
         self._rules = rules
         self._alerts = {alert.key: alert for alert in alerts if alert.rule in rules}

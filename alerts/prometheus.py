@@ -39,8 +39,6 @@ MISSED = 'payhook_sli_events_total{outcome=~"late|failed|unknown"}'
 
 @dataclass(frozen=True, slots=True)
 class RecordingRule:
-    """A recording rule, for several rules and the dashboard. Names: level:metric:operation."""
-
     name: str
     expr: str
     comment: str = ""

@@ -60,7 +60,6 @@ def up(place: Place, detach: bool) -> None:
 
 
 def _exit_if_stopped(place: Place) -> None:
-    """Exits with 3 where a stream that should run doesn't; the stack runs, and accepts webhooks."""
     from stack.watching import await_streams
 
     stopped = await_streams(place.settings)

@@ -38,7 +38,6 @@ class ListedSource:
 
     @property
     def state(self) -> str:
-        """Returns ``caught up``, ``failing``, or ``switched off`` where the list is read all the same."""
         if self.problem:
             return "failing"
         return "switched off" if self.switched_off else "caught up"

@@ -49,8 +49,6 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Marks a point of a timeline. ``lines`` are what it booked, ``log_lines`` what was logged during it."""
-
     at: datetime | None
     title: str
     decision: str | None
@@ -184,8 +182,6 @@ def tries_of(story: ItemStory) -> list[Moment]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Shows one figure of the dead letters of a stream. ``level``: ``bad``, ``warn`` or nothing."""
-
     name: str
     value: str
     note: str

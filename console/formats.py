@@ -49,7 +49,6 @@ def mark_up_moment(at: datetime | None) -> Markup:
 
 
 def format_second(at: datetime | None) -> str:
-    """Writes a moment to the second: ``2026-01-31 12:00:07``."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 

@@ -83,7 +83,6 @@ class IngestMetrics:
         self._not_there.add(provider)
 
     def count_unread(self, provider: str, status: int) -> None:
-        """Counts a request that was refused as HTTP: it has no time."""
         self._answers.add(provider, str(status))
 
     def count_verified(self, provider: str, index: int, endpoint: str | None = None) -> None:

@@ -62,7 +62,6 @@ class MaskingKey:
         return cls(lines[0])
 
     def sha256(self, original: bytes) -> str:
-        """Returns the keyed hash, 64 characters of lower-case hex as a plain one has."""
         return hmac.digest(self._key, original, "sha256").hex()
 
 

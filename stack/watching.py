@@ -22,7 +22,6 @@ from stack.settings import Settings
 def build_watched(
     settings: Settings, lag: Callable[[Marks], dict[str, int] | None], received: AskReceived = not_read
 ) -> WatchedServices:
-    """Builds what is watched: processes are asked at the ports that are set here and at `console.metrics_urls`."""
     files, metrics = status_files(settings), metrics_urls(settings)
     return WatchedServices(ready_url(settings), files, metrics, lag, status_urls(settings), received)
 

@@ -97,8 +97,6 @@ def query_of(wanted: Filter) -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class ShownPayload:
-    """Shows the payload as text: ``pretty`` where it is JSON, ``raw`` as it came (text, or bytes in hex)."""
-
     pretty: str | None
     raw: str | None
     is_hex: bool

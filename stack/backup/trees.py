@@ -72,8 +72,7 @@ class FileTree(Protocol):
     def share_file(self, path: str, other: str) -> bool:
         """Makes a file of the tree available under another path too, without its bytes passing through here."""
 
-    def write(self, path: str, text: str) -> None:
-        """Writes a small file whole, over one that is there."""
+    def write(self, path: str, text: str) -> None: ...
 
     def move_path(self, path: str, to: str) -> None: ...
 

@@ -86,7 +86,6 @@ def _write_users(folder: Path) -> None:
 
 
 def build_acl(passwords: Mapping[str, str], commands: Sequence[str]) -> str:
-    """Returns the lines of an ACL file: `PAYHOOK` may do nothing but ``commands``, `ADMIN` everything."""
     rules = {PAYHOOK: "-@all " + " ".join(f"+{command}" for command in commands), ADMIN: "+@all"}
     digests = {user: hashlib.sha256(password.encode()).hexdigest() for user, password in passwords.items()}
     return "".join(f"user {user} on #{digests[user]} ~* &* {may}\n" for user, may in rules.items())
