@@ -175,6 +175,7 @@ def test_a_put_whose_answer_comes_too_late_is_known_to_be_there(
             storage.put_new("_delta_log/1.json", b"of somebody else")
 
 
+@pytest.mark.more(reason="a store that is slow in real time")
 def test_a_slow_store_is_waited_for(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay) -> None:
     with relay:
         storage = open_storage(reach(object_store, monkeypatch, relay.endpoint, timeout_s=15.0))
@@ -186,6 +187,7 @@ def test_a_slow_store_is_waited_for(object_store: ObjectStore, monkeypatch: pyte
         assert relay.to_be_lost == 0
 
 
+@pytest.mark.more(reason="a store that is away in real time")
 def test_a_store_that_cannot_be_reached_is_said_in_time_and_nothing_is_claimed(
     object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch, relay: Relay
 ) -> None:

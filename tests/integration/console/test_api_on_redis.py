@@ -125,6 +125,7 @@ def test_an_answer_outlives_the_listener_that_gave_it(empty_redis: str, journal:
     assert len(kafka.sent) == 1
 
 
+@pytest.mark.more(reason="a lease in real time; the contract of the claims has it")
 def test_a_listener_that_dies_in_the_middle_leaves_the_order_to_the_next_one(empty_redis: str, journal: Path) -> None:
     """The second run sends the same command again: the processor holds its id once."""
 

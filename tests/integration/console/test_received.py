@@ -66,6 +66,7 @@ def test_a_second_reader_finds_the_same_hour(receiver: ReceiverUnderTest, tail: 
     other.close()
 
 
+@pytest.mark.more(reason="a broker that is away in real time")
 def test_while_kafka_is_away_the_figures_stay_and_say_so(receiver: ReceiverUnderTest, tail: ReceiptTail) -> None:
     assert receiver.post(receiver.stripe("before")).status_code == 200
     before = shown(tail, lambda hour: hour.total > 0)

@@ -116,6 +116,7 @@ def test_a_letter_that_the_topic_cannot_take_goes_by_reference(
     assert values == {1: None, 2: body_of(2)}
 
 
+@pytest.mark.more(reason="a broker that is away in real time; tests/unit/dlq has it")
 @pytest.mark.row("C5")
 @pytest.mark.row("E8")
 def test_dead_letters_wait_for_a_broker_that_is_down(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def test_empty_lines_before_a_request_buy_no_time(hasty: ReceiverUnderTest) -> N
         assert wire.is_closed()
 
 
+@pytest.mark.more(reason="another way to a limit that one of the others reaches")
 @ANOTHER_WAY
 def test_the_head_after_an_answer_has_the_same_deadline(hasty: ReceiverUnderTest) -> None:
     with hasty.wire() as wire:
@@ -200,6 +201,7 @@ def test_a_sender_that_does_not_stop_still_gets_its_answer(receiver: ReceiverUnd
         assert refused(wire) == (413, "too_large")
 
 
+@pytest.mark.more(reason="another way to a limit that one of the others reaches")
 @ANOTHER_WAY
 def test_a_sender_that_never_stops_is_cut_off(receiver: ReceiverUnderTest) -> None:
     with receiver.wire() as wire:
@@ -355,6 +357,7 @@ def test_one_connection_too_many_takes_the_place_of_the_one_that_was_idle_longes
             assert statuses(wires[0], 1) == [200]
 
 
+@pytest.mark.more(reason="another way to a limit that one of the others reaches")
 def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Servers) -> None:
     few = replace(PATIENT, connections_max=3, in_flight_max=2)
     with receiver_on(servers, few) as receiver, contextlib.ExitStack() as held:

@@ -42,6 +42,7 @@ def test_facts_of_all_shards_are_compared_each_once(compare: Compare, tmp_path: 
     assert books.found.find_run(compared.run.run_id) == compared.run
 
 
+@pytest.mark.more(reason="Spark compares more than once; all shards are compared by an everyday test")
 def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Compare, tmp_path: Path) -> None:
     first, moved = fact("ch_0"), fact("ch_1")
     books = divided(books_of(tmp_path, rows_of(first, moved)), [fact("ch_2")], taken_back=[moved])
@@ -50,6 +51,7 @@ def test_a_booking_that_another_shard_took_back_is_no_more_in_either(compare: Co
     assert compared.one(moved.fact_key).booked_minor == 0
 
 
+@pytest.mark.more(reason="Spark compares more than once; all shards are compared by an everyday test")
 def test_facts_of_other_accounts_providers_tenants_and_times_arent_missed(compare: Compare, tmp_path: Path) -> None:
     mine, account, before, after = (fact(f"ch_{name}") for name in ("mine", "account", "before", "after"))
     adyen = MoneyFact("adyen:MOD1:capture", Movement.CAPTURE, "", "PAY1", Money(5, "EUR"))
@@ -70,6 +72,7 @@ def test_facts_of_other_accounts_providers_tenants_and_times_arent_missed(compar
     assert compare(books, report, period=longer).kinds() == {("missing_there", after.fact_key)}
 
 
+@pytest.mark.more(reason="Spark compares more than once; all shards are compared by an everyday test")
 def test_a_tenants_report_is_compared_with_the_tenants_facts(compare: Compare, tmp_path: Path) -> None:
     own = {"fact_key": "shop-a~stripe:ch_1:capture", "entity_key": "shop-a~stripe::pi_1", "tenant": "shop-a"}
     unseen = {"fact_key": "shop-a~stripe:ch_2:capture", "entity_key": "shop-a~stripe::pi_2", "tenant": "shop-a"}

@@ -44,6 +44,7 @@ class BrokenTicks(CollectedTicks):
         raise PySparkException("there is no such source")
 
 
+@pytest.mark.more(reason="a Spark of its own; it is about how fast a stream begins")
 def test_some_batches_are_taken_and_nothing_goes_on_afterwards(session: SparkSession, tmp_path: Path) -> None:
     ticks = CollectedTicks(session)
     warm_up(ticks, tmp_path / "checkpoint")
@@ -51,6 +52,7 @@ def test_some_batches_are_taken_and_nothing_goes_on_afterwards(session: SparkSes
     assert not session.streams.active
 
 
+@pytest.mark.more(reason="a Spark of its own; it is about how fast a stream begins")
 def test_what_goes_wrong_is_left_to_the_stream_itself(session: SparkSession, tmp_path: Path) -> None:
     warm_up(CollectedTicks(session, fails=True), tmp_path / "checkpoint")
     warm_up(BrokenTicks(session), tmp_path / "checkpoint")

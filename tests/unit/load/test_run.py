@@ -222,6 +222,7 @@ def opened(page: str) -> str:
         time.sleep(0.2)
 
 
+@pytest.mark.more(reason="a locust of its own; that it posts at a rate is an everyday test")
 def test_locust_by_hand_runs_as_the_page_says(url: str, secrets: Path) -> None:
     [text] = [one.text for one in fenced((CHECKOUT / "docs" / "load.md").read_text()) if "locustfile" in one.text]
     text = text.replace("http://127.0.0.1:8080", url).replace(".payhook/data/secrets", str(secrets))

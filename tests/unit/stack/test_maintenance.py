@@ -158,6 +158,7 @@ def test_backups_are_scheduled_where_a_folder_is_named(tmp_path: Path) -> None:
     assert wait_s(backup, NOW) == FIRST_S
 
 
+@pytest.mark.more(reason="two processes for each round; one round by itself is an everyday test")
 @pytest.mark.parametrize("name", MODULES)
 def test_each_round_can_be_run_by_itself_and_says_by_its_exit_code_whether_all_was_done(
     tmp_path: Path, name: str
