@@ -169,17 +169,17 @@ class StreamSettings(Section):
         0.9,
         gt=0,
         le=1,
-        description="a few failing events hold back the others when a larger share of all (those stuck and those done "
-        "in the last minute) is stuck, and head_uncommitted_min says that few of the stuck ones fail; 1: never. Where "
-        "followers of a dead event continue, those with the longest lines are dead-lettered as HeadOfLineBlocked then, "
-        "where they wait it is an alert",
+        description="the share of stuck events (of those and the ones done in the last minute) above which a few "
+        "failing ones may hold back the rest; head_uncommitted_min tells that from an outage; 1: never. Where "
+        "followers of a dead event continue, those with the longest lines are dead-lettered as HeadOfLineBlocked. "
+        "Where they wait, it is an alert",
     )
     head_uncommitted_min: float = Field(
         0.02,
         gt=0,
         le=1,
-        description="of the stuck events, the share that must fail themselves for it to be an outage rather than a few "
-        "events that hold back the others",
+        description="the share of the stuck events that fail themselves from which on it is an outage; below it a few "
+        "of them hold back the others",
     )
 
 

@@ -35,8 +35,8 @@ What payhook does with each event type that a provider lists. **Subscribe** to t
 person decides only if somebody books them by hand ([finance.md](finance.md#booking-by-hand)). A type that moves
 nothing does no harm.
 
-A type that isn't on this page is **unknown**: its events are kept and counted, and book nothing. Where an event of a
-type that books has a value that decides about its money and that no table has, such as a new status, it is unknown too.
+A type that isn't on this page is **unknown**: its events are kept and counted, and book nothing. So is an event of a
+type that books, where a value that decides about its money is in no table, such as a new status.
 
 Standard Webhooks senders are anybody: `providers.standardwebhooks.money` says which of their types book, and
 `providers.standardwebhooks.moves_nothing` which are known to move nothing ([settings.md](settings.md)).
