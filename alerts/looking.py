@@ -28,7 +28,7 @@ from core.location import Location
 from core.memory import memory_used
 from core.routing import WHOLE, Shard
 from core.settings import IN_SYNC
-from core.status_file import STANDBY, each_address, fresh_status, past_moment_of, read_said
+from core.status_file import StreamStatuses, each_address, fresh_status, past_moment_of, read_said
 from core.topics import read_topic_config
 from dead_letters.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
@@ -104,6 +104,7 @@ class StackObserver:
         self, places: WatchedPlaces, client: httpx2.Client, clock: Clock, done_at: Mapping[str, datetime] | None = None
     ) -> None:
         self._places = places
+        self._statuses = StreamStatuses(places.statuses, places.status_urls)
         self._client = client
         self._clock = clock
         self._done_at = {**dict.fromkeys(places.rounds, clock.now()), **(done_at or {})}
@@ -140,19 +141,7 @@ class StackObserver:
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _read_statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
-        statuses = {stream: fresh_status(read_said(file), now) for stream, file in self._places.statuses.items()}
-        for url in self._places.status_urls:
-            wanted = [stream for stream, status in statuses.items() if status is None or status.get("state") == STANDBY]
-            answer = self._ask_statuses(url) if wanted else {}
-            statuses |= {stream: fresh_status(answer.get(stream), now) or statuses[stream] for stream in wanted}
-        return statuses
-
-    def _ask_statuses(self, url: str) -> Mapping[str, Any]:
-        try:
-            streams = self._client.get(url, timeout=ASK_TIMEOUT_S).raise_for_status().json()["streams"]
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError):
-            return {}
-        return streams if isinstance(streams, dict) else {}
+        return {stream: fresh_status(status, now) for stream, status in self._statuses.read(now).items()}
 
     def _measure_rounds(self, now: datetime) -> dict[str, float | None]:
         return {

@@ -141,7 +141,9 @@ def _show(dead: StreamDeadLetters, number: int, states: Sequence[RunItemState] |
     click.echo(f"{selection.name}: {selection.count:,} items{_format_amounts(selection)}, frozen by {selection.actor}")
     click.echo(f"filter {selection.filter}, digest {selection.digest}")
     if progress is not None:
-        click.echo(f"{progress.run.run.action} by {progress.run.actor}: {progress.run.run.reason}")
+        click.echo(
+            f"{progress.run.run.action} by {progress.run.actor}, {progress.run.state.value}: {progress.run.run.reason}"
+        )
         click.echo(describe_outcome(progress) + (f" ({progress.run.problem})" if progress.run.problem else ""))
     rows = PrintedTable("ID", "row", "state", "why", right=["ID", "row"])
     for item in items:

@@ -23,7 +23,7 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError
 from core.files import hold_lock, problem_of, write_whole
 from core.routing import stream_of
-from core.status_file import fresh_status, read_said
+from core.status_file import fresh_status
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
@@ -33,6 +33,7 @@ from notify.signature import new_secret
 from notify.subscribers import Subscriber, SubscribersFile, shown_fields
 from operations.command import REPLAY
 from operations.selection.model import RunRequest
+from stack.addresses import open_statuses
 
 STREAM = "notify"
 SEND_REASON = "it missed them"
@@ -118,7 +119,8 @@ def send(place: Place, name: str, since: datetime, reason: str, propose: bool, w
     subscriber = _open_file(place).find_named(name)
     disabled = DisabledSubscribers(disabled_folder(place.settings.notify)).find(name)
     if disabled is not None or not subscriber.enabled:
-        raise click.ClickException(f"{name} isn't active: enable it first (payhook notify enable {name})")
+        how = f"payhook notify enable {name}" if subscriber.enabled else "enabled = true in the subscribers file"
+        raise click.ClickException(f"{name} isn't active: enable it first ({how})")
     stream_place = replace(place, stream=STREAM, mode=subscriber.mode)
     missed = [
         (part, missed_items(part.looked_at.journal, subscriber, since)) for part in stream_place.stream_parts.values()
@@ -200,8 +202,8 @@ def _read_state(place: Place, subscriber: Subscriber) -> dict[str, Any]:
 
 
 def _said_of(place: Place, subscriber: Subscriber) -> Mapping[str, Any]:
-    file = place.settings.layout.stream(stream_of(STREAM, subscriber.mode)).status
-    status = fresh_status(read_said(file), SystemClock().now()) or {}
+    stream, now = stream_of(STREAM, subscriber.mode), SystemClock().now()
+    status = fresh_status(open_statuses(place.settings).read_one(stream, now), now) or {}
     state: Mapping[str, Any] = (status.get("downstreams") or {}).get(downstream_of(subscriber.name), {})
     return state
 

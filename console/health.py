@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx2
@@ -31,26 +30,21 @@ from core.layout import LEDGER
 from core.metrics import CATALOGUE, COMMON_LABELS, PROCESS_LABEL, add_process
 from core.routing import mode_of, of_stream, stream_of
 from core.settings import KafkaSettings
-from core.status_file import STANDBY, each_address, fresh_status, moment_of, read_said
-
-ASK_TIMEOUT_S = 2.0
-
+from core.status_file import ASK_TIMEOUT_S, StreamStatuses, each_address, fresh_status, moment_of
 
 _probed = Depends(Everybody("probes, Prometheus and `payhook status` don't sign in; it is figures and states"))
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedServices:
-    """Holds what the listener asks. ``streams``: the status file of every work stream, one a journal; ``metrics`` maps
-    a process's name to the URL of its metrics, ``lag`` marks to counts. ``statuses``: where processors say what is in
-    the files, asked where these are missing or old; ``received``: what came in within the last hour.
+    """Holds what the listener asks. ``statuses``: of every work stream, one a journal; ``metrics`` maps a process's
+    name to the URL of its metrics, ``lag`` marks to counts; ``received``: what came in within the last hour.
     """
 
     ingest_ready_url: str
-    streams: Mapping[str, Path]
+    statuses: StreamStatuses
     metrics: Mapping[str, str]
     lag: Callable[[Marks], dict[str, int] | None]
-    statuses: Sequence[str] = ()
     received: AskReceived = not_read
 
 
@@ -97,13 +91,7 @@ async def read_status(watched: WatchedServices, client: httpx2.AsyncClient, now:
     ``processor`` has those of the first.
     """
     ingest_ready = await _is_ok(watched.ingest_ready_url, client)
-    streams = {name: read_status_file(path, now) for name, path in watched.streams.items()}
-    if any(fresh_status(status, now) is None or status.get("state") == STANDBY for status in streams.values()):
-        # The processors that decide them may run elsewhere, where this process reads no files.
-        for url in watched.statuses:
-            reported = {name: status for name, status in (await _fetch_streams(url, client)).items() if name in streams}
-            aged = {name: _with_age(status, now) for name, status in reported.items()}
-            streams |= {name: status for name, status in aged.items() if _says_more(status, streams[name], now)}
+    streams = await asyncio.to_thread(read_streams, watched.statuses, now)
     answer = {**_side_of(ingest_ready, streams, "live"), "ingest": {"ready": ingest_ready}}
     if any(mode_of(name) == "test" for name in streams):
         answer["test"] = _side_of(ingest_ready, streams, "test")
@@ -135,27 +123,9 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
     return marks
 
 
-async def _fetch_streams(url: str, client: httpx2.AsyncClient) -> dict[str, Mapping[str, Any]]:
-    try:
-        streams = (await client.get(url, timeout=ASK_TIMEOUT_S)).raise_for_status().json()["streams"]
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError):
-        return {}
-    return (
-        {name: stream for name, stream in streams.items() if isinstance(stream, dict)}
-        if isinstance(streams, dict)
-        else {}
-    )
-
-
-def _says_more(reported: Mapping[str, Any], known: Mapping[str, Any], now: datetime) -> bool:
-    return fresh_status(reported, now) is not None and (
-        reported.get("state") != STANDBY or fresh_status(known, now) is None
-    )
-
-
-def read_status_file(path: Path, now: datetime) -> dict[str, Any]:
-    """Reads what a processor wrote last, with its age; ``{"ready": False}`` where it wrote nothing that can be read."""
-    return _with_age(read_said(path), now)
+def read_streams(statuses: StreamStatuses, now: datetime) -> dict[str, dict[str, Any]]:
+    """Returns what each stream's processor said last, with its age; ``{"ready": False}`` where it said nothing."""
+    return {stream: _with_age(status, now) for stream, status in statuses.read(now).items()}
 
 
 def _with_age(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:

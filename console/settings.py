@@ -41,5 +41,6 @@ class ConsoleSettings(Section):
     )
     metrics_urls: dict[str, str] = Field(
         default_factory=dict,
-        description="metrics pages of processes on other machines, by name; those on loopback are known by their ports",
+        description="metrics pages of processes on other machines, by name, where processors say how their streams "
+        "are, too; those on loopback are known by their ports",
     )

@@ -1,13 +1,15 @@
 """Reads what processes say of themselves in files: small JSON objects, replaced whole, that any process may read.
 
-Where several processes are behind one name, each of their addresses is asked for itself.
+A stream's processor may run on another machine, which has its files: it is asked then. Where several processes are
+behind one name, each of their addresses is asked for itself.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,8 @@ Shape = TypeVar("Shape")
 
 STATUS_AGE_MAX = timedelta(seconds=30)
 """A stream writes its status about once a second; a batch may take longer."""
+
+ASK_TIMEOUT_S = 2.0
 
 STANDBY = "standby"
 """The ``state`` of a stream that another process decides, while this one waits for its lease."""
@@ -38,6 +42,54 @@ class StatusWait:
     why: str
     since: datetime | None
     next_try_at: datetime | None
+
+
+class StreamStatuses:
+    """Finds what processors say of their streams. ``files``: the status file of each stream. ``urls``: where processors
+    answer with the same; they are asked while a file is missing, old, or of a processor that stands by. It blocks
+    meanwhile, up to `ASK_TIMEOUT_S` for each.
+    """
+
+    def __init__(self, files: Mapping[str, Path], urls: Sequence[str] = ()) -> None:
+        self._files = files
+        self._urls = urls
+
+    def read(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
+        """Returns the newest words of each stream, which may be old; None where there are none."""
+        return self._read(self._files, now)
+
+    def read_one(self, stream: str, now: datetime) -> Mapping[str, Any] | None:
+        return self._read({stream: self._files[stream]}, now)[stream]
+
+    def _read(self, files: Mapping[str, Path], now: datetime) -> dict[str, Mapping[str, Any] | None]:
+        statuses = {stream: read_said(file) for stream, file in files.items()}
+        for url in self._urls:
+            wanted = [stream for stream, status in statuses.items() if _is_asked_for(status, now)]
+            answer = _ask_processor(url) if wanted else {}
+            statuses |= {
+                stream: answer[stream] for stream in wanted if _says_more(answer.get(stream), statuses[stream], now)
+            }
+        return statuses
+
+
+def _is_asked_for(status: Mapping[str, Any] | None, now: datetime) -> bool:
+    fresh = fresh_status(status, now)
+    return fresh is None or fresh.get("state") == STANDBY
+
+
+def _says_more(reported: Mapping[str, Any] | None, known: Mapping[str, Any] | None, now: datetime) -> bool:
+    fresh = fresh_status(reported, now)
+    return fresh is not None and (fresh.get("state") != STANDBY or fresh_status(known, now) is None)
+
+
+def _ask_processor(url: str) -> Mapping[str, Any]:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=ASK_TIMEOUT_S) as answer:
+            streams = json.loads(answer.read())["streams"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return streams if isinstance(streams, dict) else {}
 
 
 def waits_of(status: Mapping[str, Any]) -> list[StatusWait]:

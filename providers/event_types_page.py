@@ -31,15 +31,15 @@ HEAD = """\
 
 <!-- Written by `make docs`. Don't edit. -->
 
-What payhook does with each event type that a provider lists. **Subscribe** to the types that book; to those that a
-person decides only if somebody books them by hand ([finance.md](finance.md#booking-by-hand)). A type that moves
-nothing does no harm.
+What payhook does with each event type that a provider lists. **Subscribe** to the types that are read for money:
+such an event books, takes back, or says that nothing moved. Subscribe to those that a person decides only if somebody
+books them by hand ([finance.md](finance.md#booking-by-hand)). A type that moves nothing does no harm.
 
 A type that isn't on this page is **unknown**: its events are kept and counted, and book nothing. So is an event of a
-type that books, where a value that decides about its money is in no table, such as a new status.
+type that is read for money, where a value that decides about its money is in no table, such as a new status.
 
-Standard Webhooks senders are anybody: `providers.standardwebhooks.money` says which of their types book, and
-`providers.standardwebhooks.moves_nothing` which are known to move nothing ([settings.md](settings.md)).
+Standard Webhooks senders are anybody: `providers.standardwebhooks.money` says which of their types are read for
+money, and `providers.standardwebhooks.moves_nothing` which are known to move nothing ([settings.md](settings.md)).
 """
 
 
@@ -49,7 +49,7 @@ def spell_types(types: Iterable[str]) -> str:
 
 def write_section(title: str, types: EventTypes) -> Iterator[str]:
     yield f"\n## {title}\n"
-    yield f"- **Books**: {spell_types(types.books)}"
+    yield f"- **Read for money**: {spell_types(types.books)}"
     yield f"- **A person decides**: {spell_types(types.person)}"
     for page, nothing in types.nothing.items():
         yield f"- **Moves nothing** ([source]({page})): {spell_types(nothing)}"

@@ -32,7 +32,7 @@ from core.routing import topics_of
 from ledger.queries.journals import LedgerJournals
 from ledger.queries.unknown import find_unknown_events
 from notify.handler import disabled_since
-from stack.children import metrics_urls, ready_url, status_files, status_urls
+from stack.addresses import metrics_urls, ready_url, status_files, status_urls
 from stack.data_folder import secure_data_folder
 from stack.servers.server import stopped_by_signal
 from stack.services.dead_letters import open_dead_letter_index

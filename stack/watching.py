@@ -15,15 +15,15 @@ from console.received import AskReceived, ReceiptTail, not_read
 from core.clock import Clock
 from core.routing import mode_of, shard_of, stream_of, topics_of
 from core.status_file import read_said
-from stack.children import REFUSED, metrics_urls, ready_url, status_files, status_urls
+from stack.addresses import metrics_urls, open_statuses, ready_url, status_files
+from stack.children import REFUSED
 from stack.settings import Settings
 
 
 def build_watched(
     settings: Settings, lag: Callable[[Marks], dict[str, int] | None], received: AskReceived = not_read
 ) -> WatchedServices:
-    files, metrics = status_files(settings), metrics_urls(settings)
-    return WatchedServices(ready_url(settings), files, metrics, lag, status_urls(settings), received)
+    return WatchedServices(ready_url(settings), open_statuses(settings), metrics_urls(settings), lag, received)
 
 
 def open_receipt_tail(settings: Settings, clock: Clock) -> ReceiptTail:

@@ -30,6 +30,7 @@ from console.received import AskReceived, not_read
 from console.subscribers import FindMissed, SubscriberSettings
 from core.clock import Clock
 from core.layout import Layout
+from core.status_file import StreamStatuses
 from operations.audit_log import AuditLog
 from operations.limits import AloneLimits
 from tests.dead_letters import DeadLetters
@@ -85,7 +86,7 @@ class ConsoleSite:
         )
         sessions = Sessions(layout.sessions_file, clock, timedelta(hours=1), timedelta(hours=12))
         access = Access(Users(layout.users), sessions, SignInThrottle(clock), self.audit_log, clock)
-        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+        watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: None)
         self.app = app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         bookings: Bookings = {"live": bookings_at(data, self.audit_log, clock, "api", kafka)}
         attention = attention_at(data, self.audit_log, clock, [self.dead])

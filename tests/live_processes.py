@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -36,6 +39,28 @@ def page(registry: CollectorRegistry) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@contextlib.contextmanager
+def processor_elsewhere(streams: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Answers at the URL with what a processor on another machine says of its streams."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"streams": streams}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        answering = Thread(target=server.serve_forever, args=(0.01,))
+        answering.start()
+        yield f"http://127.0.0.1:{server.server_port}/status"
+        server.shutdown()
+        answering.join()
 
 
 class LiveProcesses:

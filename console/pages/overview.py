@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -21,7 +20,7 @@ from console.day import day_plots
 from console.details import Figure, figures_of
 from console.formats import format_span
 from console.forms import Fields
-from console.health import read_status_file
+from console.health import read_streams
 from console.pages.place import DlqPlace, PagePlace, PageStream, TooMuchAsked, Viewer
 from console.plots import PlotSeries, bars_plot, steps_plot
 from console.received import AskReceived
@@ -113,10 +112,12 @@ def _plot_hours(stats: Stats) -> Markup:
     return steps_plot("Items that died and that were closed, by hour", words, [died, closed], stats.at)
 
 
-def read_stream_report(name: str, path: Path, now: datetime) -> StreamReport:
-    status = read_status_file(path, now)
+def describe_stream(name: str, status: dict[str, Any], now: datetime) -> StreamReport:
+    """
+    :param status: as `read_streams` gives it
+    """
     if "at" not in status:
-        return StreamReport(name, "unknown", "no processor reports its status here: see payhook status", "", ())
+        return StreamReport(name, "unknown", "no processor reports its status: see payhook status", "", ())
     behind, waits = _describe_backlog(status), waits_of(status)
     if fresh_status(status, now) is None:
         return StreamReport(name, "down", f"its processor's last status is of {status['at']}", behind, ())
@@ -158,10 +159,8 @@ def add_overview(router: APIRouter, place: DlqPlace) -> None:
         indexes = {name: part.index for name, part in place.list_parts(stream).items()}
         shown = await place.asking.ask(read_overview, indexes)
         now = place.clock.now()
-        streams = [
-            read_stream_report(work_stream.name, work_stream.files.status, now)
-            for work_stream in place.streams.values()
-        ]
+        reported = await place.asking.ask(read_streams, place.statuses, now)
+        streams = [describe_stream(name, reported[name], now) for name in place.streams]
         live = await live_of(place, stream, user)
         day = await _read_day(place, stream, shown.stats)
         return place.show(request, "dlq/overview.html", shown=shown, reported=streams, day=day, **live)

@@ -27,6 +27,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.layout import Layout, StreamLayout
 from core.routing import mode_of, of_stream
+from core.status_file import StreamStatuses
 from dead_letters.dead_letter_index import DeadLetterIndex
 from ledger.queries.journals import LedgerJournals
 from operations.selection.selections import Selections
@@ -176,13 +177,14 @@ class PageStream:
 
 @dataclass(frozen=True, slots=True)
 class DlqPlace:
-    """``streams``: by name, the live ledger's first. ``pulse``: the live figures.
-    ``attention``: what waits for people. ``day``: what streams did in the last one.
+    """``streams``: by name, the live ledger's first. ``statuses``: what their processors say.
+    ``pulse``: the live figures. ``attention``: what waits for people. ``day``: what streams did in the last one.
     ``subscribers``: those that the settings name; ``missed``: what one of them missed. Both block. ``traces``: where
     the trace of an id is looked at.
     """
 
     streams: Mapping[str, PageStream]
+    statuses: StreamStatuses
     asking: QuestionRunner
     clock: Clock
     pulse: Pulse

@@ -11,7 +11,6 @@ from fastapi.responses import RedirectResponse
 from starlette.datastructures import QueryParams
 
 from console.forms import Fields, FormFields
-from console.health import read_status_file
 from console.pages.dlq_selections import reason_of
 from console.pages.place import STREAM, DlqPlace, PageStream, Replayer, Viewer
 from console.pulse import NOTIFY
@@ -22,7 +21,7 @@ from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
-from core.status_file import StatusWait, fresh_status, waits_of
+from core.status_file import StatusWait, StreamStatuses, fresh_status, waits_of
 from journal.shards import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
 from ledger.queries.lake import TableRows
@@ -81,7 +80,9 @@ class SubscriberPages:
             settings = await self._ask(self._place.subscribers)
         except PayhookError as unreadable:
             return self._place.show(request, "subscribers.html", status, **{**shown, "problem": str(unreadable)})
-        reports, waits = await self._ask(_read_reports, self._place.streams, settings, self._place.clock.now())
+        reports, waits = await self._ask(
+            _read_reports, self._place.streams, self._place.statuses, settings, self._place.clock.now()
+        )
         return self._place.show(request, "subscribers.html", status, **{**shown, "reports": reports, "waits": waits})
 
 
@@ -92,21 +93,24 @@ def add_subscribers(router: APIRouter, place: DlqPlace) -> None:
 
 
 def _read_reports(
-    streams: Mapping[str, PageStream], settings: Sequence[SubscriberSettings], now: datetime
+    streams: Mapping[str, PageStream],
+    stream_statuses: StreamStatuses,
+    settings: Sequence[SubscriberSettings],
+    now: datetime,
 ) -> tuple[list[SubscriberReport], list[tuple[str, StatusWait]]]:
+    said = stream_statuses.read(now)
     answers: dict[Mode, Mapping[str, SubscriberAnswers]] = {}
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
     waits: list[tuple[str, StatusWait]] = []
     for mode in MODES:
-        places = [stream.files for stream in of_stream(streams, stream_of(NOTIFY, mode)).values()]
+        files = [stream.files for stream in of_stream(streams, stream_of(NOTIFY, mode)).values()]
         journals = [
-            TableRows(str(place.journal), place.stream, own_rows_after(place.journal) if number else 0)
-            for number, place in enumerate(places)
+            TableRows(str(of_it.journal), of_it.stream, own_rows_after(of_it.journal) if number else 0)
+            for number, of_it in enumerate(files)
         ]
         answers[mode] = read_subscriber_answers(journals, first_moment(now)) if journals else {}
-        by_stream = {place.stream: read_status_file(place.status, now) for place in places}
         fresh_statuses = {
-            stream: status for stream, status in by_stream.items() if fresh_status(status, now) is not None
+            of_it.stream: status for of_it in files if (status := fresh_status(said[of_it.stream], now)) is not None
         }
         statuses[mode] = fresh_statuses.values()
         waits += [

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from core.clock import to_micros
 from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
-from core.status_file import fresh_status, moment_of, read_said
+from core.status_file import fresh_status, moment_of
 from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.lake import has_table, open_table
@@ -277,11 +276,9 @@ class RunItems:
         return places
 
 
-def why_slow(status: Path, now: datetime) -> str | None:
-    reported = read_said(status)
+def why_slow(reported: Mapping[str, Any] | None, now: datetime) -> str | None:
     if reported is None or moment_of(reported, "at") is None:
-        # It may run on another machine, which has its files.
-        return "no processor reports its status here: see `payhook status`"
+        return "no processor reports its status: see `payhook status`"
     if fresh_status(reported, now) is None:
         return f"waits: the processor's last status is of {reported['at']}"
     if reported.get("blocked"):

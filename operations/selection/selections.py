@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from core.clock import Clock, to_rfc3339
 from core.layout import StreamLayout
+from core.status_file import StreamStatuses
 from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.item import FrozenItem, ItemState
 from dead_letters.listing import ITEMS_MAX as NAMED_MAX
@@ -58,12 +59,13 @@ class Selections:
         clock: Clock,
         recorder: Recorder,
         ignored: IgnoredEventFinder,
+        statuses: StreamStatuses,
     ) -> None:
         self._index = index
         self._ignored = ignored
         self._clock = clock
         self._recorder = recorder
-        self._status = places.status
+        self._statuses = statuses
         self._lock = threading.Lock()
         self._followed: OrderedDict[str, RunItems] = OrderedDict()
         self.stream = places.stream
@@ -169,7 +171,8 @@ class Selections:
             return progress
         speed = progress.per_s or run.run.per_s
         eta_s = (selection.count - progress.ended) / speed if speed else None
-        return replace(progress, run=replace(run, problem=why_slow(self._status, now)), eta_s=eta_s)
+        problem = why_slow(self._statuses.read_one(self.stream, now), now)
+        return replace(progress, run=replace(run, problem=problem), eta_s=eta_s)
 
     def _follow(self, selection: Selection) -> tuple[RunItems, JournalReader | None]:
         reader = self.log.follow()

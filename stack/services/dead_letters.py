@@ -32,6 +32,7 @@ from providers.port import Adapter
 from providers.reconciled import choose_reader
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
+from stack.addresses import open_statuses
 from stack.settings import Settings, streams_of
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def open_dead_letters(
     ignored = IgnoredEventFinder(
         places.journal, _open_payloads(places, None).fetch_kept, BodyAmounts(settings.providers)
     )
-    selections = Selections(places, log, index, clock, recorder, ignored)
+    selections = Selections(places, log, index, clock, recorder, ignored, open_statuses(settings))
     if channel == "cli":  # accounts of the machine act there
         orders = OrderSender(producer, control, recorder)
     else:

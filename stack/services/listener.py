@@ -58,7 +58,7 @@ from operations.audit_log import STREAM, AuditAnchors, AuditLog
 from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
 from providers.settlement import REPORTS
-from stack.children import metrics_urls
+from stack.addresses import metrics_urls, open_statuses
 from stack.comparing import compare_by_command
 from stack.data_folder import secure_data_folder
 from stack.services.dead_letters import open_dead_letters
@@ -204,7 +204,15 @@ def _build_pages(
     subscribers = partial(read_subscribers, settings.notify)
     missed = partial(find_missed, settings.notify)
     operators = DlqPlace(
-        streams, QuestionRunner(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+        streams,
+        open_statuses(settings),
+        QuestionRunner(),
+        clock,
+        pulse,
+        attention,
+        subscribers=subscribers,
+        missed=missed,
+        traces=traces,
     )
     return make_routers(finance, operators, audit_log, users, bookings, received)
 

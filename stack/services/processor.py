@@ -43,7 +43,7 @@ from processor.spark import add_slots, calm_collector, open_session, spark_runs
 from processor.streams import StreamConfig, list_enabled
 from processor.wiring import Wired, wire_stream
 from providers.registry import build_adapters
-from stack.children import metrics_port
+from stack.addresses import metrics_port
 from stack.data_folder import secure_data_folder
 from stack.endpoints import check_restored
 from stack.jars import spark_jars

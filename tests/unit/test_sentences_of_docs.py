@@ -128,7 +128,7 @@ def test_limits_that_the_runbook_names_are_those_of_the_settings() -> None:
 
 def test_a_due_retry_waits_for_what_the_processors_page_names() -> None:
     told = page("processor").split("### A retry is late\n")[1].split("\n### ")[0]
-    assert "one begins each second, whatever comes" in told and TICK_S == 1
+    assert "One begins each second, even if nothing arrives" in told and TICK_S == 1
     assert f"more than {DUE_PER_BATCH_MAX:,} are due" in told
     named = set(re.findall(r"`(payhook_\w+)`", told))
     assert len(named) == 7 and {name.removesuffix("_total") for name in named} <= CATALOGUE.keys()

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from core.clock import SystemClock
 from core.layout import Layout
+from core.status_file import StreamStatuses
 from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.listing import Filter
 from dead_letters.payload import Payloads
@@ -43,6 +44,7 @@ def test_a_run_is_on_the_control_topic(kafka_broker: str, topics: Topics, journa
         clock,
         recorder,
         IgnoredEventFinder(places.journal, Payloads(places.bodies_table).fetch_kept, None),
+        StreamStatuses({places.stream: places.status}),
     )
     orders = OrderSender(lambda: producer, topics.control, recorder)
     runs = RunOrders(selections, orders, AloneLimits(), clock, sleep=lambda _: None)

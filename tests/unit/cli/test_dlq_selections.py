@@ -41,7 +41,7 @@ def test_from_select_over_a_dry_run_to_a_replay_that_is_watched(bench: Selection
     assert "0 would be applied; 0 more would run, outcome unknown" in dry.output
     assert "Nothing was sent" in dry.output
     begun = payhook(bench, "replay", "s1", "--rate", "100", "--reason", "mended", "--no-wait")
-    assert begun.output.splitlines() == ["s1: 5 not sent", "no processor reports its status here: see `payhook status`"]
+    assert begun.output.splitlines() == ["s1: 5 not sent", "no processor reports its status: see `payhook status`"]
     final = watch(bench.selections, 1, sleep=lambda _: bench.round())
     assert describe_outcome(final) == "s1: 5 applied"
     assert "5 applied" in payhook(bench, "selections", "s1").output
@@ -119,6 +119,7 @@ def test_pause_and_resume(bench: SelectionBench) -> None:
     payhook(bench, "select")
     payhook(bench, "replay", "s1", "--no-wait", "--rate", "1")
     assert payhook(bench, "pause", "s1").output == "s1 is paused\n"
+    assert f"replay by {this_account()}, paused: " in payhook(bench, "selections", "s1").output
     assert json.loads(payhook(bench, "resume", "s1", "--json").output)["state"] == "running"
 
 

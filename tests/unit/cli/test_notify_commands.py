@@ -300,3 +300,10 @@ def test_what_a_subscriber_missed_is_sent_once_it_is_enabled(shop: SubscriberOnF
     payhook("enable", "shop")
     said = payhook("send", "shop", "--since", "2026-01-31")
     assert (said.exit_code, said.stdout) == (0, "shop missed 0 events since 2026-01-31T00:00:00.000000Z\n")
+
+
+def test_what_is_off_in_the_file_is_enabled_there_before_anything_is_sent(shop: SubscriberOnFile) -> None:
+    shop.file.write_text(shop.file.read_text() + "enabled = false\n")
+    said = payhook("send", "shop", "--since", "2026-01-31")
+    assert said.exit_code == 1
+    assert "enable it first (enabled = true in the subscribers file)" in said.output

@@ -67,9 +67,10 @@ class Listener:
         missed: FindMissed = lambda *_: (),
         stream: str = "",
         alone: AloneLimits | None = None,
+        status_urls: Sequence[str] = (),
     ) -> None:
         """``sleep``: what passes until what somebody ordered is decided. ``shards``: how many the ledger has.
-        ``stream``: another one than the ledger.
+        ``stream``: another one than the ledger. ``status_urls``: where processors on other machines answer.
         """
         self.clock, self.folder = clock, folder
         self.audit_log = AuditLog(folder / "lake" / "acts")
@@ -102,6 +103,7 @@ class Listener:
                 subscribers=subscribers,
                 compare=compare,
                 missed=missed,
+                status_urls=status_urls,
             )
         )
         origins = origins_of("127.0.0.1", 8081)

@@ -28,6 +28,7 @@ from console.subscribers import FindMissed, SubscriberSettings
 from console.uploads import Compare, ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock
 from core.layout import Layout
+from core.status_file import StreamStatuses
 from dead_letters.dead_letter_index import Amounts, DeadLetterIndex
 from dead_letters.payload import Payloads
 from ledger.queries.journals import LedgerJournals
@@ -72,6 +73,7 @@ def dead_letters(
         clock,
         recorder,
         IgnoredEventFinder(layout.journal, Payloads(layout.bodies_table).fetch_kept, amounts),
+        StreamStatuses({layout.stream: layout.status}),
     )
     limits = alone or AloneLimits(TWO_PEOPLE_ITEMS)
     orders = OrderSender(lambda: producer or SentTo(), CONTROL, recorder, users.check_signed_in)
@@ -94,8 +96,9 @@ def pages(
     subscribers: Callable[[], Sequence[SubscriberSettings]] = tuple,
     compare: Compare | None = None,
     missed: FindMissed = lambda *_: (),
+    status_urls: Sequence[str] = (),
 ) -> list[APIRouter]:
-    """Every page over the data folder."""
+    """Every page over the data folder. ``status_urls``: where processors answer that run on other machines."""
     attention = attention or attention_at(data, acts, clock, dead)
     pulse = pulse or Pulse({}, unused_client(), clock, AlertsSettings())
     shards = dead or [dead_letters(data, clock, acts)]
@@ -107,8 +110,10 @@ def pages(
     finance = PagePlace(layout, ("live",), QuestionRunner(), clock, uploads=uploads)
     bookings: Bookings = {"live": bookings_at(data, acts, clock, "page", producer or SentTo(), shards=len(shards))}
     traces = TracingSettings(link="https://traces.example/trace/{trace_id}").address_of
+    statuses = StreamStatuses({name: stream.files.status for name, stream in streams.items()}, status_urls)
+    asking = QuestionRunner()
     operators = DlqPlace(
-        streams, QuestionRunner(), clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
+        streams, statuses, asking, clock, pulse, attention, subscribers=subscribers, missed=missed, traces=traces
     )
     return make_routers(finance, operators, acts, users, bookings, received)
 

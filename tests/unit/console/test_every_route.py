@@ -16,6 +16,7 @@ from console.access.roles import Role
 from console.access.routes import DeclaredRoute, Everybody, RequiredRole, RouteUndeclared, declared_routes, require_role
 from console.health import WatchedServices, create_app
 from core.clock import SystemClock
+from core.status_file import StreamStatuses
 from tests.unit.console.api_bench import ApiBench
 from tests.unit.console.listening import ADA, BOB, EVE, FAY, PEOPLE, Browser, csrf_of
 
@@ -38,7 +39,7 @@ OPEN = {
 def bench(tmp_path_factory: pytest.TempPathFactory) -> ApiBench:
     """The listener with all of its routes."""
     folder = tmp_path_factory.mktemp("whole")
-    watched = WatchedServices("http://127.0.0.1:1/readyz", {}, {}, lambda _: {})
+    watched = WatchedServices("http://127.0.0.1:1/readyz", StreamStatuses({}), {}, lambda _: {})
     return ApiBench(folder, create_app(watched, httpx2.AsyncClient(trust_env=False), SystemClock()), with_pages=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from console.health import Marks, WatchedServices, create_app
 from console.received import AskReceived, not_read
 from core.clock import ManualClock
+from core.status_file import StreamStatuses
+from tests.live_processes import processor_elsewhere
 from tests.received_hour import busy_hour
 
 NOW = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)
@@ -39,14 +42,14 @@ class HealthListener:
 
     async def _get(self, path: str) -> httpx2.Response:
         metrics = {"ingest": "http://m/ingest", "processor": "http://m/processor"}
-        statuses = [f"http://s/{host}/status" for host in self.others]
-        watched = WatchedServices(
-            "http://i/readyz", self.streams, metrics, self._lag, statuses, lambda mode: self.received(mode)
-        )
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
-            app = create_app(watched, client, ManualClock(NOW))
-            async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
-                return await caller.get(path)
+        with ExitStack() as stack:
+            urls = [stack.enter_context(processor_elsewhere({"ledger": status})) for status in self.others.values()]
+            statuses = StreamStatuses(self.streams, urls)
+            watched = WatchedServices("http://i/readyz", statuses, metrics, self._lag, lambda mode: self.received(mode))
+            async with httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)) as client:
+                app = create_app(watched, client, ManualClock(NOW))
+                async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://ops") as caller:
+                    return await caller.get(path)
 
     def _lag(self, marks: Marks) -> dict[str, int] | None:
         return {topic: self.end - sum(partitions.values()) for topic, partitions in marks.items()}
@@ -56,8 +59,6 @@ class HealthListener:
             if self.ingest_ready == 0:
                 raise httpx2.ConnectError("refused")
             return httpx2.Response(self.ingest_ready)
-        if request.url.path.endswith("/status"):
-            return httpx2.Response(200, json={"streams": {"ledger": self.others[request.url.path.split("/")[1]]}})
         page = self.pages.get(request.url.path)
         if page is None:
             raise httpx2.ConnectError("refused")

@@ -22,7 +22,8 @@ import pytest
 import yaml
 
 from core.event import Mode
-from stack.children import PROCESSOR_STOP_S, list_processors, metrics_port, metrics_urls
+from stack.addresses import list_processors, metrics_port, metrics_urls
+from stack.children import PROCESSOR_STOP_S
 from stack.rounds import END_S
 from stack.services.receiver import GRACE_S
 from stack.settings import load_settings

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from core.event import Mode
-from stack.children import _list_side_servers, metrics_port
+from stack.addresses import metrics_port
+from stack.children import _list_side_servers
 from stack.settings import Settings, load_settings
 from tests.containers.compose import bytes_of, load, seconds
 from tests.containers.image import allowed, instructions

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from stack.addresses import metrics_urls
 from stack.alerting import collect_places
-from stack.children import metrics_urls
 from stack.settings import load_settings
 from tests.containers.compose import load
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stack import alerting
+from stack.addresses import metrics_urls
 from stack.alerting import await_turn, collect_places
-from stack.children import metrics_urls
 from stack.settings import load_settings
 
 CONFIG = """

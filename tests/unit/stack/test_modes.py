@@ -13,7 +13,8 @@ from core.layout import Layout
 from core.settings import KafkaSettings
 from ingest.settings import EndpointSettings, IngestSettings
 from ledger.verify import Lake
-from stack.children import build_endpoints, choose_ports, list_processors, list_servers, metrics_port, metrics_ports
+from stack.addresses import list_processors, metrics_port, metrics_ports
+from stack.children import build_endpoints, choose_ports, list_servers
 from stack.servers.server import Server
 from stack.settings import Settings, load_settings
 from stack.topics import plan_topics

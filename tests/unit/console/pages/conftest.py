@@ -12,6 +12,7 @@ from console.bookings import Bookings
 from console.dead_letters import Streams
 from console.health import WatchedServices, create_app
 from core.clock import Clock
+from core.status_file import StreamStatuses
 from operations.audit_log import AuditLog
 from tests.dead_letters import DeadLetters, ToTheEngine
 from tests.filled_ledger import fill
@@ -25,7 +26,7 @@ class Pages:
 
     def __init__(self, data: Path, letters: DeadLetters, clock: Clock, *, with_api: bool = False) -> None:
         self.data, self.letters = data, letters
-        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+        watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: None)
         app = create_app(watched, unused_client(), clock)
         acts = AuditLog(data / "lake" / "acts")
         if with_api:

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from console.health import WatchedServices, create_app
 from core.clock import to_rfc3339
 from core.money import Money
+from core.status_file import StreamStatuses
 from core.work import Outcome, WorkItem
 from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.payload import Payloads
 from tests.damaged_lake import DAMAGES
-from tests.unit.console.listening import Browser, csrf_of
+from tests.dead_letters import DeadLetters
+from tests.live_processes import processor_elsewhere
+from tests.unit.console.listening import Browser, Listener, csrf_of
 from tests.unit.console.pages.conftest import Pages
+from tests.unit.console.places import unused_client
 
 
 def text(page: str) -> str:
@@ -64,7 +69,7 @@ def test_many_of_one_cause_are_one_row(pages: Pages) -> None:
 def test_the_overview_counts_ages_and_says_what_streams_say(own_pages: Pages) -> None:
     page = text(own_pages.browser("eve").get("/").text)
     assert "Dead 14" in page and "1 more wait for a try" in page
-    assert "ledger unknown no processor reports its status here: see payhook status" in page
+    assert "ledger unknown no processor reports its status: see payhook status" in page
     assert "ZeroDivisionError" in page and "Open by kind" in page
     own_pages.letters.clock.advance(49 * 3_600)
     sick = own_pages.letters.layout.status
@@ -93,6 +98,18 @@ def test_the_overview_says_of_a_stream_that_decides_nothing_which_state_it_is_in
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(status))
     assert f"ledger {state} {why}" in text(own_pages.browser("eve").get("/").text)
+
+
+def test_the_overview_says_what_a_processor_on_another_machine_says(tmp_path: Path) -> None:
+    letters = DeadLetters(tmp_path)
+    said = {"at": to_rfc3339(letters.clock.now()), "ready": False, "blocked": "Down: no disk"}
+    watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: None)
+    app = create_app(watched, unused_client(), letters.clock)
+    with processor_elsewhere({"ledger": said}) as url:
+        browser = Browser(Listener(app, tmp_path, letters.clock, status_urls=[url]))
+        browser.sign_in("eve")
+        assert "ledger blocked Down: no disk" in text(browser.get("/").text)
+    assert "ledger unknown no processor reports its status" in text(browser.get("/").text), "it doesn't answer any more"
 
 
 def test_a_status_file_that_is_no_json_is_a_stream_that_is_down(own_pages: Pages) -> None:

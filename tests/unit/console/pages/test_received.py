@@ -11,6 +11,7 @@ import pytest
 from console.health import WatchedServices, create_app
 from console.received import AskReceived, not_read
 from core.clock import ManualClock
+from core.status_file import StreamStatuses
 from ingest.errors import REMEDIES
 from tests.received_hour import NOW, busy_hour
 from tests.unit.console.api_bench import ApiBench
@@ -25,7 +26,7 @@ def opened(tmp_path: Path) -> Opened:
 
     def open_listener(received: AskReceived) -> Browser:
         clock = ManualClock(NOW)
-        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+        watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: None)
         app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
         browser = Browser(Listener(app, tmp_path, clock, received=received))
         assert browser.sign_in(EVE).status_code == 303

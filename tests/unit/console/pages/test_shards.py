@@ -13,6 +13,7 @@ import pytest
 from console.health import WatchedServices, create_app
 from core.clock import Clock, ManualClock
 from core.layout import StreamLayout
+from core.status_file import StreamStatuses
 from operations.commands import decode
 from tests import divided_ledger
 from tests.dead_items import DeadItems
@@ -23,7 +24,7 @@ from tests.unit.console.places import SentTo
 
 def browser_of(data: Path, layout: StreamLayout, clock: Clock, sent: SentTo) -> Browser:
     """Of an administrator who signed in, over a ledger of two shards."""
-    watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: None)
+    watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: None)
     app = create_app(watched, httpx2.AsyncClient(trust_env=False), clock)
     browser = Browser(Listener(app, data, clock, producer=sent, shards=2))
     assert browser.sign_in("ada").status_code == 303

@@ -17,11 +17,13 @@ from console.subscribers import SubscriberSettings
 from core.clock import to_rfc3339
 from core.layout import Layout
 from core.location import Location
+from core.status_file import StreamStatuses
 from core.work import Ignored
 from notify.errors import SubscribersUnreadable
 from operations.audit_log import AuditLog
 from operations.limits import AloneLimits
 from tests.dead_letters import HOSTILE, DeadLetters, Rejected, ToTheEngine, UnknownMerchant
+from tests.live_processes import processor_elsewhere
 from tests.unit.console.listening import Browser, Listener, csrf_of
 from tests.unit.console.pages.test_operators import text
 from tests.unit.console.places import dead_letters
@@ -33,7 +35,9 @@ GONE = replace(SHOP, name="gone", state="disabled", why=f"it answered 410 {HOSTI
 def page(data: Path, subscribers: Callable[[], Sequence[SubscriberSettings]], name: str = "eve") -> httpx2.Response:
     letters = DeadLetters(data)
     app = create_app(
-        WatchedServices("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock
+        WatchedServices("http://127.0.0.1:9/", StreamStatuses({}), {}, lambda _: None),
+        httpx2.AsyncClient(),
+        letters.clock,
     )
     browser = Browser(Listener(app, data, letters.clock, subscribers=subscribers))
     assert browser.sign_in(name).status_code == 303
@@ -77,12 +81,29 @@ def test_what_its_journal_and_its_processor_say_is_told(tmp_path: Path) -> None:
     letters.layout.status.write_text(json.dumps(status))
     dead = replace(dead_letters(data, letters.clock, AuditLog(data / "lake" / "acts")), stream="notify")
     streams = {"notify": PageStream(dead, Layout(data).stream("notify"))}
-    [found], waits = _read_reports(streams, [SHOP], letters.clock.now())
+    statuses = StreamStatuses({"notify": letters.layout.status})
+    [found], waits = _read_reports(streams, statuses, [SHOP], letters.clock.now())
     assert [(stream, wait.why, wait.downstream) for stream, wait in waits] == [("notify", "Down: no disk", None)]
     assert (found.state, found.breaker, found.answers.waiting) == ("failing", "open", 1)
     assert found.answers.failing_since == letters.clock.now()
     assert found.answers.last_answer == "Rejected: it answered 404"
     assert found.answers.next_try is not None and found.answers.next_try > letters.clock.now()
+
+
+def test_what_the_processor_on_another_machine_says_is_shown(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    letters = DeadLetters(data, "notify")
+    said = {"at": to_rfc3339(letters.clock.now()), "ready": True, "blocked": "Down: no disk"}
+    app = create_app(
+        WatchedServices("http://127.0.0.1:9/", StreamStatuses({}), {}, lambda _: None),
+        httpx2.AsyncClient(),
+        letters.clock,
+    )
+    with processor_elsewhere({"notify": said}) as url:
+        listener = Listener(app, data, letters.clock, subscribers=lambda: [SHOP], stream="notify", status_urls=[url])
+        browser = Browser(listener)
+        browser.sign_in("eve")
+        assert "Down: no disk" in text(browser.get("/subscribers").text)
 
 
 class Missed:
@@ -100,7 +121,9 @@ class Missed:
             letters.books(f"stripe:acct_1:type{number}", 100, "EUR")
         self.asked: list[datetime] = []
         app = create_app(
-            WatchedServices("http://127.0.0.1:9/", {}, {}, lambda _: None), httpx2.AsyncClient(), letters.clock
+            WatchedServices("http://127.0.0.1:9/", StreamStatuses({}), {}, lambda _: None),
+            httpx2.AsyncClient(),
+            letters.clock,
         )
         self.listener = Listener(
             app,

@@ -11,6 +11,7 @@ from console.access import accounts, passwords
 from console.access.roles import Role
 from console.health import WatchedServices, create_app
 from core.clock import ManualClock
+from core.status_file import StreamStatuses
 from journal.append import Appender
 from tests.unit.console.listening import ADA, AT, BOB, EVE, IDA, PASSWORD, Browser, Listener, csrf_of
 from tests.unit.console.pages.test_operators import text
@@ -24,7 +25,7 @@ class UsersPage:
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(AT)
-        watched = WatchedServices("http://127.0.0.1:9/readyz", {}, {}, lambda _: {})
+        watched = WatchedServices("http://127.0.0.1:9/readyz", StreamStatuses({}), {}, lambda _: {})
         self.listener = Listener(create_app(watched, unused_client(), self.clock), folder, self.clock)
         self.users = self.listener.users
         self.ada = self.browser(ADA)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from core.decision import Decision
 from core.layout import Layout
+from core.status_file import StreamStatuses
 from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.payload import Payloads
 from journal.bodies import BodyStore
@@ -122,6 +123,7 @@ class SelectionBench:
         self.index = DeadLetterIndex(places.dead_letter_index, places.journal, payloads, self.engine.clock)
         self.sent: list[Command] = []
         self.acts = Acts()
+        self.status_urls: Sequence[str] = ()
         self.selections, self.runs = self.another()
         self.dry_runs = DryRuns(self.selections.files, self.index, self.finder, self.engine.clock)
 
@@ -136,6 +138,7 @@ class SelectionBench:
             clock,
             recorder,
             IgnoredEventFinder(self.places.journal, Payloads(self.places.bodies_table).fetch_kept, None),
+            StreamStatuses({self.places.stream: self.places.status}, self.status_urls),
         )
         orders = OrderSender(lambda: self.kafka, CONTROL, recorder)
         return selections, RunOrders(selections, orders, self.alone, clock, lambda _: self.decide())

@@ -15,6 +15,7 @@ from operations.commands import CommandNotSent
 from operations.run import RunState
 from operations.selection.model import RunRefused, RunRequest
 from processor.settings import DeadHead
+from tests.live_processes import processor_elsewhere
 from tests.unit.operations.selection.bench import SelectionBench
 from tests.unit.processor.fakes import Stuck
 
@@ -149,6 +150,18 @@ def test_kafka_down_is_said_and_the_same_start_goes_on_when_it_is_back(bench: Se
     assert bench.states(1) == ["applied"] * 4
 
 
+def test_why_a_run_waits_is_known_of_a_processor_on_another_machine(bench: SelectionBench) -> None:
+    bench.dead(1)
+    bench.selections.freeze(Filter(), "ada")
+    said = {"at": to_rfc3339(bench.engine.clock.now()), "ready": False, "blocked": "Down: no disk"}
+    with processor_elsewhere({bench.places.stream: said}) as url:
+        bench.status_urls = [url]
+        selections, runs = bench.another()
+        runs._sleep = lambda _: None
+        runs.start(1, RunRequest("replay", "mended"), "ada")
+        assert selections.progress(1).run.problem == "waits: the stream is blocked: Down: no disk"
+
+
 def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench: SelectionBench) -> None:
     bench.dead(4)
     bench.selections.freeze(Filter(), "ada")
@@ -156,7 +169,7 @@ def test_what_the_processor_has_not_decided_yet_is_shown_as_it_was_ordered(bench
     bench.replay(1)
     progress = bench.selections.progress(1)
     assert (progress.run.state, progress.run.actor, bench.counts(1)) == (RunState.RUNNING, "ada", {"unsent": 4})
-    assert progress.run.problem == "no processor reports its status here: see `payhook status`"
+    assert progress.run.problem == "no processor reports its status: see `payhook status`"
     assert bench.another()[0].get(1).run is None
     assert bench.runs.start(1, RunRequest("replay", "mended"), "ada").run.state is RunState.RUNNING
     with pytest.raises(RunRefused, match="it was already started as a replay by ada"):
@@ -215,7 +228,7 @@ def test_a_run_that_waits_says_what_for(bench: SelectionBench) -> None:
         assert problem(off) == f"waits: the processor's last status is of {to_rfc3339(now() - off)}"
     assert problem(batch_s=2.0, catch_up={"behind": True, "recover_s": 7.0}) == "slowed: live traffic waits 9.0 s"
     bench.status.write_text("[]")
-    assert bench.selections.progress(1).run.problem == "no processor reports its status here: see `payhook status`"
+    assert bench.selections.progress(1).run.problem == "no processor reports its status: see `payhook status`"
 
 
 def test_the_speed_of_late_tells_how_long_it_takes_yet(bench: SelectionBench) -> None:
