@@ -1,16 +1,16 @@
 """The money that a Stripe dispute moved.
 
-A dispute's money is what its ``balance_transactions`` say (https://docs.stripe.com/api/disputes/object): each one
-below zero was withdrawn, each one above zero given back, which may be less
-(https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the
-loss of what is still withheld final. That the money was withdrawn is certain then, whether or not it was told: a loss
-makes two events of the same bytes, one of them for the first withdrawal (`providers.money.types_of`). A movement is
-named by its transaction; the dispute's first withdrawal and first return by the dispute, because
-``charge.dispute.created`` may not list them yet; one that shares its second with another by its event. A return
-gives back the withdrawal of its round. Where a dispute has no such list its own amount counts. An inquiry
-(``warning_…``) takes nothing, nor does a dispute that was prevented
-(https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to
-prevent it: then it is lost as soon as it is closed.
+A dispute's money is what its ``balance_transactions`` say (https://docs.stripe.com/api/disputes/object): each one below
+zero was withdrawn, each one above zero given back, which may be less
+(https://docs.stripe.com/disputes#disputes-on-partially-refunded-payments), and ``closed`` as ``lost`` makes the loss of
+what is still withheld final. That the money was withdrawn is certain then, whether or not it was told: a loss makes two
+events of the same bytes, one of them for the first withdrawal (`providers.money.types_of`). A movement is named by its
+transaction; the dispute's first withdrawal and first return by the dispute, because ``charge.dispute.created`` may not
+list them yet; one that shares its second with another by its event. A return gives back the withdrawal of its round;
+``closed`` as ``won`` tells it too, where it lists one. Where a dispute has no such list its own amount counts. An
+inquiry (``warning_…``) takes nothing, nor does a dispute that was prevented
+(https://docs.stripe.com/changelog/basil/2025-08-27/add-preventions-to-dispute), unless money was withdrawn to prevent
+it: then it is lost as soon as it is closed.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def read_dispute_opened(dispute: Mapping[str, Any], _: object) -> ObjectMovement
 
 def read_dispute_closed(dispute: Mapping[str, Any], _: object) -> ObjectMovement | None:
     status, listed = _read_dispute_status(dispute), _list_transactions(dispute)
+    if status == "won":
+        return _find_return(dispute)
     is_final = status == "lost" or (status == "prevented" and bool(listed))
     if not is_final or dispute.get("balance_transactions") == []:
         return None
@@ -63,11 +65,22 @@ def read_dispute_closed(dispute: Mapping[str, Any], _: object) -> ObjectMovement
     return None if withheld == 0 else ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
 
 
+def _find_return(dispute: Mapping[str, Any]) -> ObjectMovement | None:
+    """Finds what came back last of a dispute that closes as won, named as its own event names it, where that is listed
+    already. Where two shared a second, their events name them.
+    """
+    back = select_sign(dispute, 1)
+    if not back or sum(read_created(other) == read_created(back[-1][1]) for _, other in back) > 1:
+        return None
+    return find_newest(dispute, Movement.DISPUTE_WON, 1)
+
+
 def read_withheld(dispute: Mapping[str, Any], previous: object) -> ObjectMovement | None:
     """Reads the first withdrawal of a dispute that is lost, named as its own event names it. Where two shared a second,
     no event named one by the dispute.
     """
-    if read_dispute_closed(dispute, previous) is None:
+    closed = read_dispute_closed(dispute, previous)
+    if closed is None or closed.movement is not Movement.DISPUTE_LOST:
         return None
     taken = select_sign(dispute, -1)
     if len(taken) > 1 and read_created(taken[0][1]) == read_created(taken[1][1]):

@@ -24,9 +24,10 @@ What books, and why:
   ``transferred_to_balance``, ``adjusted_for_overdraft``) is left to a person
   (https://docs.stripe.com/api/cash_balance_transactions/object).
 - A payment by gift card settles off Stripe: "no fund movement occurs on Stripe"
-  (https://docs.stripe.com/payments/gift-cards). Where PayPal settles its payments is a setting of the account
-  (https://docs.stripe.com/payments/paypal/choose-settlement-preference). What settles elsewhere is outside. A refund of
-  it need not have a balance transaction: its status says whether it stands.
+  (https://docs.stripe.com/payments/gift-cards). So does one by meal voucher: "funds settle outside Stripe"
+  (https://docs.stripe.com/payments/meal-vouchers/fr-meal-vouchers/accept-with-connect). Where PayPal settles its
+  payments is a setting of the account (https://docs.stripe.com/payments/paypal/choose-settlement-preference). What
+  settles elsewhere is outside. A refund of it need not have a balance transaction: its status says whether it stands.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ from providers.stripe_types import THIN
 LOOKED_UP = "in Stripe's Dashboard"
 OUTSIDE: Mapping[str, str] = {"gift_card": "giftcard"}
 """By type of a payment method that settles elsewhere: what the method is called."""
+_DISPUTE_ENDED = "charge.dispute.closed"
+_MEAL_VOUCHER = "fr_meal_voucher"
+"""Among a card's ``benefits``, of a payment that its issuer settles (the SDKs'
+``Charge.payment_method_details.card.benefits``)."""
 _GIVEN_BACK = frozenset({"failed", "canceled"})
 _REFUNDING = frozenset({"pending", "requires_action", "succeeded"})
 """Statuses of a refund that stands (https://docs.stripe.com/api/refunds/object#refund_object-status)."""
@@ -82,14 +87,14 @@ _WITH_THE_BALANCE = names("adjusted_for_overdraft transferred_to_balance")
 
 def describe_moved(document: Mapping[str, Any], reported: Mapping[str, Any], fact: MoneyFact | None) -> object:
     """Describes what moved, as every version says it: how much of a charge was refunded, though only some list the
-    refunds.
+    refunds. What a dispute's end gives back is its own event's.
     """
     if document.get("type") == "charge.refunded":
         return [
             read_previous(document["data"].get("previous_attributes"), "amount_refunded"),
             reported.get("amount_refunded"),
         ]
-    if fact is None:
+    if fact is None or (document.get("type") == _DISPUTE_ENDED and fact.movement is Movement.DISPUTE_WON):
         return None
     return fact.sha256 if fact.outside is None else replace(fact, outside=None).sha256
 
@@ -131,6 +136,8 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
 
 
 def _find_outside_method(reported: Mapping[str, Any], outside: Mapping[str, str]) -> str | None:
+    if object_at(reported, "payment_method_details", "card", "benefits").get(_MEAL_VOUCHER) is not None:
+        return "meal_voucher"
     kinds = (str(object_at(reported, name).get("type")) for name in ("payment_method_details", "destination_details"))
     return next((outside[kind] for kind in kinds if kind in outside), None)
 
@@ -315,8 +322,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], object], ObjectMovement | No
     "charge.dispute.created": read_dispute_opened,
     "charge.dispute.funds_withdrawn": lambda dispute, _: find_newest(dispute, Movement.DISPUTE_OPENED, -1),
     "charge.dispute.funds_reinstated": lambda dispute, _: find_newest(dispute, Movement.DISPUTE_WON, 1),
-    "charge.dispute.closed": read_dispute_closed,
-    f"charge.dispute.closed{WITHHELD}": read_withheld,
+    _DISPUTE_ENDED: read_dispute_closed,
+    _DISPUTE_ENDED + WITHHELD: read_withheld,
     "customer_cash_balance_transaction.created": _read_cash,
     "payout.paid": _make_payout_reader(Movement.PAYOUT_PAID),
     "payout.failed": _make_payout_reader(Movement.PAYOUT_FAILED),

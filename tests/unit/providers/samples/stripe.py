@@ -800,6 +800,7 @@ WEBHOOKS += [
 ]
 
 BY_GIFT_CARD = {"type": "gift_card", "gift_card": {}}
+BY_MEAL_VOUCHER = {"type": "card", "card": {"benefits": {"issuer": "up", "fr_meal_voucher": {"siret": "4242"}}}}
 WEBHOOKS += books(
     (
         "a payment by gift card",
@@ -836,6 +837,14 @@ WEBHOOKS += [
 COMPARISONS = [
     Comparison(
         "a capture told by its success", event("charge.succeeded", CHARGE), event("charge.captured", CHARGE), fact=True
+    ),
+    Comparison(
+        "a dispute that closes as won, with its return listed and without",
+        disputed("closed", "won", free(BACK), free(WITHDRAWN)),
+        disputed("closed", "won", free(WITHDRAWN)),
+        key=True,
+        content=True,
+        fact=False,
     ),
     Comparison("a refund told by its charge", refunded(listed(REFUND)), event("refund.created", REFUND), fact=True),
     *(
@@ -909,7 +918,36 @@ PREVENTED = {
     "payment_method_details": {"card": {"case_type": "block"}},
 }
 LOST_OF_1000 = {"dispute_losses": 1000}
+OPENED = disputed("created", "needs_response", free(WITHDRAWN))
+CLOSED_AS_WON = named("evt_2", disputed("closed", "won", free(BACK), free(WITHDRAWN)))
 SEQUENCES = [
+    *(
+        MoneySequence(f"a dispute that is won, {case}", [CAPTURED, OPENED, *more], {"clearing": held})
+        for case, more, held in (
+            ("which its end alone tells", [CLOSED_AS_WON], 1000),
+            (
+                "which its end and its return tell",
+                [CLOSED_AS_WON, named("evt_3", disputed("funds_reinstated", "won", free(BACK), free(WITHDRAWN)))],
+                1000,
+            ),
+        )
+    ),
+    MoneySequence(
+        "a dispute that is won by two rounds, which its ends alone tell",
+        [
+            CAPTURED,
+            OPENED,
+            CLOSED_AS_WON,
+            named("evt_3", disputed("funds_withdrawn", "needs_response", *map(free, (AGAIN, BACK, WITHDRAWN)))),
+            named("evt_4", disputed("closed", "won", *map(free, (BACK_AGAIN, AGAIN, BACK, WITHDRAWN)))),
+        ],
+        {"clearing": 1000},
+    ),
+    MoneySequence(
+        "a payment by meal voucher, which its issuer settles",
+        [event("charge.succeeded", charge(currency="eur", payment_method_details=BY_MEAL_VOUCHER))],
+        {"outside:meal_voucher:clearing": 1000},
+    ),
     MoneySequence(
         "a refund that is first told of by its failure",
         [
