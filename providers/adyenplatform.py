@@ -14,7 +14,8 @@ What books, and why:
 
 - A transfer from a balance account to a bank account is a payout: paid when it is booked, which one that is credited
   was, failed when the bank returns or rejects it afterwards, under the transfer's id. Until it is booked the money is
-  only reserved.
+  only reserved. Its ``balances`` ("the latest balance statuses in the transfer", Adyen's OpenAPI) are in its own
+  currency: where one is in another, what was taken of it is unknown.
 - A platform payment (capture, refund, chargeback of a balance account) is one account's share of a payment that the
   standard webhooks tell whole and `providers.adyen` books: with its shares booked too, money would count twice.
 - Transfers within Adyen (between balance accounts, fees, a cash-out that is funded and repaid) don't change what Adyen
@@ -133,8 +134,10 @@ _NAMED_WITHIN = ("sweep", "transfer", "accountHolder", "balanceAccount", "paymen
 """Objects within ``data`` that have the id of what an event is about, where ``data`` itself has none."""
 _WITH_AN_ACCOUNT = ("paymentInstrument", "mandate")
 
-COUNTS = fields_of(
-    """
+ADDED = {3: fields_of("data.balances.*: currency")}
+COUNTS = (
+    fields_of(
+        """
     : type environment
     data: id sequenceNumber status category direction type reason balancePlatform accountId balanceAccountId
       accountHolderId pspReference
@@ -143,6 +146,8 @@ COUNTS = fields_of(
     data.accountHolder: id
     data.categoryData: type pspPaymentReference modificationPspReference
     """
+    )
+    + ADDED[3]
 )
 """Its names and money. What has no number is named by its whole content, which decides then."""
 
@@ -157,8 +162,9 @@ class AdyenPlatformAdapter(JsonAdapter):
     header = b"hmacsignature"
     event_types = EVENT_TYPES
     left_out = names("timestamp createdAt")
-    content_version = 2
+    content_version = 3
     counts = COUNTS
+    added = ADDED
 
     def signature(self, key: bytes, message: bytes) -> bytes:
         return base64_mac(key, message)
@@ -206,6 +212,7 @@ class AdyenPlatformAdapter(JsonAdapter):
             raise MoneyInvalid(
                 "a transfer has a direction and no sign: below zero it can't be known which way money went"
             )
+        _check_balances(data, money.currency)
         platforms = self._settings.adyen.platforms
         platform = optional_text(data, "balancePlatform") or ""
         if platform not in platforms:
@@ -249,6 +256,17 @@ def _balance_account(data: Mapping[str, Any]) -> str:
     holder = data.get("balanceAccount")
     named = optional_text(holder, "id") if isinstance(holder, dict) else None
     return named or optional_text(data, "balanceAccountId") or optional_text(data, "accountId") or ""
+
+
+def _check_balances(data: Mapping[str, Any], currency: str) -> None:
+    """
+    :raises MovementUnknown: a balance in another currency than the transfer's moved, by how much of it isn't said
+    """
+    listed = data.get("balances")
+    for balance in listed if isinstance(listed, list) else ():
+        moved_in = balance.get("currency") if isinstance(balance, dict) else None
+        if moved_in is not None and str(moved_in).upper() != currency:
+            raise MovementUnknown("balances.currency", moved_in)
 
 
 def _is_payout(data: Mapping[str, Any]) -> bool:

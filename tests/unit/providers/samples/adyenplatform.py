@@ -88,6 +88,7 @@ UNTRUSTED = each(
     *({"value": -10, "currency": "EUR"}, {"value": 10**17, "currency": "EUR"}),
 )
 PAID = "3JWKA1:payout_paid 22700 EUR"
+IN_DOLLARS = [{"currency": "USD", "received": 0, "reserved": 0, "balance": -24_900}]
 WEBHOOKS = [
     Webhook(
         "a payout has all its names",
@@ -100,6 +101,7 @@ WEBHOOKS = [
         books=PAID,
         holder="adyen:SampleShop",
     ),
+    Webhook("a payout of an older version, which tells no balances", of_data("balances", to=...), books=PAID),
     Webhook("a payout of an older version, which tells no type", of_data("type", to=...), books=PAID),
     Webhook("a payout's earlier webhook", payout(sequence=1), key="3JWKA1:1:balancePlatform.transfer.updated"),
     Webhook("order is kept for the balance account", payout(), entity="BA1", settings={"entity": "merchant"}),
@@ -219,6 +221,14 @@ WEBHOOKS = [
             changed(payout(), "type", to="balancePlatform.transfer.something_new"),
             "the type",
         ),
+        *(
+            (
+                f"a payout in another currency than its balance, {status}",
+                of_data("balances", to=IN_DOLLARS, body=payout(status=status)),
+                "the balances.currency 'USD'",
+            )
+            for status in ("booked", "returned")
+        ),
     ),
     *fails(
         MoneyInvalid,
@@ -259,6 +269,13 @@ SEQUENCES = [
 COMPARISONS = [
     Comparison("two webhooks of a transfer", payout(sequence=1), payout(sequence=2), key=False, entity=True),
     Comparison("a redelivery that was queued later", payout(), payout(queued_s=3_600), key=True, content=True),
+    Comparison(
+        "the same number, another currency of the balance",
+        payout(),
+        of_data("balances", to=IN_DOLLARS),
+        key=True,
+        content=False,
+    ),
     Comparison("the same number, another amount", payout(), payout(amount_minor=2), key=True, content=False),
     Comparison("a payout that is tracked on after it was booked", payout(), payout(sequence=4), fact=True),
 ]
