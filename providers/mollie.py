@@ -18,7 +18,7 @@ has no snapshot raises instead of being passed over.
 - ``payout.completed`` under the payout's id, and ``payout.failed``: a bank may return what was transferred
   (``statusReason`` of https://docs.mollie.com/reference/get-payout).
 - ``payment-link.paid`` and ``sales-invoice.paid`` report payments that have events of their own and don't name
-  them; ``balance-transaction.created`` repeats what payments, refunds and payouts said. They move nothing.
+  them. They move nothing. What ``balance-transaction.created`` tells alone is in `providers.mollie_balance`.
 
 What gives back gives back only what was booked (`MoneyFact.pair`).
 
@@ -43,6 +43,7 @@ from providers.content import fields_of
 from providers.event_types import EventTypes
 from providers.fields import an_object, mode_of, names, object_at, optional_text, path_segment, text, time_of
 from providers.mollie_api import API_URL, OAUTH, list_queries, read_key
+from providers.mollie_balance import BALANCE_TYPE, check_balance_transaction, read_balance_fees
 from providers.mollie_money import ACCOUNT, fact_of, fees_of, is_booked_by_captures
 from providers.pointed import EVENT, FETCHED, check_reference, find_event, find_fetched, join_bodies, read_answer
 from providers.port import Request, Wanted
@@ -68,13 +69,13 @@ _MOVEMENTS: Mapping[str, Movement] = {
     "payout.failed": Movement.PAYOUT_FAILED,
 }
 EVENT_TYPES = EventTypes(
-    books=frozenset(_MOVEMENTS),
+    books=frozenset(_MOVEMENTS) | {BALANCE_TYPE},
     person=names(
         "business-account-transfer.processed business-account-transfer.returned connect-balance-transfer.succeeded"
     ),
     nothing={
         "https://docs.mollie.com/reference/webhooks-new": names(
-            "balance-transaction.created business-account-transfer.blocked business-account-transfer.failed "
+            "business-account-transfer.blocked business-account-transfer.failed "
             "business-account-transfer.initiated business-account-transfer.pending-review "
             "business-account-transfer.requested capture.failed payment-link.paid payment.authorized "
             "payment.canceled payment.expired payment.failed payment.pending payout.canceled "
@@ -95,7 +96,15 @@ ADDED = {
         _embedded.entity: reverseRouting
         _embedded.entity.routingReversals.*.amount: value currency
         """
-    )
+    ),
+    4: fields_of(
+        """
+        _embedded.entity: type
+        _embedded.entity.resultAmount: value currency
+        _embedded.entity.deductions: value currency
+        _embedded.entity.deductionDetails.*: value currency
+        """
+    ),
 }
 COUNTS = (
     fields_of(
@@ -116,6 +125,7 @@ COUNTS = (
     """
     )
     + ADDED[3]
+    + ADDED[4]
 )
 """The event's names, and the names and money of its snapshot."""
 
@@ -126,7 +136,7 @@ class MollieAdapter(JsonAdapter):
     header = b"x-mollie-signature"
     left_out = names("_links")
     """Links say where to read on, not what happened."""
-    content_version = 3
+    content_version = 4
     counts = COUNTS
     added = ADDED
     event_types = EVENT_TYPES
@@ -199,12 +209,15 @@ class MollieAdapter(JsonAdapter):
         yield Named(event_id, event_type, ACCOUNT, payment, occurred_at, mode=mode_of(snapshot, "mode"))
 
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
-        movement, event = _MOVEMENTS[event_type], find_event(document)
+        event = find_event(document)
         snapshot = object_at(event, "_embedded", "entity")
         if not snapshot:
             raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
         if snapshot.get("id") != text(event, "entityId"):
             raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
+        if event_type == BALANCE_TYPE:
+            check_balance_transaction(snapshot)
+            return None
         captures = self._settings.mollie.capture_events
         if event_type == "capture.succeeded" and not captures:
             raise MoneyInvalid(
@@ -214,7 +227,8 @@ class MollieAdapter(JsonAdapter):
             if not captures:
                 raise MovementUnknown("captures", "set providers.mollie.capture_events, and subscribe to them")
             return None
-        return fact_of(snapshot, movement, find_fetched(document))
+        return fact_of(snapshot, _MOVEMENTS[event_type], find_fetched(document))
 
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
-        return fees_of(object_at(document, "_embedded", "entity")) if event_type == "payment.paid" else []
+        read = {"payment.paid": fees_of, BALANCE_TYPE: read_balance_fees}.get(event_type)
+        return [] if read is None else read(object_at(document, "_embedded", "entity"))

@@ -152,9 +152,9 @@ def payout(reference: str, *, amount_minor: int, currency: str, created: datetim
 def money(amount_minor: int, currency: str) -> Object:
     """``{"currency": "EUR", "value": "10.00"}``"""
     decimals = decimals_of(currency)
-    digits = str(amount_minor).rjust(decimals + 1, "0")
+    digits = str(abs(amount_minor)).rjust(decimals + 1, "0")
     value = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
-    return {"currency": currency, "value": value}
+    return {"currency": currency, "value": f"-{value}" if amount_minor < 0 else value}
 
 
 def _part(kind: str, reference: str, of: str, amount_minor: int, currency: str, created: datetime) -> Object:

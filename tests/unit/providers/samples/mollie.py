@@ -78,7 +78,7 @@ PAID, REFUNDED = event("payment.paid", payment()), event("refund.refunded", refu
 BY_HAND = event("payment.paid", payment(manual=True, captured_minor=600))
 OTHER_TYPES = (
     *("payment.authorized", "payment.failed", "payment.expired", "payment.canceled", "payment.pending"),
-    *("payment-link.paid", "sales-invoice.paid", "balance-transaction.created", "refund.queued", "refund.pending"),
+    *("payment-link.paid", "sales-invoice.paid", "refund.queued", "refund.pending"),
     *("refund.canceled", "payout.initiated", "business-account-transfer.requested"),
     *("business-account-transfer.blocked", "connect-balance-transfer.failed"),
 )
@@ -381,6 +381,68 @@ WEBHOOKS += [
     )
 ]
 
+BALANCE = "balance-transaction.created"
+
+
+def balance_transaction(
+    kind: object = "payment", deducted_minor: int = 0, *, details: dict[str, int] | None = None, **more: Any
+) -> bytes:
+    """A movement of 10.00 on Mollie's balance, and what was deducted of it."""
+    amounts = {name: samples_of.money(minor, "EUR") for name, minor in (details or {}).items()}
+    told = {
+        "resource": "balance-transaction",
+        "id": "baltr_1",
+        "type": kind,
+        "initialAmount": samples_of.money(1_000, "EUR"),
+        "resultAmount": samples_of.money(1_000 + deducted_minor, "EUR"),
+        "deductions": samples_of.money(deducted_minor, "EUR") if deducted_minor else None,
+        "context": {"paymentId": "tr_1", "paymentDescription": "an order"},
+    }
+    return event(BALANCE, told | ({"deductionDetails": amounts} if details else {}) | more, "whe_balance")
+
+
+TOLD_BY_THEMSELVES = (
+    *("payment", "capture", "refund", "returned-refund", "chargeback", "chargeback-reversal", "outgoing-transfer"),
+    *("canceled-outgoing-transfer", "canceled-transfer", "outgoing-custom-amount-transfer", "returned-transfer"),
+)
+TOLD_ALONE = ("application-fee", "balance-correction", "invoice-compensation", "topup", "split-payment", "loan", "new")
+WEBHOOKS += [
+    *moves_nothing(*((f"a balance's {kind}", balance_transaction(kind)) for kind in TOLD_BY_THEMSELVES)),
+    Webhook(
+        "a balance's payment of which a fee and an application's were deducted",
+        balance_transaction("payment", -349, details={"fees": -29, "commissions": -320}),
+        type=BALANCE,
+        books=None,
+        fees=["baltr_1:fee 29 EUR of tr_1"],
+    ),
+    Webhook(
+        "a balance's refund that comes back with its fee",
+        balance_transaction("returned-refund", 25, details={"fees": 25}),
+        books=None,
+        fees=["baltr_1:fee -25 EUR of tr_1"],
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (f"a balance's {kind}, which nothing else tells", balance_transaction(kind), f"'{kind}'")
+            for kind in TOLD_ALONE
+        ),
+        ("a balance's transaction of no type", balance_transaction(None), "balance-transaction.type"),
+        ("what was deducted, and not for what", balance_transaction("payment", -29), "deductionDetails"),
+        (
+            "what was deducted for a loan",
+            balance_transaction("payment", -129, details={"fees": -29, "repayments": -100}),
+            "deductionDetails.repayments",
+        ),
+        (
+            "what was deducted, of which a part has no name",
+            balance_transaction("payment", -50, details={"fees": -29}),
+            "deductionDetails",
+        ),
+    ),
+    *fails(MoneyInvalid, ("a balance's transaction without a snapshot", event(BALANCE, None), "full payload")),
+]
+
 TRANSFERRED, RETURNED = event("payout.completed", payout()), event("payout.failed", payout(), "whe_2")
 SEQUENCES = [
     MoneySequence(
@@ -398,6 +460,15 @@ SEQUENCES = [
         {"outside:paypal:clearing": 600, "refunds": 400},
     ),
     MoneySequence("a payout that the bank returned", [PAID, TRANSFERRED, RETURNED], {"clearing": 1_000}),
+    MoneySequence(
+        "a payment, of which a fee and an application's were deducted, and the payout of the rest",
+        [
+            event("payment.paid", WITH_FEE),
+            balance_transaction("payment", -349, details={"fees": -29, "commissions": -320}),
+            event("payout.completed", payout() | {"amount": samples_of.money(651, "EUR")}),
+        ],
+        {"payouts": 651, "fees": 349},
+    ),
     MoneySequence("a payout whose transfer was never told", [PAID, RETURNED], {"clearing": 1_000}),
 ]
 COMPARISONS = [
