@@ -19,8 +19,9 @@ What books, and why:
 - A platform payment (capture, refund, chargeback of a balance account) is one account's share of a payment that the
   standard webhooks tell whole and `providers.adyen` books: with its shares booked too, money would count twice.
 - Transfers within Adyen (between balance accounts, fees, a cash-out that is funded and repaid) don't change what Adyen
-  holds in all, or come with the settlement report. ``balancePlatform.transaction.created`` and the deprecated payment
-  webhooks repeat what transfers say.
+  holds in all, or come with the settlement report (`KINDS_WITHIN`). Who has the money of a correction or an adjustment
+  of a balance no page says: it is unknown. ``balancePlatform.transaction.created`` and the deprecated payment webhooks
+  repeat what transfers say.
 
 Left to a person, because none of our movements fits (``LEFT_CATEGORIES``, ``LEFT_KINDS``): money that comes from a bank
 account or is collected by direct debit (https://docs.adyen.com/business-accounts/third-party-transfer-webhooks),
@@ -61,6 +62,13 @@ LEFT_KINDS = frozenset({"grant", "repayment", "capitalFundsCollection", "bankDir
 PAYOUT_KINDS = frozenset({"bankTransfer"})
 """By ``type``, which versions before 3 don't tell
 (https://docs.adyen.com/api-explorer/transfer-webhooks/latest/overview)."""
+KINDS_WITHIN = names(
+    "payment capture captureReversal refund refundReversal chargeback chargebackReversal secondChargeback "
+    "internalTransfer internalDirectDebit fee miscCost paymentCost invoiceDeduction cashOutInstruction cashoutFee "
+    "cashoutRepayment cashoutFunding"
+)
+"""Transfers that aren't with a bank, by ``type``: those that the standard notifications tell whole, those between
+balance accounts, and fees. Corrections and adjustments of a balance aren't among them."""
 TRANSFERS = frozenset({"balancePlatform.transfer.created", "balancePlatform.transfer.updated"})
 EVENT_TYPES = EventTypes(
     books=TRANSFERS,
@@ -286,5 +294,6 @@ def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
         raise MovementUnknown("category", data.get("category"))
     if category == "bank" and direction != "outgoing":
         raise MovementUnknown("direction", data.get("direction"))
-    if category == "bank" and not _is_payout(data):
+    is_known = _is_payout(data) if category == "bank" else data.get("type") is None or kind in KINDS_WITHIN
+    if not is_known:
         raise MovementUnknown("data.type", data["type"])

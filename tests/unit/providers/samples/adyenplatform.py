@@ -170,7 +170,25 @@ WEBHOOKS = [
             "a transfer of an unknown category that isn't booked yet",
             of_data("category", to="something_new", body=payout(status="received")),
         ),
-        *((f"a transfer of category {name}", of_data("category", to=name)) for name in ("internal", "platformPayment")),
+        *(
+            (f"a {kind} within Adyen", transfer("booked", category, "outgoing", kind))
+            for category, kind in (
+                *(
+                    ("internal", "internalTransfer"),
+                    ("internal", "internalDirectDebit"),
+                    ("internal", "cashoutFunding"),
+                ),
+                *(("platformPayment", "secondChargeback"), ("platformPayment", "paymentCost")),
+            )
+        ),
+        (
+            "a transfer within Adyen of an older version, which tells no type",
+            of_data("type", to=..., body=transfer("booked", "internal", "outgoing", "")),
+        ),
+        (
+            "a correction within Adyen that isn't booked yet",
+            transfer("manualCorrectionPending", "internal", "outgoing", "manualCorrection"),
+        ),
         *(
             (kind, changed(payout(), "type", to=kind))
             for kind in (
@@ -215,6 +233,19 @@ WEBHOOKS = [
         *(
             (f"a {kind} to a bank account", of_data("type", to=kind), f"the data.type '{kind}'")
             for kind in ("something_new", "manualCorrection", "leftover")
+        ),
+        *(
+            (
+                f"a {kind} within Adyen, {category}",
+                transfer(status, category, "incoming", kind),
+                f"the data.type '{kind}'",
+            )
+            for category in ("internal", "platformPayment")
+            for kind, status in (
+                *(("manualCorrection", "manuallyCorrected"), ("balanceAdjustment", "booked")),
+                *(("depositCorrection", "depositCorrection"), ("reserveAdjustment", "reserveAdjustment")),
+                *(("chargebackCorrection", "booked"), ("something_new", "booked")),
+            )
         ),
         (
             "a type that no table has",
