@@ -97,7 +97,17 @@ _SUBJECT = re.compile(r"messageverificationcerts\.(?:[a-z0-9-]+\.){0,3}paypal\.c
 _CREDENTIAL = re.compile(r"[A-Za-z0-9_-]{16,200}:[A-Za-z0-9_-]{16,200}")
 _SECRET_CHARS_MAX = 50
 _WEBHOOK_ID_CHARS = frozenset(string.ascii_letters + string.digits)
-ADDED = {3: fields_of("resource.status_details: reason")}
+ADDED = {
+    3: fields_of("resource.status_details: reason"),
+    4: fields_of(
+        """
+        resource.dispute_outcome: outcome_code
+        resource.adjudications.*: type
+        resource.seller_receivable_breakdown.paypal_fee_in_receivable_currency: value currency_code
+        resource.seller_payable_breakdown.paypal_fee_in_receivable_currency: value currency_code
+        """
+    ),
+}
 _COUNTED_BEFORE = fields_of(
     """
     : id event_type resource_type
@@ -123,7 +133,7 @@ _COUNTED_BEFORE = fields_of(
     resource.invoice: id status
     """
 )
-COUNTS = [*_COUNTED_BEFORE, *ADDED[3]]
+COUNTS = [*_COUNTED_BEFORE, *ADDED[3], *ADDED[4]]
 """Its names and money, since content version 2; what its links name as well (`_list_related`)."""
 _RELATIONS = frozenset({"self", "up"})
 """Links by which a resource says what it is, and what it is of."""
@@ -139,7 +149,7 @@ class PayPalAdapter(JsonAdapter):
     )
     left_out = names("links")
     """The links to the event itself name whichever host sent it."""
-    content_version = 3
+    content_version = 4
     counts = COUNTS
     added = ADDED
     accounts_in_entities = False

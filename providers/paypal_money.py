@@ -13,7 +13,7 @@ What books, and why:
 - What a dispute takes comes as a refund or a reversal, so disputes (``CUSTOMER.DISPUTE.*``) don't book it. What
   ``CUSTOMER.DISPUTE.RESOLVED`` gives back to the seller (a CREDIT in its ``money_movements``, but for fees) undoes a
   refund, under the dispute's id. Where it lists more than that, a person books it: whether the other part is the
-  reversal that was told, it doesn't say.
+  reversal that was told, it doesn't say. What PayPal paid by itself and doesn't list is unknown.
 
 Fees are movements of their own: what PayPal and a platform kept of a capture, what they gave back with a refund
 (``seller_receivable_breakdown``, ``seller_payable_breakdown``; v1: ``transaction_fee``), and what a dispute cost the
@@ -39,7 +39,7 @@ Authorisations and orders, which move nothing, have the order's, or the payment'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,11 @@ _GIVEN_BACK = frozenset(
 _REFUND_FAILED = "PAYMENT.REFUND.FAILED"
 _RESOLVED = "CUSTOMER.DISPUTE.RESOLVED"
 _PARTIES = names("SELLER BUYER PAYMENT_PROCESSOR")
+_NOTHING_PAID = names("RESOLVED_BUYER_FAVOUR RESOLVED_SELLER_FAVOUR CANCELED_BY_BUYER ACCEPTED DENIED NONE")
+"""Outcomes of a dispute by which PayPal pays nobody: not ``RESOLVED_WITH_PAYOUT``."""
+_PAID_TO_SELLER = "PAYOUT_TO_SELLER"
+"""How PayPal may have decided (https://developer.paypal.com/api/customer-disputes/v1/definitions/dispute_outcome, and
+``adjudications`` of https://github.com/paypal/paypal-rest-api-specifications)."""
 _SETTLEMENT = frozenset({None, "DISPUTE_SETTLEMENT"})
 _FEES = names("DISPUTE_SETTLEMENT_FEE DISPUTE_FEE CHARGEBACK_FEE")
 """Of a dispute's movement, the party and the reason
@@ -117,6 +122,9 @@ _NOT_TAKEN = frozenset({"pending", "declined", "denied", "failed"})
 """Other statuses of a capture (https://developer.paypal.com/docs/api/payments/v2/) or a sale (…/payments/v1/)."""
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
 """Statuses of a refund (the same pages), besides ``completed``."""
+_CONVERTED_FEE = "paypal_fee_in_receivable_currency"
+"""Of a capture "only in cases the fee is charged in the receivable currency"; of a refund always where that is another
+(https://developer.paypal.com/docs/api/payments/v2/)."""
 _NEVER_COMPLETED = "ECHECK"
 """Why a refund is pending or failed: its payment hasn't cleared."""
 _OF_A_CAPTURE = ("PAYMENT.CAPTURE.", "PAYMENT.SALE.")
@@ -283,7 +291,10 @@ def _read_payment_fees(resource: Mapping[str, Any], sign: int) -> list[tuple[str
     platforms = breakdown.get("platform_fees") or []
     if not isinstance(platforms, list):
         raise MoneyInvalid("the 'platform_fees' aren't a list")
-    amounts = [("", breakdown.get("paypal_fee") or of_v1)]
+    converted = breakdown.get(_CONVERTED_FEE)
+    if converted is not None and sign < 0:
+        raise MovementUnknown(_CONVERTED_FEE, "of a refund")
+    amounts = [("", converted or breakdown.get("paypal_fee") or of_v1)]
     amounts += [
         ("platform_" if number == 1 else f"platform{number}_", an_object(fee, "a platform's fee").get("amount"))
         for number, fee in enumerate(platforms, 1)
@@ -327,6 +338,7 @@ def _read_resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     movements = [an_object(listed_movement, "a movement of the dispute's money") for listed_movement in listed or []]
     of_seller = [movement for movement in movements if _is_settled_with_seller(movement)]
     if not any(movement["type"] == "CREDIT" for movement in of_seller):
+        _check_outcome(resource, movements)
         return None
     if len(of_seller) > 1:
         raise MoneyInvalid(f"the dispute moved money several times: look it up at PayPal, and {_BY_HAND}")
@@ -344,6 +356,19 @@ def _read_resolved(document: Mapping[str, Any]) -> MoneyFact | None:
         is not None
     )
     return _pair_with_reversal(fact) if names_payment and not is_part else fact
+
+
+def _check_outcome(resource: Mapping[str, Any], movements: Sequence[Mapping[str, Any]]) -> None:
+    """
+    :raises MovementUnknown: the seller may have been paid, and no movement says how much
+    """
+    outcome = object_at(resource, "dispute_outcome").get("outcome_code")
+    if not movements and outcome is not None and str(outcome) not in _NOTHING_PAID:
+        raise MovementUnknown("dispute_outcome.outcome_code", outcome)
+    decided = resource.get("adjudications")
+    for adjudication in decided if isinstance(decided, list) else ():
+        if object_at(adjudication).get("type") == _PAID_TO_SELLER:
+            raise MovementUnknown("adjudications.type", _PAID_TO_SELLER)
 
 
 def _is_settled_with_seller(movement: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""PayPal: what is signed, which only PayPal can sign."""
+"""PayPal: what is signed, which only PayPal can sign, and a fee that can't be known."""
 
 from __future__ import annotations
 
@@ -10,11 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.money import MovementUnknown
 from load.samples import CannotSign, sign
 from providers import ProvidersSettings, Request
 from providers.paypal import PayPalAdapter, read_headers
 from tests.paypal_signer import delivery
-from tests.unit.providers.samples.paypal import ALGORITHM, BODY, ID, SIGNATURE, TIME, URL, WEBHOOK_ID, header, value
+from tests.unit.providers.samples.paypal import (
+    ALGORITHM,
+    BODY,
+    CONVERTED,
+    ID,
+    SIGNATURE,
+    TIME,
+    URL,
+    WEBHOOK_ID,
+    header,
+    of_refund,
+    value,
+)
 from tests.unit.providers.shapes import NOW, refusal, sources
 
 VECTOR = "paypal/vector_py_sale_completed_crc32.json"
@@ -61,3 +74,11 @@ def test_the_last_letters_spare_bits_of_a_signature_have_one_spelling() -> None:
     other = signature[:-3] + letters[letters.index(signature[-3]) + 1 :][:1] + signature[-2:]
     assert base64.b64decode(other) == base64.b64decode(signature)
     assert refusal(ADAPTER, header(SIGNATURE, other), WEBHOOK_ID) == "malformed"
+
+
+def test_a_refund_whose_fee_comes_back_in_another_currency_is_booked_and_the_fee_is_unknown() -> None:
+    body = of_refund("seller_payable_breakdown", to=CONVERTED)
+    of_refunded, of_fee = ADAPTER.events(Request(body, []), "live")
+    assert of_refunded.fact_key == "paypal:R1:refund"
+    with pytest.raises(MovementUnknown, match="paypal_fee_in_receivable_currency"):
+        ADAPTER.money(of_fee.body, of_fee.event_type)

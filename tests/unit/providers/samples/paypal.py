@@ -98,6 +98,12 @@ def resolved(*movements: dict[str, object]) -> bytes:
     return changed(dispute("RESOLVED", "RESOLVED_SELLER_FAVOUR"), "resource", "money_movements", to=movements)
 
 
+def paid_to_seller(body: bytes) -> bytes:
+    """The dispute, with how PayPal decided."""
+    decided = [{"type": "PAYOUT_TO_SELLER", "adjudication_time": "2026-01-31T12:00:00.000Z"}]
+    return changed(body, "resource", "adjudications", to=decided)
+
+
 REFUND_FAILED = refund("PAYMENT.REFUND.FAILED")
 FAILED_BY_ECHECK = of_refund("status_details", to={"reason": "ECHECK"}, body=REFUND_FAILED)
 CREDIT, DEBIT = movement("SELLER", "CREDIT", "12.50"), movement("SELLER", "DEBIT", "12.50")
@@ -233,7 +239,22 @@ WEBHOOKS = [
         *((f"a dispute that is {what}", dispute(what)) for what in ("CREATED", "UPDATED")),
         *(
             (f"a dispute that is {outcome}", dispute("RESOLVED", outcome))
-            for outcome in ("RESOLVED_BUYER_FAVOUR", "RESOLVED_SELLER_FAVOUR")
+            for outcome in (
+                "RESOLVED_BUYER_FAVOUR",
+                "RESOLVED_SELLER_FAVOUR",
+                "CANCELED_BY_BUYER",
+                "ACCEPTED",
+                "DENIED",
+            )
+        ),
+        (
+            "a dispute that PayPal pays for",
+            changed(
+                dispute("RESOLVED", "RESOLVED_WITH_PAYOUT"),
+                "resource",
+                "money_movements",
+                to=[movement("PAYMENT_PROCESSOR", "DEBIT", "12.50"), movement("BUYER", "CREDIT", "12.50")],
+            ),
         ),
     ),
     *moves_nothing(*((kind, payout_item(kind)) for kind in MOVES_NOTHING), entity=":I1"),
@@ -276,6 +297,17 @@ WEBHOOKS = [
         ("a refund that is REFUNDED", of_refund("status", to="REFUNDED"), "the status 'refunded'"),
         ("a type that no table has", capture("PAYMENT.CAPTURE.MADE-UP"), "the type"),
         ("a payout that is DENIED", payout_item("PAYMENT.PAYOUTS-ITEM.DENIED"), "the type"),
+        *(
+            (f"a dispute that is {outcome}, of which no money is told", dispute("RESOLVED", outcome), f"'{outcome}'")
+            for outcome in ("RESOLVED_WITH_PAYOUT", "SETTLED_ANEW")
+        ),
+        *(
+            (f"a dispute that was paid to the seller, {what}", paid_to_seller(body), "adjudications.type")
+            for what, body in (
+                ("of which no money is told", dispute("RESOLVED", "RESOLVED_SELLER_FAVOUR")),
+                ("of which the buyer's is told", resolved(movement("BUYER", "CREDIT", "12.50"))),
+            )
+        ),
         (
             "a dispute's movement in no known direction",
             resolved({**CREDIT, "type": "SIDEWAYS"}),
@@ -306,6 +338,10 @@ BREAKDOWN = {
     "paypal_fee": {"currency_code": "EUR", "value": "0.67"},
     "platform_fees": [{"amount": {"currency_code": "EUR", "value": value}} for value in ("1.00", "0.05")],
 }
+CONVERTED = {
+    "paypal_fee": {"currency_code": "EUR", "value": "0.61"},
+    "paypal_fee_in_receivable_currency": {"currency_code": "CNY", "value": "4.80"},
+}
 FEES_OF_CAPTURE = ["C1:fee 67 EUR of C1", "C1:platform_fee 100 EUR of C1", "C1:platform2_fee 5 EUR of C1"]
 V1_OF_M1 = {"paypal": {"merchant_id": "M1"}}
 WEBHOOKS += [
@@ -330,6 +366,11 @@ WEBHOOKS += [
             v1_refund(refund_from_transaction_fee={"value": "0.30", "currency": "EUR"}),
             ["R1:fee -30 EUR of S1"],
         ),
+        (
+            "a capture that PayPal converts, whose fee it takes afterwards",
+            of_capture("seller_receivable_breakdown", to=CONVERTED),
+            ["C1:fee 480 CNY of C1"],
+        ),
         ("a dispute", resolved(FEE, FEE, CREDIT), ["PP-D-1:dispute_fee 4000 EUR of C1"]),
         (
             "a dispute, given back",
@@ -350,6 +391,13 @@ COMPARISONS = [
     Comparison("links to the event itself", refund(), changed(refund(), "links", to=[]), content=True),
     Comparison("another host", refund(), refund().replace(b"api.paypal.com", b"api-m.paypal.com"), content=True),
     Comparison("no link to what is refunded", refund(), of_refund("links", to=[]), content=False),
+    Comparison(
+        "another outcome",
+        dispute("RESOLVED", "RESOLVED_SELLER_FAVOUR"),
+        dispute("RESOLVED", "RESOLVED_WITH_PAYOUT"),
+        key=True,
+        content=False,
+    ),
     Comparison("another reason for its failure", REFUND_FAILED, FAILED_BY_ECHECK, key=True, content=False),
     Comparison("another summary", refund(), changed(refund(), "summary", to="other"), key=True, content=True),
 ]
