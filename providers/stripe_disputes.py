@@ -29,6 +29,9 @@ _UNDECIDED = names(
 )
 """Statuses of a dispute, but for ``lost`` (https://docs.stripe.com/api/disputes/object#dispute_object-status);
 ``charge_refunded`` is of older API versions."""
+_APPEALED = names("appeal_needs_response appeal_under_review")
+"""Statuses of a dispute that was lost, and whose loss is appealed (stripe-python 16.1, ``Dispute.status``). What came
+of it is told by another end."""
 _ONE_SECOND = "balance_transactions", "of one second"
 """Which of several rounds of a dispute an event is about."""
 ROUNDS: Mapping[Movement, int] = {Movement.DISPUTE_OPENED: -1, Movement.DISPUTE_WON: 1}
@@ -43,7 +46,8 @@ def _read_dispute_status(dispute: Mapping[str, Any]) -> str:
 
 
 def read_dispute_opened(dispute: Mapping[str, Any], _: object) -> ObjectMovement | None:
-    status, listed = _read_dispute_status(dispute), dispute.get("balance_transactions")
+    listed, told = dispute.get("balance_transactions"), str(dispute.get("status"))
+    status = told if told in _APPEALED else _read_dispute_status(dispute)
     is_prevented = status == "prevented" and not listed
     if is_prevented or status.startswith("warning_") or listed == []:
         return None

@@ -530,6 +530,21 @@ DISPUTES = [
         says="no whole 'amount'",
     ),
     Webhook("a dispute that closes as won", dispute("closed", status="won"), books=None),
+    *(
+        row
+        for status in ("appeal_needs_response", "appeal_under_review")
+        for row in (
+            Webhook(
+                f"a dispute that has the status {status} by now",
+                dispute("created", status=status),
+                books=BOOKED_DISPUTE,
+            ),
+            *fails(
+                MovementUnknown,
+                (f"a dispute that closes with the status {status}", dispute("closed", status=status), f"'{status}'"),
+            ),
+        )
+    ),
     Webhook(
         "a dispute that closes as refunded, in older versions", dispute("closed", status="charge_refunded"), books=None
     ),
@@ -942,6 +957,23 @@ SEQUENCES = [
             named("evt_4", disputed("closed", "won", *map(free, (BACK_AGAIN, AGAIN, BACK, WITHDRAWN)))),
         ],
         {"clearing": 1000},
+    ),
+    *(
+        MoneySequence(
+            f"a dispute that is lost, and won by an appeal, {case}",
+            [
+                CAPTURED,
+                OPENED,
+                named("evt_2", disputed("closed", "lost", free(WITHDRAWN))),
+                named("evt_3", disputed("updated", "appeal_under_review", free(WITHDRAWN))),
+                *(named(f"evt_4{kind}", disputed(kind, "won", free(BACK), free(WITHDRAWN))) for kind in ends),
+            ],
+            {"clearing": 1000, "disputes": -1000, "dispute_losses": 1000},
+        )
+        for case, ends in (
+            ("which its return tells", ["funds_reinstated"]),
+            ("which both tell", ["closed", "funds_reinstated"]),
+        )
     ),
     MoneySequence(
         "a payment by meal voucher, which its issuer settles",
