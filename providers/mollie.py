@@ -215,6 +215,7 @@ class MollieAdapter(JsonAdapter):
             raise MoneyInvalid("there is no snapshot of what moved: set the webhook to the full payload")
         if snapshot.get("id") != text(event, "entityId"):
             raise MoneyInvalid("the snapshot isn't of the entity that the event is about")
+        _check_kind(snapshot, event_type)
         if event_type == BALANCE_TYPE:
             check_balance_transaction(snapshot)
             return None
@@ -232,3 +233,13 @@ class MollieAdapter(JsonAdapter):
     def fees(self, document: JsonObject, event_type: str) -> list[MoneyFact]:
         read = {"payment.paid": fees_of, BALANCE_TYPE: read_balance_fees}.get(event_type)
         return [] if read is None else read(object_at(document, "_embedded", "entity"))
+
+
+def _check_kind(snapshot: Mapping[str, Any], event_type: str) -> None:
+    """
+    :raises MovementUnknown: the snapshot isn't of the kind that its type says, or of a payment that isn't paid
+    """
+    if snapshot.get("resource") != event_type.partition(".")[0]:
+        raise MovementUnknown("resource", snapshot.get("resource"))
+    if event_type == "payment.paid" and snapshot.get("status") != "paid":
+        raise MovementUnknown("status", snapshot.get("status"))

@@ -261,7 +261,7 @@ def _check_captures(payment: Mapping[str, Any]) -> None:
     :raises MovementUnknown: the view holds no list of the captures that book, or an empty one; or it lists captures of
         another amount than the payment that books
     """
-    embedded = an_object(payment.get("_embedded") or {}, "'_embedded'")
+    embedded = _find_embedded(payment)
     captures = [an_object(capture, "a capture") for capture in _read_embedded(payment, "captures")]
     going = [capture for capture in captures if capture.get("status") != "failed"]
     if is_booked_by_captures(payment):
@@ -277,8 +277,13 @@ def _read_amount_minor(payment: Mapping[str, Any]) -> int:
     return money_at(amount_of(payment)).amount_minor
 
 
+def _find_embedded(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    embedded = document.get("_embedded")
+    return {} if embedded is None else an_object(embedded, "'_embedded'")
+
+
 def _read_embedded(document: Mapping[str, Any], name: str) -> list[Any]:
-    items = an_object(document.get("_embedded") or {}, "'_embedded'").get(name)
+    items = _find_embedded(document).get(name)
     if items is not None and not isinstance(items, list):
         raise Unparseable(f"the embedded {name!r} aren't an array")
     return items or []

@@ -302,6 +302,39 @@ WEBHOOKS = [
         ("a snapshot of something else", changed(PAID, "entityId", to="tr_2"), "entity"),
     ),
     *fails(
+        MovementUnknown,
+        *(
+            (
+                f"{kind} of a {snapshot['resource']}, of kind {other!r}",
+                event(kind, snapshot | {"resource": other}),
+                "resource",
+            )
+            for kind, snapshot in (
+                ("payment.paid", payment(method="paypal")),
+                ("refund.refunded", refund(settlementAmount=samples_of.money(0, "EUR"))),
+                ("chargeback.received", chargeback()),
+                ("payout.completed", payout()),
+            )
+            for other in each(None, "order")
+        ),
+        *(
+            (
+                f"a paid payment of status {status!r}",
+                event("payment.paid", payment(captured_minor=600, status=status)),
+                "status",
+            )
+            for status in each("authorized", "new")
+        ),
+        ("a paid payment by no method", event("payment.paid", payment(method=None)), "method"),
+    ),
+    *fails(
+        Unparseable,
+        *(
+            (f"{kind} of no payment", event(kind, snapshot | {"paymentId": None}), "paymentId")
+            for kind, snapshot in (("refund.refunded", refund()), ("chargeback.received", chargeback()))
+        ),
+    ),
+    *fails(
         (MoneyInvalid, Unparseable),
         *(
             (f"an amount of {amount!r}", event("payment.paid", payment() | {"amount": amount}))

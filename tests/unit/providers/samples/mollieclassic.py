@@ -159,7 +159,7 @@ WEBHOOKS = [
             is_poison=True,
             mode="live",
         )
-        for changed in each({"_embedded": {"refunds": {}}}, {"_embedded": 7}, {"mode": "beta"})
+        for changed in each({"_embedded": {"refunds": {}}}, {"_embedded": 7}, {"_embedded": ""}, {"mode": "beta"})
     ),
     *(
         Webhook(f"nothing embedded: {nothing}", answered(_embedded=nothing), key="tr_1:payment.paid")
@@ -245,6 +245,13 @@ WEBHOOKS = [
             f"a refund's amount of {amount}", refunded(amount=amount), key=["tr_1:payment.paid", "re_1:refund.sent"]
         )
         for amount in NO_AMOUNTS
+    ),
+    Webhook(
+        "a refund that names no payment",
+        about(ORDER, refunds=[refund() | {"paymentId": None}]),
+        key="re_1:refund.sent",
+        fails=Unparseable,
+        says="paymentId",
     ),
     *(
         Webhook(f"an id that Mollie doesn't know: {status}", delivery(b'{"status":404}', status=status), key=[])
