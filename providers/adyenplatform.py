@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -204,6 +205,8 @@ class AdyenPlatformAdapter(JsonAdapter):
         if status in _NOT_MOVED or status.endswith("Pending"):
             return None
         if status == "failed" and not _is_payout(data):
+            with suppress(MoneyInvalid):  # what a person would book, hasn't moved
+                _check_kind(data, event_type)
             return None
         _check_kind(data, event_type)
         if data.get("category") != "bank":

@@ -66,6 +66,26 @@ def optional_text(document: Mapping[str, Any], name: str) -> str | None:
     return value or None
 
 
+def optional_object(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns the object; an empty one where it is absent or null.
+
+    :raises Unparseable: there, and not an object
+    """
+    value = document.get(name)
+    return {} if value is None else an_object(value, repr(name))
+
+
+def optional_list(document: Mapping[str, Any], name: str) -> list[Any]:
+    """Returns the list; an empty one where it is absent or null.
+
+    :raises Unparseable: there, and not a list
+    """
+    value = document.get(name)
+    if value is not None and not isinstance(value, list):
+        raise Unparseable(f"{name!r} isn't a list")
+    return value or []
+
+
 def id_of(document: Mapping[str, Any], name: str) -> str:
     """Returns as text an id that is written as a JSON number, or as a text.
 

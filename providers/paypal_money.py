@@ -46,7 +46,7 @@ from typing import Any
 from core.keys import join_key
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown
 from providers.event_types import EventTypes
-from providers.fields import an_object, names, object_at, optional_text, text, text_at
+from providers.fields import an_object, names, object_at, optional_list, optional_object, optional_text, text, text_at
 from providers.money import decimal_money_of, moved
 
 NAME = "paypal"
@@ -286,15 +286,14 @@ def _read_payment_fees(resource: Mapping[str, Any], sign: int) -> list[tuple[str
     minus paypal_fee minus platform_fees" is what the merchant pays
     (https://developer.paypal.com/docs/api/payments/v2/).
     """
-    breakdown = object_at(resource, "seller_receivable_breakdown" if sign > 0 else "seller_payable_breakdown")
+    breakdown = optional_object(resource, "seller_receivable_breakdown" if sign > 0 else "seller_payable_breakdown")
     of_v1 = resource.get("transaction_fee" if sign > 0 else "refund_from_transaction_fee")
-    platforms = breakdown.get("platform_fees") or []
-    if not isinstance(platforms, list):
-        raise MoneyInvalid("the 'platform_fees' aren't a list")
+    platforms = optional_list(breakdown, "platform_fees")
     converted = breakdown.get(_CONVERTED_FEE)
     if converted is not None and sign < 0:
         raise MovementUnknown(_CONVERTED_FEE, "of a refund")
-    amounts = [("", converted or breakdown.get("paypal_fee") or of_v1)]
+    taken = (fee for fee in (converted, breakdown.get("paypal_fee"), of_v1) if fee is not None)
+    amounts = [("", next(taken, None))]
     amounts += [
         ("platform_" if number == 1 else f"platform{number}_", an_object(fee, "a platform's fee").get("amount"))
         for number, fee in enumerate(platforms, 1)
@@ -311,9 +310,8 @@ def _read_signed_amount(amount: object, sign: int) -> Money:
 
 def _read_dispute_fees(resource: Mapping[str, Any]) -> list[tuple[str, Money]]:
     """Reads the seller's fees, by reason: ``DISPUTE_FEE`` is a fact that ends with ``dispute_fee``."""
-    listed = resource.get("money_movements")
     sums: dict[tuple[str, str], int] = {}
-    for listed_movement in listed if isinstance(listed, list) else []:
+    for listed_movement in optional_list(resource, "money_movements"):
         movement = an_object(listed_movement, "a movement of the dispute's money")
         reason = optional_text(movement, "reason")
         if movement.get("affected_party") != "SELLER" or reason not in _FEES:
@@ -332,10 +330,8 @@ def _read_resolved(document: Mapping[str, Any]) -> MoneyFact | None:
     :raises MoneyInvalid: money went both ways, or several times
     """
     resource = an_object(document.get("resource"), "'resource'")
-    listed = resource.get("money_movements")
-    if listed is not None and not isinstance(listed, list):
-        raise MoneyInvalid("the dispute's 'money_movements' aren't a list")
-    movements = [an_object(listed_movement, "a movement of the dispute's money") for listed_movement in listed or []]
+    reference, listed = text(resource, "dispute_id"), optional_list(resource, "money_movements")
+    movements = [an_object(listed_movement, "a movement of the dispute's money") for listed_movement in listed]
     of_seller = [movement for movement in movements if _is_settled_with_seller(movement)]
     if not any(movement["type"] == "CREDIT" for movement in of_seller):
         _check_outcome(resource, movements)
@@ -347,7 +343,6 @@ def _read_resolved(document: Mapping[str, Any]) -> MoneyFact | None:
         raise MoneyInvalid(f"the dispute doesn't name one seller: it can't be known whose money it is; {_BY_HAND}")
     amount = an_object(of_seller[0].get("amount"), "'amount'")
     money = decimal_money_of(amount.get("value"), amount.get("currency_code"))
-    reference = text(resource, "dispute_id")
     fact = moved(NAME, Movement.REFUND_FAILED, reference, money, account=account, payment=find_payment(document))
     disputed = object_at(resource, "dispute_amount")
     is_part = bool(disputed) and decimal_money_of(disputed.get("value"), disputed.get("currency_code")) != money
@@ -362,11 +357,10 @@ def _check_outcome(resource: Mapping[str, Any], movements: Sequence[Mapping[str,
     """
     :raises MovementUnknown: the seller may have been paid, and no movement says how much
     """
-    outcome = object_at(resource, "dispute_outcome").get("outcome_code")
+    outcome = optional_object(resource, "dispute_outcome").get("outcome_code")
     if not movements and outcome is not None and str(outcome) not in _NOTHING_PAID:
         raise MovementUnknown("dispute_outcome.outcome_code", outcome)
-    decided = resource.get("adjudications")
-    for adjudication in decided if isinstance(decided, list) else ():
+    for adjudication in optional_list(resource, "adjudications"):
         if object_at(adjudication).get("type") == _PAID_TO_SELLER:
             raise MovementUnknown("adjudications.type", _PAID_TO_SELLER)
 

@@ -144,7 +144,7 @@ class RazorpayAdapter(JsonAdapter):
         kind, name = fee_field
         source = _read_source(_read_entities(document), kind)
         fee = source.get(name)
-        if fee in (None, 0):
+        if fee is None or _is_zero(fee):
             return []
         reference, account = text(source, "id"), optional_text(document, "account_id") or ""
         money = money_of(fee, source.get("base_currency") or source.get("currency"))
@@ -235,6 +235,10 @@ def _find_payment(payload: _Payload, event_type: str) -> str | None:
     return next((object_id for kind in sorted(payload) if (object_id := text_at(payload[kind], "id"))), None)
 
 
+def _is_zero(value: object) -> bool:
+    return type(value) is int and value == 0
+
+
 def _is_inquiry(payload: _Payload) -> bool:
     return optional_text(payload.get("dispute", {}), "phase") in _INQUIRIES
 
@@ -273,11 +277,11 @@ def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | No
         if movement is Movement.DISPUTE_OPENED:
             if deducted is None:
                 raise MovementUnknown("amount_deducted", None)
-            if deducted == 0:
+            if _is_zero(deducted):
                 return None
-        if movement is Movement.DISPUTE_LOST and deducted == 0:
+        if movement is Movement.DISPUTE_LOST and _is_zero(deducted):
             raise MovementUnknown("amount_deducted", deducted)
-        if deducted not in (0, None):
+        if deducted is not None and not _is_zero(deducted):
             if type(deducted) is not int or type(disputed) is not int or not 0 < deducted <= disputed:
                 raise MoneyInvalid("what was deducted is more than the disputed amount, or isn't an amount")
             dispute = {**dispute, "amount": deducted}

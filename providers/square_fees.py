@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.money import Money, MoneyInvalid, MovementUnknown
-from providers.fields import an_object, object_at, text
+from providers.fields import an_object, optional_list, optional_object, text
 from providers.money import money_of
 
 SOURCE = "source_"
@@ -33,7 +33,7 @@ def read_fees(source: Mapping[str, Any], kind: str) -> list[tuple[str, Money]]:
     :raises MoneyInvalid, MovementUnknown, Unparseable: they can't be read for sure
     """
     fees = [(_name_processing_fee(fee), fee.get("amount_money")) for fee in _list_fees(source, "processing_fee")]
-    if (external := object_at(source, "external_details").get("source_fee_money")) is not None:
+    if (external := optional_object(source, "external_details").get("source_fee_money")) is not None:
         fees.append((SOURCE, external))
     read = _read_each(fees)
     if source.get("app_fee_money") is not None:
@@ -68,10 +68,7 @@ def read_money(amount: object) -> Money:
 
 
 def _list_fees(source: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    listed = source.get(name) or []
-    if not isinstance(listed, list):
-        raise MoneyInvalid(f"the {name!r} isn't a list")
-    return [an_object(fee, "a fee") for fee in listed]
+    return [an_object(fee, "a fee") for fee in optional_list(source, name)]
 
 
 def _read_each(fees: list[tuple[str, object]]) -> list[tuple[str, Money]]:

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from core.money import MoneyInvalid, Movement, MovementUnknown
-from providers.fields import an_object, names
+from providers.fields import an_object, names, optional_list
 from providers.stripe_objects import BY_EVENT, UNTOLD, ObjectMovement, read_created
 
 _UNDECIDED = names(
@@ -48,7 +48,7 @@ def _read_dispute_status(dispute: Mapping[str, Any]) -> str:
 def read_dispute_opened(dispute: Mapping[str, Any], _: object) -> ObjectMovement | None:
     listed, told = dispute.get("balance_transactions"), str(dispute.get("status"))
     status = told if told in _APPEALED else _read_dispute_status(dispute)
-    is_prevented = status == "prevented" and not listed
+    is_prevented = status == "prevented" and not optional_list(dispute, "balance_transactions")
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
     opened = find_newest(dispute, Movement.DISPUTE_OPENED, -1)
@@ -126,10 +126,8 @@ def _list_transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[st
 
     :raises MoneyInvalid: the account settles in another currency, and only a part of what was disputed moved
     """
-    listed = dispute.get("balance_transactions")
-    transactions = (
-        [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
-    )
+    listed = optional_list(dispute, "balance_transactions")
+    transactions = [an_object(transaction, "a balance transaction") for transaction in listed]
     return [
         (_convert_amount(transaction, dispute, transactions), transaction)
         for transaction in sorted(transactions, key=read_created)

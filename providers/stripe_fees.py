@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from core.money import MoneyFact, Movement, MovementUnknown
-from providers.fields import an_object, object_at, text
+from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
+from providers.fields import an_object, object_at, optional_list, text
 from providers.money import money_of, moved
 from providers.pointed import find_event
 from providers.stripe_objects import (
@@ -55,12 +55,10 @@ def _read_dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
     back (https://docs.stripe.com/api/balance_transactions/object#balance_transaction_object-fee).
     """
     dispute = find_object(document)
-    listed = dispute.get("balance_transactions")
-    transactions = (
-        [an_object(transaction, "a balance transaction") for transaction in listed] if isinstance(listed, list) else []
-    )
+    listed = optional_list(dispute, "balance_transactions")
+    transactions = [an_object(transaction, "a balance transaction") for transaction in listed]
     account, payment = find_account(find_event(document)), find_payment(dispute)
-    return [
+    fees = [
         moved(
             NAME,
             Movement.FEE,
@@ -70,8 +68,9 @@ def _read_dispute_fees(document: Mapping[str, Any]) -> list[MoneyFact]:
             payment=payment,
         )
         for transaction in transactions
-        if transaction.get("fee") not in (None, 0)
+        if transaction.get("fee") is not None
     ]
+    return [fee for fee in fees if fee.money.amount_minor]
 
 
 def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list[MoneyFact]:
@@ -97,8 +96,10 @@ def _read_application_fees(document: Mapping[str, Any], event_type: str) -> list
 
 
 def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: str) -> bool:
-    if read_id(charge.get("application_fee")) is None:
+    if charge.get("application_fee") is None:
         return False
+    if read_id(charge["application_fee"]) is None:
+        raise MoneyInvalid("the 'application_fee' has no id")
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
     is_of_platform = bool(object_at(charge, "transfer_data") or read_id(charge.get("destination")))
     if not is_told or is_of_platform:

@@ -279,7 +279,8 @@ def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> Object
 
 def _check_unlisted(charge: Mapping[str, Any], previous: object) -> None:
     before = read_previous(previous, "amount_refunded")
-    if charge.get("amount_refunded") != (0 if before is None else before):
+    after = charge.get("amount_refunded")
+    if type(after) is not int or after != (0 if before is None else before):
         raise RefundUnlisted(
             "the charge lists no refunds: subscribe to refund.created, refund.updated and refund.failed, and set "
             "providers.stripe.refund_events"
