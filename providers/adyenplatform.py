@@ -47,7 +47,17 @@ from providers.adyen_money import ACCEPTED, MORE_DECIMALS
 from providers.base import Delivered, JsonAdapter, JsonObject, Named
 from providers.content import fields_of
 from providers.event_types import EventTypes, types_of_objects
-from providers.fields import an_object, content_hash, mode_of, names, object_at, optional_text, text, time_of
+from providers.fields import (
+    an_object,
+    content_hash,
+    mode_of,
+    names,
+    object_at,
+    optional_list,
+    optional_text,
+    text,
+    time_of,
+)
 from providers.money import money_of, moved
 from providers.port import Answer
 from providers.signature import base64_mac, hex_key
@@ -273,9 +283,8 @@ def _check_balances(data: Mapping[str, Any], currency: str) -> None:
     """
     :raises MovementUnknown: a balance in another currency than the transfer's moved, by how much of it isn't said
     """
-    listed = data.get("balances")
-    for balance in listed if isinstance(listed, list) else ():
-        moved_in = balance.get("currency") if isinstance(balance, dict) else None
+    for balance in optional_list(data, "balances"):
+        moved_in = an_object(balance, "a balance").get("currency")
         if moved_in is not None and str(moved_in).upper() != currency:
             raise MovementUnknown("balances.currency", moved_in)
 

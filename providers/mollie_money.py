@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.money import Money, MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
-from providers.fields import an_object, names, object_at, optional_text, text
+from providers.fields import an_object, names, optional_object, optional_text, text
 from providers.money import Methods, decimal_money_of, moved
 
 LEDGER = "mollie"
@@ -116,7 +116,7 @@ def fees_of(payment: Mapping[str, Any]) -> list[MoneyFact]:
     if payment.get("applicationFee") is not None:
         amount = an_object(payment["applicationFee"], "'applicationFee'").get("amount")
         fees.append(_build_fee(payment, money_at(amount), "application_"))
-    if (kept := object_at(payment, "details").get("paypalFee")) is not None and _is_paypals(payment):
+    if (kept := optional_object(payment, "details").get("paypalFee")) is not None and _is_paypals(payment):
         fees.append(_build_fee(payment, money_at(kept), "paypal_", PAYPAL))
     return [fee for fee in fees if fee.money.amount_minor]
 
@@ -206,7 +206,11 @@ def _read_settled(resource: Mapping[str, Any]) -> Money | None:
 
 
 def _find_stacked_method(payment: Mapping[str, Any]) -> str:
-    details = object_at(payment, "details")
+    """Finds the method by which the other part was paid.
+
+    :raises MovementUnknown: the details list none
+    """
+    details = optional_object(payment, "details")
     methods = [method for name, method in _STACKED.items() if details.get(name)]
     if len(methods) != 1:
         raise MovementUnknown("settlementAmount", "below the payment's amount")
@@ -215,7 +219,7 @@ def _find_stacked_method(payment: Mapping[str, Any]) -> str:
 
 def _read_remainder(payment: Mapping[str, Any], money: Money) -> int:
     """Reads what another method paid, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
-    details = object_at(payment, "details")
+    details = optional_object(payment, "details")
     if details.get("remainderAmount") is None:
         return 0
     remainder = money_at(details["remainderAmount"])

@@ -237,8 +237,11 @@ def _list_resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[
     if kind == "payment":
         payments = [(document, body)]
         yield document, body
+    embedded = [fetched.embedded for fetched in _FETCHED.values() if fetched.name == kind]
+    if not embedded:
+        raise Unparseable("what was fetched is neither a payment nor an order")
     left_out = () if is_booked_by_captures(document) else ("captures",)
-    for name in next((resource.embedded for resource in _FETCHED.values() if resource.name == kind), ()):
+    for name in embedded[0]:
         if name not in left_out and (items := _read_embedded(document, name)):
             listed = list(zip(items, array_items(body, "_embedded", name), strict=True))
             payments += listed if name == "payments" else []

@@ -147,7 +147,8 @@ class RazorpayAdapter(JsonAdapter):
         if fee is None or _is_zero(fee):
             return []
         reference, account = text(source, "id"), optional_text(document, "account_id") or ""
-        money = money_of(fee, source.get("base_currency") or source.get("currency"))
+        based = source.get("base_currency")
+        money = money_of(fee, source.get("currency") if based is None else based)
         payment = reference if kind == "payment" else None
         booked = moved(NAME, Movement.FEE, reference, money, account=account, payment=payment)
         if kind == "payment":
@@ -164,9 +165,9 @@ class RazorpayAdapter(JsonAdapter):
         if moved_now is None:
             return None
         movement, source, prefix = moved_now
-        currency = source.get("currency") or (
-            self._settings.razorpay.settlement_currency if source is payload.get("settlement") else None
-        )
+        currency = source.get("currency")
+        if currency is None and source is payload.get("settlement"):
+            currency = self._settings.razorpay.settlement_currency
         money = money_of(source.get("amount"), currency)
         method = _find_outside_method(payload) if money.amount_minor > 0 else None
         return moved(

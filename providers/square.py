@@ -48,7 +48,7 @@ from core.event import Mode
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.content import fields_of
-from providers.fields import an_object, names, optional_text, text, text_at, time_of
+from providers.fields import an_object, names, optional_object, optional_text, text, text_at, time_of
 from providers.listed import build_page_address, format_rfc3339_s, read_documents, read_items
 from providers.money import PAYOUTS, Methods, moved
 from providers.port import ListedPage, ModeMismatch, ProviderEndpoint, Request, Span, Wanted
@@ -302,11 +302,11 @@ def _read_paid(payment: Mapping[str, Any]) -> Movement | None:
 def _read_refunded(refund: Mapping[str, Any]) -> Movement | None:
     if not _is_completed(refund, _NOT_REFUNDED):
         return None
-    return None if _read_card_brand(refund.get("destination_details")) == _GIFT_CARD else Movement.REFUND
+    return None if _read_card_brand(optional_object(refund, "destination_details")) == _GIFT_CARD else Movement.REFUND
 
 
-def _read_card_brand(paid_by: object) -> str | None:
-    return text_at(paid_by, "card_details", "card", "card_brand")
+def _read_card_brand(paid_by: Mapping[str, Any]) -> str | None:
+    return optional_text(optional_object(optional_object(paid_by, "card_details"), "card"), "card_brand")
 
 
 def _read_dispute_opened(dispute: Mapping[str, Any]) -> Movement | None:

@@ -66,7 +66,7 @@ def read_dispute_closed(dispute: Mapping[str, Any], _: object) -> ObjectMovement
     if not is_final or dispute.get("balance_transactions") == []:
         return None
     withheld = -sum(amount for amount, _ in listed) if listed else dispute.get("amount")
-    return None if withheld == 0 else ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
+    return None if type(withheld) is int and withheld == 0 else ObjectMovement(Movement.DISPUTE_LOST, dispute, withheld)
 
 
 def _find_return(dispute: Mapping[str, Any]) -> ObjectMovement | None:
@@ -128,6 +128,8 @@ def _list_transactions(dispute: Mapping[str, Any]) -> list[tuple[int, Mapping[st
     """
     listed = optional_list(dispute, "balance_transactions")
     transactions = [an_object(transaction, "a balance transaction") for transaction in listed]
+    if len(transactions) > 1 and any(type(transaction.get("created")) is not int for transaction in transactions):
+        raise MoneyInvalid("the dispute's balance transactions don't all say when they were: their order isn't known")
     return [
         (_convert_amount(transaction, dispute, transactions), transaction)
         for transaction in sorted(transactions, key=read_created)

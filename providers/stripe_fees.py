@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown
-from providers.fields import an_object, object_at, optional_list, text
+from providers.fields import an_object, optional_list, optional_object, text
 from providers.money import money_of, moved
 from providers.pointed import find_event
 from providers.stripe_objects import (
@@ -101,10 +101,10 @@ def _has_platform_fee(charge: Mapping[str, Any], previous: object, event_type: s
     if read_id(charge["application_fee"]) is None:
         raise MoneyInvalid("the 'application_fee' has no id")
     is_told = event_type != "charge.updated" or (isinstance(previous, dict) and "application_fee" in previous)
-    is_of_platform = bool(object_at(charge, "transfer_data") or read_id(charge.get("destination")))
+    is_of_platform = bool(optional_object(charge, "transfer_data") or read_id(charge.get("destination")))
     if not is_told or is_of_platform:
         return False
-    if charge.get("captured") is not True:
+    if charge.get("captured") is False:
         return False
     if charge.get("amount_captured") != charge.get("amount"):
         raise MovementUnknown("application_fee_amount", "of a part")

@@ -37,7 +37,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.money import MoneyFact, MoneyInvalid, Movement, MovementUnknown, Outside
-from providers.fields import an_object, names, object_at, optional_text, text, time_of
+from providers.fields import an_object, names, object_at, optional_object, optional_text, text, time_of
 from providers.money import WITHHELD, make_person_error, money_of, moved
 from providers.pointed import find_event
 from providers.stripe_disputes import (
@@ -138,7 +138,9 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
 def _find_outside_method(reported: Mapping[str, Any], outside: Mapping[str, str]) -> str | None:
     if object_at(reported, "payment_method_details", "card", "benefits").get(_MEAL_VOUCHER) is not None:
         return "meal_voucher"
-    kinds = (str(object_at(reported, name).get("type")) for name in ("payment_method_details", "destination_details"))
+    kinds = (
+        str(optional_object(reported, name).get("type")) for name in ("payment_method_details", "destination_details")
+    )
     return next((outside[kind] for kind in kinds if kind in outside), None)
 
 
@@ -268,7 +270,7 @@ def _read_charge_refunded(charge: Mapping[str, Any], previous: object) -> Object
         _check_unlisted(charge, previous)
         return None
     before, after = read_previous(previous, "amount_refunded"), charge.get("amount_refunded")
-    if not before and after == _compute_released(charge):
+    if not before and type(after) is int and after == _compute_released(charge):
         return None
     if type(before) is int and type(after) is int:
         refunds = [refund for refund in refunds if isinstance(refund, dict) and refund.get("amount") == after - before]

@@ -75,7 +75,8 @@ def _drop_later(moment: datetime | None, reported: Mapping[str, Any]) -> Mapping
 def read_object(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], object]:
     """Returns an event's object as it holds it, and what its attributes were before."""
     data = an_object(document.get("data"), "'data'")
-    return an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
+    reported, previous = an_object(data.get("object"), "'data.object'"), data.get("previous_attributes")
+    return reported, None if previous is None else an_object(previous, "'previous_attributes'")
 
 
 def read_previous(previous: object, name: str) -> object:

@@ -9,7 +9,7 @@ import pytest
 from core.errors import Unparseable
 from core.money import MoneyInvalid, MovementUnknown
 from providers import ProvidersSettings, Request, build_adapters
-from tests.unit.providers.samples import adyenplatform, paypal, razorpay, square, stripe
+from tests.unit.providers.samples import adyenplatform, mollie, paypal, razorpay, square, stripe
 from tests.unit.providers.samples.table import each
 from tests.unit.providers.shapes import changed
 
@@ -51,8 +51,28 @@ def list_bodies() -> Iterator[tuple[str, str, bytes]]:
         yield "paypal", "paypal_fee", paypal.of_capture("seller_receivable_breakdown", to=breakdown)
         resource = {"dispute_id": "PP-D-1", "dispute_outcome": shape}
         yield "paypal", "dispute_outcome", paypal.about("CUSTOMER.DISPUTE.RESOLVED", resource)
+        for name in ("payment_method_details", "transfer_data"):
+            told = stripe.charge(application_fee="fee_1", **FEES, **{name: shape})
+            yield "stripe", name, stripe.event("charge.succeeded", told)
+        yield "stripe", "destination_details", stripe.event("refund.created", stripe.refund(destination_details=shape))
+        yield "stripe", "previous_attributes", stripe.event("charge.captured", stripe.charge(), shape)
+        yield "mollie", "details", mollie.event("payment.paid", mollie.payment(method="paypal", details=shape))
+        yield "square", "card_details", square.of_payment("card_details", to=shape)
+        yield "square", "card", square.of_payment("card_details", to={"card": shape})
     yield "paypal", "a dispute without its id", paypal.about("CUSTOMER.DISPUTE.RESOLVED", {})
+    taken = stripe.charge(captured=0, application_fee="fee_1", **(FEES | {"amount_captured": 700}))
+    yield "stripe", "captured", stripe.event("charge.captured", taken)
+    for shape in each("", "x", 0, True, False, None):
+        untimed = {**stripe.transaction("txn_1", -1_000, 1), "created": shape}
+        if type(shape) is not int:
+            body = stripe.disputed("funds_withdrawn", "needs_response", untimed, stripe.transaction("txn_2", 1_000, 2))
+            yield "stripe", "created of a balance transaction", body
+            body = changed(razorpay.SETTLEMENT, "payload", "settlement", "entity", "currency", to=shape or "")
+            yield "razorpay", "currency of a settlement", body
+            yield "razorpay", "base_currency", razorpay.of_payment("base_currency", to=shape or "")
     for shape in each("", "0", False):
+        lost = stripe.dispute("closed", status="lost", amount=shape, balance_transactions=...)
+        yield "stripe", "amount of a lost dispute", lost
         unrefunded = stripe.charge(amount_refunded=shape, refunds=None)
         yield "stripe", "amount_refunded", stripe.event("charge.refunded", unrefunded)
         yield "razorpay", "fee", razorpay.of_payment("fee", to=shape)
@@ -60,6 +80,8 @@ def list_bodies() -> Iterator[tuple[str, str, bytes]]:
         for kind in ("created", "won", "lost"):
             body = razorpay.of_dispute("amount_deducted", to=shape, event_type=kind)
             yield "razorpay", f"amount_deducted, {kind}", body
+    for shape in NO_LISTS:
+        yield "adyenplatform", "balances", changed(adyenplatform.payout(), "data", "balances", to=shape)
     failed = adyenplatform.payout(status="failed")
     for name, value in (("category", None), ("category", "new"), ("direction", None), ("type", "new")):
         yield "adyenplatform", f"{name} of a transfer that failed", changed(failed, "data", name, to=value)

@@ -162,6 +162,12 @@ WEBHOOKS = [
         for changed in each({"_embedded": {"refunds": {}}}, {"_embedded": 7}, {"_embedded": ""}, {"mode": "beta"})
     ),
     *(
+        Webhook(
+            f"an answer that says it is of kind {kind!r}", answered(resource=kind), type=POISON_TYPE, is_poison=True
+        )
+        for kind in each(None, "", "refund", 7)
+    ),
+    *(
         Webhook(f"nothing embedded: {nothing}", answered(_embedded=nothing), key="tr_1:payment.paid")
         for nothing in each(None, {}, {"refunds": None}, {"refunds": []})
     ),
