@@ -132,7 +132,7 @@ class BraintreeAdapter(BaseAdapter[Element]):
         entity, occurred_at = books.find_payment(root) or event_id, time_of(xml.text_of(root, "timestamp"))
         yield Named(event_id, kind, account, entity, occurred_at, is_loss=books.is_loss(root, kind))
         for listed, transaction in books.list_earlier_charges(root, kind).items():
-            yield Named(event_id, listed, account, transaction, occurred_at)
+            yield Named(event_id, listed, account, transaction or event_id, occurred_at)
 
     def meaning_of(self, document: Element, event_type: str) -> Meaning:
         return super().meaning_of(document, event_type.partition(books.LISTED)[0])

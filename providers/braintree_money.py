@@ -268,13 +268,13 @@ def _list_charges(subscription: Element) -> list[Element]:
 
 def list_earlier_charges(root: Element, kind: str) -> dict[str, str]:
     """Lists the earlier transactions in the notification of a charge: by the type of each one's event the transaction's
-    id.
+    id, "" where it has none.
     """
     subject = find_subject(root)
     if subject is None or not kind.startswith(_CHARGED) or name_of(subject) != "subscription":
         return {}
     earlier = [text_of(charge, "id") or "" for charge in _list_charges(subject)[1:]]
-    return {f"{kind}{LISTED}{place}": name for place, name in enumerate(earlier, 1) if name}
+    return {f"{kind}{LISTED}{place}": name for place, name in enumerate(earlier, 1)}
 
 
 def _read_listed(subject: Element, event_type: str) -> _TransactionMovement | None:
@@ -301,8 +301,14 @@ def _read_captured(subject: Element, kind: str) -> _TransactionMovement | None:
     return _build_movement(Movement.REFUND if credit else Movement.CAPTURE, transaction)
 
 
-def _read_uncharged(_: Element, __: str) -> None:
-    """The newest charge came to nothing; what became of the earlier ones is told by events of their own."""
+def _read_uncharged(subject: Element, _: str) -> None:
+    """The newest charge came to nothing; what became of the earlier ones is told by events of their own.
+
+    :raises MoneyInvalid: which of them is the newest isn't known
+    """
+    listed = find_children(find_child(subject, "transactions"), "transaction")
+    if not _list_charges(subject) and next(listed, None) is not None:
+        raise MoneyInvalid("the subscription's transactions don't say when they were: book what they came to by hand")
 
 
 def _read_declined(subject: Element, kind: str) -> _TransactionMovement | None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.money import MovementUnknown
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import sign
 from providers import Request
 from tests.unit.providers.samples.braintree import (
@@ -30,6 +30,7 @@ from tests.unit.providers.samples.braintree import (
     posted,
     signed_form,
     transaction,
+    with_older,
     with_paypals_fee,
 )
 from tests.unit.providers.shapes import NOW
@@ -156,3 +157,11 @@ def test_what_paypal_took_or_gave_back_of_its_fee_for_a_refund_is_unknown_and_th
     assert [event.fact_key for event in events] == ["braintree:tx1:refund", None]
     with pytest.raises(MovementUnknown, match=field):
         ADAPTER.money(events[1].body, events[1].event_type)
+
+
+def test_an_earlier_charge_without_an_id_waits_for_a_person() -> None:
+    events = ADAPTER.events(posted(with_older("behind").replace(b"<id>tx0</id>", b"")), "live")
+    of_charge, of_earlier = [event for event in events if event.event_type.startswith("subscription_charged")]
+    assert of_charge.fact_key == "braintree:tx1:capture"
+    with pytest.raises(MoneyInvalid, match="no id"):
+        ADAPTER.money(of_earlier.body, of_earlier.event_type)

@@ -113,6 +113,7 @@ GIVEN_BACK = (
 )
 """The changes that make the older charge of `with_older` a refund of another one."""
 
+UNCHARGED = (("charged_successfully", "charged_unsuccessfully"), (">submitted_for_settlement<", ">processor_declined<"))
 BOOKS: list[tuple[str, bytes, Any]] = [
     ("transaction_settled", transaction(), CAPTURE),
     *((kind, transaction(kind), CAPTURE) for kind in DISBURSED),
@@ -188,6 +189,10 @@ UNSURE = [
     ),
     ("a disbursement that doesn't say if it succeeded", disbursement("disbursement", ("true", ""))),
     ("a charged subscription without transactions", charged().replace(b"transactions", b"former-transactions")),
+    (
+        "an uncharged subscription whose transactions have no time",
+        changed(with_older("before"), *UNCHARGED).replace(b"created-at", b"made-at"),
+    ),
     ("a charged subscription whose transactions have no time", with_older("before").replace(b"created-at", b"made-at")),
     (
         "a settled transaction that is none",
@@ -428,7 +433,6 @@ WEBHOOKS += [
         ("a dispute", posted(dispute()), []),
     )
 ]
-UNCHARGED = (("charged_successfully", "charged_unsuccessfully"), (">submitted_for_settlement<", ">processor_declined<"))
 FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
 SEQUENCES = [
     MoneySequence(
