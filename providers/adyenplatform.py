@@ -26,7 +26,9 @@ What books, and why:
 Left to a person, because none of our movements fits (``LEFT_CATEGORIES``, ``LEFT_KINDS``): money that comes from a bank
 account or is collected by direct debit (https://docs.adyen.com/business-accounts/third-party-transfer-webhooks),
 top-ups, transfers to other people's cards, what cards issued by Adyen spend, and loans by Adyen with their repayment.
-They are transfers as well, so no type as a whole is left to a person.
+They are transfers as well, so no type as a whole is left to a person. Nor is it known of one that failed whether it was
+booked before: a payout to a card fails after its funds were deducted
+(https://docs.adyen.com/payouts/payout-service/payout-lifecycle).
 
 Both kinds of notifications tell of one balance, the one that Adyen holds, so they have one clearing account: that of
 the merchant account which the setting ``adyen.platforms`` names. A payout of a platform that isn't named there waits.
@@ -36,7 +38,6 @@ from __future__ import annotations
 
 import secrets as random_secrets
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -214,10 +215,6 @@ class AdyenPlatformAdapter(JsonAdapter):
         status = text(data, "status")
         if status in _NOT_MOVED or status.endswith("Pending"):
             return None
-        if status == "failed" and not _is_payout(data):
-            with suppress(MoneyInvalid):  # what a person would book, hasn't moved
-                _check_kind(data, event_type)
-            return None
         _check_kind(data, event_type)
         if data.get("category") != "bank":
             return None
@@ -299,8 +296,12 @@ def _check_kind(data: Mapping[str, Any], event_type: str) -> None:
     if (category, direction) in LEFT_CATEGORIES or kind in LEFT_KINDS:
         raise MoneyInvalid(
             f"{event_type} of category {quote_masked(category, 40)}, {quote_masked(direction, 40)}, type "
-            f"{quote_masked(kind, 40)}, moved "
-            "money and isn't booked: book it by a manual entry"
+            f"{quote_masked(kind, 40)}, "
+            + (
+                "failed: if it was booked, book that back by a manual entry"
+                if data.get("status") == "failed"
+                else "moved money and isn't booked: book it by a manual entry"
+            )
         )
     if category not in CATEGORIES:
         raise MovementUnknown("category", data.get("category"))

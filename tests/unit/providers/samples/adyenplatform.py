@@ -81,7 +81,7 @@ OTHERWISE = (
     ("internal", "outgoing", "repayment"),
 )
 """What leaves or reaches Adyen otherwise than by a payout."""
-NOT_MOVED = ("received", "authorised", "pendingApproval", "capturePending", "refused", "failed", "cancelled")
+NOT_MOVED = ("received", "authorised", "pendingApproval", "capturePending", "refused", "cancelled")
 UNTRUSTED = each(
     *(None, {}, {"value": 10}, {"value": "10", "currency": "EUR"}, {"value": 10.0, "currency": "EUR"}),
     *({"value": True, "currency": "EUR"}, {"value": 10, "currency": "EURO"}, {"value": 150, "currency": "CLP"}),
@@ -181,6 +181,7 @@ WEBHOOKS = [
                 *(("platformPayment", "secondChargeback"), ("platformPayment", "paymentCost")),
             )
         ),
+        ("a transfer within Adyen that failed", transfer("failed", "internal", "outgoing", "internalTransfer")),
         (
             "a transfer within Adyen of an older version, which tells no type",
             of_data("type", to=..., body=transfer("booked", "internal", "outgoing", "")),
@@ -219,7 +220,7 @@ WEBHOOKS = [
                 f"balancePlatform.transfer.updated.*{category}.*{kind}.*manual entry",
             )
             for category, direction, kind in OTHERWISE
-            for status in ("booked", "captured", "returned", "refunded")
+            for status in ("booked", "captured", "returned", "refunded", "failed")
         ),
         ("a payout of no balance account", of_data("balanceAccount", to=...), "balance account"),
     ),
