@@ -28,6 +28,8 @@ What books, and why:
   (https://docs.stripe.com/payments/meal-vouchers/fr-meal-vouchers/accept-with-connect). Where PayPal settles its
   payments is a setting of the account (https://docs.stripe.com/payments/paypal/choose-settlement-preference). What
   settles elsewhere is outside. A refund of it need not have a balance transaction: its status says whether it stands.
+- A payment by a method that no table has is unknown, unless the charge has a balance transaction: "the impact of this
+  charge on your account balance" (https://docs.stripe.com/api/charges/object).
 """
 
 from __future__ import annotations
@@ -68,6 +70,16 @@ from providers.stripe_types import THIN
 LOOKED_UP = "in Stripe's Dashboard"
 OUTSIDE: Mapping[str, str] = {"gift_card": "giftcard"}
 """By type of a payment method that settles elsewhere: what the method is called."""
+_SETTLED_HERE = names(
+    "ach_credit_transfer ach_debit acss_debit affirm afterpay_clearpay alipay alma amazon_pay au_becs_debit "
+    "bacs_debit bancontact billie bizum blik boleto card card_present cashapp crypto customer_balance eps fpx "
+    "giropay grabpay ideal interac_present kakao_pay klarna konbini kr_card link mb_way mobilepay multibanco "
+    "naver_pay nz_bank_account oxxo p24 pay_by_bank payco paynow paypal paypay payto pix promptpay revolut_pay "
+    "samsung_pay satispay scalapay sepa_credit_transfer sepa_debit sequra sofort stripe_account sunbit swish twint "
+    "upi us_bank_account wechat wechat_pay zip"
+)
+"""Types of a charge's payment method (https://docs.stripe.com/api/charges/object, and the SDKs'
+``Charge.payment_method_details``), which Stripe settles unless said otherwise."""
 _DISPUTE_ENDED = "charge.dispute.closed"
 _MEAL_VOUCHER = "fr_meal_voucher"
 """Among a card's ``benefits``, of a payment that its issuer settles (the SDKs'
@@ -118,6 +130,8 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     moved_now = read(reported, previous)
     if moved_now is None:
         return None
+    if method is None and moved_now.movement is Movement.CAPTURE:
+        _check_method(reported)
     event = find_event(document)
     if event_type.startswith(THIN) and moved_now.movement in ROUNDS:
         check_round(reported, moved_now.movement, time_of(event.get("created")))
@@ -142,6 +156,15 @@ def _find_outside_method(reported: Mapping[str, Any], outside: Mapping[str, str]
         str(optional_object(reported, name).get("type")) for name in ("payment_method_details", "destination_details")
     )
     return next((outside[kind] for kind in kinds if kind in outside), None)
+
+
+def _check_method(charge: Mapping[str, Any]) -> None:
+    """
+    :raises MovementUnknown: neither its method nor a balance transaction says that Stripe settles it
+    """
+    details = optional_object(charge, "payment_method_details")
+    if details and charge.get("balance_transaction") is None and str(details.get("type")) not in _SETTLED_HERE:
+        raise MovementUnknown("payment_method_details.type", details.get("type"))
 
 
 def _forget_no_transaction(reported: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -840,6 +840,23 @@ PAYPAL_OUTSIDE = {"stripe": {"paypal_settles_outside": True, "refund_events": Tr
 WEBHOOKS += [
     *books(
         ("a payment by PayPal that Stripe settles", BY_PAYPAL, "ch_1:capture 1000 USD of pi_1"),
+        (
+            "a payment by a method that no table has, on Stripe's balance",
+            event("charge.succeeded", charge(payment_method_details={"type": "shells"}, balance_transaction="txn_1")),
+            "ch_1:capture 1000 USD of pi_1",
+        ),
+    ),
+    *fails(
+        MovementUnknown,
+        *(
+            (
+                f"a payment by a method that no table has, {kind!r}, {event_type}",
+                event(event_type, charge(payment_method_details={"type": kind}, balance_transaction=None)),
+                "the payment_method_details.type",
+            )
+            for event_type in ("charge.succeeded", "charge.captured")
+            for kind in each("shells", None, 7)
+        ),
     ),
     *books(
         ("a payment by PayPal that PayPal settles", BY_PAYPAL, "ch_1:capture 1000 USD of pi_1, 1000 outside:paypal"),
