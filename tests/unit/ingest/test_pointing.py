@@ -400,7 +400,7 @@ def test_a_rate_limit_of_gocardless_puts_the_batch_off(bench: Pointed, tmp_path:
 
 def test_card_numbers_in_what_was_fetched_are_masked_as_in_what_was_sent(bench: Pointed, tmp_path: Path) -> None:
     asking_stripe(bench, tmp_path)
-    card = {"payment_method_details": {"card": {"number": "4242 4242 4242 4242", "cvc": "123"}}}
+    card = {"payment_method_details": {"type": "card", "card": {"number": "4242 4242 4242 4242", "cvc": "123"}}}
     bench.provider.body = json.dumps({**CHARGE, **card}).encode()
     assert thin(bench)[0] == 200
     [(_, body, headers)] = bench.publisher.records
