@@ -10,8 +10,10 @@ import json
 import socket
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -46,8 +48,8 @@ class StatusWait:
 
 class StreamStatuses:
     """Finds what processors say of their streams. ``files``: the status file of each stream. ``urls``: where processors
-    answer with the same; they are asked while a file is missing, old, or of a processor that stands by. It blocks
-    meanwhile, up to `ASK_TIMEOUT_S` for each.
+    answer with the same; they are asked, all at once, while a file is missing, old, or of a processor that stands by.
+    It blocks meanwhile; one that says nothing is given up after `ASK_TIMEOUT_S`.
     """
 
     def __init__(self, files: Mapping[str, Path], urls: Sequence[str] = ()) -> None:
@@ -63,12 +65,13 @@ class StreamStatuses:
 
     def _read(self, files: Mapping[str, Path], now: datetime) -> dict[str, Mapping[str, Any] | None]:
         statuses = {stream: read_said(file) for stream, file in files.items()}
-        for url in self._urls:
-            wanted = [stream for stream, status in statuses.items() if _is_asked_for(status, now)]
-            answer = _ask_processor(url) if wanted else {}
-            statuses |= {
-                stream: answer[stream] for stream in wanted if _says_more(answer.get(stream), statuses[stream], now)
-            }
+        if self._urls and any(_is_asked_for(status, now) for status in statuses.values()):
+            with ThreadPoolExecutor(len(self._urls)) as asking:
+                answers = list(asking.map(_ask_processor, self._urls))
+            for stream, answer in product(statuses, answers):
+                known, reported = statuses[stream], answer.get(stream)
+                if _is_asked_for(known, now) and _says_more(reported, known, now):
+                    statuses[stream] = reported
         return statuses
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,11 +42,14 @@ def page(registry: CollectorRegistry) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def processor_elsewhere(streams: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """Answers at the URL with what a processor on another machine says of its streams."""
+def processor_elsewhere(
+    streams: Mapping[str, Mapping[str, object]], asked: Callable[[], object] = lambda: None
+) -> Iterator[str]:
+    """Answers at the URL with what a processor on another machine says of its streams, once ``asked`` returns."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            asked()
             body = json.dumps({"streams": streams}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))

@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from core import status_file
 from core.clock import to_rfc3339
-from core.status_file import STATUS_AGE_MAX, fresh_status, moment_of, past_moment_of, read_said, read_shaped
+from core.status_file import (
+    STATUS_AGE_MAX,
+    StreamStatuses,
+    fresh_status,
+    moment_of,
+    past_moment_of,
+    read_said,
+    read_shaped,
+)
+from tests.live_processes import PAGE_S_MAX, processor_elsewhere
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -69,3 +80,21 @@ def test_a_status_does_not_count_until_a_clock_gets_to_it() -> None:
     """Other machines' clocks may be a little ahead."""
     for ahead, counts in ((STATUS_AGE_MAX, True), (STATUS_AGE_MAX + timedelta(seconds=1), False)):
         assert (fresh_status({"at": to_rfc3339(NOW + ahead)}, NOW) is not None) is counts
+
+
+def test_one_that_is_slow_keeps_nobody_from_being_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers once the other one was asked, which is never if they are asked one after the other."""
+    monkeypatch.setattr(status_file, "ASK_TIMEOUT_S", PAGE_S_MAX)
+    asked = Event()
+    said = {name: {"at": to_rfc3339(NOW), "ready": True, "state": name} for name in ("slow", "quick")}
+    statuses = {name: tmp_path / name for name in said}
+
+    def wait_for_the_other() -> None:
+        if not asked.wait(PAGE_S_MAX / 2):
+            raise TimeoutError
+
+    with (
+        processor_elsewhere({"slow": said["slow"]}, wait_for_the_other) as slow,
+        processor_elsewhere({"quick": said["quick"]}, asked.set) as quick,
+    ):
+        assert StreamStatuses(statuses, [slow, quick]).read(NOW) == said
