@@ -237,9 +237,9 @@ class MollieAdapter(JsonAdapter):
 
 def _check_kind(snapshot: Mapping[str, Any], event_type: str) -> None:
     """
-    :raises MovementUnknown: the snapshot isn't of the kind that its type says, or of a payment that isn't paid
+    :raises MovementUnknown: the snapshot says that it is of another kind than its type, or of a payment that isn't paid
     """
-    if snapshot.get("resource") != event_type.partition(".")[0]:
-        raise MovementUnknown("resource", snapshot.get("resource"))
-    if event_type == "payment.paid" and snapshot.get("status") != "paid":
-        raise MovementUnknown("status", snapshot.get("status"))
+    said = {"resource": event_type.partition(".")[0]} | ({"status": "paid"} if event_type == "payment.paid" else {})
+    for name, wanted in said.items():
+        if snapshot.get(name, wanted) != wanted:
+            raise MovementUnknown(name, snapshot[name])

@@ -67,7 +67,6 @@ _SPLITS = ("routing", "routingReversals", "reverseRouting")
 _ALL_THERE_IS = names("payout capture")
 """Resources that may be asked for without an amount
 (https://docs.mollie.com/reference/create-payout, https://docs.mollie.com/reference/create-capture)."""
-_PARTS = names("capture refund chargeback")
 """Resources that name their payment, always (https://github.com/mollie/openapi)."""
 
 _PAIRED = frozenset(Movement) - {Movement.CAPTURE}
@@ -82,7 +81,7 @@ def fact_of(
     :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
     :raises MovementUnknown: its method is in no table, it doesn't say how much of it Mollie settles or moved, or it is
         split
-    :raises Unparseable: the resource has no id, or names no payment that it is of
+    :raises Unparseable: the resource has no id
     """
     reference = text(resource, "id")
     for name in _SPLITS:
@@ -91,8 +90,7 @@ def fact_of(
     if optional_text(resource, "resource") in _ALL_THERE_IS and resource.get("amount") is None:
         raise MovementUnknown("amount", None)
     money = money_at(amount_of(resource))
-    is_part = optional_text(resource, "resource") in _PARTS
-    payment = text(resource, "paymentId") if is_part else optional_text(resource, "paymentId") or reference
+    payment = optional_text(resource, "paymentId") or reference
     return moved(
         LEDGER,
         movement,
@@ -191,8 +189,6 @@ def _find_payment_outside(payment: Mapping[str, Any], money: Money) -> Outside |
             return None
         return Outside(str(method) if is_outside else _find_stacked_method(payment), rest)
     if not is_outside:
-        if method is None and settled is None:
-            raise MovementUnknown("method", None)
         return None
     rest = money.amount_minor - _read_remainder(payment, money)
     if settled is not None and rest == money.amount_minor:

@@ -162,9 +162,9 @@ def _check_method(charge: Mapping[str, Any]) -> None:
     """
     :raises MovementUnknown: neither its method nor a balance transaction says that Stripe settles it
     """
-    details = optional_object(charge, "payment_method_details")
-    if details and charge.get("balance_transaction") is None and str(details.get("type")) not in _SETTLED_HERE:
-        raise MovementUnknown("payment_method_details.type", details.get("type"))
+    kind = optional_object(charge, "payment_method_details").get("type")
+    if kind is not None and charge.get("balance_transaction") is None and str(kind) not in _SETTLED_HERE:
+        raise MovementUnknown("payment_method_details.type", kind)
 
 
 def _forget_no_transaction(reported: Mapping[str, Any]) -> Mapping[str, Any]:

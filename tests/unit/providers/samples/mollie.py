@@ -325,14 +325,6 @@ WEBHOOKS = [
             )
             for status in each("authorized", "new")
         ),
-        ("a paid payment by no method", event("payment.paid", payment(method=None)), "method"),
-    ),
-    *fails(
-        Unparseable,
-        *(
-            (f"{kind} of no payment", event(kind, snapshot | {"paymentId": None}), "paymentId")
-            for kind, snapshot in (("refund.refunded", refund()), ("chargeback.received", chargeback()))
-        ),
     ),
     *fails(
         (MoneyInvalid, Unparseable),

@@ -252,13 +252,6 @@ WEBHOOKS = [
         )
         for amount in NO_AMOUNTS
     ),
-    Webhook(
-        "a refund that names no payment",
-        about(ORDER, refunds=[refund() | {"paymentId": None}]),
-        key="re_1:refund.sent",
-        fails=Unparseable,
-        says="paymentId",
-    ),
     *(
         Webhook(f"an id that Mollie doesn't know: {status}", delivery(b'{"status":404}', status=status), key=[])
         for status in (404, 410)

@@ -855,7 +855,7 @@ WEBHOOKS += [
                 "the payment_method_details.type",
             )
             for event_type in ("charge.succeeded", "charge.captured")
-            for kind in each("shells", None, 7)
+            for kind in each("shells", 7)
         ),
     ),
     *books(
