@@ -141,7 +141,7 @@ class StackObserver:
         return {name: source for name, source in sources.items() if isinstance(source, dict)}
 
     def _read_statuses(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
-        return {stream: fresh_status(status, now) for stream, status in self._statuses.read(now).items()}
+        return {stream: fresh_status(status, now) for stream, status in self._statuses.read_all(now).items()}
 
     def _measure_rounds(self, now: datetime) -> dict[str, float | None]:
         return {

@@ -125,7 +125,7 @@ def marks_of(parts: Iterable[Mapping[str, Any]]) -> Marks:
 
 def read_streams(statuses: StreamStatuses, now: datetime) -> dict[str, dict[str, Any]]:
     """Returns what each stream's processor said last, with its age; ``{"ready": False}`` where it said nothing."""
-    return {stream: _with_age(status, now) for stream, status in statuses.read(now).items()}
+    return {stream: _with_age(status, now) for stream, status in statuses.read_all(now).items()}
 
 
 def _with_age(status: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class StreamStatuses:
         self._files = files
         self._urls = urls
 
-    def read(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
+    def read_all(self, now: datetime) -> dict[str, Mapping[str, Any] | None]:
         """Returns the newest words of each stream, which may be old; None where there are none."""
         return self._read(self._files, now)
 

@@ -61,9 +61,9 @@ class _SecretsSnapshot:
     at: float
     secrets: dict[str, tuple[str, ...]] = field(repr=False)
     problems: dict[str, str]
-    """What is wrong with files that hold something else."""
+    """The problem of each file that holds something else."""
     shared: dict[str, str]
-    """By file, the file of another tenant or mode with which it shares a secret."""
+    """The file, by file, of another tenant or mode with which it shares a secret."""
 
 
 class SecretFiles:

@@ -57,8 +57,8 @@ from providers.signature import text_key
 
 NAME = "checkout"
 MORE_DECIMALS: Mapping[str, int] = {"CLP": 2, "UYI": 2, "CLF": -2, "UYW": -2}
-"""Where its minor unit isn't ISO 4217's (https://www.checkout.com/docs/resources/calculating-the-amount): two decimals
-of each currency that the page doesn't list."""
+"""The decimals that Checkout.com adds to ISO 4217's (https://www.checkout.com/docs/resources/calculating-the-amount):
+each currency that its page doesn't list has two."""
 
 _LOOKED_UP = "in Checkout.com's Dashboard"
 _HOST = re.compile(r"https://([a-z0-9.-]+)/")

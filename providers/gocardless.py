@@ -86,7 +86,7 @@ API_VERSION = "2015-07-06"
 KEPT_S = 600.0
 """Amounts don't change. A batch that takes longer than GoCardless waits goes on where it was when it is sent again."""
 LINKS: Mapping[str, str] = {"payments": "payment", "refunds": "refund", "payouts": "payout"}
-"""Which of an event's links names the resource: by resource type, which is also its path in the API
+"""The link that names an event's resource, by resource type, which is also its path in the API
 (https://developer.gocardless.com/api-reference/#core-endpoints-payments, …-refunds, …-payouts)."""
 PAGE_MAX = 500
 """https://developer.gocardless.com/api-reference/#api-usage-cursor-pagination"""

@@ -1,8 +1,9 @@
-"""What moved on Mollie's balance, by its ``balance-transaction.created`` (https://docs.mollie.com/reference/webhooks-new).
+"""Reads what moved on Mollie's balance.
 
-Sent where something is added to the available balance (https://github.com/mollie/openapi, ``webhook-event-types``).
-Most of it other events tell and book: `TOLD_BY_THEMSELVES`. What no other event tells, such as an application's fee
-that comes to the platform, a correction, a top-up or a loan, is unknown.
+``balance-transaction.created`` (https://docs.mollie.com/reference/webhooks-new) is sent where something is added to
+the available balance (https://github.com/mollie/openapi, ``webhook-event-types``). Most of it other events tell and
+book: `TOLD_BY_THEMSELVES`. What no other event tells, such as an application's fee that comes to the platform, a
+correction, a top-up or a loan, is unknown.
 
 Of what is added Mollie may keep a part (``deductions``). Its own fees are movements of their own, named by the
 transaction. Commissions are the application's fee, which the payment tells. What else is kept, or isn't said by kind,

@@ -123,7 +123,7 @@ _NOT_TAKEN = frozenset({"pending", "declined", "denied", "failed"})
 _NOT_GIVEN_BACK = frozenset({"pending", "failed", "cancelled"})
 """Statuses of a refund (the same pages), besides ``completed``."""
 _CONVERTED_FEE = "paypal_fee_in_receivable_currency"
-"""Of a capture "only in cases the fee is charged in the receivable currency"; of a refund always where that is another
+"""A capture has it "only in cases the fee is charged in the receivable currency", a refund where that is another one
 (https://developer.paypal.com/docs/api/payments/v2/)."""
 _NEVER_COMPLETED = "ECHECK"
 """Why a refund is pending or failed: its payment hasn't cleared."""

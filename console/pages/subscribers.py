@@ -98,7 +98,7 @@ def _read_reports(
     settings: Sequence[SubscriberSettings],
     now: datetime,
 ) -> tuple[list[SubscriberReport], list[tuple[str, StatusWait]]]:
-    said = stream_statuses.read(now)
+    said = stream_statuses.read_all(now)
     answers: dict[Mode, Mapping[str, SubscriberAnswers]] = {}
     statuses: dict[Mode, Iterable[Mapping[str, Any]]] = {}
     waits: list[tuple[str, StatusWait]] = []

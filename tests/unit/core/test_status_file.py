@@ -97,4 +97,4 @@ def test_one_that_is_slow_keeps_nobody_from_being_asked(tmp_path: Path, monkeypa
         processor_elsewhere({"slow": said["slow"]}, wait_for_the_other) as slow,
         processor_elsewhere({"quick": said["quick"]}, asked.set) as quick,
     ):
-        assert StreamStatuses(statuses, [slow, quick]).read(NOW) == said
+        assert StreamStatuses(statuses, [slow, quick]).read_all(NOW) == said
