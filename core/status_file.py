@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http.client import HTTPException
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,7 +91,7 @@ def _ask_processor(url: str) -> Mapping[str, Any]:
     try:
         with opener.open(url, timeout=ASK_TIMEOUT_S) as answer:
             streams = json.loads(answer.read())["streams"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return {}
     return streams if isinstance(streams, dict) else {}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -98,3 +99,20 @@ def test_one_that_is_slow_keeps_nobody_from_being_asked(tmp_path: Path, monkeypa
         processor_elsewhere({"quick": said["quick"]}, asked.set) as quick,
     ):
         assert StreamStatuses(statuses, [slow, quick]).read_all(NOW) == said
+
+
+@pytest.mark.parametrize("answer", [b"no HTTP at all\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{"])
+def test_what_answers_no_http_says_nothing(tmp_path: Path, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_once() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(answer)
+
+        answering = Thread(target=answer_once)
+        answering.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/status"
+        assert StreamStatuses({"ledger": tmp_path / "none"}, [url]).read_all(NOW) == {"ledger": None}
+        answering.join()
