@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,7 +90,7 @@ def _ask(ops: str) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{ops}/status", timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - our own listener
             read: dict[str, Any] = json.loads(answer.read())
-    except (OSError, urllib.error.URLError, ValueError) as failed:
+    except (OSError, HTTPException, ValueError) as failed:
         return {"ready": False, "problem": f"the management listener doesn't answer: {failed}"}
     return read
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def answers_ok(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 - a loopback URL of our own
             return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
+    except (OSError, HTTPException):
         return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -63,6 +64,26 @@ def processor_elsewhere(
         answering.start()
         yield f"http://127.0.0.1:{server.server_port}/status"
         server.shutdown()
+        answering.join()
+
+
+NO_HTTP = (b"no HTTP at all\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{")
+"""Answers of another program at the port, and of one that breaks off."""
+
+
+@contextlib.contextmanager
+def answering_once(answer: bytes) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_one() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(answer)
+
+        answering = Thread(target=answer_one)
+        answering.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         answering.join()
 
 

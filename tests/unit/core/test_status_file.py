@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
+from cli.status_command import _ask as ask_listener
 from core import status_file
 from core.clock import to_rfc3339
 from core.status_file import (
@@ -21,7 +21,8 @@ from core.status_file import (
     read_said,
     read_shaped,
 )
-from tests.live_processes import PAGE_S_MAX, processor_elsewhere
+from stack.children import answers_ok
+from tests.live_processes import NO_HTTP, PAGE_S_MAX, answering_once, processor_elsewhere
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -101,18 +102,15 @@ def test_one_that_is_slow_keeps_nobody_from_being_asked(tmp_path: Path, monkeypa
         assert StreamStatuses(statuses, [slow, quick]).read_all(NOW) == said
 
 
-@pytest.mark.parametrize("answer", [b"no HTTP at all\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{"])
+@pytest.mark.parametrize("answer", NO_HTTP)
 def test_what_answers_no_http_says_nothing(tmp_path: Path, answer: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with answering_once(answer) as url:
+        assert StreamStatuses({"ledger": tmp_path / "none"}, [f"{url}/status"]).read_all(NOW) == {"ledger": None}
 
-        def answer_once() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(answer)
 
-        answering = Thread(target=answer_once)
-        answering.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/status"
-        assert StreamStatuses({"ledger": tmp_path / "none"}, [url]).read_all(NOW) == {"ledger": None}
-        answering.join()
+@pytest.mark.parametrize("answer", NO_HTTP)
+def test_neither_does_it_in_a_terminal_or_to_a_start(answer: bytes) -> None:
+    with answering_once(answer) as url:
+        assert "the management listener doesn't answer" in ask_listener(url)["problem"]
+    with answering_once(NO_HTTP[0]) as url:
+        assert not answers_ok(url)
