@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from tests.processes import sockets_of
+
 NOBODY = 65534
 SILENT_S = 2.0
 OBJECT = b"a foreign object"
@@ -46,13 +48,8 @@ def as_another_user(call: Callable[..., T], *args: Any) -> T:
 
 def listeners(pid: int) -> dict[int, str]:
     """The TCP ports on which a process and its children listen, each with its address."""
-    found: dict[int, str] = {}
-    process = psutil.Process(pid)
-    for one in (process, *process.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            listening = (at for at in one.net_connections("inet") if at.status == psutil.CONN_LISTEN)
-            found |= {at.laddr.port: at.laddr.ip for at in listening}
-    return found
+    listening = (held for held in sockets_of(pid, "inet") if held.status == psutil.CONN_LISTEN)
+    return {held.laddr.port: held.laddr.ip for held in listening}
 
 
 def send(port: int, data: bytes) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -28,6 +30,35 @@ def is_gone(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def with_children(pid: int) -> list[psutil.Process]:
+    """A process, and all that it and its children started; none of one that has ended."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def sockets_of(pid: int, kind: str) -> list[Any]:
+    """The sockets that a process and all it started hold; one that ends while it is looked at holds none.
+
+    :param kind: as psutil names it: ``inet``, ``tcp``, ``unix``, ``all``
+    """
+    found: list[Any] = []
+    for process in with_children(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += process.net_connections(kind)
+    return found
+
+
+def name_of(process: psutil.Process) -> str:
+    """Empty for one that has ended since it was listed."""
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def all_end(processes: Iterable[psutil.Process], seconds: float = 60.0) -> bool:

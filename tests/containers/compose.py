@@ -21,7 +21,7 @@ import psutil
 import yaml
 
 from tests.containers.image import Image, lower
-from tests.processes import dies_with_the_test
+from tests.processes import dies_with_the_test, with_children
 
 NETWORK = "10.213.77"
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -134,7 +134,7 @@ class Container:
     def used(self) -> tuple[int, int]:
         """Bytes that its processes don't share with others, and its threads."""
         memory = threads = 0
-        for process in [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]:
+        for process in with_children(self.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 memory += process.memory_full_info().pss
                 threads += process.num_threads()

@@ -31,7 +31,7 @@ from stack.servers.ports import is_listening
 from stack.servers.redis import redis_answers
 from tests.damaged_lake import cut_log
 from tests.e2e.conftest import Stack, as_admin
-from tests.processes import all_end, is_gone
+from tests.processes import all_end, is_gone, name_of, with_children
 
 WAIT_S = 120.0
 SERVICES = ("ingest", "processor", "alerts")
@@ -59,17 +59,8 @@ def as_user_of_kafka(folder: Path, user: str) -> dict[str, str]:
 def processes_of(folder: Path) -> list[psutil.Process]:
     """Every process whose command names the data folder, and what those started."""
     named = [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or [])]
-    started = [child for one in named if not is_gone(one) for child in children_of(one)]
-    return [one for one in {one.pid: one for one in (*named, *started)}.values() if not is_gone(one)]
-
-
-def children_of(one: psutil.Process) -> list[psutil.Process]:
-    """None of one that has ended since it was looked at."""
-    try:
-        found: list[psutil.Process] = one.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    return found
+    all_of_them = [process for one in named if not is_gone(one) for process in with_children(one.pid)]
+    return [one for one in {one.pid: one for one in all_of_them}.values() if not is_gone(one)]
 
 
 def port_of(address: str) -> int:
@@ -239,7 +230,7 @@ def test_redis_comes_back_with_what_it_knew(folder: Path) -> None:
 def test_nothing_outlives_a_killed_supervisor_and_the_next_up_and_down_work(folder: Path) -> None:
     [supervisor] = [one for one in processes_of(folder) if "stack.up" in one.cmdline()]
     all_of_it = processes_of(folder)
-    assert any("java" in one.name() for one in all_of_it)
+    assert any("java" in name_of(one) for one in all_of_it)
     supervisor.kill()
     if sys.platform == "linux":
         assert all_end(all_of_it)

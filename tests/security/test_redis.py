@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import psutil
 import pytest
 import redis
 
 from core.sockets import SOCKET_PATH_BYTES_MAX, SocketFolderUnsafe
 from stack.servers.redis import ADMIN, admin_url, redis_server, redis_url, socket_of
 from stack.servers.server import RunningServer, run_server
+from tests.processes import sockets_of
 
 FOLDER = "redis"
 
@@ -92,9 +92,8 @@ def test_passwords_are_the_owners_alone_and_stay_over_a_restart(folder: Path) ->
 
 def test_it_listens_on_no_port_and_its_socket_is_the_owners_alone(server: tuple[Path, RunningServer]) -> None:
     folder, started = server
-    processes = [psutil.Process(started.process_id), *psutil.Process(started.process_id).children(recursive=True)]
-    open_sockets = [one for process in processes for one in process.net_connections("all")]
-    assert [one.laddr for one in open_sockets if one.family.name != "AF_UNIX"] == []
+    open_sockets = sockets_of(started.process_id, "all")
+    assert [held.laddr for held in open_sockets if held.family.name != "AF_UNIX"] == []
     assert socket_of(folder).is_socket()
     assert (mode(folder), mode(socket_of(folder))) == (0o700, 0o600)
 

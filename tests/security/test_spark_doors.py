@@ -16,6 +16,7 @@ from stack.jars import spark_jars
 from tests import local_attacker
 from tests.local_attacker import OBJECT, as_another_user, listeners, send
 from tests.own_jvm import end_jvm
+from tests.processes import name_of, sockets_of, with_children
 
 pytestmark = pytest.mark.more(reason="a JVM of its own with every door of Spark open")
 
@@ -75,17 +76,16 @@ def _is_spark(process: psutil.Process) -> bool:
 
 def test_only_the_gateway_and_the_authenticated_ports_of_spark_listen(session: SparkSession) -> None:
     """Python's workers and accumulators are reached by sockets in a folder of the owner alone."""
-    children = psutil.Process().children(recursive=True)
+    _, *children = with_children(os.getpid())
     [spark] = [child for child in children if _is_spark(child)]
     assert len(listeners(spark.pid)) == 3, "the gateway, the RPC and the block manager"
-    pythons = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("python")]
-    for one in pythons:
-        assert [at for at in one.net_connections("inet") if at.status == psutil.CONN_LISTEN] == []
+    pythons = [child for child in children if name_of(child).startswith("python")]
+    assert pythons
+    assert [listeners(python.pid) for python in pythons] == [{} for _ in pythons]
 
 
 def test_sockets_are_where_nobody_else_gets_to(session: SparkSession) -> None:
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    places = {Path(one.laddr) for process in processes for one in process.net_connections("unix") if one.laddr}
+    places = {Path(held.laddr) for held in sockets_of(os.getpid(), "unix") if held.laddr}
     sockets = [place for place in places if place.suffix == ".sock"]
     assert sockets
     for place in sockets:
@@ -111,5 +111,5 @@ def test_no_file_of_sparks_is_another_users_to_read(session: SparkSession, folde
 
 def test_no_secret_is_on_the_command_line(session: SparkSession) -> None:
     """Everybody on the machine reads it."""
-    java = next(one for one in psutil.Process().children(recursive=True) if one.name() == "java")
+    java = next(process for process in with_children(os.getpid()) if name_of(process) == "java")
     assert "secret" not in " ".join(java.cmdline())

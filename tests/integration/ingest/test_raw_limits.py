@@ -22,6 +22,7 @@ from tests.integration.ingest.conftest import (
     receiver_on,
 )
 from tests.integration.ingest.wire import LAST_CHUNK, STILL_OPEN_S, Wire, chunk, head
+from tests.processes import sockets_of
 
 MIB = 1 << 20
 DEADLINE_S, IDLE_S = 1.0, 3.0
@@ -382,13 +383,9 @@ def test_an_unfinished_head_that_makes_way_is_told_to_come_again(servers: Server
 
 def connections(receiver: ReceiverUnderTest) -> int:
     """Those to the receiver's port that its processes hold."""
-    processes = (
-        psutil.Process(receiver.process.process_id),
-        *psutil.Process(receiver.process.process_id).children(recursive=True),
-    )
     port = urlparse(receiver.url).port
-    held = [one for process in processes for one in process.net_connections("tcp")]
-    return sum(one.laddr.port == port and one.status != psutil.CONN_LISTEN for one in held)
+    sockets = sockets_of(receiver.process.process_id, "tcp")
+    return sum(held.laddr.port == port and held.status != psutil.CONN_LISTEN for held in sockets)
 
 
 def test_what_no_application_sees_is_counted(receiver: ReceiverUnderTest) -> None:
