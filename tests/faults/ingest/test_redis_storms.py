@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -141,7 +142,7 @@ def test_of_a_cluster(cluster: RedisSite, tmp_path: Path, record_property: Calla
     said = storm.decided_once()
     assert said[DEFERRED] > 0
     assert max(took_s) < AGAIN_S_MAX
-    assert min(meanwhile) > 1 / 3, "of three masters' keys those of two"
+    assert statistics.median(meanwhile) > 1 / 3, "of three masters' keys those of two"
     record_property("all claimed again after s", sorted(round(one, 2) for one in took_s))
     record_property("share that wasn't deferred meanwhile", sorted(round(one, 2) for one in meanwhile))
     record_property("answers; events published twice", f"{dict(said)}; {len(storm.with_copies())}")
