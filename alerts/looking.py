@@ -19,8 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from deltalake.exceptions import DeltaError
 
-from alerts.counters import Series, samples_of
-from alerts.observation import DeadSummary, Observation, Replicas
+from alerts.observation import DeadSummary, Observation, Replicas, Series, samples_of
 from alerts.readings import WANTED
 from core.clock import Clock, from_micros, to_micros
 from core.decision import Decision

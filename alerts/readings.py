@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from alerts.counters import Series, Window
 from alerts.engine import CLEAR_S
-from alerts.observation import DeadSummary, Observation
+from alerts.observation import DeadSummary, Observation, Series, Window
 from alerts.rules import (
     COUNTED_MIN,
     FAILING_S_MAX,

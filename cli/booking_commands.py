@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from cli.acting import ASK_APPROVAL, open_orders, this_account
-from cli.place import KEPT_TEXT, Place, read_since, with_place_of_mode
+from cli.place import ASK_APPROVAL, KEPT_TEXT, Place, open_orders, read_since, this_account, with_place_of_mode
 from cli.tables import PrintedTable, print_details
 from console.as_json import BookingProposal, to_json_text
 from console.formats import format_money, format_second

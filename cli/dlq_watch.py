@@ -15,8 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from cli.acting import open_order_producer
-from cli.place import Place
+from cli.place import Place, open_order_producer
 from console.dead_letters import StreamDeadLetters
 from core.clock import SystemClock
 from core.errors import PayhookError
@@ -24,7 +23,7 @@ from core.layout import LEDGER
 from core.routing import topics_of
 from dead_letters.joined import name_in
 from dead_letters.story import ItemUnknown
-from operations.command_fields import SEQ_MAX
+from operations.command import SEQ_MAX
 from operations.orders import DeltaView
 from operations.run import RunState
 from operations.selection.model import ProgressReport as RunProgress

@@ -22,7 +22,7 @@ from dead_letters.item import ItemState, Mark
 from dead_letters.listing import PAGE_MAX, Filter, Page, Sort
 from dead_letters.stats import Group, Stats
 from dead_letters.story import ItemStory
-from operations.command_fields import SEQ_MAX
+from operations.command import SEQ_MAX
 
 LISTED_MAX = 100
 TEXT_CHARS_MAX = 200

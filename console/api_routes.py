@@ -21,8 +21,7 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text
 from ingest.idempotency.request import HEADER, KEY_CHARS_MAX
 from journal.schema import JournalRow
 from journal.target import ItemTarget
-from operations.command import TARGETS_MAX
-from operations.command_fields import HASH_PATTERN, SEQ_MAX
+from operations.command import HASH_PATTERN, SEQ_MAX, TARGETS_MAX
 from operations.orders import OperatorOrder, OrderedItem, PlacedOrder
 
 COMMAND_ID = r"^[0-9a-f]{32}$"

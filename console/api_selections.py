@@ -28,8 +28,7 @@ from console.selection_words import (
     SelectionsView,
     SelectionView,
 )
-from operations.command import ReplayMode
-from operations.command_fields import SEQ_MAX
+from operations.command import SEQ_MAX, ReplayMode
 from operations.frozen import NEWEST
 from operations.selection.dry_run import Verdict
 from operations.selection.model import KeptSelection, RunItemState, RunKept, RunRequest

@@ -22,7 +22,7 @@ _COLUMNS = ["item_seq", "event_type", "tenant"]
 def missed_items(journal: Location, subscriber: Subscriber, since: datetime) -> list[int]:
     """Finds items that were ignored for a subscriber since then, in order: while it was disabled, off or wanted less.
 
-    What became of one later the journal's own check says, when it is sent (`operations.selection.ignored`). Of a
+    What became of one later the journal's own check says, when it is sent (`operations.selection.selections`). Of a
     reversal it isn't known here what it takes back: the handler decides.
     """
     if not has_table(str(journal)):

@@ -34,8 +34,13 @@ from operations.command import (
     Command,
     CommandInvalid,
     ReplayMode,
+    flag_of,
+    targets_of,
+    text_of,
+    time_of,
+    whole_of,
+    word_of,
 )
-from operations.command_fields import flag_of, targets_of, text_of, time_of, whole_of, word_of
 from operations.entry import entry_of_tree, entry_to_tree
 
 SEND_S_MAX = 10.0

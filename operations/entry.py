@@ -14,8 +14,7 @@ from typing import Any
 from core.clock import to_rfc3339
 from core.money import Money, MoneyInvalid
 from core.work import Posting, postings_to_json
-from operations.command import CommandInvalid
-from operations.command_fields import text_of, time_of
+from operations.command import CommandInvalid, text_of, time_of
 
 ENTRY_LINES_MAX = 100
 _SHA256 = re.compile(r"[0-9a-f]{64}")

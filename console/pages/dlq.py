@@ -23,8 +23,7 @@ from dead_letters.listing import TEXT_CHARS_MAX, Filter, FilterInvalid, Sort
 from dead_letters.payload import Payload
 from dead_letters.story import ItemStory
 from journal.target import ItemTarget
-from operations.command import CommandInvalid
-from operations.command_fields import target_of_text
+from operations.command import CommandInvalid, target_of_text
 
 PER_PAGE = 50
 GROUPS_MAX = 100

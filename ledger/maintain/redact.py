@@ -30,8 +30,7 @@ from ledger.maintain.retention import list_data_files
 from ledger.maintain.tables import StreamTables
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
 from ledger.spark import MAINTAIN, open_staging
-from operations.done_alone import DAY
-from operations.limits import account_of
+from operations.limits import DAY, account_of
 
 ROWS_PER_READ = 2_000
 IN_FLIGHT_S_MAX = 2 * COMMIT_S_MAX

@@ -25,8 +25,8 @@ from journal.reader import JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
 from journal.target import ItemTarget
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
-from operations.done_alone import given_since
 from operations.frozen import FrozenSelection, Selection
+from operations.limits import given_since
 from operations.refusals import ItemRefusal
 from operations.run import PortionResult, RunEnding, RunState, command_of_row, run_entity
 from operations.selection.model import (

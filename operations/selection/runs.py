@@ -26,9 +26,8 @@ from operations.command import (
     approve,
     new_command_id,
 )
-from operations.done_alone import DoneAlone
 from operations.frozen import Selection
-from operations.limits import AloneLimits, Volume, account_of, kind_of
+from operations.limits import AloneLimits, DoneAlone, Volume, account_of, kind_of
 from operations.orders import OrderAct, OrderSender
 from operations.run import RunState, command_id_of
 from operations.selection.journal import CHANGES

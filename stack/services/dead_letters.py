@@ -23,11 +23,10 @@ from operations.orders import OrderSender
 from operations.recorder import Recorder
 from operations.selection.dry_run import DryRuns
 from operations.selection.facts import FactFinder
-from operations.selection.ignored import IgnoredEventFinder
 from operations.selection.journal import RunLog
 from operations.selection.rehearsal import Rehearsal
 from operations.selection.runs import RunOrders
-from operations.selection.selections import Selections
+from operations.selection.selections import IgnoredEventFinder, Selections
 from providers.port import Adapter
 from providers.reconciled import choose_reader
 from providers.registry import build_adapters

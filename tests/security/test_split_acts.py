@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
-from cli.acting import this_account
 from cli.main import main
+from cli.place import this_account
 from console.access import accounts
 from console.access.roles import Role
 from console.api import mount_api

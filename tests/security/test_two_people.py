@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from cli.acting import this_account
+from cli.place import this_account
 from console.access import accounts
 from console.access.roles import NotSignedIn, Role
 from console.api import mount_api
@@ -307,7 +307,7 @@ def form_of(page: httpx2.Response) -> str:
 
 def test_no_variable_says_who_runs_a_command() -> None:
     said = subprocess.run(
-        [sys.executable, "-c", "from cli.acting import this_account; print(this_account())"],
+        [sys.executable, "-c", "from cli.place import this_account; print(this_account())"],
         env={**os.environ, **dict.fromkeys(["LOGNAME", "USER", "LNAME", "USERNAME"], "bob")},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from alerts.settings import AlertsSettings
 from console.details import figures_of
 from core.decision import Decision
 from core.work import Applied, Held, Ignored, MissingPredecessor, Outcome, Unknown, WorkItem
-from dead_letters.advice import give_advice
+from dead_letters.stats import give_advice
 from ingest.claims import ClaimKey, ClaimState, RedisGate
 from ingest.redis_claims import RedisClaims
 from ledger.directory import FileDirectory

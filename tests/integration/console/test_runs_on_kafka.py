@@ -19,11 +19,10 @@ from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
 from operations.run import RunState
-from operations.selection.ignored import IgnoredEventFinder
 from operations.selection.journal import RunLog
 from operations.selection.model import RunRequest
 from operations.selection.runs import RunOrders
-from operations.selection.selections import Selections
+from operations.selection.selections import IgnoredEventFinder, Selections
 from tests.integration.conftest import Topics
 from tests.integration.console.conftest import DEAD_ITEMS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from alerts.counters import Series
-from alerts.observation import Observation
+from alerts.observation import Observation, Series
 from alerts.readings import Readings
 from alerts.rules import WINDOW_S
 

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from alerts.counters import Series, Window
 from alerts.engine import AlertEngine, NoticeKind
-from alerts.observation import Observation
+from alerts.observation import Observation, Series, Window
 from alerts.readings import Readings
 from alerts.rules import SLOW_S, SLOW_SHARE_MAX, make_rules
 from alerts.settings import AlertsSettings

@@ -39,10 +39,9 @@ from operations.orders import OrderSender
 from operations.recorder import Recorder
 from operations.selection.dry_run import DryRuns
 from operations.selection.facts import FactFinder
-from operations.selection.ignored import IgnoredEventFinder
 from operations.selection.journal import RunLog
 from operations.selection.runs import RunOrders
-from operations.selection.selections import Selections
+from operations.selection.selections import IgnoredEventFinder, Selections
 from tests.dead_letters import Taking
 from tests.unit.processor.harness import CONTROL
 

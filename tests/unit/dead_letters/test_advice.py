@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.decision import ErrorKind
-from dead_letters.advice import give_advice
+from dead_letters.stats import give_advice
 
 
 @pytest.mark.parametrize("kind", [None, *ErrorKind])

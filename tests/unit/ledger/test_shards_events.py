@@ -22,7 +22,7 @@ from journal.schema import JournalRow
 from ledger.provider_bugs import find_all_provider_bugs
 from ledger.queries.journals import LedgerJournals
 from ledger.receipts import find_undecided, read_answered_since
-from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.selections import IgnoredEventFinder
 from tests.answers import answered, receipt
 from tests.divided_ledger import MOVES, STAYS, DividedLedger, ShardLedger
 from tests.small_ledger import START

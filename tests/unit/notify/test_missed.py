@@ -14,7 +14,7 @@ from dead_letters.listing import Filter
 from journal.writer import JournalWriter
 from notify.missed import missed_items
 from notify.subscribers import parse_subscribers
-from operations.selection.ignored import IgnoredEventFinder
+from operations.selection.selections import IgnoredEventFinder
 from tests.unit.journal.rows import bare_row
 
 SHOP, BANK, CONTROL = journal_topic("ledger", "shop"), journal_topic("ledger", "bank"), "payments.control"

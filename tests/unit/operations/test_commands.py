@@ -26,8 +26,8 @@ from operations.command import (
     CommandInvalid,
     ReplayMode,
     approve,
+    target_of_text,
 )
-from operations.command_fields import target_of_text
 from operations.commands import CommandNotSent, SentCommand, decode, encode, send
 from tests.unit.dlq.publishing import Acknowledged
 

@@ -23,9 +23,8 @@ from journal.state import JournalState, Marks
 from journal.target import ItemTarget, hash_head
 from operations.command import Command
 from operations.commands import encode
-from operations.done_alone import DoneAlone
 from operations.frozen import SelectionFiles
-from operations.limits import AloneLimits
+from operations.limits import AloneLimits, DoneAlone
 from operations.settings import DlqSettings
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches

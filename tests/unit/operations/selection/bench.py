@@ -28,11 +28,10 @@ from operations.recorder import Recorder
 from operations.run import PortionResult
 from operations.selection.dry_run import DryRuns
 from operations.selection.facts import FactFinder
-from operations.selection.ignored import IgnoredEventFinder
 from operations.selection.journal import RunLog
 from operations.selection.model import RunRequest
 from operations.selection.runs import RunOrders
-from operations.selection.selections import Selections
+from operations.selection.selections import IgnoredEventFinder, Selections
 from processor.decide import runs
 from processor.settings import DeadHead
 from tests.unit.dlq.publishing import Acknowledged
