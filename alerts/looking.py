@@ -31,11 +31,10 @@ from core.status_file import StreamStatuses, each_address, fresh_status, past_mo
 from core.topics import read_topic_config
 from dead_letters.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
-from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.lake import has_table
 from journal.open_item import Life, life_after
-from journal.reader import JournalReader
+from journal.reader import JournalFollower, JournalReader
 from journal.shards import is_of, shard_in
 from operations.command import BOOK_ENTRY
 

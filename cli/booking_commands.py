@@ -18,9 +18,9 @@ from core.layout import StreamLayout
 from core.money import Money, parse_minor_units
 from core.routing import row_name, topics_of
 from core.work import Posting, Side
+from journal.open_item import ItemTarget
 from journal.reader import lineage_of
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from ledger.reversals import build_entry, build_reversal, find_bookings, hash_evidence, read_all_proposals
 from operations.command import PROPOSE_REVERSAL, REVERSALS_MAX, Command, propose_entry
 

@@ -26,10 +26,9 @@ from core.status_file import fresh_status
 from notify.errors import FileUnusable
 from notify.facts import trial_json
 from notify.handler import DisabledSubscribers, disabled_folder
-from notify.missed import missed_items
 from notify.sender import SAID_CHARS_MAX, SECRETS_MAX, Sender, downstream_of, secret_file
 from notify.signature import new_secret
-from notify.subscribers import Subscriber, SubscribersFile, shown_fields
+from notify.subscribers import Subscriber, SubscribersFile, missed_items, shown_fields
 from operations.command import REPLAY
 from operations.selection.model import RunRequest
 from stack.addresses import open_statuses

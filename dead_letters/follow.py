@@ -25,10 +25,9 @@ from core.routing import WHOLE, Shard
 from dead_letters.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, recreate_tables, select_entries
 from dead_letters.fold import ROW_COLUMNS, IndexedRow, fold_row, is_command
 from dead_letters.item import COLUMNS, ItemEntry, ItemState, values
-from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.lake import has_table
-from journal.reader import JournalReader
+from journal.reader import JournalFollower, JournalReader
 from journal.shards import is_item_of, shard_in
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")

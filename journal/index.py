@@ -24,7 +24,6 @@ from core.routing import Shard
 from journal import index_layout as layout
 from journal.bodies import BodyStore
 from journal.errors import BodyMissing, IndexUnreadable, RowsOutOfOrder
-from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.index_changes import (
     EMPTY_SHA256,
@@ -36,7 +35,7 @@ from journal.index_changes import (
     read_line,
 )
 from journal.open_item import ClosedHead, OpenItem
-from journal.reader import JournalReader
+from journal.reader import JournalFollower, JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
 from journal.shards import is_item_of, shard_in

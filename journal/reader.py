@@ -7,8 +7,9 @@ the other: seq has no gaps, so a window's width is its number of rows.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +22,7 @@ from core.arrow import datasets as ds
 from core.decision import Decision
 from core.location import Location, is_url
 from journal.errors import JournalBroken, JournalOutdated, problem_of
-from journal.histories import FIRST, History
+from journal.histories import FIRST, History, ReflectedPosition, may_follow
 from journal.lake import TableUnreadable, has_table, missing_columns, open_table
 from journal.schema import JOURNAL_SCHEMA, ChainHead, JournalRow, from_arrow
 from journal.state import JournalState, Marks, commit_info, state_of_commit
@@ -336,3 +337,45 @@ class _Ranges:
         if until >= marks.get(number, 0):
             self.lasts.setdefault(topic, {})[number] = group["seq_max"]
         marks[number] = max(marks.get(number, 0), until)
+
+
+class JournalFollower(ABC):
+    """Something that reflects a journal's rows in their order, up to its `position`.
+
+    It continues from there while the journal holds that row unchanged. It begins again where another journal is in the
+    place: a new or restored one, or an older copy under another lineage. It raises `JournalOlder` where the very
+    journal lacks reflected rows; without a lineage in its position it begins again then, too.
+
+    Each window's rows and the position move together, so a follower whose process ends loses and repeats nothing.
+    """
+
+    what: ClassVar[str]
+    """Its name in `JournalOlder`."""
+
+    @property
+    @abstractmethod
+    def position(self) -> ReflectedPosition: ...
+
+    @abstractmethod
+    def begin_again(self, journal: JournalReader) -> None: ...
+
+    @abstractmethod
+    def take_windows(self, journal: JournalReader) -> Iterator[None]: ...
+
+    def is_of(self, journal: JournalReader) -> bool:
+        """Returns whether it continues from its position in this journal.
+
+        :raises JournalOlder: it is of this very journal, and knows rows that the journal doesn't have now
+        """
+        return may_follow(self.what, self.position, journal)
+
+    def follow_journal(self, journal: JournalReader, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Reflects the journal up to the reader's version; False where ``is_over`` said so before the end.
+
+        :raises JournalOlder: as `is_of`
+        :raises JournalBroken: a row is missing, or a file can't be read
+        """
+        if not self.is_of(journal):
+            self.begin_again(journal)
+        windows = self.take_windows(journal)
+        return all(not is_over() or self.position.seq >= journal.last_seq for _ in windows)

@@ -13,11 +13,10 @@ from deltalake.exceptions import DeltaError
 from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
-from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition, may_follow
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
-from journal.reader import JournalReader
+from journal.reader import JournalFollower, JournalReader
 from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow
 from journal.shards import own_after

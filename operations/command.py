@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from core.clock import from_rfc3339
 from core.errors import PayhookError
 from core.visible import KEPT_CHARS_MAX, is_kept_text
-from journal.target import HASH_CHARS, ItemTarget
+from journal.open_item import HASH_CHARS, ItemTarget
 
 if TYPE_CHECKING:
-    from journal.target import ItemTarget
+    from journal.open_item import ItemTarget
     from operations.entry import ManualEntry
 
 SEQ_MAX = 2**63 - 1

@@ -23,8 +23,8 @@ from core.clock import to_rfc3339
 from core.errors import PayhookError
 from core.location import Location, make_folder
 from journal.errors import problem_of
+from journal.open_item import HASH_CHARS, ItemTarget
 from journal.storage import Storage, open_storage
-from journal.target import HASH_CHARS, ItemTarget
 from operations.acceptance import ENTITY_ITEMS_MAX
 from operations.command import ReplayMode
 

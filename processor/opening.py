@@ -32,8 +32,7 @@ from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
 from operations.frozen import SelectionFiles
 from operations.limits import DoneAlone, given_since
-from processor.backlog.catch_up import EndsWatch, JournalEnds, KafkaEnds, StreamCatchUp
-from processor.backlog.pace import BATCH_S, Pace, PaceLimits
+from processor.backlog.catch_up import BATCH_S, EndsWatch, JournalEnds, KafkaEnds, Pace, PaceLimits, StreamCatchUp
 from processor.calls.downstreams import Downstreams
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
@@ -52,12 +51,11 @@ from processor.reporting.hooks import HookRunner
 from processor.reporting.status import StreamStatus
 from processor.rules import BYTES_PER_BATCH_MAX
 from processor.settings import SHARDS_MAX
-from processor.shared import SharedResources
 from processor.source.journal_source import RECORDS_PER_BATCH_MAX as JOURNAL_RECORDS_PER_BATCH_MAX
 from processor.source.opening import make_put_back, make_republisher, open_source
 from processor.source.sources import KafkaSource, StreamSource, warm_up
 from processor.source.stream import Stream
-from processor.topics import check_dead_letter_topic, check_own_topics, make_dead_letter_producer
+from processor.topics import SharedResources, check_dead_letter_topic, check_own_topics, make_dead_letter_producer
 from processor.wiring import Wired
 from processor.workers.execute import Executor
 

@@ -52,8 +52,7 @@ from core.routing import (
 from core.where import HeaderFilter, Patterns, WhereInvalid
 from operations.settings import DlqSettings
 from processor.settings import StreamSettings
-from processor.source.source_settings import FUNCTION, TAGS, StreamSource, TopicSource
-from processor.source.starting import EARLIEST, parse_starting
+from processor.source.source_settings import EARLIEST, FUNCTION, TAGS, StreamSource, TopicSource, parse_starting
 
 SHIPPED = Path(__file__).with_name("streams.toml")
 DEFAULTS = "defaults"

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from core.clock import Clock
 from core.kafka import open_admin, open_producer
+from core.record_keys import RecordKeys
 from core.routing import topics_of
-from core.settings import RECORD_BYTES_MAX, KafkaSettings
+from core.settings import RECORD_BYTES_MAX, KafkaSettings, TopicsSettings
 from core.topics import check_topics
 from dlq.topic import DlqTopics
+from journal.anchors import AnchorKeys
 from journal.kafka_log import Held, translate_kafka_errors
-from processor.shared import SharedResources
+from processor.backlog.sizing import Executors
+from processor.claims import ReceiverClaims
 from processor.wiring import Wired
+from providers.port import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResources:
+    """The things that the streams of one Spark application share. ``executors`` run its tasks.
+
+    ``record_keys``: sign and check events and commands. ``claims``: of the receivers that publish their events.
+    """
+
+    session: SparkSession
+    kafka: KafkaSettings
+    topics: TopicsSettings
+    adapters: Mapping[str, Adapter]
+    clock: Clock
+    executors: Executors
+    anchor_keys: AnchorKeys
+    record_keys: RecordKeys | None
+    claims: ReceiverClaims | None = None
+
+    def task_counter(self, tasks_max: int) -> Callable[[], int]:
+        """Makes a function that says how many tasks of a stream's handlers run at a time now.
+
+        :param tasks_max: what the stream's settings allow; 0: as many as the executors have
+        """
+        return lambda: tasks_max or self.executors.tasks
 
 
 def check_dead_letter_topic(wired: Wired, shared: SharedResources, held: Held) -> None:

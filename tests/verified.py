@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from ledger.verify.job import INVARIANTS
 from ledger.verify.journal_checks import OneEffectInAllShards
+from ledger.verify.kafka_checks import TopicDivided
 from ledger.verify.report import Finding, Report
-from ledger.verify.routing_checks import TopicDivided
 
 AT = datetime(2026, 1, 31, 14, 30, tzinfo=UTC)
 WRONG, NOT_CHECKED = "order_kept", "index_equals_journal"

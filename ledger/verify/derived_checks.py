@@ -17,8 +17,8 @@ from journal import index_layout as layout
 from journal.histories import find_cuts
 from journal.index import Index
 from journal.schema import TIMESTAMP, TopicRecord
+from ledger.verify.engine import read_promise
 from ledger.verify.evidence import Evidence
-from ledger.verify.promises import read_promise
 from ledger.verify.report import Finding, PromiseInvariant
 from ledger.verify.views import OPEN_ITEMS
 

@@ -1,8 +1,10 @@
-"""The engine of the promises' SQL: DuckDB in a child process, or Spark where the ledger's master is a cluster."""
+"""The promises, an SQL text each, and the engine that asks them: DuckDB in a child process, or Spark on a cluster."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,3 +52,33 @@ def read_prelude(engine: str) -> list[str]:
     text = (HERE / "preludes" / f"{engine}.sql").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [statement for statement in "\n".join(lines).split(";") if statement.strip()]
+
+
+FOLDER = HERE / "promises"
+HEAD = "-- "
+NOTE = "--"
+"""A line of it alone ends the sentence; what follows of the head is a note for who reads the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A promise. ``sentence`` is for an accountant; ``text`` is the whole file; ``sql`` selects offenders."""
+
+    name: str
+    sentence: str
+    text: str
+    sql: str
+
+
+def list_promise_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.sql"))
+
+
+@functools.cache
+def read_promise(name: str) -> Promise:
+    text = (FOLDER / f"{name}.sql").read_text()
+    lines = text.splitlines()
+    head = next((at for at, line in enumerate(lines) if not line.startswith(NOTE)), len(lines))
+    sentence = next((at for at, line in enumerate(lines) if line.rstrip() == NOTE), head)
+    sentence_text = " ".join(line.removeprefix(HEAD).strip() for line in lines[: min(head, sentence)])
+    return Promise(name, sentence_text, text, "\n".join(lines[head:]))

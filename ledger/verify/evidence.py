@@ -20,9 +20,8 @@ from journal.index import Index
 from journal.schema import GENESIS, extend_chain
 from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
-from ledger.verify.engine import SqlEngine
+from ledger.verify.engine import SqlEngine, read_promise
 from ledger.verify.kafka import Ends, Kafka
-from ledger.verify.promises import read_promise
 from ledger.verify.views import COMMITS, Base, build_row_hash_sql
 
 

@@ -17,22 +17,15 @@ from journal.entity_queue import open_beside_its_writer
 from journal.errors import IndexUnreadable
 from journal.index import Index
 from ledger.settings import LedgerSettings
-from ledger.verify.anchor_checks import AnchorsHold, AuditLogWhole
 from ledger.verify.body_checks import BodiesWhole, BodyFacts, BookingsAreInBodies
-from ledger.verify.booking_checks import (
-    Balanced,
-    BookingsAreReported,
-    EntriesHaveTwoPeople,
-    ReleasesHaveTwoPeople,
-    ReprocessedWereIgnored,
-    ReversalsMirrorBookings,
-)
 from ledger.verify.derived_checks import DlqEqualsOpenDead, IndexEqualsJournal, PostingsEqualJournal
 from ledger.verify.duckdb_engine import duckdb_engine
-from ledger.verify.engine import SqlEngine
+from ledger.verify.engine import SqlEngine, list_promise_names, read_promise
 from ledger.verify.evidence import Evidence, Lake, VerifyLimits
 from ledger.verify.gather import Options, gather_evidence, read_last_seq
 from ledger.verify.journal_checks import (
+    AnchorsHold,
+    AuditLogWhole,
     ChainWhole,
     ItemsCloseOnce,
     OneEffectInAllShards,
@@ -43,19 +36,29 @@ from ledger.verify.journal_checks import (
     SeqWithoutGaps,
 )
 from ledger.verify.kafka import Kafka, RealKafka
-from ledger.verify.kafka_checks import InFlight, OffsetsAccounted, ReceiptsHaveDecisions
-from ledger.verify.list_checks import ListedAreDecided
+from ledger.verify.kafka_checks import (
+    OF_A_DEEP_LOOK,
+    ElsewhereIsOthers,
+    InFlight,
+    OffsetsAccounted,
+    ReceiptsHaveDecisions,
+    TopicDivided,
+)
 from ledger.verify.payment_checks import (
+    Balanced,
+    BookingsAreReported,
+    EntriesHaveTwoPeople,
     OneMerchantAPayment,
     RefundsHaveCaptures,
+    ReleasesHaveTwoPeople,
+    ReprocessedWereIgnored,
+    ReversalsMirrorBookings,
     UndosFollowMovements,
     UndosHaveMovements,
 )
-from ledger.verify.promises import list_promise_names, read_promise
 from ledger.verify.record_checks import RecordsAreThoseDecided
 from ledger.verify.report import Finding, Invariant, Report
-from ledger.verify.report_checks import ReportsAgree
-from ledger.verify.routing_checks import OF_A_DEEP_LOOK, ElsewhereIsOthers, TopicDivided
+from ledger.verify.report_checks import ListedAreDecided, ReportsAgree
 
 INVARIANTS: tuple[Invariant, ...] = (
     OffsetsAccounted(),

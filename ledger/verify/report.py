@@ -14,8 +14,8 @@ from typing import Any, TypedDict
 from core.clock import to_rfc3339
 from core.files import hold_lock, write_whole
 from core.status_file import read_said
+from ledger.verify.engine import read_promise
 from ledger.verify.evidence import Evidence
-from ledger.verify.promises import read_promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Invariant(ABC):
 
 
 class PromiseInvariant(Invariant):
-    """An invariant that is proved by its promise's SQL (`ledger.verify.promises`), which has the sentence too.
+    """An invariant that is proved by its promise's SQL (`ledger.verify.engine`), which has the sentence too.
 
     ``looked_past``: what isn't looked at where only the newest rows are.
     """

@@ -18,12 +18,11 @@ from core.decision import Decision
 from core.keys import join_key
 from core.location import Location
 from core.status_file import fresh_status, moment_of
-from journal.follower import JournalFollower
 from journal.histories import ReflectedPosition
 from journal.lake import has_table, open_table
-from journal.reader import JournalReader, lineage_of, read_rows
+from journal.open_item import ItemTarget
+from journal.reader import JournalFollower, JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
-from journal.target import ItemTarget
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
 from operations.frozen import FrozenSelection, Selection
 from operations.limits import given_since

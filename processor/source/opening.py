@@ -11,12 +11,12 @@ from core.kafka import open_producer
 from journal.anchors import AnchorProducer
 from journal.kafka_log import KafkaLog, KafkaSilent, Point
 from journal.schema import JournalRow, TopicRecord, same_record
-from processor.shared import SharedResources
 from processor.source.feed import FeedRecords
 from processor.source.journal_source import JournalSource
 from processor.source.map_stage import MapJob, MapStage
+from processor.source.source_settings import parse_starting
 from processor.source.sources import REPUBLISH, KafkaSource, Republisher, StreamSource
-from processor.source.starting import parse_starting
+from processor.topics import SharedResources
 from processor.wiring import Wired
 
 PUBLISH_S_MAX = 5.0

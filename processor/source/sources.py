@@ -28,7 +28,7 @@ from journal.state import JournalState, Marks, marks_to_json
 from processor.decide.rereads import Outgoing
 from processor.history import check as positions
 from processor.source.records import RECORD_SCHEMA
-from processor.source.starting import EARLIEST, FROM_EARLIEST, Starting
+from processor.source.source_settings import EARLIEST, FROM_EARLIEST, Starting
 from processor.source.while_blocked import ControlTopic, OrderReader
 
 if TYPE_CHECKING:

@@ -51,9 +51,8 @@ from ingest.idempotency.store import RedisAnswers
 from journal.anchors import Anchoring, AnchorKeys
 from ledger.queries.journals import LedgerJournals
 from notify.handler import DisabledSubscribers, disabled_folder
-from notify.missed import missed_items
 from notify.settings import NotifySettings
-from notify.subscribers import Subscriber, shown_fields, subscribers_file
+from notify.subscribers import Subscriber, missed_items, shown_fields, subscribers_file
 from operations.audit_log import STREAM, AuditAnchors, AuditLog
 from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder

@@ -38,9 +38,9 @@ from processor.opening import OpenableStream
 from processor.reporting.exposition import PartFigures, join_registries, serve
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import DecisionSpans, StatusFile, StreamStatus
-from processor.shared import SharedResources
 from processor.spark import add_slots, calm_collector, open_session, spark_runs
 from processor.streams import StreamConfig, list_enabled
+from processor.topics import SharedResources
 from processor.wiring import Wired, wire_stream
 from providers.registry import build_adapters
 from stack.addresses import metrics_port

@@ -23,10 +23,9 @@ from dead_letters.file import IndexFile
 from dead_letters.follow import FollowingIndex
 from journal import reader as reader_module
 from journal.bodies import BodyStore
-from journal.follower import JournalFollower
 from journal.histories import JournalOlder
 from journal.index import Index
-from journal.reader import JournalReader
+from journal.reader import JournalFollower, JournalReader
 from journal.rewrite import Rewriter, take_snapshot
 from journal.schema import JournalRow
 from journal.writer import JournalWriter

@@ -24,8 +24,8 @@ from core.decision import Decision
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
 from journal.bodies import BodyStore
+from journal.open_item import ItemTarget
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from journal.writer import JournalWriter
 from ledger.maintain.redact import AnotherPersonRedacts, RedactionOrder, redact_bodies
 from ledger.maintain.tables import StreamTables

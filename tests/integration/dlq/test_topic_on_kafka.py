@@ -16,8 +16,7 @@ from dlq.topic import MARK, DlqTopicRefused, DlqTopics
 from journal.anchors import AnchorKeys
 from operations.settings import DlqSettings
 from processor.backlog.sizing import FixedExecutors
-from processor.shared import SharedResources
-from processor.topics import check_dead_letter_topic
+from processor.topics import SharedResources, check_dead_letter_topic
 from stack.topics import Topic, make_topics
 
 SOURCE = {"payments.events": dict.fromkeys(range(3), (0, 0)), "payments.control": {0: (0, 0)}}

@@ -13,10 +13,9 @@ from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
 from journal.histories import LINEAGES_NOTE, AbandonedLineage, to_note
 from ledger.verify import Finding, verify
-from ledger.verify.anchor_checks import AnchorsHold
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
-from ledger.verify.journal_checks import ChainWhole
+from ledger.verify.journal_checks import AnchorsHold, ChainWhole
 from tests.integration.ledger.conftest import AT, KEYS, World
 
 Look = Callable[..., Finding]

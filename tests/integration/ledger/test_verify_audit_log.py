@@ -15,9 +15,9 @@ from core.clock import ManualClock
 from journal.anchors import Anchor, AnchorKeys
 from journal.schema import GENESIS
 from ledger.verify import Finding, verify
-from ledger.verify.anchor_checks import AuditLogWhole
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
+from ledger.verify.journal_checks import AuditLogWhole
 from operations.audit_log import AUDIT_SCHEMA, STREAM, AuditEntry, AuditLog, AuditOutcome, chain_entry, parse_entry
 from tests.integration.ledger.conftest import AT, KEYS, World
 

@@ -16,7 +16,7 @@ from core.work import Posting, postings_to_json
 from journal.schema import JournalRow
 from ledger.accounts import book_fact, holder_of
 from ledger.verify import Finding
-from ledger.verify.booking_checks import BookingsAreReported
+from ledger.verify.payment_checks import BookingsAreReported
 from tests.integration.ledger.conftest import EVENTS, Verify, World, new_row
 
 FACTS = [

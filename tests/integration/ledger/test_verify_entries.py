@@ -11,10 +11,10 @@ from core.clock import ManualClock
 from core.decision import Decision
 from journal.schema import JournalRow
 from ledger.verify import Finding, verify
-from ledger.verify.booking_checks import Balanced, EntriesHaveTwoPeople
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerFactKey, OrderKept
+from ledger.verify.payment_checks import Balanced, EntriesHaveTwoPeople
 from ledger.verify.report import Invariant
 from tests.integration.ledger.conftest import AT, CONTROL, KEYS, World, booking, new_row
 

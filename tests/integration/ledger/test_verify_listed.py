@@ -13,7 +13,7 @@ from ledger.catch_ups import TABLE, CatchUps, FetchedEvent, ListedSpan
 from ledger.verify import Finding, verify
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
-from ledger.verify.list_checks import ListedAreDecided
+from ledger.verify.report_checks import ListedAreDecided
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, World
 
 KNOWN, LOST = FetchedEvent("stripe:evt_1:charge", "charge", AT), FetchedEvent("stripe:evt_lost:charge", "charge", AT)

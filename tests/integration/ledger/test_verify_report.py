@@ -24,7 +24,7 @@ from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.job import INVARIANTS, OF_THE_LEDGER
 from ledger.verify.journal_checks import OneEffectInAllShards
-from ledger.verify.routing_checks import TopicDivided
+from ledger.verify.kafka_checks import TopicDivided
 from tests.answers import OneRecord
 from tests.damaged_lake import cut_files, overwrite_files
 from tests.integration.ledger.conftest import AT, KEYS, Verify, World, body_of, new_row

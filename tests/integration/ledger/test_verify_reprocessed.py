@@ -11,9 +11,9 @@ from core.decision import Decision
 from journal import index_layout as layout
 from journal.index import Index
 from journal.schema import JournalRow
-from ledger.verify.booking_checks import ReprocessedWereIgnored
 from ledger.verify.derived_checks import IndexEqualsJournal
 from ledger.verify.journal_checks import ItemsCloseOnce, OneEffectPerEventKey, OneEffectPerFactKey
+from ledger.verify.payment_checks import ReprocessedWereIgnored
 from tests.integration.ledger.conftest import CONTROL, Look, World, booking, fact, forged, later_row, new_row
 
 IGNORED = 8

@@ -11,9 +11,9 @@ from core.decision import Decision
 from journal import index_layout as layout
 from journal.index import Index
 from journal.schema import JournalRow
-from ledger.verify.booking_checks import Balanced, ReversalsMirrorBookings
 from ledger.verify.derived_checks import IndexEqualsJournal
 from ledger.verify.journal_checks import ItemsCloseOnce
+from ledger.verify.payment_checks import Balanced, ReversalsMirrorBookings
 from tests.integration.ledger.conftest import CONTROL, Look, World, booking, forged, later_row, new_row
 
 

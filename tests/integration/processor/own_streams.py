@@ -23,9 +23,9 @@ from core.event import Dedupe, Event, to_headers
 from core.layout import Layout
 from core.settings import KafkaSettings, TopicsSettings
 from journal.anchors import AnchorKeys
+from journal.open_item import ItemTarget
 from journal.reader import JournalReader, lineage_of
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from operations.command import Command
 from operations.commands import encode
 from processor.application import Application
@@ -33,8 +33,8 @@ from processor.backlog.sizing import FixedExecutors
 from processor.opening import OpenableStream
 from processor.reporting.metrics import ProcessorMetrics
 from processor.reporting.status import StatusFile, StreamStatus
-from processor.shared import SharedResources
 from processor.streams import list_enabled, load_streams
+from processor.topics import SharedResources
 from processor.wiring import wire_stream
 from stack.topics import Topic, make_topics
 

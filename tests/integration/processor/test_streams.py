@@ -15,14 +15,13 @@ from confluent_kafka import Consumer, TopicPartition
 from core.clock import SystemClock, to_rfc3339
 from core.keys import join_key
 from core.routing import topics_of
+from journal.open_item import ItemTarget
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from load.subscriber import Reply, Subscriber
 from notify.handler import NotifyDriverSide
-from notify.missed import missed_items
 from notify.settings import Allowance, NotifySettings
 from notify.signature import new_secret
-from notify.subscribers import SubscribersFile
+from notify.subscribers import SubscribersFile, missed_items
 from operations.command import PROPOSE_REVERSAL, Command, approve
 from tests.integration.processor.own_streams import OwnStreams, says
 

@@ -25,8 +25,7 @@ from core.settings import RECORD_BYTES_MAX, Durability, KafkaSettings, TopicsSet
 from core.topics import TopicsUnfit, check_topics
 from journal.anchors import AnchorKeys
 from processor.backlog.sizing import FixedExecutors
-from processor.shared import SharedResources
-from processor.topics import check_own_topics
+from processor.topics import SharedResources, check_own_topics
 from stack.data_folder import make_key
 from stack.servers.ports import free_ports
 from stack.settings import Settings

@@ -21,7 +21,7 @@ from core.keys import NAME_CHARS_MAX, decode_name, encode_name, key_part, name_o
 from core.money import Movement
 from core.routing import scope_event
 from journal.schema import JournalRow
-from ledger.verify.body_facts import COLUMNS, read_body_fact
+from ledger.verify.body_checks import COLUMNS, read_body_fact
 from ledger.verify.duckdb_engine import DuckDb
 from load.samples.sender import Sample
 from providers import Request

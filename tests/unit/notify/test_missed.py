@@ -12,8 +12,7 @@ from core.routing import journal_topic
 from dead_letters.item import ItemState
 from dead_letters.listing import Filter
 from journal.writer import JournalWriter
-from notify.missed import missed_items
-from notify.subscribers import parse_subscribers
+from notify.subscribers import missed_items, parse_subscribers
 from operations.selection.selections import IgnoredEventFinder
 from tests.unit.journal.rows import bare_row
 

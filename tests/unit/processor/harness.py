@@ -18,9 +18,9 @@ from core.event import Dedupe, Event, Mode, to_headers
 from core.money import MoneyFact
 from core.record_keys import Header
 from journal.index import Index
+from journal.open_item import ItemTarget, hash_head
 from journal.schema import JournalRow
 from journal.state import JournalState, Marks
-from journal.target import ItemTarget, hash_head
 from operations.command import Command
 from operations.commands import encode
 from operations.frozen import SelectionFiles

@@ -18,9 +18,9 @@ from journal.anchors import AnchorKeys
 from notify.errors import SubscriberGone
 from notify.settings import NotifySettings
 from processor.backlog.sizing import FixedExecutors
-from processor.shared import SharedResources
 from processor.source.opening import open_source
 from processor.streams import load_streams
+from processor.topics import SharedResources
 from processor.wiring import Wired, bind_function, wire_stream
 from tests.unit.notify.place import item
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from core.files import write_whole
 from core.layout import Layout
+from ledger.verify.engine import read_promise
 from ledger.verify.job import INVARIANTS, explain, list_invariant_types
-from ledger.verify.promises import read_promise
 from ledger.verify.report import remember_report
 from tests.unit.console.pages.conftest import Pages
 from tests.unit.console.pages.test_finance import text

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from journal.schema import JOURNAL_SCHEMA, JournalRow, to_arrow
-from ledger.verify.engine import SqlEngine
-from ledger.verify.promises import read_promise
+from ledger.verify.engine import SqlEngine, read_promise
 from ledger.verify.views import OPEN_ITEMS, build_journal_sql
 
 ASKED = pa.table({"before_seq": [0], "own_mode": ["live"]})

@@ -13,7 +13,7 @@ from core.routing import scope_event
 from core.work import Applied, WorkItem, postings_to_json
 from journal.schema import pair_of
 from ledger.handler import LedgerHandler
-from ledger.verify.body_facts import COLUMNS, FACTS, UNREADABLE, read_bodies, read_body_fact
+from ledger.verify.body_checks import COLUMNS, FACTS, UNREADABLE, read_bodies, read_body_fact
 from providers import Adapter, ProvidersSettings
 from tests.contract.adapter_cases import CASES
 from tests.contract.adapter_cases.case import Case

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from ledger.verify.duckdb_child import SMALL_BYTES
 from ledger.verify.duckdb_engine import FOLDER, STILL_S_MAX, DuckDb, EngineFailed, EngineStoodStill, duckdb_engine
-from ledger.verify.promises import read_promise
+from ledger.verify.engine import read_promise
 
 NUMBERS = pa.table({"number": pa.array([1, 2, 3], pa.int64())})
 SUM = "SELECT CAST(sum(number) AS bigint) AS total FROM odd"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ledger.accounts import BOOKINGS
+from ledger.verify.engine import list_promise_names, read_promise
 from ledger.verify.job import INVARIANTS
-from ledger.verify.promises import list_promise_names, read_promise
 from ledger.verify.report import PromiseInvariant
 
 

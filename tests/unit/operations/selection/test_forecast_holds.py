@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from core.decision import Decision
 from core.work import MissingPredecessor
 from dead_letters.listing import Filter
-from journal.open_item import is_other_content
+from journal.open_item import ItemTarget, is_other_content
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from operations.command import Command, ReplayMode
 from operations.commands import encode
 from operations.selection.dry_run import ForecastRequest, ItemForecast, Verdict

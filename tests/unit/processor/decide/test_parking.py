@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from core.keys import join_key
 from core.work import DownstreamHeld, MissingPredecessor, Outcome, WorkItem
+from journal.open_item import ItemTarget
 from journal.schema import JournalRow
-from journal.target import ItemTarget
 from operations.command import ApprovedProposal, Command, ReplayMode
 from operations.commands import encode
 from operations.settings import DlqSettings

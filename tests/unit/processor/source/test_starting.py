@@ -12,8 +12,8 @@ import pytest
 from core.settings import KafkaSettings
 from journal.kafka_log import Held
 from journal.state import Marks
+from processor.source.source_settings import Starting, parse_starting
 from processor.source.sources import KafkaSource
-from processor.source.starting import Starting, parse_starting
 from processor.streams import StreamInvalid, load_streams
 from tests.unit.processor.history.logs import MemoryLog, journal_of, records
 
