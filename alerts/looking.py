@@ -32,10 +32,10 @@ from core.topics import read_topic_config
 from dead_letters.rates import WINDOWS, Rate
 from journal.errors import JournalBroken
 from journal.histories import ReflectedPosition
+from journal.journals import is_of, shard_in
 from journal.lake import has_table
 from journal.open_item import Life, life_after
 from journal.reader import JournalFollower, JournalReader
-from journal.shards import is_of, shard_in
 from operations.command import BOOK_ENTRY
 
 log = logging.getLogger(__name__)
@@ -271,7 +271,7 @@ class DeadItems(JournalFollower):
     """Follows one journal. Memory grows with the events that are dead or being replayed, 300 bytes each; what came and
     went in a day is counted by the minute.
 
-    Of one that was divided, only what it keeps (`journal.shards.is_item_of`).
+    Of one that was divided, only what it keeps (`journal.journals.is_item_of`).
     """
 
     what = "the count of dead items"

@@ -14,7 +14,7 @@ from console.plots import PlotSeries, steps_plot
 from core.clock import EPOCH
 from core.layout import StreamLayout
 from dead_letters.stats import Stats
-from journal.shards import own_rows_after
+from journal.journals import own_rows_after
 from ledger.queries.activity import ATTEMPT_MAX, Activity, read_activity
 from ledger.queries.lake import TableRows
 

@@ -26,9 +26,9 @@ from dead_letters.file import CUBE_COLUMNS, DeadLetterIndexDamaged, IndexFile, r
 from dead_letters.fold import ROW_COLUMNS, IndexedRow, fold_row, is_command
 from dead_letters.item import COLUMNS, ItemEntry, ItemState, values
 from journal.histories import ReflectedPosition
+from journal.journals import is_item_of, shard_in
 from journal.lake import has_table
 from journal.reader import JournalFollower, JournalReader
-from journal.shards import is_item_of, shard_in
 
 MARK_COLUMNS = ("seq", "first", "decision", "row_hash")
 ROWS_PER_PICK = 20_000

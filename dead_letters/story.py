@@ -19,10 +19,10 @@ from dead_letters.fold import ROW_COLUMNS, fold_row
 from dead_letters.follow import unpack_rows
 from dead_letters.item import Item, ItemEntry, ItemState, item_of
 from dead_letters.payload import Payload, Payloads
+from journal.journals import own_items
 from journal.lake import has_table, open_table
 from journal.reader import read_rows
 from journal.schema import JournalRow, from_arrow, to_arrow
-from journal.shards import own_items
 
 ACTED = frozenset({Decision.REPLAYED, Decision.PURGED, Decision.RESOLVED, Decision.RELEASED, Decision.REVERSED})
 

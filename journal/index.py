@@ -34,11 +34,11 @@ from journal.index_changes import (
     read_item,
     read_line,
 )
+from journal.journals import is_item_of, shard_in
 from journal.open_item import ClosedHead, OpenItem
 from journal.reader import JournalFollower, JournalReader
 from journal.rocksdb_store import RocksDbStore
 from journal.schema import JournalRow
-from journal.shards import is_item_of, shard_in
 
 log = logging.getLogger(__name__)
 

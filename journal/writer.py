@@ -25,11 +25,11 @@ from journal.histories import (
     to_note,
     with_ids,
 )
+from journal.journals import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE, shard_in
 from journal.lake import has_table
 from journal.log import AppTransaction, CommitFailed, Overtaken, last_number
 from journal.reader import read_state
 from journal.schema import JournalRow, commit_digest, extend_chain, stamp_rows
-from journal.shards import DIVIDING_NOTE, OWN_AFTER_NOTE, SHARD_NOTE, shard_in
 from journal.state import (
     PREFIX,
     STATE_NAMES,
@@ -217,7 +217,7 @@ class JournalWriter:
         history of their own.
 
         :param lineage: of a journal that is a copy of another one; its own rows are those that come now
-            (`journal.shards.own_after`)
+            (`journal.journals.own_after`)
         :raises Fenced: as `begin_epoch`, and where another process has made it this shard's
         :raises StorageDown, JournalBroken: as `begin_epoch`
         """

@@ -14,12 +14,12 @@ from core.decision import Decision, ErrorKind
 from core.errors import PayhookError
 from journal.append import Appender, TableUnfit
 from journal.histories import ReflectedPosition, may_follow
+from journal.journals import own_after
 from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction, CommitFailed, now_ms
 from journal.reader import JournalFollower, JournalReader
 from journal.rewrite import replace_all
 from journal.schema import TIMESTAMP, JournalRow
-from journal.shards import own_after
 from journal.state import commit_info
 from journal.storage import open_storage
 from ledger.accounts import merchants_of

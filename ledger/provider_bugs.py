@@ -196,7 +196,7 @@ def find_provider_bugs(
     """Finds every case, oldest first; one a delivery, however often it was retried or replayed.
 
     :param journal: the path of the journal of ``stream``; empty while there is none
-    :param own_after: cases up to this row are another journal's (`journal.shards.own_after`)
+    :param own_after: cases up to this row are another journal's (`journal.journals.own_after`)
     :param bodies: the path of the bodies table; not read without ``adapters``
     :param since: only where the second report was received then or later
     :raises JournalBroken: a file of the bodies can't be read

@@ -14,11 +14,11 @@ from core.clock import Clock, SystemClock, to_micros
 from core.errors import PayhookError
 from core.location import Location
 from journal.histories import ReflectedPosition
+from journal.journals import own_after
 from journal.lake import open_table
 from journal.log import AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
-from journal.shards import own_after
 from ledger.maintain.compact import CONF, ROW_GROUP_BYTES
 from ledger.postings import (
     BOOKING_DECISIONS,
@@ -70,7 +70,7 @@ def run(
 def rebuild_postings(session: SparkSession, journal: Location, postings: Location, clock: Clock) -> RebuildResult:
     """Makes the postings of all rows that the journal has now; the table may be gone, wrong, or in use.
 
-    Those of a journal that began as a copy are of its own rows (`journal.shards.own_after`). It may be ended at any
+    Those of a journal that began as a copy are of its own rows (`journal.journals.own_after`). It may be ended at any
     moment: what isn't committed isn't part of the table. A running processor is refused at its next booking, starts
     again, and books what came since.
 

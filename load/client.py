@@ -19,9 +19,9 @@ from core.location import Location, location_of
 from core.routing import SHARD_MARK
 from core.settings import KafkaSettings
 from core.status_file import read_said
+from journal.journals import own_rows_after
 from journal.lake import has_table
 from journal.reader import dataset_of
-from journal.shards import own_rows_after
 from stack.servers.kafka_users import embedded_kafka
 
 POLL_S = 0.2

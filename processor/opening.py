@@ -19,13 +19,13 @@ from journal.anchors import Anchoring, Head, anchored_before
 from journal.bodies import BodyStore
 from journal.errors import StreamRefused
 from journal.index import Index
+from journal.journals import check_shard, shard_note
 from journal.kafka_log import TopicLog
 from journal.lake import has_table
 from journal.lease import Lease
 from journal.reader import JournalReader
 from journal.rocksdb_store import is_held
 from journal.schema import JournalRow
-from journal.shards import check_shard, shard_note
 from journal.snapshots import Snapshots, load_newest
 from journal.start_checks import check_index, check_whole
 from journal.state import JournalState

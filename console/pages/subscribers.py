@@ -22,7 +22,7 @@ from core.errors import PayhookError
 from core.event import Mode
 from core.routing import of_stream, stream_of
 from core.status_file import StatusWait, StreamStatuses, fresh_status, waits_of
-from journal.shards import own_rows_after
+from journal.journals import own_rows_after
 from ledger.queries.answers import SubscriberAnswers, read_subscriber_answers
 from ledger.queries.lake import TableRows
 from operations.command import REPLAY

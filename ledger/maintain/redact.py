@@ -20,11 +20,11 @@ from core.errors import PayhookError
 from core.location import Location
 from core.visible import kept_text
 from journal.bodies import BODIES_SCHEMA, BodyStore
+from journal.journals import own_items
 from journal.log import COMMIT_S_MAX
 from journal.reader import rows_where
 from journal.rewrite import Rewriter, take_snapshot
 from journal.schema import JournalRow
-from journal.shards import own_items
 from journal.storage import file_system, open_storage
 from ledger.maintain.retention import list_data_files
 from ledger.maintain.tables import StreamTables

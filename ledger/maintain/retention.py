@@ -14,9 +14,9 @@ from pyspark.sql import functions as fn
 from core.clock import to_micros
 from core.decision import Decision
 from core.location import Location
+from journal.journals import shard_in
 from journal.reader import JournalReader
 from journal.rewrite import DataFile, Rewriter, Snapshot, take_snapshot
-from journal.shards import shard_in
 from journal.state import JournalState
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, LazySparkSession, RewriteResult, read_files, rewrite_files

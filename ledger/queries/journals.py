@@ -1,7 +1,7 @@
 """A mode's ledger, which may have several journals: what is summed over all of them, and which of them to ask.
 
-What is summed takes of each journal the rows after `journal.shards.own_after`; what is asked of an entity, an event or
-a row takes the whole journal that decides the entity. With one journal nothing is looked up. A page of what several
+What is summed takes of each journal the rows after `journal.journals.own_after`; what is asked of an entity, an event
+or a row takes the whole journal that decides the entity. With one journal nothing is looked up. A page of what several
 journals hold ends at a `Cursor`: the next page begins there, whatever was decided meanwhile.
 """
 
@@ -21,9 +21,8 @@ from core.errors import PayhookError
 from core.layout import StreamLayout
 from core.routing import row_name
 from journal.errors import JournalBroken
-from journal.journals import Journals
+from journal.journals import Journals, check_count
 from journal.schema import JournalRow, from_arrow
-from journal.shards import check_count
 from ledger.queries.balances import AsOf
 from ledger.queries.export import Source
 from ledger.queries.lake import LedgerUnreadable, PinnedTables, TableRows, quote_literal

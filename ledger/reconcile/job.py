@@ -26,10 +26,10 @@ from core.keys import key_part
 from core.location import Location
 from core.money import Movement
 from core.routing import of_tenant
+from journal.journals import own_after
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
-from journal.shards import own_after
 from ledger.accounts import BOOKINGS, AccountRole
 from ledger.postings import POSTINGS_SCHEMA, mark_of
 from ledger.reconcile.compare import ComparisonScope, count_figures, find_differences, register_views, sum_kind_totals

@@ -17,8 +17,8 @@ from core.routing import Shard, base_of, dlq_topic, mode_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.histories import life_of
 from journal.index import Index
+from journal.journals import own_after, shard_in
 from journal.schema import GENESIS, extend_chain
-from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.verify.engine import SqlEngine, read_promise
 from ledger.verify.kafka import Ends, Kafka
@@ -145,7 +145,7 @@ class Evidence:
 
     The engine has these names: ``whole``, the journal from its first row (`ledger.verify.views.build_journal_sql`);
     ``journal``, its rows after ``base``; ``indexed``, those up to the index's mark; ``postings``; ``receipts`` where
-    they are collected; ``every_row`` and ``every_line``, rows and postings of all shards, each once (`journal.shards`);
+    they are collected; ``every_row`` and ``every_line``, rows and postings of all shards, each once;
     ``spans`` and ``marks``, how far each partition is; ``asked``, one row of what this verification asks.
     """
 

@@ -17,10 +17,10 @@ from core.errors import PayhookError
 from core.routing import Shard, is_sparse, source_of, topics_of
 from journal.anchors import AnchorKeys
 from journal.index import Index
+from journal.journals import own_after, shard_in
 from journal.lake import has_table, open_table
 from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
-from journal.shards import own_after, shard_in
 from journal.state import JournalState, Marks
 from ledger.postings import mark_of
 from ledger.verify.divided import Division, add_division

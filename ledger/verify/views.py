@@ -25,7 +25,7 @@ def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE)
 
     ``life``: the topic's history (`journal.histories.life_of`).
     ``holds``: the row makes its event key known. ``waits``: while it is its item's last row, the item is open.
-    ``mine``: the item is the shard's (`journal.shards.is_item_of`); one that isn't is open in another shard's journal.
+    ``mine``: the item is the shard's (`journal.journals.is_item_of`); one that isn't is open in another one's journal.
     ``releases``: nothing holds its event key after it. ``closes``: it is its item's last row.
     ``books``: its postings took effect. ``lines``: the postings, parsed.
 
@@ -54,7 +54,7 @@ def build_row_hash_sql() -> str:
 
 
 def build_mine_sql(shard: Shard, instead: str = "NULL") -> str:
-    """Computes `journal.shards.is_item_of` in SQL. ``instead``: the column with the partition; postings have none."""
+    """Computes `journal.journals.is_item_of` in SQL. ``instead``: the column with the partition; postings have none."""
     if shard.count == 1:
         return "true"
     return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"

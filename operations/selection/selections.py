@@ -28,10 +28,10 @@ from dead_letters.dead_letter_index import Amounts, DeadLetterIndex
 from dead_letters.item import FrozenItem, ItemState
 from dead_letters.listing import ITEMS_MAX as NAMED_MAX
 from dead_letters.listing import Filter, FilterInvalid
+from journal.journals import is_item_of, shard_at
 from journal.lake import has_table, open_table
 from journal.open_item import ItemTarget, hash_head
 from journal.reader import JournalReader, read_rows
-from journal.shards import is_item_of, shard_at
 from operations.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line
 from operations.recorder import Recorder
 from operations.run import RunState

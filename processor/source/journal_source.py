@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 
 from core.location import Location
 from core.routing import is_sparse, receiver_of, source_of
+from journal.journals import own_rows_after
 from journal.kafka_log import Held
 from journal.lake import open_table
 from journal.reader import scan_rows
 from journal.schema import from_arrow
-from journal.shards import own_rows_after
 from journal.state import JournalState, Marks
 from processor.source.feed import CHANGED_BOOKS, CHANGED_BOOKS_SQL, FeedRecords, JournalLog, read_next_seq
 from processor.source.records import RECORD_SCHEMA

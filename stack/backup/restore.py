@@ -29,10 +29,10 @@ from core.location import LakeUrl, Location, is_url
 from core.routing import MODES, stream_of
 from journal.bodies import BodyStore
 from journal.errors import problem_of
+from journal.journals import IncompleteJournals
 from journal.lake import has_table, open_table
 from journal.reader import dataset_of, read_rows
 from journal.rocksdb_store import is_held
-from journal.shards import IncompleteJournals
 from journal.storage import sync_to_disk
 from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, check_closed, purge_bodies

@@ -14,11 +14,11 @@ from core.layout import StreamLayout
 from core.location import Location
 from core.routing import MODES, Shard, stream_of
 from journal.errors import StorageDown
+from journal.journals import DIVIDING_NOTE, check_none_missing, check_shards, read_dividing, shard_in
 from journal.lake import has_table, open_table
 from journal.lease import LAPSES_S, Lease
 from journal.log import LOG
 from journal.reader import JournalReader
-from journal.shards import DIVIDING_NOTE, check_none_missing, check_shards, read_dividing, shard_in
 from journal.snapshots import copy_for
 from journal.state import JournalState
 from journal.storage import open_storage

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import os
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,7 +40,7 @@ from console.pages.place import QuestionRunner
 from console.pulse import Pulse
 from console.received import AskReceived
 from console.subscribers import SubscriberSettings
-from console.uploads import ReportUploads
+from console.uploads import ReconcileFailed, ReportAsked, ReportUploads
 from core.clock import Clock, SystemClock
 from core.errors import PayhookError, SettingError
 from core.event import Mode
@@ -58,11 +62,57 @@ from operations.orders import DeltaView, OrderSender, OrderService
 from operations.recorder import Recorder
 from providers.settlement import REPORTS
 from stack.addresses import metrics_urls, open_statuses
-from stack.comparing import compare_by_command
 from stack.data_folder import secure_data_folder
 from stack.services.dead_letters import open_dead_letters
 from stack.settings import Settings, load_settings, stream_names
 from stack.watching import build_watched, open_receipt_tail
+
+COMPARE_S_MAX = 1_800.0
+PROBLEM_CHARS_MAX = 1_000
+
+
+def compare_by_command(settings: Settings, asked: ReportAsked, report: Path) -> str:
+    """Compares a report in a process of its own, and returns the run's id.
+
+    :raises ReconcileFailed: with what the command said
+    """
+    end_with_parent = [sys.executable, "-S", "-m", "stack.die_with_parent", str(os.getpid())]
+    words = ["ledger", "reconcile", "--json", "--data", str(settings.data_dir), "--provider", asked.provider]
+    words += ["--report", str(report), *_build_options(asked)]
+    command = [*end_with_parent, sys.executable, "-m", "cli.main", *words]
+    # The answer names every difference: of a long report more than a process of pages should hold.
+    with tempfile.TemporaryFile() as answer:
+        try:
+            result = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=answer,
+                stderr=subprocess.PIPE,
+                timeout=COMPARE_S_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            problem = f"there is no result after {COMPARE_S_MAX:,.0f} s: use `payhook ledger reconcile`"
+            raise ReconcileFailed(problem) from None
+        answer.seek(0)
+        first_line = answer.readline().decode("utf-8", "replace")
+    try:
+        run_id: str = json.loads(f"{first_line.rstrip().rstrip(',')}}}")["run"]["run_id"]
+    except (ValueError, KeyError, TypeError):
+        message = " ".join(result.stderr.decode("utf-8", "replace").split())[-PROBLEM_CHARS_MAX:]
+        raise ReconcileFailed(message or f"the command ended with {result.returncode}") from None
+    return run_id
+
+
+def _build_options(asked: ReportAsked) -> list[str]:
+    options = {
+        "--account": asked.account or None,
+        "--tenant": asked.tenant,
+        "--from": None if asked.since is None else asked.since.isoformat(),
+        "--to": None if asked.until is None else asked.until.isoformat(),
+    }
+    given = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return [*given, *(["--test"] if asked.mode == "test" else [])]
 
 
 def read_subscribers(settings: NotifySettings) -> list[SubscriberSettings]:

@@ -19,7 +19,7 @@ from console.waits import stream_wait
 from core.clock import ManualClock, to_rfc3339
 from core.metrics import CATALOGUE
 from journal.errors import StreamRefused
-from journal.shards import ShardsChanged
+from journal.journals import ShardsChanged
 from ledger.reconcile.repair import Repair, RepairEvent, SkippedDifference, plan_repair
 from processor.calls.budget import CallReport
 from processor.calls.downstream import Downstream

@@ -19,8 +19,8 @@ from dead_letters.dead_letter_index import DeadLetterIndex
 from dead_letters.payload import Payloads
 from dead_letters.story import ItemStory
 from journal.index import Index
+from journal.journals import is_item_of, shard_note
 from journal.reader import JournalReader
-from journal.shards import is_item_of, shard_note
 from journal.writer import JournalWriter
 from ledger.maintain.job import TableReport, maintain
 from ledger.provider_bugs import find_provider_bugs

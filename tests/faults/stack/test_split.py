@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from core.routing import Shard
+from journal.journals import own_rows_after
 from journal.reader import JournalReader
-from journal.shards import own_rows_after
 from load.client import wait_for
 from load.embedded import DOWN_S_MAX, UP_S_MAX, payhook
 from load.traffic import Webhook

@@ -20,9 +20,9 @@ from dlq.record import DlqRecord, build_record
 from journal.anchors import Anchor
 from journal.bodies import BodyStore
 from journal.index import Index
+from journal.journals import own_after
 from journal.reader import JournalReader
 from journal.schema import JournalRow, TopicRecord
-from journal.shards import own_after
 from journal.writer import JournalWriter
 from ledger.postings import PostingsWriter
 from ledger.verify import Lake, Options, Report, verify

@@ -11,7 +11,7 @@ from console.uploads import ReconcileFailed, ReportAsked
 from core.layout import Layout
 from core.money import Money, MoneyFact, Movement
 from ledger.queries.journals import LedgerJournals
-from stack.comparing import compare_by_command
+from stack.services.listener import compare_by_command
 from stack.settings import Settings
 from tests.settlement_reports import stripe_csv, stripe_line
 from tests.small_ledger import START, SmallLedger

@@ -17,7 +17,7 @@ import stack.maintenance.verification
 from cli.main import main
 from cli.verify_command import print_report, show_bars
 from core.routing import Shard
-from journal.shards import shard_note
+from journal.journals import shard_note
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Options, Report, VerifyImpossible, VerifyProgress
 from ledger.verify.body_checks import BodiesWhole, BookingsAreInBodies

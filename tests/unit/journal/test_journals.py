@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.layout import Layout, StreamLayout
-from journal.journals import Journals, StreamUnknown
-from journal.shards import ShardsChanged
+from journal.journals import Journals, ShardsChanged, StreamUnknown
 from journal.writer import JournalWriter
 from tests.unit.journal.rows import row
 

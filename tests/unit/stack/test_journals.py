@@ -13,7 +13,7 @@ import pytest
 from core.location import location_of
 from core.settings import KafkaSettings, RedisSettings
 from journal.bodies import BodyStore
-from journal.shards import ShardMissing, ShardsChanged, check_shards
+from journal.journals import ShardMissing, ShardsChanged, check_shards
 from journal.writer import JournalWriter
 from ledger.maintain.redact import RedactionOrder
 from stack.backup.make import BackupReport, back_up

@@ -19,8 +19,8 @@ from journal.bodies import BodyStore
 from journal.errors import BodyMissing
 from journal.histories import is_given_up
 from journal.index import Index
+from journal.journals import is_item_of, own_after, shard_in
 from journal.reader import JournalReader
-from journal.shards import is_item_of, own_after, shard_in
 from journal.writer import JournalWriter
 from ledger.maintain.redact import EventOpen, RedactionOrder, purge_bodies
 from ledger.redactions import Redactions

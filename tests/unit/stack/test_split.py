@@ -14,9 +14,9 @@ from core.routing import Shard
 from journal import snapshots
 from journal.errors import StreamRefused
 from journal.index import Index
+from journal.journals import ShardMissing, ShardsChanged, check_shard, own_rows_after
 from journal.lease import Lease
 from journal.reader import JournalReader
-from journal.shards import ShardMissing, ShardsChanged, check_shard, own_rows_after
 from journal.storage import open_storage
 from journal.writer import JournalWriter
 from processor.history.check import PARTITIONS_NOTE

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from core.clock import Clock, ManualClock
 from core.routing import Shard
 from journal.errors import Fenced
+from journal.journals import ShardsChanged, check_shard, own_rows_after
 from journal.lake import has_table
 from journal.lease import LAPSES_S, Lease
 from journal.reader import JournalReader
 from journal.schema import JournalRow
-from journal.shards import ShardsChanged, check_shard, own_rows_after
 from journal.state import JournalState
 from journal.writer import JournalWriter, Tenure
 from stack.backup.trees import DiskTree
