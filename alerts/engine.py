@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -86,16 +86,7 @@ def tree_of(instance: DataclassInstance) -> dict[str, Any]:
 
 
 def known_fields(cls: type[DataclassInstance], tree: dict[str, Any]) -> dict[str, Any]:
-    defaulted = {
-        each_field.name
-        for each_field in fields(cls)
-        if (each_field.default, each_field.default_factory) != (MISSING, MISSING)
-    }
-    return {
-        each_field.name: tree[each_field.name]
-        for each_field in fields(cls)
-        if each_field.name in tree or each_field.name not in defaulted
-    }
+    return {each_field.name: tree[each_field.name] for each_field in fields(cls)}
 
 
 class AlertState(StrEnum):

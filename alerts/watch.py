@@ -225,7 +225,7 @@ def read_state(file: Path) -> RememberedAlerts:
             },
             problems={str(name): str(text) for name, text in tree["problems"].items()},
             values=tree["values"],
-            done_at={str(rule): from_rfc3339(at) for rule, at in tree.get("done_at", {}).items()},
+            done_at={str(rule): from_rfc3339(at) for rule, at in tree["done_at"].items()},
         )
     except FileNotFoundError:
         return RememberedAlerts()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from urllib.parse import unquote
 
 PART_CHARS_MAX = 256
@@ -41,11 +40,6 @@ def decode_name(encoded: str) -> str:
         return encoded
     name = unquote(encoded, errors="replace")
     return name if name_of(name) == name and _encode_text(name) == encoded else encoded
-
-
-def spellings_of(names: Iterable[str]) -> list[str]:
-    """Returns each name as rows hold it: raw, and encoded as in rows from before names were kept raw."""
-    return sorted({spelling for name in names for spelling in (name, key_part(name))})
 
 
 def key_part(text: str) -> str:

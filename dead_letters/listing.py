@@ -15,7 +15,6 @@ from typing import Any
 from core.clock import to_micros
 from core.decision import ErrorKind
 from core.errors import PayhookError
-from core.keys import spellings_of
 from dead_letters.file import IndexFile, select_entries
 from dead_letters.item import NOT_HELD_STATES, FrozenItem, Item, ItemEntry, ItemState, Mark, item_of
 
@@ -113,9 +112,9 @@ def build_condition(wanted: Filter, states: Sequence[ItemState] | None = None) -
         ("kind", wanted.kinds),
         ("error_class", wanted.classes),
         ("provider", wanted.providers),
-        ("event_type", spellings_of(wanted.types)),
+        ("event_type", wanted.types),
         ("mark", wanted.marks),
-        ("account", spellings_of(wanted.accounts)),
+        ("account", wanted.accounts),
         ("tenant", wanted.tenants),
         ("item_seq", wanted.items),
     ):

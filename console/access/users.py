@@ -10,7 +10,7 @@ import stat
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,7 +38,7 @@ TOKENS_MAX = 50
 """The most tokens of one user."""
 
 TOKEN_DAYS = 90
-"""How long a token lasts where its maker doesn't say. Also one of before tokens ended, from when it was made."""
+"""How long a token lasts where its maker doesn't say."""
 
 STAMP_BYTES = 16
 
@@ -203,9 +203,8 @@ def _decode_account(name: str, fields: Any) -> Account:
 
 
 def _decode_token(label: str, fields: Any) -> Token:
-    made_at = from_rfc3339(str(fields["made_at"]))
-    ends_at = from_rfc3339(str(fields["ends_at"])) if "ends_at" in fields else made_at + timedelta(days=TOKEN_DAYS)
-    return Token(label, str(fields["sha256"]), to_rfc3339(made_at), to_rfc3339(ends_at))
+    made_at, ends_at = (to_rfc3339(from_rfc3339(str(fields[name]))) for name in ("made_at", "ends_at"))
+    return Token(label, str(fields["sha256"]), made_at, ends_at)
 
 
 def _file_identity(path: Path) -> tuple[int, ...]:

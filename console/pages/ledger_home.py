@@ -57,8 +57,8 @@ class InvariantResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamResult:
-    """``at``: when it was last verified; None: never. ``seq``: the last row then; None: an earlier version didn't say.
-    ``problem``: why the last round by schedule couldn't verify it.
+    """``at``: when it was last verified, ``seq``: the last row then; None: never. ``problem``: why the last round by
+    schedule couldn't verify it.
     """
 
     stream: str
@@ -78,15 +78,15 @@ def read_results(layout: Layout, mode: Mode) -> list[StreamResult]:
 
 
 def _of_stream(stream: str, known: Mapping[str, Any], problem: str | None) -> StreamResult:
-    results, said_all = read_known_invariants(known), bool(known.get("invariants"))
+    results = read_known_invariants(known)
     # What a verification left out isn't asked of this stream, but for what only a deep one looks at.
     others = frozenset[str]() if base_of(stream) == LEDGER else OF_THE_LEDGER
     invariant_names = [
         name
         for name in list_invariant_types()
-        if name in results or (name not in others and (not said_all or name in DEEP))
+        if name in results or (name not in others and (not results or name in DEEP))
     ]
-    invariants = [_result_of(name, results.get(name), was_verified=said_all) for name in invariant_names]
+    invariants = [_result_of(name, results.get(name), was_verified=bool(results)) for name in invariant_names]
     invariants.sort(key=lambda invariant: invariant.state != WRONG)
     return StreamResult(
         stream, moment_of(known, "at"), known.get("seq"), len(known.get("wrong") or []), problem, invariants

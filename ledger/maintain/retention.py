@@ -150,8 +150,8 @@ def _group_files(files: Sequence[DataFile], bytes_max: int) -> list[list[DataFil
 
 def _select_needed(spark: SparkSession, stream: StreamTables, state: JournalState, before: datetime) -> DataFrame:
     engine = SparkEngine(spark)
-    columns = engine.add_delta("retained_rows", stream.journal, state.version)
-    rows = spark.sql(build_journal_sql("retained_rows", columns, shard_in(state.notes)))
+    engine.add_delta("retained_rows", stream.journal, state.version)
+    rows = spark.sql(build_journal_sql("retained_rows", shard_in(state.notes)))
     last = (
         rows.where("mine AND (NOT first OR waits)").groupBy("item_seq").agg(fn.max_by("waits", "seq").alias("is_open"))
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from core.decision import Decision
-from core.keys import key_part, spellings_of
+from core.keys import key_part
 from core.routing import row_name
 from journal.schema import JournalRow, from_arrow
 from ledger.postings import flatten_postings
@@ -135,7 +135,7 @@ def _read_newest(
 def _match_rows(filters: DecisionFilter) -> list[str]:
     conditions = []
     if filters.event_type is not None:
-        conditions.append(match_any("event_type", spellings_of([filters.event_type])))
+        conditions.append(f"event_type = {quote_literal(filters.event_type)}")
     if filters.provider is not None:
         conditions.append(f"provider = {quote_literal(filters.provider)}")
     if filters.decision is not None:

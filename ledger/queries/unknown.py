@@ -92,9 +92,6 @@ def _read_journal(rows: TableRows) -> Sequence[UnknownEvents]:
     lake = PinnedTables(journal=[rows])
     if "journal" not in lake:
         return []
-    # A journal of an earlier version has no pairs.
-    has_pairs = "pair" in {column.name for column in lake.table("journal").schema().fields}
-    pair = "pair" if has_pairs else "CAST(NULL AS varchar)"
     no_steps = ", ".join(quote_literal(decision.value) for decision in NO_STEP_DECISIONS)
     unknown = quote_literal(Decision.UNKNOWN.value)
     # All unknown undos of a pair have their number in it, also those that were handled again: the engine counts so.
@@ -106,13 +103,13 @@ def _read_journal(rows: TableRows) -> Sequence[UnknownEvents]:
                sum(minor) AS minor,
                last_value(event_key ORDER BY seq) AS event_key, last_value(reason ORDER BY seq) AS reason
         FROM (SELECT seq, entity_key, provider, event_type, error_code, received_at, decided_at, event_key, reason,
-                     {pair} AS pair,
-                     TRY_CAST(CASE WHEN regexp_like({pair}, '{WITH_AMOUNT}')
-                                   THEN regexp_replace({pair}, '{WITH_AMOUNT}', '\\1') END AS bigint) AS minor,
-                     row_number() OVER (PARTITION BY substr({pair}, 2) ORDER BY seq) AS nth_of_pair
+                     pair,
+                     TRY_CAST(CASE WHEN regexp_like(pair, '{WITH_AMOUNT}')
+                                   THEN regexp_replace(pair, '{WITH_AMOUNT}', '\\1') END AS bigint) AS minor,
+                     row_number() OVER (PARTITION BY substr(pair, 2) ORDER BY seq) AS nth_of_pair
               FROM journal WHERE decision = {unknown})
-        LEFT JOIN (SELECT substr({pair}, 2) AS came_of, count(*) AS came FROM journal
-                   WHERE decision = 'applied' AND postings IS NULL AND {pair} LIKE '+%' GROUP BY 1)
+        LEFT JOIN (SELECT substr(pair, 2) AS came_of, count(*) AS came FROM journal
+                   WHERE decision = 'applied' AND postings IS NULL AND pair LIKE '+%' GROUP BY 1)
         ON came_of = substr(pair, 2)
         LEFT JOIN (SELECT entity_key AS entered_for, max(seq) AS entered FROM journal
                    WHERE decision = 'applied' AND event_type = '{BOOK_ENTRY}' GROUP BY 1)

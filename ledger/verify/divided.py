@@ -60,8 +60,8 @@ def _identify_history(state: JournalState, topic: str) -> tuple[int, str]:
 
 
 def _add_rows(engine: SqlEngine, name: str, reader: JournalReader, topic: str) -> str:
-    columns = engine.add_delta(f"{name}_rows", reader.path, reader.version)
-    engine.add_view(name, build_journal_sql(f"{name}_rows", columns))
+    engine.add_delta(f"{name}_rows", reader.path, reader.version)
+    engine.add_view(name, build_journal_sql(f"{name}_rows"))
     number = reader.state().histories.get(topic, History()).number
     return f"""
         SELECT partition, kafka_offset, offset_until FROM {name}

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -85,11 +85,10 @@ class DuckDb:
                 self._child.wait()
         self._connection = self._child = None
 
-    def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
+    def add_delta(self, name: str, location: Location | str, version: int) -> None:
         table = open_table(str(location), version)
         types = {field.name: str(field.type.type) for field in table.schema().fields}
         self._call_and_record(name, "add_delta", name, str(location), version, types, table.file_uris())
-        return list(types)
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         path = self._new_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,8 +29,7 @@ class SqlEngine(Protocol):
     portion_rows: int
     """How many of the journal's rows it groups at once, with all that they have."""
 
-    def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
-        """Names a Delta table at one version; returns its columns."""
+    def add_delta(self, name: str, location: Location | str, version: int) -> None: ...
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None: ...
 

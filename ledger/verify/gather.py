@@ -76,8 +76,8 @@ def gather_evidence(
         }
         for topic, partitions in every_end.items()
     }
-    columns = engine.add_delta("whole_rows", lake.journal, state.version)
-    engine.add_view("whole", build_journal_sql("whole_rows", columns, shard))
+    engine.add_delta("whole_rows", lake.journal, state.version)
+    engine.add_view("whole", build_journal_sql("whole_rows", shard))
     _add_every(engine, lake, state, postings, others, shard, options.since)
     base = find_base(engine, state, options.since, read_anchor_records(kafka, lake.stream, anchor_ends), anchor_keys)
     engine.add_view("journal", f"SELECT * FROM whole WHERE seq > {base.seq}")  # noqa: S608 - a number
@@ -229,8 +229,8 @@ def _add_every(
     journals = [("whole", own_after(state.notes), lake.stream)]
     tables = [("postings", lake, postings)]
     for number, other in enumerate(others):
-        columns = engine.add_delta(f"other_{number}_rows", other.lake.journal, other.state.version)
-        engine.add_view(f"other_{number}", build_journal_sql(f"other_{number}_rows", columns, shard))
+        engine.add_delta(f"other_{number}_rows", other.lake.journal, other.state.version)
+        engine.add_view(f"other_{number}", build_journal_sql(f"other_{number}_rows", shard))
         journals.append((f"other_{number}", own_after(other.state.notes), other.lake.stream))
         tables.append((f"other_{number}_postings", other.lake, other.postings))
     every_row = (
@@ -299,8 +299,8 @@ def _add_sources(engine: SqlEngine, lake: Lake, topics: Sequence[str]) -> tuple[
         path = lake.journal.parent / name
         if has_table(str(path)):
             reader = JournalReader(str(path))
-            columns = engine.add_delta(f"source_{number}_rows", path, reader.version)
-            engine.add_view(f"source_{number}", build_journal_sql(f"source_{number}_rows", columns))
+            engine.add_delta(f"source_{number}_rows", path, reader.version)
+            engine.add_view(f"source_{number}", build_journal_sql(f"source_{number}_rows"))
             sources[name] = f"source_{number}"
             ends |= {topic: {0: (1, reader.last_seq + 1)} for topic in topics if source_of(topic) == name}
     return sources, ends

@@ -196,22 +196,7 @@ def remember_report(path: Path, report: Report, *, deep: bool) -> None:
 
 
 def read_known_invariants(of_stream: Mapping[str, Any]) -> dict[str, InvariantState]:
-    """Returns the file's entries about a stream's invariants, by name.
-
-    An earlier version left ``{"at": …, "wrong": [names], "deep": …}`` alone; of what it names a look at all rows is to
-    say that it holds.
-    """
-    if of_stream.get("invariants"):
-        return dict(of_stream["invariants"])
-    wrong: InvariantState = {
-        "state": WRONG,
-        "at": str(of_stream.get("at", "")),
-        "deep": bool(of_stream.get("deep")),
-        "since": 1,
-        "offenders": [],
-        "not_checked": None,
-    }
-    return dict.fromkeys(of_stream.get("wrong") or (), wrong)
+    return dict(of_stream.get("invariants") or {})
 
 
 def _update_state(before: InvariantState | None, finding: Finding, report: Report, *, deep: bool) -> InvariantState:

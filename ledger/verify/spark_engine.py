@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -24,13 +24,11 @@ class SparkEngine:
         for statement in read_prelude("spark"):
             session.sql(statement)
 
-    def add_delta(self, name: str, location: Location | str, version: int) -> Collection[str]:
+    def add_delta(self, name: str, location: Location | str, version: int) -> None:
         frame = read_table(self._session, location, version)
-        columns: list[str] = frame.columns
-        if "offset" in columns:
+        if "offset" in frame.columns:
             frame = frame.selectExpr("*", "offset AS kafka_offset")
         frame.createOrReplaceTempView(name)
-        return columns
 
     def add_table(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         table = pa.Table.from_batches(list(batches), schema)

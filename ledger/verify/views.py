@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,10 +17,8 @@ from journal.state import JournalState
 from ledger.postings import BOOKING_DECISIONS
 from ledger.verify.engine import SqlEngine
 
-_SQL_TYPES = {"int32": "int", "int64": "bigint"}
 
-
-def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE) -> str:
+def build_journal_sql(rows: str, shard: Shard = WHOLE) -> str:
     """Selects the rows of a journal's table with what follows from each by itself.
 
     ``life``: the topic's history (`journal.histories.life_of`).
@@ -28,10 +26,8 @@ def build_journal_sql(rows: str, columns: Collection[str], shard: Shard = WHOLE)
     ``mine``: the item is the shard's (`journal.journals.is_item_of`); one that isn't is open in another one's journal.
     ``releases``: nothing holds its event key after it. ``closes``: it is its item's last row.
     ``books``: its postings took effect. ``lines``: the postings, parsed.
-
-    :param columns: those of the table: older code's lacks later ones
     """
-    names = [_select_column(name, columns) for name in JOURNAL_SCHEMA.names if name != "offset"]
+    names = [name for name in JOURNAL_SCHEMA.names if name != "offset"]
     open_ones = _quote_decisions(OPEN_DECISIONS)
     return f"""
         SELECT *, lines_of(postings) AS lines, {build_mine_sql(shard, "partition")} AS mine,
@@ -58,13 +54,6 @@ def build_mine_sql(shard: Shard, instead: str = "NULL") -> str:
     if shard.count == 1:
         return "true"
     return f"coalesce(crc32_of(entity_key), CAST({instead} AS bigint)) % {shard.count} = {shard.number}"
-
-
-def _select_column(name: str, present: Collection[str]) -> str:
-    if name in present:
-        return name
-    kind = _SQL_TYPES.get(str(JOURNAL_SCHEMA.field(name).type), "string")
-    return f"CAST(NULL AS {kind}) AS {name}"
 
 
 def _cast_to_text(name: str) -> str:

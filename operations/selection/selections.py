@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from core.clock import Clock, to_rfc3339
-from core.keys import spellings_of
 from core.layout import StreamLayout
 from core.location import Location
 from core.routing import JOURNAL_TOPIC
@@ -129,8 +128,8 @@ def _build_condition(wanted: Filter) -> pc.Expression:
     ]
     for column, values in (
         ("provider", wanted.providers),
-        ("event_type", spellings_of(wanted.types)),
-        ("account", spellings_of(wanted.accounts)),
+        ("event_type", wanted.types),
+        ("account", wanted.accounts),
         ("tenant", wanted.tenants),
     ):
         if values:

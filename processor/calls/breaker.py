@@ -120,8 +120,7 @@ class _Memory(pybreaker.CircuitBreakerStorage):
         self._failures = kept.get("failures", 0)
         self._successes = kept.get("good", 0)
         self.openings = kept.get("openings", int(self._state != CLOSED))
-        since_us = kept.get("since_us", kept.get("opened_at_us", 0))
-        self.since = None if self._state == CLOSED else from_micros(since_us)
+        self.since = None if self._state == CLOSED else from_micros(kept.get("since_us", 0))
         ago_s = (clock.now() - from_micros(kept.get("opened_at_us", 0))).total_seconds()
         self._opened_s = clock.monotonic_s() - max(0.0, ago_s)
 

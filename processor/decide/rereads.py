@@ -31,7 +31,6 @@ from processor.errors.classify import (
     make_engine_failure,
     make_event_failure,
 )
-from processor.source.records import get_raw_name
 from providers.port import Adapter
 from providers.reread import CurrentNames, OtherKey, read_current_names, reread_events
 
@@ -163,7 +162,7 @@ def rename_by_adapter(adapter: Adapter, row: JournalRow, body: bytes) -> Journal
     names = read_current_names(
         adapter,
         row.event_key or "",
-        get_raw_name(row, "event_type"),
+        row.event_type or "",
         body,
         cast(Mode, row.mode),
         row.tenant,

@@ -28,7 +28,6 @@ from operations.refusals import refuse_restored
 from processor.decide.admit import BatchLookups
 from processor.decide.item import BatchItem
 from processor.errors.classify import catch_event_error
-from processor.source.records import get_raw_name
 from providers.reconciled import choose_reader
 
 REFUSALS_SHOWN_MAX = 10
@@ -210,7 +209,7 @@ class OnePerson:
         return Volume(items, amounts)
 
     def _read_money(self, row: JournalRow, body: bytes) -> Money | None:
-        adapter, event_type = self.known.adapters.get(row.provider or ""), get_raw_name(row, "event_type")
+        adapter, event_type = self.known.adapters.get(row.provider or ""), row.event_type or ""
         if adapter is None:
             return None
         fact = choose_reader(adapter, event_type).money(body, event_type)

@@ -6,23 +6,20 @@ import json
 import pickle
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 
 from core.errors import PayhookError
 from core.event import OWN_TYPES, Mode, from_record, unquote_text
-from core.keys import decode_name
 from core.record_keys import Header, Keys, check_record
-from core.routing import is_foreign
 from core.where import EVERYTHING, HeaderFilter
 from core.work import WorkItem
 from journal.schema import JournalRow
 from processor.errors.classify import MESSAGE_CHARS_MAX, Failure, clean_text
 
 MODE_CHARS_MAX = 16
-_NAME_HEADERS = {"account": "account", "event_type": "ce_type"}
 """By column, the record's header that has the same name encoded."""
 
 RECORD_SCHEMA = pa.schema(
@@ -229,18 +226,6 @@ def parse_record(
     )
 
 
-def get_raw_name(of: ParsedRecord | JournalRow, column: Literal["account", "event_type"]) -> str:
-    """Returns the account or the type as the provider writes it.
-
-    Until 0.1.0 a row held them percent-encoded, as the record's header does; later rows of such an item do, too. A raw
-    name with a ``%`` is never its own encoding. This doesn't hold for another program's headers.
-    """
-    name = getattr(of, column) or ""
-    if "%" not in name or of.headers is None or is_foreign(of.provider):
-        return name
-    return decode_name(name) if orjson.loads(of.headers).get(_NAME_HEADERS[column]) == name else name
-
-
 def make_work_item(
     of: ParsedRecord | JournalRow, body: bytes, item_seq: int = 0, attempt: int = 0, **of_its_line: Any
 ) -> WorkItem:
@@ -249,8 +234,8 @@ def make_work_item(
         of.event_key or "",
         of.entity_key or "",
         of.provider or "",
-        get_raw_name(of, "account"),
-        get_raw_name(of, "event_type"),
+        of.account or "",
+        of.event_type or "",
         body,
         of.fact_key,
         attempt,

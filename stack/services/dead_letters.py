@@ -35,7 +35,7 @@ from operations.selection.runs import RunOrders
 from operations.selection.selections import IgnoredEventFinder, Selections
 from processor.decide.rereads import rename_if_readable
 from processor.errors.classify import Classifier, Failure, make_event_failure
-from processor.source.records import get_raw_name, make_work_item
+from processor.source.records import make_work_item
 from processor.streams import StreamConfig
 from processor.wiring import Wired, wire_stream
 from providers.money import explain_nothing_moved
@@ -102,7 +102,7 @@ class StreamRehearsal:
         return ExpectedAnswer(Expected.APPLIED, f"its adapter reads it: {len(events)} events come in")
 
     def _ask_money(self, row: JournalRow, body: bytes) -> ExpectedAnswer | None:
-        adapter, event_type = self._adapters.get(row.provider or ""), get_raw_name(row, "event_type")
+        adapter, event_type = self._adapters.get(row.provider or ""), row.event_type or ""
         if adapter is None:
             return None
         try:

@@ -63,18 +63,6 @@ def test_a_token_lasts_as_long_as_its_maker_says(listener: Listener) -> None:
     assert listener.request("GET", "/api/secret", BOB).status_code == 401
 
 
-def test_a_token_of_before_tokens_ended_counts_from_when_it_was_made(listener: Listener) -> None:
-    assert isinstance(listener.clock, ManualClock)
-    path = listener.folder / "console" / "users.json"
-    known = json.loads(path.read_text("utf-8"))
-    for token in known["users"][BOB]["tokens"].values():
-        del token["ends_at"]
-    path.write_text(json.dumps(known), "utf-8")
-    assert listener.request("GET", "/api/secret", BOB).status_code == 200
-    listener.clock.advance(TOKEN_DAYS * DAY_S)
-    assert listener.request("GET", "/api/secret", BOB).status_code == 401
-
-
 def test_the_token_that_takes_the_place_of_one_that_is_over_may_have_its_name(listener: Listener) -> None:
     """The refusal of the old one says which command makes another; that command isn't refused."""
     accounts.make_token(listener.users, BOB, "ci", AT, lambda *_: None, days=1)

@@ -5,9 +5,6 @@
 -- may name one at another provider; whether that is right shows only in its body. A payout below zero is turned: its
 -- sides are swapped, and so are those of a fee that is given back. What is outside of the provider clears on the account
 -- of its payment method: the whole, or a part, which is the third line. Rows of a handler of one's own aren't looked at.
---
--- named: the account as the event names it. Rows of earlier versions hold it percent-encoded: which of the two it is,
--- the fact's hash tells.
 WITH bookings AS (
     SELECT seq, event_key, fact_key, fact_sha256, account, tenant, provider, size(lines) AS line_count,
            CASE WHEN tenant IS NULL THEN provider ELSE tenant || '~' || provider END AS own,
@@ -39,7 +36,7 @@ roles AS (
                AND split_part(debited, ':', 2) <> split_part(credited, ':', 2) AS has_two_merchants,
            split_part(outside, ':', 2) AS outside_owner,
            CASE WHEN line_count = 2 AND outside IS NOT NULL THEN 'outside' ELSE 'provider' END AS clearing_kind,
-           coalesce(account, '') AS raw, decoded_name(coalesce(account, '')) AS decoded
+           coalesce(account, '') AS named
     FROM sides),
 moves AS (
     SELECT *,
@@ -69,26 +66,16 @@ moves AS (
     FROM roles),
 hashed AS (
     SELECT *,
-           sha2(concat_ws(chr(31), fact, moved, raw, CAST(amount_minor AS string), currency, outside_parts), 256)
-               AS moved_raw,
+           sha2(concat_ws(chr(31), fact, moved, named, CAST(amount_minor AS string), currency, outside_parts), 256)
+               AS as_moved,
            CASE WHEN turned IS NOT NULL THEN
-               sha2(concat_ws(chr(31), fact, turned, raw, CAST(-amount_minor AS string), currency), 256)
-               END AS turned_raw,
-           CASE WHEN decoded <> raw THEN
-               sha2(concat_ws(chr(31), fact, moved, decoded, CAST(amount_minor AS string), currency, outside_parts),
-                    256) END AS moved_decoded,
-           CASE WHEN decoded <> raw AND turned IS NOT NULL THEN
-               sha2(concat_ws(chr(31), fact, turned, decoded, CAST(-amount_minor AS string), currency), 256)
-               END AS turned_decoded
+               sha2(concat_ws(chr(31), fact, turned, named, CAST(-amount_minor AS string), currency), 256)
+               END AS as_turned
     FROM moves),
-booked AS (
-    SELECT *, fact_sha256 IN (moved_raw, coalesce(turned_raw, '')) AS is_raw,
-           fact_sha256 IN (coalesce(moved_decoded, ''), coalesce(turned_decoded, '')) AS is_decoded
-    FROM hashed),
-named AS (
-    SELECT *, CASE WHEN is_decoded AND NOT is_raw THEN decoded ELSE raw END AS named FROM booked),
 balances AS (
-    SELECT *, CASE WHEN named = '' THEN own ELSE own || '/' || named END AS balance FROM named),
+    SELECT *, fact_sha256 IN (as_moved, coalesce(as_turned, '')) AS is_reported,
+           CASE WHEN named = '' THEN own ELSE own || '/' || named END AS balance
+    FROM hashed),
 judged AS (
     SELECT *, CASE WHEN decoded_name(holder) <> balance THEN holder <> 'sha256-' || sha2(balance, 256) AND (
                holder = own OR startswith(holder, own || '/')
@@ -103,5 +90,5 @@ SELECT CASE WHEN moved IS NULL OR NOT coalesce(is_known, false)
        seq, event_key, fact_key, debit, credit, holder, amount_minor, currency
 FROM judged
 WHERE moved IS NULL OR NOT coalesce(is_known, false) OR coalesce(is_elsewhere, false)
-      OR NOT coalesce(is_raw OR is_decoded, false)
+      OR NOT coalesce(is_reported, false)
 ORDER BY seq

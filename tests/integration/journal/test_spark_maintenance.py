@@ -133,7 +133,7 @@ def test_spark_finds_each_rows_hash_right_before_and_after_the_files_are_joined(
 
 def hashes(spark: SparkSession, path: str) -> list[tuple[int, str | None, bool]]:
     """Each row's seq, its tenant, and whether its hash is right, as Spark sees them."""
-    columns = SparkEngine(spark).add_delta("hashed_rows", path, JournalReader(path).version)
-    rows = spark.sql(build_journal_sql("hashed_rows", columns))
+    SparkEngine(spark).add_delta("hashed_rows", path, JournalReader(path).version)
+    rows = spark.sql(build_journal_sql("hashed_rows"))
     right = rows.select("seq", "tenant", fn.expr(f"row_hash = {build_row_hash_sql()}"))
     return [tuple(one) for one in right.orderBy("seq").collect()]

@@ -159,21 +159,6 @@ def test_an_event_of_a_type_with_a_colon_is_handled_under_it(tmp_path: Path, duc
     engine.index.close()
 
 
-ENCODED = [name for name in NAMES if name_of(name) == name and not key_part(name).startswith("sha256-")]
-
-
-def test_rows_that_hold_accounts_encoded_are_read_so(tmp_path: Path, duckdb: DuckDb) -> None:
-    """As rows were written before, with the record's header beside it."""
-    engine, _ = booked(tmp_path, CASE, ENCODED)
-    engine.journal.rows = [replace(row, account=key_part(row.account or "")) for row in engine.journal.rows]
-    assert problems(duckdb, engine) == []
-    rows = applied(engine)
-    for row in rows:
-        row.fact_sha256 = "0" * 64
-    assert len(problems(duckdb, engine)) == 2 * len(rows), "another fact isn't taken for a spelling"
-    engine.index.close()
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=NAME_CHARS_MAX))
 def test_a_name_comes_back_from_its_header(text: str) -> None:
     name = name_of(text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from journal.schema import JOURNAL_SCHEMA, JournalRow, to_arrow
+from journal.schema import JournalRow, to_arrow
 from ledger.verify.engine import SqlEngine, read_promise
 from ledger.verify.views import OPEN_ITEMS, build_journal_sql
 
@@ -19,7 +19,7 @@ def name_rows(engine: SqlEngine, rows: Sequence[JournalRow]) -> None:
     table = to_arrow(rows)
     table = table.append_column("kafka_offset", table["offset"])
     engine.add_table("rows_alone", table.to_batches(), table.schema)
-    engine.add_view("whole", build_journal_sql("rows_alone", JOURNAL_SCHEMA.names))
+    engine.add_view("whole", build_journal_sql("rows_alone"))
     engine.add_view("journal", "SELECT * FROM whole")
     engine.add_view("open_items", OPEN_ITEMS.format(rows="journal"))
     engine.add_table("asked", ASKED.to_batches(), ASKED.schema)

@@ -74,7 +74,7 @@ def test_small_files_of_a_table_are_opened_once(engine: DuckDb, tmp_path: Path) 
     path = tmp_path / "numbers"
     for table in (NUMBERS, NUMBERS, NUMBERS.append_column("name", pa.array(["a", "b", None]))):
         write_deltalake(path, table, mode="append", schema_mode="merge")
-    assert set(engine.add_delta("stored", path, 2)) == {"number", "name"}
+    engine.add_delta("stored", path, 2)
     for file in path.glob("*.parquet"):
         file.unlink()
     assert engine.ask("SELECT count(*) AS n, sum(CAST(number AS int)) AS total, max(name) AS name FROM stored") == [

@@ -58,12 +58,3 @@ def test_looks_of_which_neither_is_as_wide_as_the_other_are_both_remembered(file
     assert file.look(bodies_whole=None) == ["bodies_whole"]
     assert file.look(since=5_000, deep=True, bodies_whole=None) == ["bodies_whole"]
     assert file.look(deep=True, bodies_whole=None) == []
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_what_an_earlier_version_left_is_wrong_until_a_look_at_all_rows_finds_nothing(file: File, deep: bool) -> None:
-    file.path.write_text(json.dumps({"ledger": {"at": BEFORE, "wrong": ["balanced", "chain_whole"], "deep": deep}}))
-    assert file.look(since=5_000, balanced=None) == ["balanced", "chain_whole"]
-    assert file.known()["invariants"]["balanced"]["at"] == BEFORE
-    assert file.look(balanced=None) == (["balanced", "chain_whole"] if deep else ["chain_whole"])
-    assert file.look(deep=deep, balanced=None, chain_whole=None) == []
