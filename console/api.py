@@ -15,7 +15,7 @@ from alerts.standing import AlertsStanding
 from console.access.roles import Role, User
 from console.access.routes import Everybody, require_role, signed_in
 from console.api_dead import dead_item_routes as dead_routes
-from console.api_description import describe, sections_of
+from console.api_description import describe
 from console.api_ledger import ledger_routes
 from console.api_routes import (
     COMMAND_ID,
@@ -34,7 +34,6 @@ from console.catch_ups import AskCatchUps, CatchUpReport, nothing_listed
 from console.dead_letters import Streams
 from console.received import AskReceived, ReceivedSummary, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
-from console.rendering import render_page
 from core.event import Mode
 from core.layout import LEDGER
 from core.routing import mode_of, stream_of
@@ -44,8 +43,6 @@ from ingest.idempotency.store import AnswerStore, IdempotentRun
 from operations.command import ITEM_ACTIONS
 from operations.commands import CommandNotSent
 from operations.orders import OrderRefused, OrderService
-
-REFERENCE_URL = "/docs"
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """The role that each order needs."""
@@ -79,10 +76,6 @@ def mount_api(
     @app.get(DOCS_URL, include_in_schema=False, dependencies=[described])
     async def openapi() -> dict[str, Any]:
         return describe(api)
-
-    @app.get(REFERENCE_URL, include_in_schema=False, dependencies=[described])
-    async def reference(request: Request) -> Response:
-        return render_page(request, "api.html", sections=sections_of(describe(api)), document=DOCS_URL)
 
 
 def create_api(

@@ -38,7 +38,6 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "/dlq/selections/{number}": ("/dlq/selections/1",),
     "/dlq/selections/{number}/dry-run": ("/dlq/selections/1/dry-run",),
     "/dlq/audit": ("/dlq/audit",),
-    "/docs": ("/docs",),
     "/password": ("/password",),
     "/users": ("/users",),
     "/users/{name}": ("/users/bob", "/users/ada"),

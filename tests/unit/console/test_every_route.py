@@ -30,7 +30,7 @@ ALLOWED = {
 """Who may use a route that demands a role; one of the people has none."""
 
 OPEN = {
-    *("/healthz", "/readyz", "/status", "/metrics", "/openapi.json", "/docs", "/login", "/static/{name}"),
+    *("/healthz", "/readyz", "/status", "/metrics", "/openapi.json", "/login", "/static/{name}"),
 }
 """What everybody who reaches the listener may ask. A line more here is a decision."""
 
