@@ -80,7 +80,7 @@ pictures: setup  ## make docs/images again, from a demo that runs; needs Chromiu
 	@$(PY) -m load.pictures
 
 docs: setup  ## write the generated pages again
-	@$(PY) -m stack.settings_page > docs/settings.md
+	@$(PY) -m tests.settings_page > docs/settings.md
 	@$(PY) -m stack.kafka_rights > docs/kafka-rights.md
 	@$(PY) -m core.metrics > docs/metrics.md
 	@$(PY) -m providers.event_types_page > docs/event-types.md

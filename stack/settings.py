@@ -1,7 +1,7 @@
 """The one tree of settings: payhook.toml under environment variables, checked at the start.
 
 ``PAYHOOK_KAFKA__BOOTSTRAP_SERVERS=…`` is ``[kafka] bootstrap_servers = "…"``; the environment wins.
-`stack.settings_page` makes docs/settings.md of it.
+`tests.settings_page` makes docs/settings.md of it.
 """
 
 from __future__ import annotations

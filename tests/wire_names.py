@@ -38,8 +38,8 @@ from operations.audit_log import AUDIT_SCHEMA
 from operations.command import ACTIONS
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.settings_page import setting_names
 from tests.receiver_openapi import describe
+from tests.settings_page import setting_names
 from tests.unit.console.api_bench import ApiBench
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from core.errors import SettingError
 from stack.paths import CHECKOUT
 from stack.settings import load_settings
-from stack.settings_page import FIRST, TOPICS, settings_page
+from tests.settings_page import FIRST, TOPICS, settings_page
 
 
 @pytest.fixture(autouse=True)
