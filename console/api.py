@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.types import Scope
 
 from alerts.standing import AlertsStanding
 from console.access.roles import Role, User
-from console.access.routes import Everybody, require_role, signed_in
+from console.access.routes import Everybody, RequiredRole, demand_of, require_role, signed_in
 from console.api_dead import dead_item_routes as dead_routes
-from console.api_description import describe
 from console.api_ledger import ledger_routes
 from console.api_routes import (
     COMMAND_ID,
     CommandDecided,
     OrderAsked,
     OrderGiven,
+    ProblemView,
     StrictRoute,
     add_acting_route,
     problem_responses,
@@ -32,6 +34,7 @@ from console.attention import Attention, WaitingApproval
 from console.bookings import Bookings, booking_routes
 from console.catch_ups import AskCatchUps, CatchUpReport, nothing_listed
 from console.dead_letters import Streams
+from console.forms import SESSION
 from console.received import AskReceived, ReceivedSummary, not_read
 from console.refusals import API, DOCS_URL, RETRY_AFTER_S, add_refusals
 from core.event import Mode
@@ -43,6 +46,48 @@ from ingest.idempotency.store import AnswerStore, IdempotentRun
 from operations.command import ITEM_ACTIONS
 from operations.commands import CommandNotSent
 from operations.orders import OrderRefused, OrderService
+
+SECURITY_SCHEMES = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A user's token: `payhook users token NAME --days N` shows it once.",
+    },
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION,
+        "description": "Of who signed in at /login. Behind https its name begins with __Host-.",
+    },
+}
+
+
+def describe(api: FastAPI) -> dict[str, Any]:
+    described = get_openapi(
+        title="payhook management API",
+        version="1",
+        summary="What the ledger holds, what is dead, orders on both, and what became of them.",
+        description="Every request needs a user. A POST needs an Idempotency-Key.",
+        routes=api.routes,
+        servers=[{"url": API}],
+    )
+    described["components"]["schemas"]["ProblemView"] = ProblemView.model_json_schema()
+    described["components"]["securitySchemes"] = SECURITY_SCHEMES
+    described["security"] = [{name: []} for name in SECURITY_SCHEMES]
+    for route in api.routes:
+        if isinstance(route, APIRoute):
+            for method in route.methods or ():
+                operation = described["paths"][route.path_format][method.lower()]
+                operation["x-payhook-roles"] = _list_roles(route)
+    return described
+
+
+def _list_roles(route: APIRoute) -> list[str]:
+    demand = demand_of(route)
+    if not isinstance(demand, RequiredRole) or demand.role is None:
+        return []
+    return [role.value for role in (demand.role, *demand.others)]
+
 
 ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
 """The role that each order needs."""
