@@ -16,7 +16,6 @@ from core.visible import KEPT_CHARS_MAX, is_kept_text
 from journal.open_item import HASH_CHARS, ItemTarget
 
 if TYPE_CHECKING:
-    from journal.open_item import ItemTarget
     from operations.entry import ManualEntry
 
 SEQ_MAX = 2**63 - 1

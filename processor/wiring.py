@@ -24,9 +24,8 @@ from processor.errors.error_rules import Rules
 from processor.reporting.hooks import RecoveryHooks
 from processor.rules import StreamRules
 from processor.settings import DeadHead
-from processor.source.cloudevents import identify_cloudevent
 from processor.source.feed import Feed, OwnFeed
-from processor.source.foreign import ForeignTopic, unwrap_value
+from processor.source.foreign import ForeignTopic, identify_cloudevent, unwrap_value
 from processor.source.journal_source import FirstNamed
 from processor.source.source_settings import CLOUDEVENTS
 from processor.streams import StreamConfig

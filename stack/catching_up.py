@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,8 @@ from core.clock import Clock, SystemClock, to_rfc3339
 from core.errors import PayhookError, SettingError
 from core.event import Mode
 from core.files import write_whole
-from core.status_file import read_said
+from core.layout import Layout
+from core.status_file import moment_of, read_said
 from ingest.catch_up import (
     OVERLAP,
     CaughtUpSpan,
@@ -40,10 +41,39 @@ from journal.reader import read_rows
 from ledger.catch_ups import LISTED, LOST, TABLE, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Adapter, ListingAdapter, Span
 from providers.registry import build_adapters
-from stack.maintenance.listing_again import ListAgain, read_list_again
 from stack.rounds import ScheduledRound, run_schedule
 from stack.services.receiver import ReceiverParts, open_parts, secret_files
 from stack.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ListAgain:
+    """From where lists are asked again for what a person accepted as lost: only from then on are its claims void.
+
+    ``since``: where the loss begins. ``accepted_at``: lists that were read before don't count for it.
+    """
+
+    since: datetime
+    accepted_at: datetime
+
+
+def list_again(layout: Layout, mode: Mode, since: datetime, accepted_at: datetime) -> None:
+    """Has every list of a mode's providers read again from then on, and from where an earlier loss began."""
+    before = read_list_again(layout, mode)
+    wanted = since if before is None else min(since, before.since)
+    content = {**_read_file(layout), mode: {"since": to_rfc3339(wanted), "accepted_at": to_rfc3339(accepted_at)}}
+    write_whole(layout.list_again, json.dumps(content, indent=1) + "\n")
+
+
+def read_list_again(layout: Layout, mode: Mode) -> ListAgain | None:
+    content = _read_file(layout).get(mode)
+    since, accepted_at = moment_of(content, "since"), moment_of(content, "accepted_at")
+    return None if since is None or accepted_at is None else ListAgain(since, accepted_at)
+
+
+def _read_file(layout: Layout) -> Mapping[str, Any]:
+    return read_said(layout.list_again) or {}
+
 
 log = logging.getLogger("catch-up")
 

@@ -23,10 +23,10 @@ from journal.reader import JournalReader
 from journal.schema import TIMESTAMP
 from journal.state import JournalState, Marks
 from ledger.postings import mark_of
-from ledger.verify.divided import Division, add_division
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import Evidence, Lake, VerifyLimits, is_partition_read
 from ledger.verify.kafka import Ends, Kafka, read_anchor_records
+from ledger.verify.kafka_checks import Division, add_division
 from ledger.verify.views import BOOKED_LINES, build_journal_sql, build_mine_sql, find_base
 from providers.settings import ProvidersSettings
 

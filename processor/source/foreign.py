@@ -7,31 +7,132 @@ can't name dies by reference, and the stream continues. See docs/decisions/0100-
 
 from __future__ import annotations
 
+import base64
 import faulthandler
 import hashlib
+import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import FrameType
 from typing import Any, NoReturn
 
-from core.clock import from_micros
+from core.clock import from_micros, from_rfc3339
 from core.decision import ErrorKind
-from core.errors import PayhookError
+from core.errors import PayhookError, Unparseable
 from core.event import OWN_TYPES, POISON_TYPE, Mode
 from core.keys import join_key, name_of
 from core.routing import foreign_provider
-from core.source_record import IdentityFunction, NotAnEvent, RecordIdentity, SourceRecord
+from core.source_record import Identified, IdentityFunction, NotAnEvent, RecordIdentity, SourceRecord
 from core.strict_json import load_json
 from processor.errors.classify import clean_text, make_event_failure
-from processor.source.cloudevents import extract_data
 from processor.source.records import KafkaRecord, ParsedRecord, format_headers
 from processor.workers.framing import drop_head
 from processor.workers.payload import Decoder
+
+CONTENT_TYPE = "content-type"
+STRUCTURED = "application/cloudevents"
+STRUCTURED_JSON = "application/cloudevents+json"
+WANTED = ("specversion", "id", "source", "type")
+PREFIX = "ce_"
+_BLANK = " \t\n\r"
+
+
+def identify_cloudevent(record: SourceRecord) -> Identified:
+    """Makes events of one Kafka key one entity; without a key those of one ``partitionkey``, else of one ``subject``.
+
+    :raises ValueError, Unparseable: the record is no CloudEvent
+    """
+    attributes = _read_attributes(record)
+    if not attributes and record.value is None:
+        return NotAnEvent("a tombstone")
+    missing = [name for name in WANTED if not attributes.get(name)]
+    if missing:
+        raise ValueError(f"it is no CloudEvent: {' and '.join(missing)} missing; name an identity function")
+    if not attributes["specversion"].startswith("1."):
+        raise ValueError(f"it is a CloudEvent of version {attributes['specversion'][:20]}, expected 1.0")
+    source, time = attributes["source"], attributes.get("time")
+    return RecordIdentity(
+        event_key=f"{source} {attributes['id']}",
+        entity=_choose_entity(record, source, attributes),
+        event_type=attributes["type"],
+        occurred_at=None if time is None else from_rfc3339(time),
+    )
+
+
+def extract_data(body: bytes) -> bytes:
+    """Returns the data of an event in structured mode, byte for byte; any other body unchanged.
+
+    :raises ValueError: ``data_base64`` isn't Base64
+    """
+    try:
+        document = load_json(body)
+    except Unparseable:
+        return body
+    if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in WANTED):
+        return body
+    if "data_base64" in document:
+        return base64.b64decode(document["data_base64"], validate=True)
+    return dict(_split_members(body.decode("utf-8"))).get("data", "").encode()
+
+
+def _read_attributes(record: SourceRecord) -> Mapping[str, str]:
+    headers = {name.casefold(): raw.decode() for name, raw in record.headers if raw is not None and _is_ours(name)}
+    media_type = headers.get(CONTENT_TYPE, "").partition(";")[0].strip().casefold()
+    if not media_type.startswith(STRUCTURED):
+        return {name.removeprefix(PREFIX): text for name, text in headers.items() if name.startswith(PREFIX)}
+    if media_type != STRUCTURED_JSON:
+        raise ValueError(f"it is in structured mode as {media_type[:80]}, expected {STRUCTURED_JSON}")
+    document = load_json(record.value or b"")
+    return (
+        {name: value for name, value in document.items() if isinstance(value, str)}
+        if isinstance(document, dict)
+        else {}
+    )
+
+
+def _is_ours(name: str) -> bool:
+    """Ignores case: Kafka tells header names apart by it, but gateways from HTTP write them in any."""
+    return name.casefold() == CONTENT_TYPE or name.casefold().startswith(PREFIX)
+
+
+def _choose_entity(record: SourceRecord, source: str, attributes: Mapping[str, str]) -> str:
+    if record.key:
+        return decode_key(record.key)
+    if partition_key := attributes.get("partitionkey"):
+        return partition_key
+    return f"{source} {attributes.get('subject') or attributes['id']}"
+
+
+def decode_key(key: bytes) -> str:
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"hex-{key.hex()}"
+    return text if text.isprintable() else f"hex-{key.hex()}"
+
+
+def _split_members(text: str) -> Iterator[tuple[str, str]]:
+    """Yields name and raw text of each member of a JSON object, so that no number is parsed and written again."""
+    decoder, at = json.JSONDecoder(), text.index("{") + 1
+    while text[(at := _skip_blanks(text, at))] != "}":
+        name, at = decoder.raw_decode(text, at)
+        begin = _skip_blanks(text, _skip_blanks(text, at) + 1)
+        _, at = decoder.raw_decode(text, begin)
+        yield name, text[begin:at]
+        at = _skip_blanks(text, at)
+        at += text[at] == ","
+
+
+def _skip_blanks(text: str, at: int) -> int:
+    while text[at : at + 1] in _BLANK and at < len(text):
+        at += 1
+    return at
+
 
 IDENTITY_S_MAX = 1.0
 """An identity is a matter of microseconds. One that isn't back by then is given up, and its record is dead."""

@@ -34,9 +34,9 @@ from processor.history.losses import Acceptance, Findings, LostEvent, Parting, a
 from processor.source.feed import JournalLog
 from processor.streams import StreamConfig
 from processor.wiring import load_named
+from stack.catching_up import list_again
 from stack.endpoints import read_endpoints
 from stack.journals import check_journals, journals_of
-from stack.maintenance.listing_again import list_again
 from stack.servers.kafka import kafka_server
 from stack.servers.kafka_users import embedded_kafka
 from stack.servers.ports import LOOPBACK, free_ports

@@ -18,7 +18,7 @@ from core.routing import base_of, mode_of, topics_of
 from core.settings import KafkaSettings
 from journal.lake import has_table
 from ledger.verify import Options, Report, VerifyProgress, run
-from ledger.verify.divided import Division
+from ledger.verify.kafka_checks import Division
 from ledger.verify.report import remember_report
 from processor.streams import StreamConfig, list_enabled
 from stack.jars import spark_jars

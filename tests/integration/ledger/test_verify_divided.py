@@ -16,9 +16,9 @@ from core.where import HeaderFilter
 from journal.schema import JournalRow, TopicRecord
 from journal.writer import JournalWriter
 from ledger.verify import Finding, Lake, Options, Report, verify
-from ledger.verify.divided import Division
 from ledger.verify.engine import SqlEngine
 from ledger.verify.evidence import VerifyLimits
+from ledger.verify.kafka_checks import Division
 from tests.integration.ledger.conftest import AT, EVENTS, KEYS, FakeKafka
 from tests.integration.ledger.findings import failed
 from tests.rewritten_files import Rows, rewrite

@@ -14,10 +14,10 @@ from core.event import ELSEWHERE_TYPE
 from core.settings import KafkaSettings
 from journal.anchors import AnchorKeys
 from ledger.verify import Lake, Options, verify
-from ledger.verify.divided import Division
 from ledger.verify.duckdb_engine import duckdb_engine
 from ledger.verify.evidence import VerifyLimits
 from ledger.verify.kafka import RealKafka
+from ledger.verify.kafka_checks import Division
 from processor.streams import StreamInvalid, load_streams
 from tests.integration.processor.own_streams import OwnStreams, says
 

@@ -20,7 +20,7 @@ from journal.index import Index
 from journal.reader import JournalReader
 from journal.schema import JournalRow
 from processor.settings import ProcessorSettings
-from stack.maintenance.listing_again import ListAgain, read_list_again
+from stack.catching_up import ListAgain, read_list_again
 from stack.maintenance.recovery import (
     LISTED_MAX,
     RECEIPTS_BEFORE,

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from core.decision import Decision
 from journal.schema import JournalRow
-from operations.limits import DAY, AloneLimits, DoneAlone, LimitKind, Volume
-from operations.settings import DlqSettings
+from operations.limits import DAY, AloneLimits, DlqSettings, DoneAlone, LimitKind, Volume
 from tests.unit.journal.rows import bare_row
 
 

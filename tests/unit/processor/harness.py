@@ -24,8 +24,7 @@ from journal.state import JournalState, Marks
 from operations.command import Command
 from operations.commands import encode
 from operations.frozen import SelectionFiles
-from operations.limits import AloneLimits, DoneAlone
-from operations.settings import DlqSettings
+from operations.limits import AloneLimits, DlqSettings, DoneAlone
 from processor.decide.admit import BatchLookups
 from processor.decide.batch import Batches
 from processor.decide.commit import Derived, Journal

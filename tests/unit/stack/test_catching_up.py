@@ -19,8 +19,17 @@ from ledger.catch_ups import LISTED, LOST, CatchUps, FetchedEvent, ListedSpan
 from providers.port import Span
 from providers.registry import build_adapters
 from providers.settings import ProvidersSettings
-from stack.catching_up import LOOK_BACK, CatchUpOutcome, catch_up_source, run_round, schedule_catch_up, write_outcomes
-from stack.maintenance.listing_again import ListAgain, list_again, read_list_again
+from stack.catching_up import (
+    LOOK_BACK,
+    CatchUpOutcome,
+    ListAgain,
+    catch_up_source,
+    list_again,
+    read_list_again,
+    run_round,
+    schedule_catch_up,
+    write_outcomes,
+)
 from stack.settings import Settings
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

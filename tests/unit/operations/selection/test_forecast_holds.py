@@ -19,8 +19,8 @@ from journal.open_item import ItemTarget, is_other_content
 from journal.schema import JournalRow
 from operations.command import Command, ReplayMode
 from operations.commands import encode
+from operations.limits import DlqSettings
 from operations.selection.dry_run import ForecastRequest, ItemForecast, Verdict
-from operations.settings import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.operations.selection.bench import SelectionBench

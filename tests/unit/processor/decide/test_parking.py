@@ -18,7 +18,7 @@ from journal.open_item import ItemTarget
 from journal.schema import JournalRow
 from operations.command import ApprovedProposal, Command, ReplayMode
 from operations.commands import encode
-from operations.settings import DlqSettings
+from operations.limits import DlqSettings
 from processor.settings import DeadHead
 from tests.examples import examples
 from tests.unit.processor.fakes import Crash, Down, Stuck, booked, ignored, unknown

@@ -10,8 +10,7 @@ import pytest
 
 from core.errors import Unparseable
 from core.source_record import NotAnEvent, RecordIdentity, SourceRecord
-from processor.source.cloudevents import extract_data, identify_cloudevent
-from processor.source.foreign import unwrap_value
+from processor.source.foreign import extract_data, identify_cloudevent, unwrap_value
 
 PLACED = {
     "specversion": "1.0",
