@@ -145,12 +145,8 @@ class JournalReader:
     def offsets_of(self, topic: str, history: int) -> pa.Table:
         """Reads ``partition, offset, seq`` of the first rows of one history of a topic that stand for one offset
         each."""
-        columns = {field.name for field in self._table.schema().fields}
-        wanted = pc.field("first") & (pc.field("topic") == topic)
-        if "history" in columns:
-            wanted &= pc.coalesce(pc.field("history"), pc.scalar(FIRST)) == history
-        if "offset_until" in columns:
-            wanted &= pc.field("offset_until").is_null()
+        wanted = pc.field("first") & (pc.field("topic") == topic) & pc.field("offset_until").is_null()
+        wanted &= pc.coalesce(pc.field("history"), pc.scalar(FIRST)) == history
         return self._search(["partition", "offset", "seq"], wanted)
 
     def applied_upto(self, after: Mapping[str, int]) -> dict[str, int]:

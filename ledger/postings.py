@@ -54,12 +54,6 @@ MARK_LAG_ROWS_MAX = 10_000
 """Rows without a booking are passed over without a commit; past this many the mark is moved all the same, so
 that a start never reads more than this many rows for nothing."""
 
-MERCHANT_OF_LINE = (
-    "coalesce(IF(posting.account LIKE 'merchant:%', split_part(posting.account, ':', 2), NULL), "
-    "split_part(get(filter({lines}, x -> x.account LIKE 'merchant:%'), 0).account, ':', 2))"
-)
-"""`ledger.accounts.merchants_of` as SQL, of a ``posting`` among a booking's lines."""
-
 MARK_APP_ID = "payhook-postings"
 """The Delta app transaction whose version is the mark: the seq up to which every row is reflected."""
 
@@ -70,7 +64,7 @@ _TABLE_CONFIGURATION = {
     "delta.deletedFileRetentionDuration": "interval 24 hours",
 }
 
-_COLUMNS = (
+JOURNAL_COLUMNS = (
     *("seq", "item_seq", "first", "topic", "partition", "offset", "decision", "decided_at", "occurred_at"),
     *("event_key", "fact_key", "entity_key", "provider", "postings", "row_hash"),
 )
@@ -148,7 +142,7 @@ class PostingsWriter(JournalFollower):
         if self.mark_seq < (copied := own_after(journal.state().notes)):
             self._commit_lines(POSTINGS_SCHEMA.empty_table(), copied, journal.row_hash_at(copied) or "")
             self._seen = copied
-        for rows in journal.rows_after(self.mark_seq, _COLUMNS):
+        for rows in journal.rows_after(self.mark_seq, JOURNAL_COLUMNS):
             self.follow(rows)
             yield
 

@@ -119,10 +119,9 @@ def test_sizes_are_for_people() -> None:
 
 
 def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark does is tested in tests/integration/ledger/test_rebuild.py."""
-    monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
+    """How they are made is tested in tests/integration/ledger/test_rebuild.py."""
     monkeypatch.setattr(
-        "ledger.rebuild.run", lambda *_: RebuildResult(before=7, lines=4, mark=2, version=5, seconds=1.5)
+        "ledger.rebuild.rebuild_postings", lambda *_: RebuildResult(before=7, lines=4, mark=2, version=5, seconds=1.5)
     )
     answer = payhook(folder, "ledger", "rebuild-postings")
     assert (answer.exit_code, "the journal up to row 2: 4 lines" in answer.output) == (0, True), answer.output
@@ -133,10 +132,9 @@ def test_postings_that_are_made_again_are_an_act_on_record(folder: Path, monkeyp
 
 def test_postings_that_could_not_be_made_again_are_on_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(journal: object, *_: object) -> RebuildResult:
-        raise BookingUnreadable(str(journal), 1, 2)
+        raise BookingUnreadable(str(journal), 2)
 
-    monkeypatch.setattr("cli.lake_commands.spark_jars", lambda _: [])
-    monkeypatch.setattr("ledger.rebuild.run", unreadable)
+    monkeypatch.setattr("ledger.rebuild.rebuild_postings", unreadable)
     assert payhook(folder, "ledger", "rebuild-postings").exit_code == 1
     [act] = AuditLog(Layout(folder).audit_log).read(10)
     assert (act.action, act.outcome, act.after) == ("rebuild_postings", "refused", None)
