@@ -22,6 +22,7 @@ from journal.log import COMPRESSION, AppTransaction
 from journal.reader import JournalReader
 from journal.rewrite import replace_all
 from journal.schema import JournalRow
+from ledger.maintain.tables import REBUILD, open_staging
 from ledger.postings import (
     BOOKING_DECISIONS,
     JOURNAL_COLUMNS,
@@ -31,7 +32,6 @@ from ledger.postings import (
     commit_notes,
     flatten_postings,
 )
-from ledger.spark import REBUILD, open_staging
 
 LINES_PER_FILE = 500_000
 """What maintenance leaves as it is (`ledger.maintain.compact.CompactionLimits`)."""

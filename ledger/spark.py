@@ -1,10 +1,8 @@
-"""Spark for the ledger's batch jobs: a session that reads Delta and Kafka, and where its files lie before a commit."""
+"""Spark for the ledger's batch jobs: a session that reads Delta and Kafka."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -88,31 +86,3 @@ def _build_conf(rows: int, *, small: bool) -> dict[str, str]:
 
 def read_table(session: SparkSession, path: Location | str, version: int) -> DataFrame:
     return session.read.format("delta").option("versionAsOf", version).load(str(path))
-
-
-MAINTAIN, REBUILD = "_maintain", "_rebuild"
-"""In a table's folder, one for each kind of work; a name with this beginning is no part of a table."""
-
-
-@contextlib.contextmanager
-def open_staging(table: Location, name: str) -> Iterator[Path]:
-    """Makes a folder of this machine for a table's files before they are part of it; it is gone afterwards.
-
-    A table on a disk has it in its own folder, so that a rename takes a file out of it. What a killed run left there is
-    removed first.
-    """
-    if not isinstance(table, Path):
-        with tempfile.TemporaryDirectory(prefix=f"payhook{name}-") as folder:
-            yield Path(folder)
-        return
-    clear_staging(table, name)
-    try:
-        (table / name).mkdir()
-        yield table / name
-    finally:
-        clear_staging(table, name)
-
-
-def clear_staging(table: Location, name: str) -> None:
-    if isinstance(table, Path):
-        shutil.rmtree(table / name, ignore_errors=True)

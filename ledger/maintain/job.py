@@ -30,10 +30,19 @@ from ledger.maintain.retention import (
     find_keep_since,
     vacuum_table,
 )
-from ledger.maintain.tables import OF_A_STREAM, ORDERED_BY, SORTED_BY, LakeTable, StreamTables, find_behind_since
+from ledger.maintain.tables import (
+    MAINTAIN,
+    OF_A_STREAM,
+    ORDERED_BY,
+    SORTED_BY,
+    LakeTable,
+    StreamTables,
+    clear_staging,
+    find_behind_since,
+    open_staging,
+)
 from ledger.redactions import Redactions
 from ledger.settings import MaintainSettings
-from ledger.spark import MAINTAIN, clear_staging, open_staging
 
 
 @dataclass(frozen=True, slots=True)

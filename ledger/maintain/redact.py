@@ -27,9 +27,8 @@ from journal.rewrite import Rewriter, take_snapshot
 from journal.schema import JournalRow
 from journal.storage import file_system, open_storage
 from ledger.maintain.retention import list_data_files
-from ledger.maintain.tables import StreamTables
+from ledger.maintain.tables import MAINTAIN, StreamTables, open_staging
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions
-from ledger.spark import MAINTAIN, open_staging
 from operations.limits import DAY, account_of
 
 ROWS_PER_READ = 2_000

@@ -20,9 +20,8 @@ from journal.rewrite import DataFile, Rewriter, Snapshot, take_snapshot
 from journal.state import JournalState
 from journal.storage import StoredFile, open_storage
 from ledger.maintain.compact import FILES_MAX, LazySparkSession, RewriteResult, read_files, rewrite_files
-from ledger.maintain.tables import SORTED_BY, StreamTables
+from ledger.maintain.tables import MAINTAIN, SORTED_BY, StreamTables, open_staging
 from ledger.redactions import RetentionState
-from ledger.spark import MAINTAIN, open_staging
 from ledger.verify.spark_engine import SparkEngine
 from ledger.verify.views import build_journal_sql
 

@@ -1,4 +1,4 @@
-"""The tables that are maintained, and the lock that lets one maintenance of a data folder run at a time."""
+"""The tables that are maintained, the lock of a maintenance, and where files lie before they are part of a table."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -157,3 +159,31 @@ def _describe_lock_holder(lock: Path) -> str:
         return f"process {holder['pid']}, since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "a process that has only just begun"
+
+
+MAINTAIN, REBUILD = "_maintain", "_rebuild"
+"""In a table's folder, one for each kind of work; a name with this beginning is no part of a table."""
+
+
+@contextlib.contextmanager
+def open_staging(table: Location, name: str) -> Iterator[Path]:
+    """Makes a folder of this machine for a table's files before they are part of it; it is gone afterwards.
+
+    A table on a disk has it in its own folder, so that a rename takes a file out of it. What a killed run left there is
+    removed first.
+    """
+    if not isinstance(table, Path):
+        with tempfile.TemporaryDirectory(prefix=f"payhook{name}-") as folder:
+            yield Path(folder)
+        return
+    clear_staging(table, name)
+    try:
+        (table / name).mkdir()
+        yield table / name
+    finally:
+        clear_staging(table, name)
+
+
+def clear_staging(table: Location, name: str) -> None:
+    if isinstance(table, Path):
+        shutil.rmtree(table / name, ignore_errors=True)

@@ -27,10 +27,9 @@ from journal.writer import JournalWriter
 from ledger.maintain.compact import RowsDiffer, rewrite_files
 from ledger.maintain.job import count_log_entries, maintain
 from ledger.maintain.retention import list_data_files
-from ledger.maintain.tables import StreamTables
+from ledger.maintain.tables import MAINTAIN, StreamTables, open_staging
 from ledger.queries.balances import sum_balances
 from ledger.queries.story import read_event_story
-from ledger.spark import MAINTAIN, open_staging
 from operations.orders import DeltaView
 from tests.integration.ledger.lakes import Lake, job, verified
 from tests.unit.journal.rows import STARTS, event_count, marks, row, sha
