@@ -43,7 +43,7 @@ from core.routing import mode_of, stream_of
 from ingest.idempotency.middleware import IdempotencyKey
 from ingest.idempotency.request import Problem
 from ingest.idempotency.store import AnswerStore, IdempotentRun
-from operations.command import ITEM_ACTIONS
+from operations.command import REPLAY
 from operations.commands import CommandNotSent
 from operations.orders import OrderRefused, OrderService
 
@@ -89,9 +89,6 @@ def _list_roles(route: APIRoute) -> list[str]:
     return [role.value for role in (demand.role, *demand.others)]
 
 
-ROLES = {"replay": Role.REPLAYER, "resolve": Role.REPLAYER, "purge": Role.ADMIN}
-"""The role that each order needs."""
-
 OrderServices = Mapping[str, OrderService]
 """All journals of each ledger that is here, by stream."""
 
@@ -134,8 +131,7 @@ def create_api(
     """Makes the routes by themselves: they expect `IdempotencyKey` before them."""
     api = FastAPI(title="payhook management API", docs_url=None, redoc_url=None, openapi_url=None)
     api.router.route_class = StrictRoute
-    for action in sorted(ITEM_ACTIONS):
-        _add_order(api, action, services)
+    _add_replay(api, services)
     for router in (
         dead_routes(streams),
         reading_routes(streams),
@@ -180,15 +176,15 @@ def create_api(
     return api
 
 
-def _add_order(api: FastAPI, action: str, services: OrderServices) -> None:
-    @add_acting_route(api, f"/dlq/{action}", ROLES[action], name=action, summary=f"Order a {action} of dead items")
+def _add_replay(api: FastAPI, services: OrderServices) -> None:
+    @add_acting_route(api, "/dlq/replay", Role.REPLAYER, name=REPLAY, summary="Order a replay of dead items")
     async def give(asked: OrderAsked, request: Request, response: Response) -> OrderGiven:
         """Sends one command to the processor, which decides it; an item that has moved on since is refused there too.
 
         Repeat a request whose answer you didn't see with the same key: it has one effect, however often it comes.
         """
         run: IdempotentRun = request.state.idempotency
-        order = asked.order(action, run.request_id, signed_in(request).name)
+        order = asked.order(REPLAY, run.request_id, signed_in(request).name)
         try:
             sent = await asyncio.to_thread(_find_service(services, asked.mode, asked.stream).place_order, order)
         except OrderRefused as refused:

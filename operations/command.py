@@ -101,9 +101,6 @@ PROPOSE_ENTRY, BOOK_ENTRY = "propose_entry", "book_entry"
 PROPOSE_RUN, RUN = "propose_run_selection", "run_selection"
 PAUSE_RUN, RESUME_RUN, CANCEL_RUN = "pause_run", "resume_run", "cancel_run"
 
-ITEM_ACTIONS = frozenset({REPLAY})
-"""Acts on dead items. Beyond the stream's limits a replay carries its proposal."""
-
 CLOSING_ACTIONS = frozenset({PURGE, RESOLVE, RELEASE, PROPOSE_PURGE, PROPOSE_RESOLVE, PROPOSE_RELEASE})
 """End items for good. Beyond the stream's limits a purge or a resolve carries its proposal; a release always does."""
 
@@ -133,7 +130,7 @@ RUN_ACTIONS = frozenset({RUN, PROPOSE_RUN, PAUSE_RUN, RESUME_RUN, CANCEL_RUN})
 RUN_ACTS = (REPLAY, PURGE, RESOLVE, RELEASE)
 """Actions that a run does with the items of its selection."""
 
-ACTIONS = ITEM_ACTIONS | {PROPOSE_REPLAY} | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
+ACTIONS = frozenset({REPLAY, PROPOSE_REPLAY}) | CLOSING_ACTIONS | REVERSAL_ACTIONS | ENTRY_ACTIONS | RUN_ACTIONS
 TARGETS_MAX = 5_000
 REVERSALS_MAX = 100
 """Bookings of one reversal: each is read again from the journal while the stream waits."""
