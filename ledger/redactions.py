@@ -20,7 +20,7 @@ from core.errors import PayhookError
 from core.location import Location
 from journal.append import Appender
 from journal.bodies import BodyStore, FoundBodies
-from journal.lake import TableOutdated, ensure_table, has_table, open_table
+from journal.lake import ensure_table, has_table, open_table
 from journal.log import AppTransaction
 from journal.reader import read_rows
 from journal.schema import GENESIS, TIMESTAMP, JournalRow, extend_chain
@@ -170,16 +170,11 @@ class RetentionState:
 
     @classmethod
     def read(cls, bodies: DeltaTable) -> Self | None:
-        """Reads it from the commits of bodies; None: retention never dropped one.
-
-        :raises TableOutdated: it doesn't say which dead letters were on their topic
-        """
-        before, days = (bodies.transaction_version(name) for name in (BEFORE_APP_ID, DAYS_APP_ID))
-        published_upto = bodies.transaction_version(PUBLISHED_APP_ID)
-        if before is None or days is None:
+        """Reads it from the commits of bodies; None: retention never dropped one."""
+        marks = (BEFORE_APP_ID, DAYS_APP_ID, PUBLISHED_APP_ID)
+        before, days, published_upto = map(bodies.transaction_version, marks)
+        if before is None or days is None or published_upto is None:
             return None
-        if published_upto is None:
-            raise TableOutdated(bodies.table_uri, f"the mark {PUBLISHED_APP_ID}")
         return cls(from_micros(before), days, published_upto)
 
     def with_earlier(self, earlier: Self | None) -> Self:

@@ -214,8 +214,6 @@ def _check_fields(tree: dict[str, Any], action: str) -> None:
     wanted = _FIELDS | {_SUBJECTS.get(action, "targets")}
     wanted |= {"proposal"} if action in APPROVED_ALWAYS else set()
     wanted |= {"act"} if action in (RUN, PROPOSE_RUN) else set()
-    if wanted - tree.keys() == {"lineage"}:
-        raise CommandInvalid("its lineage is missing: list the items again, and order what you then see")
     may = wanted | _OWN_FIELDS.get(action, frozenset()) | ({"proposal"} if action in APPROVES else set())
     if not wanted <= tree.keys() <= may:
         more = ", ".join(sorted(may - wanted))

@@ -12,7 +12,6 @@ from deltalake.exceptions import DeltaError
 
 from journal.append import Appender
 from journal.bodies import BodyStore
-from journal.lake import TableOutdated
 from ledger.redactions import DONE, ORDERED, Redaction, Redactions, RedactionsBroken, RetentionState
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -93,15 +92,6 @@ def test_it_is_read_as_it_was_committed_after_later_bodies_and_a_checkpoint(tmp_
     for entry in (tmp_path / "bodies" / "_delta_log").glob("*.json"):
         entry.unlink()
     assert RetentionState.read(DeltaTable(path)) == said
-
-
-def test_a_table_that_doesnt_say_what_was_on_the_topic_is_refused(tmp_path: Path) -> None:
-    path = str(tmp_path / "bodies")
-    BodyStore(path)
-    for mark in RetentionState(BEFORE, 30, 7).build_transactions()[:2]:
-        Appender.open(path).append(None, mark)
-    with pytest.raises(TableOutdated, match="payhook-retention-published.* begin with an empty one"):
-        RetentionState.read(DeltaTable(path))
 
 
 def test_what_was_dropped_stays_so_when_bodies_are_kept_for_longer() -> None:
