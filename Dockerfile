@@ -20,7 +20,7 @@ RUN python3.11 -m venv .venv \
     && find .venv -type d -name tests -prune -exec rm -rf {} +
 # No more of the code than fetches the jars: what changes elsewhere doesn't fetch them again.
 COPY core/__init__.py core/decision.py core/errors.py core/location.py core/
-COPY stack/__init__.py stack/errors.py stack/jars.py stack/machine.py stack/paths.py stack/
+COPY stack/__init__.py stack/errors.py stack/jars.py stack/machine.py stack/
 COPY stack/spark-jars.lock stack/spark-store-jars.lock stack/
 # Spark's jars, with those for an object store.
 RUN python -m stack.jars spark spark-store \

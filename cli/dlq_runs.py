@@ -29,8 +29,8 @@ from core.clock import SystemClock
 from core.routing import topics_of
 from dead_letters.listing import Filter
 from operations.command import PURGE, RELEASE, REPLAY, RESOLVE, ReplayMode, new_command_id
+from operations.frozen import RunState
 from operations.orders import DeltaView, OperatorOrder, OrderedItem, OrderService
-from operations.run import RunState
 from operations.selection.model import RunRequest
 
 REASON = "replay from the command line"

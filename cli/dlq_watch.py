@@ -24,8 +24,8 @@ from core.routing import topics_of
 from dead_letters.joined import name_in
 from dead_letters.story import ItemUnknown
 from operations.command import SEQ_MAX
+from operations.frozen import RunState
 from operations.orders import DeltaView
-from operations.run import RunState
 from operations.selection.model import ProgressReport as RunProgress
 from operations.selection.model import RunItemState
 from operations.selection.selections import Selections

@@ -12,8 +12,8 @@ from rich.console import Console
 from cli.place import Place, with_place
 from cli.tables import print_details
 from stack.endpoints import Endpoints
+from stack.machine import STATE
 from stack.package import make_package
-from stack.paths import STATE
 
 STOPPED_EXIT = 3
 

@@ -14,7 +14,7 @@ from console.api_routes import ItemAsked, Text, View
 from dead_letters.listing import ITEMS_MAX, Filter
 from journal.open_item import ItemTarget
 from operations.command import PER_S_MAX, PER_S_MIN, ReplayMode
-from operations.run import RunState
+from operations.frozen import RunState
 from operations.selection.dry_run import DryRun, ItemForecast, Verdict
 from operations.selection.model import RunItemState, RunKept, RunRequest
 

@@ -31,7 +31,7 @@ from load.embedded import payhook
 from load.open_loop import post_at_rate
 from load.scratch import SCRATCH_HELP, NotScratch, empty_scratch_folder
 from load.traffic import Traffic
-from stack.paths import CHECKOUT, STATE
+from stack.machine import CHECKOUT, STATE
 
 FOLDER = CHECKOUT / "docs" / "images"
 SHOWN = "pictures.json"

@@ -28,7 +28,7 @@ from load.report import Figure, NoReport, Report, Sent, last_report, over_time, 
 from load.report_page import report_page
 from load.scratch import SCRATCH_HELP, NotScratch, empty_scratch_folder
 from load.traffic import PROVIDERS
-from stack.paths import DEFAULT_DATA_DIR
+from stack.machine import DEFAULT_DATA_DIR
 from stack.servers.ports import LOOPBACK, free_ports, is_listening
 
 SLO_P99_S = 5.0

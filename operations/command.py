@@ -155,7 +155,7 @@ class CommandInvalid(PayhookError):
 
 def new_command_id() -> str:
     """Makes an id for an order that nobody gives twice. An order that may be repeated has the id of its request
-    (`ingest.idempotency.store.IdempotentRun.request_id`) or of its selection (`operations.run.command_id_of`)."""
+    (`ingest.idempotency.store.IdempotentRun.request_id`) or of its selection (`operations.frozen.command_id_of`)."""
     return uuid.uuid4().hex
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from core.errors import PayhookError
 from core.location import LakeUrl, Location
-from stack import paths
+from stack import machine
 from stack.errors import JarsMissing, JarsUnresolved, JarTampered, StoreJarsMissing, StoreUnreadBySpark
 from stack.machine import find_java
 
@@ -26,10 +26,10 @@ RESOLVER_MEMORY = "512m"
 END_TIMEOUT_S = 30.0
 LOG = "resolver.log"
 STAMP = ".lock.sha256"
-LISTS = ((paths.SPARK_LOCK, paths.JARS / "spark"), (paths.KAFKA_LOCK, paths.JARS / "kafka"))
+LISTS = ((machine.SPARK_LOCK, machine.JARS / "spark"), (machine.KAFKA_LOCK, machine.JARS / "kafka"))
 """Each lock, and the folder that its jars are installed into."""
 
-STORE_LIST = (paths.SPARK_STORE_LOCK, paths.JARS / "spark-store")
+STORE_LIST = (machine.SPARK_STORE_LOCK, machine.JARS / "spark-store")
 """Only for a lake on an object store."""
 
 Fetch: TypeAlias = Callable[[Sequence[str], Path], None]
@@ -70,7 +70,7 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
     :raises StoreJarsMissing: the lake is on an object store, and set-up wasn't asked for its jars
     :raises StoreUnreadBySpark: it is on one that isn't S3's kind
     """
-    jars = find_installed_jars(paths.SPARK_LOCK, paths.JARS / "spark")
+    jars = find_installed_jars(machine.SPARK_LOCK, machine.JARS / "spark")
     if not isinstance(lake, LakeUrl):
         return jars
     if not str(lake).startswith("s3"):
@@ -81,7 +81,7 @@ def spark_jars(lake: Location | None = None) -> list[Path]:
 
 
 def kafka_jars() -> list[Path]:
-    return [*find_installed_jars(paths.KAFKA_LOCK, paths.JARS / "kafka"), _scala_library()]
+    return [*find_installed_jars(machine.KAFKA_LOCK, machine.JARS / "kafka"), _scala_library()]
 
 
 def find_installed_jars(lock: Path, folder: Path) -> list[Path]:
@@ -181,7 +181,7 @@ def main(names: Sequence[str] = ()) -> int:
     by_name = {folder.name: (lock, folder) for lock, folder in (*LISTS, STORE_LIST)}
     lists = [by_name[name] for name in names] or LISTS
     wanted = [(lock, folder) for lock, folder in lists if not is_installed(lock, folder)]
-    cache = paths.STATE / "resolver"
+    cache = machine.STATE / "resolver"
     try:
         with open_resolver(cache / LOG) as fetch:
             for lock, folder in wanted:

@@ -1,4 +1,5 @@
-"""Finds what must be on this machine: the Java that Spark and the embedded Kafka run on, and a Redis server.
+"""Finds what must be on this machine (the Java of Spark and the embedded Kafka, a Redis server), and names where set-up
+installs the rest: inside the checkout.
 
 The standard library alone: set-up runs it before anything is installed.
 """
@@ -14,8 +15,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stack import paths
 from stack.errors import JavaMissing, RedisMissing
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+STATE = CHECKOUT / ".payhook"
+JARS = STATE / "jars"
+REDIS_FALLBACK = STATE / "redis"
+DEFAULT_DATA_DIR = STATE / "data"
+SPARK_LOCK = CHECKOUT / "stack" / "spark-jars.lock"
+SPARK_STORE_LOCK = CHECKOUT / "stack" / "spark-store-jars.lock"
+KAFKA_LOCK = CHECKOUT / "stack" / "kafka-jars.lock"
+REDIS_LOCK = CHECKOUT / "redis-fallback.lock"
 
 SUPPORTED = (17, 21)
 ASK_TIMEOUT_S = 30.0
@@ -74,7 +84,7 @@ def _read_version(executable: Path) -> int:
     return int(match.group(1))
 
 
-def find_redis(env: Mapping[str, str] | None = None, fallback: Path = paths.REDIS_FALLBACK) -> Path:
+def find_redis(env: Mapping[str, str] | None = None, fallback: Path = REDIS_FALLBACK) -> Path:
     """Finds the executable of a server on PATH, else of the one that set-up installed.
 
     :raises RedisMissing: there is none

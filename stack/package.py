@@ -18,7 +18,7 @@ from importlib.metadata import Distribution, distributions
 from importlib.util import cache_from_source
 from pathlib import Path, PurePosixPath
 
-from stack import paths
+from stack import machine
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -79,12 +79,12 @@ def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _list_files() -> Iterator[tuple[str, Path]]:
-    for package in sorted(paths.CHECKOUT.glob("*/__init__.py")):
+    for package in sorted(machine.CHECKOUT.glob("*/__init__.py")):
         if package.parent.name not in NOT_CODE:
             yield from _list_files_below(package.parent, f"{CODE}/{package.parent.name}")
     for text in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         folder = Path(text)
-        if text and folder.is_dir() and folder.resolve() != paths.CHECKOUT:
+        if text and folder.is_dir() and folder.resolve() != machine.CHECKOUT:
             yield from _list_files_below(folder, CODE)
     left_out = NOT_PACKED | _only_for_a_checkout()
     for package_of in distributions():
@@ -117,8 +117,8 @@ def _list_bytecode(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _only_for_a_checkout() -> frozenset[str]:
-    return _read_locked_names(paths.CHECKOUT / "requirements.lock") - _read_locked_names(
-        paths.CHECKOUT / "requirements-runtime.lock"
+    return _read_locked_names(machine.CHECKOUT / "requirements.lock") - _read_locked_names(
+        machine.CHECKOUT / "requirements-runtime.lock"
     )
 
 

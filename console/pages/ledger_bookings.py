@@ -27,7 +27,7 @@ from ledger.queries.search import DecisionFilter, Hit, search_decisions
 from ledger.reversals import EntryUnfit, ProposalUnknown, ReadProposal, build_entry
 from operations.command import CommandInvalid, new_command_id
 from operations.entry import ENTRY_LINES_MAX, ManualEntry, entry_to_tree
-from operations.run import COMMAND_ID_CHARS
+from operations.frozen import COMMAND_ID_CHARS
 
 SHOWN_MAX = 100
 LINES_CHARS_MAX = 20_000

@@ -25,7 +25,7 @@ from rich.table import Table
 from load.bench import dlq, drain, e2e, index, ledger, receiver, recovery, retry, start
 from load.bench.figures import GOALS, Group, Run
 from load.scratch import SCRATCH_HELP, NotScratch, empty_scratch_folder
-from stack.paths import DEFAULT_DATA_DIR
+from stack.machine import DEFAULT_DATA_DIR
 
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "confluent-kafka", "redis", "fastapi", "uvicorn", "rocksdict")
 GROUPS = (

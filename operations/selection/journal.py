@@ -24,10 +24,9 @@ from journal.open_item import ItemTarget
 from journal.reader import JournalFollower, JournalReader, lineage_of, read_rows
 from journal.schema import JournalRow, from_arrow
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, RUN_ACTIONS, Command
-from operations.frozen import FrozenSelection, Selection
+from operations.frozen import FrozenSelection, PortionResult, RunEnding, RunState, Selection, command_of_row, run_entity
 from operations.limits import given_since
 from operations.refusals import ItemRefusal
-from operations.run import PortionResult, RunEnding, RunState, command_of_row, run_entity
 from operations.selection.model import (
     ENDED,
     ON_THEIR_WAY,

@@ -11,8 +11,7 @@ from core.decision import Decision
 from core.errors import PayhookError
 from journal.open_item import ItemTarget
 from operations.command import ReplayMode
-from operations.frozen import Selection
-from operations.run import RunState
+from operations.frozen import RunState, Selection
 
 UNFINISHED = frozenset({RunState.PROPOSED, RunState.RUNNING, RunState.PAUSED})
 

@@ -26,10 +26,9 @@ from operations.command import (
     approve,
     new_command_id,
 )
-from operations.frozen import Selection
+from operations.frozen import RunState, Selection, command_id_of
 from operations.limits import AloneLimits, DoneAlone, Volume, account_of, kind_of
 from operations.orders import OrderAct, OrderSender
-from operations.run import RunState, command_id_of
 from operations.selection.journal import CHANGES
 from operations.selection.model import (
     UNFINISHED,

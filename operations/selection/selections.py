@@ -31,9 +31,8 @@ from journal.journals import is_item_of, shard_at
 from journal.lake import has_table, open_table
 from journal.open_item import ItemTarget, hash_head
 from journal.reader import JournalReader, read_rows
-from operations.frozen import NEWEST, SCHEMA, FrozenSelection, Selection, SelectionFiles, each_line
+from operations.frozen import NEWEST, SCHEMA, FrozenSelection, RunState, Selection, SelectionFiles, each_line
 from operations.recorder import Recorder
-from operations.run import RunState
 from operations.selection.journal import RunItems, RunLog, why_slow
 from operations.selection.model import (
     ItemShown,

@@ -31,8 +31,8 @@ from operations.command import (
     Portion,
 )
 from operations.commands import decode
+from operations.frozen import command_headers, run_entity
 from operations.refusals import ItemRefusal, RefusalReason, older_than_restore
-from operations.run import command_headers, run_entity
 from processor.decide.admit import BatchLookups
 from processor.decide.arrivals import make_first_row
 from processor.decide.item import BatchItem, dead_letter_item, park_item, reopen_item, settle_item

@@ -1,7 +1,7 @@
 """Runs of selections: in each batch, as live traffic allows, the next portion of each is replayed or closed.
 
 A run begins with one command. How far it is goes into the journal with the rows of its items, in one commit: as a row
-of the command (`operations.run.PortionResult`) for people, and as a note for the process that continues after a crash.
+of the command (`operations.frozen.PortionResult`) for people, and as a note for who continues after a crash.
 """
 
 from __future__ import annotations
@@ -20,10 +20,19 @@ from core.keys import join_key
 from journal.errors import StorageDown, problem_of
 from journal.schema import JournalRow
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, PURGE, RELEASE, REPLAY, RUN, Command, Portion
-from operations.frozen import FrozenSelection, ItemOrder, SelectionBroken, SelectionUnknown
+from operations.frozen import (
+    FrozenSelection,
+    ItemOrder,
+    PortionResult,
+    RunEnding,
+    RunState,
+    SelectionBroken,
+    SelectionUnknown,
+    command_id_of,
+    command_of_row,
+)
 from operations.limits import Volume
 from operations.refusals import ItemRefusal, older_than_restore
-from operations.run import PortionResult, RunEnding, RunState, command_id_of, command_of_row
 from processor.decide.admit import BatchLookups
 from processor.decide.item import BatchItem
 from processor.decide.two_people import OnePerson

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from stack.errors import ServerLeft, ServerNotUp
-from stack.paths import CHECKOUT
+from stack.machine import CHECKOUT
 
 POLL_S = 0.05
 KILL_WAIT_S = 10.0

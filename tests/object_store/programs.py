@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from stack.paths import STATE
+from stack.machine import STATE
 
 TOOLS = STATE / "tools"
 BUILD_S = 900.0

@@ -15,10 +15,10 @@ from dead_letters.listing import Filter
 from dead_letters.payload import Payloads
 from operations.audit_log import AuditLog
 from operations.commands import decode
+from operations.frozen import RunState
 from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.run import RunState
 from operations.selection.journal import RunLog
 from operations.selection.model import RunRequest
 from operations.selection.runs import RunOrders

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from stack import paths
+from stack import machine
 from stack.package import PYTHON, make_package
 from tests.unit.providers.test_installed import ADAPTER, install
 
@@ -31,7 +31,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (own / "handler_of_my_own.py").write_text("")
     install(own, "acme", "acme = acme:Adapter", ADAPTER.format(name="acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{paths.CHECKOUT}:{own}")
+        patch.setenv("PYTHONPATH", f"{machine.CHECKOUT}:{own}")
         folder = tmp_path_factory.mktemp("package")
         (folder / "payhook-older.tar.gz").touch()
         made = make_package(folder)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import LazyGroup, main
-from stack.paths import CHECKOUT
+from stack.machine import CHECKOUT
 
 HEAVY = ("pandas", "pyarrow", "deltalake", "pyspark", "rocksdict", "fastapi")
 """Each takes 0.3 s to a second to import."""

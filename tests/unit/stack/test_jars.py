@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack import jars, paths
+from stack import jars, machine
 from stack.errors import JarsMissing, JarsUnresolved, JarTampered
 
 CONTENT = {"org.one:first:1.0": b"first", "org.two:second_2.13:2.0-rc1": b"second"}
@@ -77,7 +77,7 @@ def test_a_changed_lock_or_a_lost_jar_wants_the_set_up_again(
     assert not jars.is_installed(lock, folder)
 
 
-@pytest.mark.parametrize("lock", [paths.SPARK_LOCK, paths.KAFKA_LOCK])
+@pytest.mark.parametrize("lock", [machine.SPARK_LOCK, machine.KAFKA_LOCK])
 def test_the_project_s_locks_name_each_artifact_once_with_a_whole_hash(lock: Path) -> None:
     read = jars.read_lock(lock)
     names = [jar.coordinate.rsplit(":", 1)[0] for jar in read]
@@ -90,5 +90,5 @@ def test_spark_gets_no_jar_that_pyspark_brings() -> None:
     import pyspark
 
     own = {jar.name.rsplit("-", 1)[0] for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    added = {jar.file_name.rsplit("-", 1)[0] for jar in jars.read_lock(paths.SPARK_LOCK)}
+    added = {jar.file_name.rsplit("-", 1)[0] for jar in jars.read_lock(machine.SPARK_LOCK)}
     assert added & own == set()

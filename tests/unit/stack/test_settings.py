@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import SettingError
-from stack.paths import CHECKOUT
+from stack.machine import CHECKOUT
 from stack.settings import load_settings
 from tests.settings_page import FIRST, TOPICS, settings_page
 

@@ -21,11 +21,10 @@ from journal.writer import JournalWriter
 from operations.audit_log import AuditEntry
 from operations.command import Command, ReplayMode
 from operations.commands import decode, encode
-from operations.frozen import SelectionFiles
+from operations.frozen import PortionResult, SelectionFiles
 from operations.limits import AloneLimits
 from operations.orders import OrderSender
 from operations.recorder import Recorder
-from operations.run import PortionResult
 from operations.selection.dry_run import DryRuns
 from operations.selection.facts import FactFinder
 from operations.selection.journal import RunLog

@@ -7,7 +7,7 @@ import pytest
 from core.decision import Decision
 from dead_letters.listing import Filter
 from journal.open_item import ItemTarget
-from operations.run import RunState
+from operations.frozen import RunState
 from operations.selection.dry_run import ForecastRequest, Verdict
 from operations.selection.model import RunRefused, RunRequest
 from tests.unit.operations.selection.bench import SelectionBench

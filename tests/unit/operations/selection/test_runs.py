@@ -12,7 +12,7 @@ from core.clock import to_rfc3339
 from dead_letters.listing import Filter
 from operations.command import ReplayMode
 from operations.commands import CommandNotSent
-from operations.run import RunState
+from operations.frozen import RunState
 from operations.selection.model import RunRefused, RunRequest
 from processor.settings import DeadHead
 from tests.live_processes import processor_elsewhere

@@ -11,9 +11,8 @@ import pytest
 
 from dead_letters.listing import Filter
 from operations.command import ReplayMode
-from operations.frozen import Selection
+from operations.frozen import RunState, Selection
 from operations.limits import AloneLimits, Volume
-from operations.run import RunState
 from operations.selection.model import RunRefused, RunRequest, SecondPersonWanted
 from operations.selection.runs import why_two_people
 from processor.decide.two_people import HAVE_IT_APPROVED

@@ -12,8 +12,7 @@ from core.decision import Decision
 from journal.schema import JournalRow
 from operations.command import PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, RUN, Command
 from operations.commands import encode
-from operations.frozen import SCHEMA, FrozenSelection, Selection, each_line
-from operations.run import PortionResult, command_id_of
+from operations.frozen import SCHEMA, FrozenSelection, PortionResult, Selection, command_id_of, each_line
 from tests.unit.processor.harness import CONTROL, NOW, Engine
 
 

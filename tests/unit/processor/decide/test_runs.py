@@ -14,9 +14,9 @@ from core.money import Money, MoneyFact, Movement
 from operations import acceptance
 from operations.command import CANCEL_RUN, PAUSE_RUN, PROPOSE_RUN, RESUME_RUN, ApprovedProposal, ReplayMode
 from operations.commands import encode
+from operations.frozen import RunState, command_id_of
 from operations.limits import AloneLimits
 from operations.refusals import RefusalReason
-from operations.run import RunState, command_id_of
 from processor.decide import runs
 from processor.decide.two_people import HAVE_IT_APPROVED
 from processor.settings import DeadHead
