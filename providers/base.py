@@ -226,11 +226,14 @@ class BaseAdapter(ABC, Generic[D]):
         return as_kept(self._read_fact(document, event_type))
 
     def _read_fact(self, document: D, event_type: str) -> MoneyFact | None:
-        told_by, number = split_fee(event_type)
-        if number and self.meaning_of(document, told_by) == "books":
-            fees = self.fees(document, told_by)
-            return fees[number - 1] if number <= len(fees) else None
-        meaning = self.meaning_of(document, event_type.removesuffix(WITHHELD))
+        told_type = event_type
+        if self.event_types.meaning_of(event_type) == "unknown":
+            # No type of the provider's: perhaps one that payhook made of it.
+            told_by, number = split_fee(event_type)
+            if number and self.meaning_of(document, told_by) == "books":
+                return self._read_fee(document, event_type)
+            told_type = event_type.removesuffix(WITHHELD)
+        meaning = self.meaning_of(document, told_type)
         if meaning == "person":
             raise make_person_error(event_type, self.looked_up)
         if meaning == "nothing":
@@ -240,6 +243,16 @@ class BaseAdapter(ABC, Generic[D]):
         if self.splits_losses:
             return read_withheld(event_type, lambda told_type: self.fact(document, told_type))
         return self.fact(document, event_type)
+
+    def _read_fee(self, document: D, event_type: str) -> MoneyFact:
+        """
+        :raises MovementUnknown: the document tells of fewer fees, so that payhook made no such type
+        """
+        told_by, number = split_fee(event_type)
+        fees = self.fees(document, told_by)
+        if number > len(fees):
+            raise MovementUnknown("type", event_type)
+        return fees[number - 1]
 
     def meaning_of(self, document: D, event_type: str) -> Meaning:  # noqa: ARG002 - for adapters that override it
         return self.event_types.meaning_of(event_type)

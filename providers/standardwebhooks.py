@@ -18,7 +18,7 @@ import secrets as random_secrets
 from collections.abc import Iterator
 
 from core.errors import Unparseable
-from core.money import MoneyFact, MoneyInvalid
+from core.money import MoneyFact, MoneyInvalid, MovementUnknown
 from providers.base import Delivered, JsonAdapter, JsonObject, Named, Signed
 from providers.event_types import EventTypes
 from providers.fields import any_id, names, parse_pointer, resolve, time_of
@@ -79,7 +79,9 @@ class StandardWebhooksAdapter(JsonAdapter):
     def fact(self, document: JsonObject, event_type: str) -> MoneyFact | None:
         at = self._settings.standardwebhooks
         # Of several rules for one type the last one counts.
-        rule = next(candidate for candidate in reversed(at.money) if candidate.event_type == event_type)
+        rule = next((candidate for candidate in reversed(at.money) if candidate.event_type == event_type), None)
+        if rule is None:
+            raise MovementUnknown("type", event_type)
         movement_id = _id_at(document, rule.id)
         if movement_id is None:
             raise MoneyInvalid(f"a {event_type} event has no id of the movement at {rule.id}")

@@ -121,6 +121,8 @@ def read_fact(document: Mapping[str, Any], event_type: str, outside: Mapping[str
     """
     read = _READERS.get(event_type.removeprefix(THIN))
     if read is None:
+        if event_type.endswith(WITHHELD):
+            raise MovementUnknown("type", event_type)
         return None
     reported, previous = read_thin_object(document) if event_type.startswith(THIN) else read_object(document)
     if event_type.startswith(THIN):

@@ -30,3 +30,11 @@ def test_what_a_platform_takes_for_a_payout_is_unknown_and_the_payout_is_booked(
 def test_an_applications_fee_that_a_thin_event_names_is_asked_for() -> None:
     [wanted] = asked("v1.application_fee.created", "application_fee", "fee_1")
     assert wanted.url == "https://api.stripe.com/v1/application_fees/fee_1"
+
+
+@pytest.mark.parametrize("event_type", ["payout.paid.fee", "charge.succeeded.fee2", "charge.succeeded.withheld"])
+def test_a_type_of_stripes_that_ends_as_payhooks_own_do_is_unknown(event_type: str) -> None:
+    told = PAYOUT if event_type.startswith("payout") else charge()
+    (of_type,) = ADAPTER.events(Request(event(event_type, told), []), "live")
+    with pytest.raises(MovementUnknown, match=f"the type '{event_type}'"):
+        ADAPTER.money(of_type.body, of_type.event_type)
