@@ -20,7 +20,8 @@ is about, the hash of its content is its id, so that two of one second aren't ta
   it was settled, and alone (https://developer.paypal.com/braintree/docs/reference/general/webhooks/transaction). It
   gives back what was booked of the transaction, whatever its status says (`MoneyFact.pair`).
 - The notification of a subscription's charge, or of one that failed, lists its earlier charges too. Each is an event of
-  its own, of the same bytes: one that was voided since gives back what was booked of it.
+  its own, of the same bytes, of its own merchant account and with its own fees: one that was voided since gives back
+  what was booked of it.
 - A dispute takes the money when it is opened, unless it is only a retrieval; won, it comes back, if it was taken. Less
   may come back: "the amount of money awarded back to the merchant" is ``amount-won``
   (https://developer.paypal.com/braintree/graphql/reference/types/dispute). Lost, accepted or expired, the loss is
@@ -125,14 +126,15 @@ class BraintreeAdapter(BaseAdapter[Element]):
 
     def named(self, delivered: Delivered[Element]) -> Iterator[Named]:
         root = delivered.document
-        kind, account = xml.text_of(root, "kind"), books.find_account(root)
+        kind = xml.text_of(root, "kind")
         if kind is None:
             raise Unparseable("<kind> is missing")
+        account = books.find_account(root, kind)
         event_id = _build_event_id(root, books.find_subject(root)) or xml.hash_content(root)
         entity, occurred_at = books.find_payment(root) or event_id, time_of(xml.text_of(root, "timestamp"))
         yield Named(event_id, kind, account, entity, occurred_at, is_loss=books.is_loss(root, kind))
         for listed, transaction in books.list_earlier_charges(root, kind).items():
-            yield Named(event_id, listed, account, transaction or event_id, occurred_at)
+            yield Named(event_id, listed, books.find_account(root, listed), transaction or event_id, occurred_at)
 
     def meaning_of(self, document: Element, event_type: str) -> Meaning:
         return super().meaning_of(document, event_type.partition(books.LISTED)[0])

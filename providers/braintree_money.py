@@ -107,13 +107,16 @@ def find_payment(root: Element) -> str | None:
     return read_reference(subject) or text_of(subject, "token")
 
 
-def find_account(root: Element) -> str:
-    """Finds the merchant account, else the merchant that a platform got the notification for."""
+def find_account(root: Element, kind: str) -> str:
+    """Finds the merchant account, else the merchant that a platform got the notification for.
+
+    :param kind: the notification's, or that of an earlier charge which it lists
+    """
     subject = find_subject(root)
     if subject is None:
         return text_of(root, "source-merchant-id") or ""
     return (
-        text_of(_find_transaction(subject, text_of(root, "kind") or ""), "merchant-account-id")
+        text_of(_find_transaction(subject, kind), "merchant-account-id")
         or text_of(subject, "merchant-account-id")
         or text_of(find_child(subject, "merchant-account"), "id")
         or text_of(root, "source-merchant-id")
@@ -175,7 +178,7 @@ def read_fact(root: Element, kind: str) -> MoneyFact | None:
         moved_now.movement,
         reference,
         money,
-        account=find_account(root),
+        account=find_account(root, kind),
         payment=moved_now.payment,
         paired=moved_now.payment is not None and not moved_now.is_part,
         outside=Outside(_PAYPAL, money.amount_minor) if is_outside else None,
@@ -187,10 +190,9 @@ def read_fees(root: Element, kind: str) -> list[MoneyFact]:
 
     :raises MoneyInvalid, MovementUnknown: as `read_fact`
     """
-    read, subject = _READERS.get(kind), find_subject(root)
-    transaction = (
-        None if subject is None or read not in (_read_captured, _read_declined) else _find_transaction(subject, kind)
-    )
+    subject = find_subject(root)
+    tells_fees = LISTED in kind or _READERS.get(kind) in (_read_captured, _read_declined)
+    transaction = None if subject is None or not tells_fees else _find_transaction(subject, kind)
     fees = [] if transaction is None else _list_fees(transaction)
     fact = read_fact(root, kind) if fees else None
     if fact is None:
@@ -246,13 +248,16 @@ def _find_transaction(subject: Element, kind: str) -> Element | None:
     if name_of(subject) == "transaction":
         return subject
     if name_of(subject) == "subscription":
-        return _find_current_charge(subject) if kind.startswith(_CHARGED) else None
+        return _find_charge(subject, kind) if kind.startswith(_CHARGED) else None
     return find_child(subject, "transaction")
 
 
-def _find_current_charge(subscription: Element) -> Element | None:
-    """Finds the newest of a subscription's transactions: the charge that the notification reports."""
-    return next(iter(_list_charges(subscription)), None)
+def _find_charge(subscription: Element, kind: str) -> Element | None:
+    """Finds the newest of a subscription's transactions, the charge that the notification reports, or an earlier one
+    that it lists.
+    """
+    place = int(kind.rpartition(LISTED)[2]) if LISTED in kind else 0
+    return next(iter(_list_charges(subscription)[place:]), None)
 
 
 def _list_charges(subscription: Element) -> list[Element]:
@@ -278,8 +283,7 @@ def list_earlier_charges(root: Element, kind: str) -> dict[str, str]:
 
 
 def _read_listed(subject: Element, event_type: str) -> _TransactionMovement | None:
-    place = int(event_type.rpartition(LISTED)[2])
-    charge = _list_charges(subject)[place]
+    charge = _require_transaction(subject, event_type)
     status, credit = text_of(charge, "status"), _is_credit(charge, False)
     if status in _TAKEN_BACK:
         return _build_movement(Movement.REFUND_FAILED if credit else Movement.CAPTURE_FAILED, charge)

@@ -20,12 +20,14 @@ from tests.unit.providers.samples.braintree import (
     ADAPTER,
     BY_PAYPAL,
     CHECK,
+    LISTED_FEE,
     NO_TIMESTAMP,
     PAYLOAD,
     PRIVATE,
     PUBLIC,
     SECRET,
     SIGNATURE,
+    changed,
     of_method,
     posted,
     signed_form,
@@ -165,3 +167,19 @@ def test_an_earlier_charge_without_an_id_waits_for_a_person() -> None:
     assert of_charge.fact_key == "braintree:tx1:capture"
     with pytest.raises(MoneyInvalid, match="no id"):
         ADAPTER.money(of_earlier.body, of_earlier.event_type)
+
+
+@pytest.mark.parametrize("status", ["voided", "settlement_declined"])
+def test_who_has_the_service_fee_of_an_earlier_charge_that_came_to_nothing_is_unknown(status: str) -> None:
+    events = ADAPTER.events(posted(changed(with_older("behind", status), LISTED_FEE)), "live")
+    of_charge, of_earlier, of_fee = events
+    assert [of_charge.fact_key, of_earlier.fact_key] == ["braintree:tx1:capture", "braintree:tx0:capture_failed"]
+    with pytest.raises(MovementUnknown, match="service-fee-amount"):
+        ADAPTER.money(of_fee.body, of_fee.event_type)
+
+
+def test_an_earlier_charge_is_of_its_own_merchant_account() -> None:
+    events = ADAPTER.events(posted(with_older("behind", merchant_account="M0")), "live")
+    facts = [ADAPTER.money(event.body, event.event_type) for event in events]
+    assert [event.account for event in events] == ["M1", "M0"]
+    assert [fact and fact.account for fact in facts] == ["M1", "M0"]

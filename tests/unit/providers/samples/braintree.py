@@ -71,9 +71,9 @@ def of_method(kind: str) -> bytes:
     return xml[: xml.index(b"<transaction>")].rstrip() + xml[xml.index(b"</transaction>") + len(b"</transaction>") :]
 
 
-def with_older(place: str, status: str = "settled") -> bytes:
+def with_older(place: str, status: str = "settled", **more: Any) -> bytes:
     """A charged subscription that lists an older transaction before or behind the one that was charged."""
-    older = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31)).decode()
+    older = charged(**{"transaction": "tx0", "amount": "9.00", "triggered": NOW - timedelta(days=31), **more}).decode()
     older = older.replace(">submitted_for_settlement<", f">{status}<")
     both, end = charged().decode(), "</transaction>"
     at = both.index("</transactions>") if place == "behind" else both.index(">", both.index("<transactions ")) + 1
@@ -434,6 +434,8 @@ WEBHOOKS += [
     )
 ]
 FIRST_MONTH = charged(transaction="tx0", amount="9.00", triggered=NOW - timedelta(days=31))
+LISTED_FEE = ("<amount>9.00</amount>", "<amount>9.00</amount><service-fee-amount>1.00</service-fee-amount>")
+"""The change that gives the older charge of `with_older` a service fee."""
 SEQUENCES = [
     MoneySequence(
         "a dispute that gives back a part",
@@ -485,6 +487,14 @@ SEQUENCES = [
         {"disputes": 1_250},
     ),
     MoneySequence("a charge that the next one lists too", [posted(FIRST_MONTH), posted(with_older("behind"))], TWICE),
+    *(
+        MoneySequence(
+            f"a sub-merchant's charge that the next one lists with its service fee, {told}",
+            [*before, with_service_fee(changed(with_older("behind"), LISTED_FEE))],
+            {"clearing": 2_150 - 200, "fees": 200},
+        )
+        for told, before in (("told before", [with_service_fee(FIRST_MONTH)]), ("told by that alone", []))
+    ),
     *(
         MoneySequence(
             f"a charge that was {status} by the time of the next one",
