@@ -14,7 +14,8 @@ has no snapshot raises instead of being passed over.
   says so first. ``refund.failed`` comes after that and gives the money back. A refund's own snapshot doesn't say who
   makes it (https://docs.mollie.com/reference/refunds-api-webhooks): with a key of Mollie's API
   (``secrets/mollie-api``) its payment is fetched and kept with it, which says so. Without one it is Mollie's.
-- ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id.
+- ``chargeback.received`` takes the money, ``chargeback.reversed`` gives it back, under the ``chb_`` id. Its payment is
+  asked for as a refund's is.
 - ``payout.completed`` under the payout's id, and ``payout.failed``: a bank may return what was transferred
   (``statusReason`` of https://docs.mollie.com/reference/get-payout).
 - ``payment-link.paid`` and ``sales-invoice.paid`` report payments that have events of their own and don't name
@@ -89,7 +90,8 @@ EVENT_TYPES = EventTypes(
     },
 )
 
-_REFUNDS = frozenset({"refund.processing", "refund.refunded", "refund.failed"})
+_GIVEN_BACK = names("refund.processing refund.refunded refund.failed chargeback.received chargeback.reversed")
+"""Types of which the payment says who has the money."""
 ADDED = {
     3: fields_of(
         """
@@ -170,11 +172,13 @@ class MollieAdapter(JsonAdapter):
         ]
 
     def _find_address(self, document: Mapping[str, Any]) -> str | None:
-        """Finds the address of the payment of a refund that doesn't say who makes it; None for any other event."""
-        refund = object_at(document, "_embedded", "entity")
-        if text(document, "type") not in _REFUNDS or refund.get("settlementAmount") is not None:
+        """Finds the address of the payment of a refund or a chargeback that doesn't say what Mollie settles of it; None
+        for any other event.
+        """
+        given_back = object_at(document, "_embedded", "entity")
+        if text(document, "type") not in _GIVEN_BACK or given_back.get("settlementAmount") is not None:
             return None
-        payment = optional_text(refund, "paymentId")
+        payment = optional_text(given_back, "paymentId")
         return None if payment is None else f"{self._api_url}/v2/payments/{path_segment(payment)}"
 
     def check_answer(self, wanted: Wanted, answer: bytes) -> None:

@@ -15,7 +15,10 @@ deducted from ours (https://docs.mollie.com/docs/connect-refunds-and-chargebacks
 money is unknown. Routes that are made once a payment is paid are in no webhook.
 
 **Who holds the money.** What Mollie doesn't settle isn't in a payment's ``settlementAmount``
-(https://docs.mollie.com/reference/get-payment). It is outside of Mollie, with the method's owner.
+(https://docs.mollie.com/reference/get-payment). It is outside of Mollie, with the method's owner. A chargeback is
+"deducted from your Mollie balance" (https://docs.mollie.com/reference/chargebacks-api); whose money one of a payment by
+PayPal takes, or one of which nothing is deducted, no page says: unknown. So is a refund or a chargeback of which
+Mollie deducts another amount than its own.
 """
 
 from __future__ import annotations
@@ -60,7 +63,10 @@ are the ones that Mollie passes on (https://docs.mollie.com/reference/get-refund
 refunded there (https://help.mollie.com/hc/en-us/articles/360015904939). One that doesn't say what is settled
 (https://docs.mollie.com/reference/refunds-api-webhooks) is made where its payment is, if that is known."""
 _STACKED = {"giftcards": "giftcard", "vouchers": "voucher"}
-"""The details in which a payment lists the parts that were paid in another way."""
+"""The details in which a payment lists the parts that were paid in another way. ``settlementAmount`` is to go by 2027
+(https://docs.mollie.com/changelog/deprecate-settlementamount-on-payments-api-refunds-api-chargebacks-api-and-captu):
+then ``remainderAmount``, "the amount that remained after all gift cards or vouchers were applied"
+(https://github.com/mollie/openapi), says how much they were."""
 
 _SPLITS = ("routing", "routingReversals", "reverseRouting")
 """What says that a payment, or a refund, moves the money of other organizations, too."""
@@ -72,12 +78,10 @@ _ALL_THERE_IS = names("payout capture")
 _PAIRED = frozenset(Movement) - {Movement.CAPTURE}
 
 
-def fact_of(
-    resource: Mapping[str, Any], movement: Movement, refunded_payment: Mapping[str, Any] | None = None
-) -> MoneyFact:
+def fact_of(resource: Mapping[str, Any], movement: Movement, its_payment: Mapping[str, Any] | None = None) -> MoneyFact:
     """Reads the movement of one of Mollie's resources, under the resource's own id.
 
-    :param refunded_payment: the payment that a refund is of, where it is known
+    :param its_payment: the payment that a refund or a chargeback is of, where it is known
     :raises MoneyInvalid: the amount isn't ``{"value": "10.00", "currency": "EUR"}``
     :raises MovementUnknown: its method is in no table, it doesn't say how much of it Mollie settles or moved, or it is
         split
@@ -99,7 +103,7 @@ def fact_of(
         account=ACCOUNT,
         payment=payment,
         paired=movement in _PAIRED,
-        outside=_find_outside(resource, money, refunded_payment),
+        outside=_find_outside(resource, money, its_payment),
     )
 
 
@@ -163,19 +167,21 @@ def is_booked_by_captures(payment: Mapping[str, Any]) -> bool:
     )
 
 
-def _find_outside(
-    resource: Mapping[str, Any], money: Money, refunded_payment: Mapping[str, Any] | None
-) -> Outside | None:
+def _find_outside(resource: Mapping[str, Any], money: Money, its_payment: Mapping[str, Any] | None) -> Outside | None:
     kind = resource.get("resource")
     if money.amount_minor <= 0:
         return None
-    if kind == "refund":
-        settled = _read_settled(resource)
-        is_here = (
-            settled.amount_minor != 0 if settled else refunded_payment is None or not _is_paypals(refunded_payment)
-        )
-        return None if is_here else Outside(REFUNDED_OUTSIDE, money.amount_minor)
-    return _find_payment_outside(resource, money) if kind == "payment" else None
+    if kind not in ("refund", "chargeback"):
+        return _find_payment_outside(resource, money) if kind == "payment" else None
+    settled = _read_settled(resource)
+    is_here = settled.amount_minor != 0 if settled else its_payment is None or not _is_paypals(its_payment)
+    if settled and is_here and settled.currency == money.currency and abs(settled.amount_minor) != money.amount_minor:
+        raise MovementUnknown("settlementAmount", f"of another amount than the {kind}'s")
+    if is_here:
+        return None
+    if kind == "chargeback":
+        raise MovementUnknown(*(("settlementAmount", "zero") if settled else ("method", PAYPAL)))
+    return Outside(REFUNDED_OUTSIDE, money.amount_minor)
 
 
 def _find_payment_outside(payment: Mapping[str, Any], money: Money) -> Outside | None:
@@ -188,12 +194,15 @@ def _find_payment_outside(payment: Mapping[str, Any], money: Money) -> Outside |
         if rest == 0:
             return None
         return Outside(str(method) if is_outside else _find_stacked_method(payment), rest)
-    if not is_outside:
+    stacked = _list_stacked(payment)
+    if not is_outside and not stacked:
         return None
     rest = money.amount_minor - _read_remainder(payment, money)
+    if rest == money.amount_minor and not is_outside:
+        raise MovementUnknown(f"details.{stacked[0]}", "of an amount that isn't said")
     if settled is not None and rest == money.amount_minor:
         raise MovementUnknown("settlementAmount", settled.currency)
-    return Outside(str(method), rest)
+    return Outside(str(method) if is_outside else _find_stacked_method(payment), rest)
 
 
 def _read_settled(resource: Mapping[str, Any]) -> Money | None:
@@ -206,22 +215,33 @@ def _find_stacked_method(payment: Mapping[str, Any]) -> str:
 
     :raises MovementUnknown: the details list none
     """
-    details = optional_object(payment, "details")
-    methods = [method for name, method in _STACKED.items() if details.get(name)]
-    if len(methods) != 1:
+    stacked = _list_stacked(payment)
+    if len(stacked) != 1:
         raise MovementUnknown("settlementAmount", "below the payment's amount")
-    return methods[0]
+    return _STACKED[stacked[0]]
+
+
+def _find_method_here(payment: Mapping[str, Any]) -> str | None:
+    method = optional_text(payment, "method")
+    return None if method is None or METHODS.is_outside(method) else method
+
+
+def _list_stacked(payment: Mapping[str, Any]) -> list[str]:
+    details = optional_object(payment, "details")
+    return [name for name in _STACKED if details.get(name)]
 
 
 def _read_remainder(payment: Mapping[str, Any], money: Money) -> int:
-    """Reads what another method paid, after a gift card or voucher; it is Mollie's, if Mollie settles that one."""
+    """Reads what another method paid, after a gift card or voucher; it is Mollie's, if Mollie settles that one. Where
+    it isn't named, it is the payment's own method.
+    """
     details = optional_object(payment, "details")
     if details.get("remainderAmount") is None:
         return 0
     remainder = money_at(details["remainderAmount"])
     if remainder.currency != money.currency or not 0 <= remainder.amount_minor < money.amount_minor:
         raise MoneyInvalid("the remainder of the payment isn't a part of it")
-    method = optional_text(details, "remainderMethod")
+    method = optional_text(details, "remainderMethod") or _find_method_here(payment)
     if remainder.amount_minor and (method is None or METHODS.is_outside(method)):
         raise MovementUnknown("remainderMethod", method)
     return remainder.amount_minor

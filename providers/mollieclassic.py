@@ -22,7 +22,8 @@ before, a reversed chargeback was received before.
 - A refund under its ``re_`` id once it is sent (Mollie says processing, refunded or failed): until then it can be
   canceled. A failed one gives the money back. One of a payment by PayPal that doesn't say who makes it is kept with its
   payment, which does.
-- A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id.
+- A chargeback takes the money, a reversed one gives it back, under the ``chb_`` id. One of a payment by PayPal is kept
+  with its payment, too.
 
 What gives back gives back only what was booked (`MoneyFact.pair`). No stage that moves money is left to
 a person. Payouts and transfers have no classic webhook.
@@ -249,8 +250,11 @@ def _list_resources(document: Mapping[str, Any], body: bytes) -> Iterator[tuple[
 
 
 def _join_payment(item: object, body: bytes, payments: Sequence[tuple[object, bytes]]) -> tuple[object, bytes]:
-    """Joins a refund that doesn't say who makes it with its payment, where that is by PayPal."""
-    if not isinstance(item, dict) or item.get("resource") != "refund" or item.get("settlementAmount") is not None:
+    """Joins a refund or a chargeback that doesn't say what Mollie settles of it with its payment, where that is by
+    PayPal.
+    """
+    is_given_back = isinstance(item, dict) and item.get("resource") in ("refund", "chargeback")
+    if not isinstance(item, dict) or not is_given_back or item.get("settlementAmount") is not None:
         return item, body
     for payment, payment_body in payments:
         if isinstance(payment, dict) and payment.get("id") == item.get("paymentId") and payment.get("method") == PAYPAL:

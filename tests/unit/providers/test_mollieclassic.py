@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from core.errors import SettingError, Unparseable
 from core.event import Mode
-from core.money import MoneyInvalid
+from core.money import MoneyInvalid, MovementUnknown
 from load.samples import mollie as samples_of
 from load.samples import sign
 from providers import Adapter, Request, SignatureInvalid
@@ -17,6 +18,7 @@ from providers.mollieclassic import MollieClassicAdapter
 from providers.port import Fetched, FetchingAdapter
 from tests.unit.providers.samples.mollieclassic import (
     BAD_SECRETS,
+    BY_PAYPAL,
     IDS,
     KEY,
     LATER,
@@ -182,3 +184,26 @@ def test_an_answer_whose_parts_cannot_be_told_apart_is_kept_whole(adapter: Adapt
     (event,) = adapter.events(request, "live")
     assert request.fetched is not None
     assert event.body == request.fetched.body
+
+
+@pytest.mark.parametrize("reversed_at", [None, LATER])
+@pytest.mark.parametrize("settled", [None, samples_of.money(0, "EUR")])
+def test_who_has_the_money_of_a_chargeback_of_a_payment_by_paypal_is_unknown(
+    adapter: Adapter, reversed_at: datetime | None, settled: dict[str, str] | None
+) -> None:
+    told_back = chargeback(reversed_at) | ({} if settled is None else {"settlementAmount": settled})
+    of_payment, *of_chargeback = adapter.events(about(BY_PAYPAL, chargebacks=[told_back]), "live")
+    assert of_payment.fact_key == "mollie:tr_1:capture"
+    assert len(of_chargeback) == (1 if reversed_at is None else 2)
+    for event in of_chargeback:
+        assert (event.fact_key, event.entity_key) == (None, "mollie::tr_1")
+        with pytest.raises(MovementUnknown):
+            adapter.money(event.body, event.event_type)
+
+
+def test_a_chargeback_of_a_payment_by_paypal_that_mollie_settles_is_deducted_there(adapter: Adapter) -> None:
+    settled = BY_PAYPAL | {"settlementAmount": samples_of.money(1_000, "EUR")}
+    events = adapter.events(about(settled, chargebacks=[chargeback()]), "live")
+    assert [event.fact_key for event in events] == ["mollie:tr_1:capture", "mollie:chb_1:dispute_opened"]
+    fact = adapter.money(events[1].body, events[1].event_type)
+    assert told("mollieclassic", fact) == "chb_1:dispute_opened 700 EUR of tr_1"

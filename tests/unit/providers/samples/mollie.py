@@ -167,6 +167,19 @@ WEBHOOKS = [
                     {"method": "ideal", "settled_minor": 700, "details": {"giftcards": [{"issuer": "vvv"}]}},
                     ", 300 outside:giftcard",
                 ),
+                *(
+                    (
+                        f"iDEAL, and 300 by {what} as its details say, {way}",
+                        {"method": "ideal", "details": {listed: [{"issuer": "vvv"}], **REMAINDER, **more}},
+                        f", 300 outside:{method}",
+                    )
+                    for what, listed, method in (
+                        ("gift card", "giftcards", "giftcard"),
+                        ("voucher", "vouchers", "voucher"),
+                    )
+                    for way, more in (("by name", {"remainderMethod": "ideal"}), ("without a name", {}))
+                ),
+                ("iDEAL, whose details list no gift card", {"method": "ideal", "details": {"giftcards": []}}, ""),
                 ("Blik", {"method": "blik", "settled_minor": 1_000}, ""),
                 ("card in another currency", {"settlementAmount": samples_of.money(1_100, "USD")}, ""),
             )
@@ -277,6 +290,45 @@ WEBHOOKS = [
             event("payment.paid", payment(settled_minor=700)),
             "settlementAmount",
         ),
+        *(
+            (
+                f"iDEAL and {listed}, of which it isn't said how much",
+                event("payment.paid", payment(method="ideal", details={listed: [{"issuer": "vvv"}]})),
+                listed,
+            )
+            for listed in ("giftcards", "vouchers")
+        ),
+        *(
+            (
+                f"a refund of 400 of which Mollie deducts {minor}",
+                event("refund.refunded", refund(settlementAmount=samples_of.money(minor, "EUR"))),
+                "settlementAmount",
+            )
+            for minor in (-100, -500)
+        ),
+        *(
+            (
+                f"a chargeback that is {kind}, {what}",
+                made(event(f"chargeback.{kind}", chargeback() | more)),
+                says,
+            )
+            for kind in ("received", "reversed")
+            for what, made, more, says in (
+                (
+                    "of which Mollie deducts nothing",
+                    lambda body: body,
+                    {"settlementAmount": samples_of.money(0, "EUR")},
+                    "settlementAmount",
+                ),
+                (
+                    "of which Mollie deducts a part",
+                    lambda body: body,
+                    {"settlementAmount": samples_of.money(-300, "EUR")},
+                    "settlementAmount",
+                ),
+                ("of a payment by PayPal", lambda body: followed(body, method="paypal"), {}, "method 'paypal'"),
+            )
+        ),
         (
             "a remainder that isn't Mollie's either",
             event("payment.paid", payment(method="giftcard", details={"remainderMethod": "paypal", **REMAINDER})),
@@ -365,6 +417,21 @@ WEBHOOKS += [
             ("gift card and card", {"method": "giftcard", "settled_minor": 700}, ""),
         )
     ),
+]
+WEBHOOKS += [
+    Webhook(
+        f"{kind} of a payment by {way}, which was asked for",
+        followed(event(kind, chargeback()), **of_payment),
+        key=f"whe_1:{kind}",
+        entity=":tr_1",
+        books=f"chb_1:{movement} 700 EUR of tr_1",
+        pair="chb_1:dispute_opened",
+    )
+    for kind, movement in (("chargeback.received", "dispute_opened"), ("chargeback.reversed", "dispute_won"))
+    for way, of_payment in (
+        ("card", {}),
+        ("PayPal, which Mollie settles", {"method": "paypal", "settled_minor": 1_000}),
+    )
 ]
 WITH_FEE = payment() | {"applicationFee": {"amount": samples_of.money(320, "EUR"), "description": "platform"}}
 PAYPALS_FEE = {"paypalReference": "9AL35361CF606152E", "paypalFee": samples_of.money(55, "EUR")}
