@@ -77,6 +77,9 @@ _WAYS = Methods(
     },
 )
 """The ways of a payment's source and a refund's destination."""
+_OUTSIDE_DETAILS = {"cash_details": "CASH", "external_details": "EXTERNAL"}
+"""Details that a payment, or a refund's destination, has for that way alone: "Only populated if the destination_type is
+CASH" (https://developer.squareup.com/reference/square/objects/DestinationDetails, …/objects/Payment)."""
 _NOT_PAID = names("APPROVED PENDING CANCELED FAILED")
 _NOT_REFUNDED = names("PENDING REJECTED FAILED")
 """States of a refund that moved nothing (https://developer.squareup.com/reference/square/objects/PaymentRefund)."""
@@ -285,8 +288,13 @@ def _is_completed(source: Mapping[str, Any], before: frozenset[str]) -> bool:
 def _find_outside_way(source: Mapping[str, Any], kind: str) -> str | None:
     """Finds how money moved outside of Square; where the source says nothing of that, it moved at Square."""
     name = _WAY_NAMES.get(kind)
-    way = None if name is None else source.get(name)
-    if name is None or way is None:
+    if name is None:
+        return None
+    way = source.get(name)
+    if way is None:
+        details = source if kind == "payment" else optional_object(source, "destination_details")
+        way = next((said for field, said in _OUTSIDE_DETAILS.items() if details.get(field) is not None), None)
+    if way is None:
         return None
     if not isinstance(way, str):
         raise MovementUnknown(name, way)

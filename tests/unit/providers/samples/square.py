@@ -182,6 +182,35 @@ WEBHOOKS = [
             for source in ("cash", "external")
         ),
         ("a refund in cash", of_refund("destination_type", to="CASH"), f"{REFUND}, 400 outside:cash"),
+        *(
+            row
+            for way in ("cash", "external")
+            for row in (
+                (
+                    f"a payment that only its details call {way}",
+                    of_payment(f"{way}_details", to={}, body=of_payment("source_type", to=None)),
+                    f"PAYMENT1:capture 1250 USD of PAYMENT1, 1250 outside:{way}",
+                ),
+                (
+                    f"a refund that only its details call {way}",
+                    changed(
+                        of_refund("destination_details", to={f"{way}_details": {}}),
+                        *("data", "object", "refund", "destination_type"),
+                        to=...,
+                    ),
+                    f"{REFUND}, 400 outside:{way}",
+                ),
+            )
+        ),
+        (
+            "a refund whose details are null",
+            changed(
+                of_refund("destination_details", to={"cash_details": None, "external_details": None}),
+                *("data", "object", "refund", "destination_type"),
+                to=None,
+            ),
+            REFUND,
+        ),
         *((f"a refund onto a card of brand {brand}", onto(brand), REFUND) for brand in ("VISA", None)),
         *(
             (f"a payment whose card isn't said: {nothing}", of_payment("card_details", to=nothing), CAPTURE)
