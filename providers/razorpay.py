@@ -32,11 +32,10 @@ type about the same things in the same second are one, and a conflict if they sa
   (https://razorpay.com/docs/api/disputes/entity), so it books where it is said, though less than the disputed amount.
   It is given back when it is won, and is lost for good with ``payment.dispute.lost``
   (https://razorpay.com/docs/payments/disputes/chargeback-fees-and-penalties/). Phases ``fraud`` and ``retrieval`` are
-  inquiries. A dispute that is lost and of which nothing is deducted is unknown. A later phase is of "a chargeback that
-  you have won"
-  (https://razorpay.com/docs/payments/disputes) and takes the money again: a fact of its own. Within a phase a loss
-  after a win is unknown, as no deduction in between is documented. A loss makes two events of the same bytes, one of
-  them for that deduction (`providers.money.types_of`).
+  inquiries: one of which something is deducted is unknown, and so is a dispute that is lost and of which nothing is.
+  A later phase is of "a chargeback that you have won" (https://razorpay.com/docs/payments/disputes) and takes the money
+  again: a fact of its own. Within a phase a loss after a win is unknown, as no deduction in between is documented. A
+  loss makes two events of the same bytes, one of them for that deduction (`providers.money.types_of`).
 - A settlement books under its ``setl_`` id; its event names no currency, the settings do.
 - A RazorpayX payout books under its ``pout_`` id when it is initiated or, at the latest, processed, and back when it
   is reversed or failed (https://razorpay.com/docs/webhooks/payouts,
@@ -186,9 +185,7 @@ class RazorpayAdapter(JsonAdapter):
 def _find_outside_method(payload: _Payload) -> str | None:
     payment = payload.get("payment", {})
     method = optional_text(payment, "method")
-    if method is None:
-        return None
-    wallet = optional_text(payment, "wallet") if method == "wallet" else None
+    wallet = optional_text(payment, "wallet") if method in (None, "wallet") else None
     by = wallet if wallet in _METHODS.outside else method
     return by if by is not None and _METHODS.is_outside(by) else None
 
@@ -256,6 +253,13 @@ def _make_reader(movement: Movement, kind: str) -> Callable[[_Payload], _Moved]:
     return lambda payload: (movement, _read_source(payload, kind), "")
 
 
+def _read_captured(payload: _Payload) -> _Moved:
+    payment = _read_source(payload, "payment")
+    if payment.get("captured") is False:
+        raise MovementUnknown("captured", payment["captured"])
+    return Movement.CAPTURE, payment, ""
+
+
 def _make_refund_reader(movement: Movement) -> Callable[[_Payload], _Moved | None]:
     def read(payload: _Payload) -> _Moved | None:
         captured = payload.get("payment", {}).get("captured")
@@ -271,6 +275,7 @@ def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | No
         dispute = _read_source(payload, "dispute")
         phase = dispute.get("phase")
         if phase in _INQUIRIES:
+            _check_inquiry(dispute)
             return None
         if phase not in _PHASES:
             raise MovementUnknown("phase", phase)
@@ -291,12 +296,23 @@ def _make_dispute_reader(movement: Movement) -> Callable[[_Payload], _Moved | No
     return read
 
 
+def _check_inquiry(dispute: Mapping[str, Any]) -> None:
+    """
+    :raises MovementUnknown: something was deducted, though it is only an inquiry
+    """
+    deducted = dispute.get("amount_deducted")
+    if deducted is not None and not _is_zero(deducted):
+        raise MovementUnknown("amount_deducted", deducted)
+
+
 def _check_closed_dispute(payload: _Payload) -> None:
-    phase = _read_source(payload, "dispute").get("phase")
+    dispute = _read_source(payload, "dispute")
+    phase = dispute.get("phase")
     if phase not in _INQUIRIES and phase not in _PHASES:
         raise MovementUnknown("phase", phase)
     if phase not in _INQUIRIES:
         raise MoneyInvalid("a dispute was closed, neither won nor lost: book by hand what became of its amount")
+    _check_inquiry(dispute)
 
 
 def _check_validation(payload: _Payload) -> None:
@@ -314,7 +330,7 @@ def _check_transaction(payload: _Payload) -> None:
 
 _READERS: Mapping[str, Callable[[_Payload], _Moved | None]] = {
     "fund_account.validation.completed": _check_validation,
-    "payment.captured": _make_reader(Movement.CAPTURE, "payment"),
+    "payment.captured": _read_captured,
     "refund.created": _make_refund_reader(Movement.REFUND),
     "refund.processed": _make_refund_reader(Movement.REFUND),
     "refund.failed": _make_refund_reader(Movement.REFUND_FAILED),

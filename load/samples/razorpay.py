@@ -78,7 +78,7 @@ def dispute_event(
         "payment_id": payment,
         "amount": amount_minor,
         "currency": currency,
-        "amount_deducted": amount_minor,
+        "amount_deducted": 0 if phase in ("fraud", "retrieval") else amount_minor,
         "reason_code": "goods_or_services_not_received_or_partially_received",
         "respond_by": _seconds(created) + 604_800,
         "status": "open" if status == "created" else status,

@@ -197,6 +197,16 @@ WEBHOOKS = [
         ),
         ("a lost dispute of which nothing is deducted", of_dispute("amount_deducted", to=0, event_type="lost"), "'0'"),
         *(
+            (
+                f"a {phase} dispute, {kind}, of which something is deducted",
+                of("dispute", "amount_deducted", to=700, body=dispute(kind, phase)),
+                "amount_deducted '700'",
+            )
+            for phase in ("retrieval", "fraud")
+            for kind in ("created", "won", "lost", "closed")
+        ),
+        ("a captured payment that says it isn't", of_payment("captured", to=False), "captured 'False'"),
+        *(
             (f"the validation of {what}, which costs something", validation(minor=minor), "verification charge")
             for what, minor in (("a bank account", 127), ("an address of UPI", None))
         ),
@@ -208,6 +218,14 @@ WEBHOOKS = [
         ("a failed refund of an uncaptured payment", of("payment", "captured", to=False, body=refund("refund.failed"))),
         ("refund.speed_changed", changed(refund(), "event", to="refund.speed_changed")),
         *((f"a {phase} dispute", dispute("created", phase)) for phase in ("retrieval", "fraud")),
+        *(
+            (
+                f"a {phase} dispute that doesn't say what is deducted: {nothing!r}",
+                of("dispute", "amount_deducted", to=nothing, body=dispute("created", phase)),
+            )
+            for phase in ("retrieval", "fraud")
+            for nothing in each(None, ...)
+        ),
         ("a fraud dispute that closes", dispute("closed", "fraud")),
         ("a dispute of which nothing is deducted yet", of_dispute("amount_deducted", to=0)),
         ("payment.dispute.under_review", changed(dispute(), "event", to="payment.dispute.under_review")),
@@ -289,6 +307,11 @@ WEBHOOKS += books(
         "pay_1:capture 1250 INR of pay_1, 1250 outside:paypal",
     ),
     ("its refund", by_wallet("paypal", refund()), "rfnd_1:refund 400 INR of pay_1, 400 outside:paypal"),
+    (
+        "a payment by PayPal that says its wallet alone",
+        of("payment", "method", to=None, body=by_wallet("paypal")),
+        "pay_1:capture 1250 INR of pay_1, 1250 outside:paypal",
+    ),
     ("a payment by another wallet", by_wallet("amazonpay"), "pay_1:capture 1250 INR of pay_1"),
     ("a payment whose method isn't said", of_payment("method", to=None), "pay_1:capture 1250 INR of pay_1"),
 )
