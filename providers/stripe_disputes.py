@@ -52,7 +52,7 @@ def read_dispute_opened(dispute: Mapping[str, Any], _: object) -> ObjectMovement
     if is_prevented or status.startswith("warning_") or listed == []:
         return None
     opened = find_newest(dispute, Movement.DISPUTE_OPENED, -1)
-    if opened.source is BY_EVENT:
+    if opened is not None and opened.source is BY_EVENT:
         # Another event tells of the same withdrawal.
         raise MovementUnknown(*_ONE_SECOND)
     return opened
@@ -92,9 +92,13 @@ def read_withheld(dispute: Mapping[str, Any], previous: object) -> ObjectMovemen
     return ObjectMovement(Movement.DISPUTE_OPENED, dispute, taken[0][0] if taken else dispute.get("amount"))
 
 
-def find_newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> ObjectMovement:
-    """Finds the newest of the dispute's transactions in that direction: the one that its event is about."""
-    mine = select_sign(dispute, sign)
+def find_newest(dispute: Mapping[str, Any], movement: Movement, sign: int) -> ObjectMovement | None:
+    """Finds the newest of the dispute's transactions in that direction: the one that its event is about. None where all
+    of them are of zero, and cost only their fees.
+    """
+    mine, listed = select_sign(dispute, sign), _list_transactions(dispute)
+    if listed and not any(amount for amount, _ in listed):
+        return None
     if not mine:
         return ObjectMovement(movement, dispute, dispute.get("amount"))
     amount, transaction = mine[-1]

@@ -560,6 +560,18 @@ DISPUTES = [
             for status, more in each(("half_won", {}), ("half_won", {"balance_transactions": ...}), (None, {}))
         ),
     ),
+    *moves_nothing(
+        *(
+            (
+                f"a dispute that is {kind}, whose one transaction is a fee",
+                dispute(kind, status=status, balance_transactions=[transaction("txn_0", 0, 1)]),
+            )
+            for kind, status in (
+                *(("created", "needs_response"), ("funds_withdrawn", "needs_response")),
+                *(("funds_reinstated", "won"), ("closed", "won"), ("closed", "lost")),
+            )
+        ),
+    ),
     Webhook("an inquiry that closes", dispute("closed", status="warning_closed"), books=None),
     Webhook("a loss of nothing", dispute("closed", status="lost", balance_transactions=[]), books=None),
 ]
