@@ -55,22 +55,21 @@ class HoldersCase:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+def told_by(provider: str, *sent: bytes | Request) -> list[ProviderRequest]:
+    """Webhooks of one provider, of which bytes are a body without headers."""
+    return [ProviderRequest(provider, Request(one, ()) if isinstance(one, bytes) else one) for one in sent]
+
+
 def nextgen(event_type: str, snapshot: dict[str, Any]) -> ProviderRequest:
-    return ProviderRequest(
-        "mollie", Request(mollie.event(event_type, snapshot, f"whe_{event_type}_{snapshot['id']}"), ())
-    )
+    return told_by("mollie", mollie.event(event_type, snapshot, f"whe_{event_type}_{snapshot['id']}"))[0]
 
 
 def classic(resource: dict[str, Any], **embedded: list[Any]) -> ProviderRequest:
-    return ProviderRequest("mollieclassic", mollieclassic.about(resource, **embedded))
+    return told_by("mollieclassic", mollieclassic.about(resource, **embedded))[0]
 
 
 def order(**embedded: list[Any]) -> ProviderRequest:
     return classic(mollieclassic.ORDER, **embedded)
-
-
-def at_square(body: bytes) -> ProviderRequest:
-    return ProviderRequest("square", Request(body, ()))
 
 
 AT_MOLLIE = "provider:mollie:clearing"
@@ -212,10 +211,9 @@ CASES = [
 CASES += [
     HoldersCase(
         f"a payment in {way} at Square, and a part of it given back",
-        [
-            at_square(square.payment(source_type=way.upper())),
-            at_square(square.of_refund("destination_type", to=way.upper())),
-        ],
+        told_by(
+            "square", square.payment(source_type=way.upper()), square.of_refund("destination_type", to=way.upper())
+        ),
         {f"outside:{way}:clearing": 850},
         settings=square.SETTINGS,
     )
@@ -224,20 +222,15 @@ CASES += [
 CASES += [
     HoldersCase(
         "payments by PayPal and by card through Braintree, and one payout",
-        [
-            ProviderRequest(
-                "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
-            ),
-            ProviderRequest("braintree", braintree.posted(braintree.changed(braintree.charged(), (">tx1<", ">tx2<")))),
-            ProviderRequest("braintree", braintree.posted(braintree.disbursement())),
-        ],
+        told_by(
+            "braintree",
+            braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL)),
+            braintree.posted(braintree.changed(braintree.charged(), (">tx1<", ">tx2<"))),
+            braintree.posted(braintree.disbursement()),
+        ),
         {"outside:paypal:clearing": 1_250},
     ),
 ]
-
-
-def at_paypal(body: bytes) -> ProviderRequest:
-    return ProviderRequest("paypal", Request(body, ()))
 
 
 PAYPAL_THROUGH_RAZORPAY = [
@@ -250,89 +243,77 @@ FEE = square.with_fees(320, event_id="e-fee", amount=10_000, app_minor=1_000)
 CASES += [
     HoldersCase(
         "a payment of 100, whose fee of 3.20 is told later, an application's of 10, and a payout of 86.80",
-        [
-            at_square(square.payment(amount=10_000)),
-            at_square(FEE),
-            at_square(changed(square.payout("payout.paid", 8_680), "event_id", to="e-payout")),
-        ],
+        told_by(
+            "square",
+            square.payment(amount=10_000),
+            FEE,
+            changed(square.payout("payout.paid", 8_680), "event_id", to="e-payout"),
+        ),
         {},
         fees=1_320,
         settings=square.SETTINGS,
     ),
     HoldersCase(
         "a fee that is adjusted, and what a refund gives back of it",
-        [
-            at_square(FEE),
-            at_square(square.with_fees(320, -20, event_id="e-adjusted", amount=10_000, app_minor=1_000)),
-            at_square(square.refund(fee_minor=-8)),
-        ],
+        told_by(
+            "square",
+            FEE,
+            square.with_fees(320, -20, event_id="e-adjusted", amount=10_000, app_minor=1_000),
+            square.refund(fee_minor=-8),
+        ),
         {AT_SQUARE: 10_000 - 1_320 + 20 - 400 + 8},
         fees=1_320 - 20 - 8,
         settings=square.SETTINGS,
     ),
     HoldersCase(
         "a payout that is sent at once, what that costs, and what a payment elsewhere costs there",
-        [
-            at_square(square.payment(amount=10_000)),
-            *(
-                at_square(square.payout_with_fees(f"payout.{event}", *square.TRANSFER_FEES))
-                for event in ("sent", "paid")
-            ),
-            at_square(changed(changed(square.WITH_SOURCE_FEE, "event_id", to="e-elsewhere"), *AN_ID, to="PAYMENT2")),
-        ],
+        told_by(
+            "square",
+            square.payment(amount=10_000),
+            *(square.payout_with_fees(f"payout.{event}", *square.TRANSFER_FEES) for event in ("sent", "paid")),
+            changed(changed(square.WITH_SOURCE_FEE, "event_id", to="e-elsewhere"), *AN_ID, to="PAYMENT2"),
+        ),
         {"outside:external:clearing": 1_100},
         fees=300,
         settings=square.SETTINGS,
     ),
     HoldersCase(
         "a payment by PayPal through Razorpay, and a refund of it",
-        [ProviderRequest("razorpay", Request(body, ())) for body in PAYPAL_THROUGH_RAZORPAY],
+        told_by("razorpay", *PAYPAL_THROUGH_RAZORPAY),
         {"outside:paypal:clearing": 1_250 - 400},
     ),
     HoldersCase(
         "a payment by PayPal through Adyen, and a refund of it",
-        [
-            ProviderRequest(
-                "adyen",
-                Request(
-                    adyen.told(code, pspReference=code, amount={"value": minor, "currency": "EUR"}, **adyen.BY_PAYPAL),
-                    (),
-                ),
-            )
-            for code, minor in (("CAPTURE", 1_000), ("REFUND", 400))
-        ],
+        told_by(
+            "adyen",
+            *(
+                adyen.told(code, pspReference=code, amount={"value": minor, "currency": "EUR"}, **adyen.BY_PAYPAL)
+                for code, minor in (("CAPTURE", 1_000), ("REFUND", 400))
+            ),
+        ),
         {"outside:paypal:clearing": 600},
     ),
     HoldersCase(
         "a payment by PayPal through Stripe that settles on PayPal, and a refund of it",
-        [ProviderRequest("stripe", Request(body, ())) for body in (stripe.BY_PAYPAL, stripe.BACK_BY_PAYPAL)],
+        told_by("stripe", stripe.BY_PAYPAL, stripe.BACK_BY_PAYPAL),
         {"outside:paypal:clearing": 1_000 - 400},
         settings=stripe.PAYPAL_OUTSIDE,
     ),
     HoldersCase(
         "a payment through Razorpay, less its fee",
-        [
-            ProviderRequest("razorpay", Request(razorpay.payment(), ())),
-            ProviderRequest("razorpay", Request(razorpay.refund(), ())),
-        ],
+        told_by("razorpay", razorpay.payment(), razorpay.refund()),
         {"provider:razorpay/acc_1:clearing": 1_250 - 25 - 400},
         fees=25,
     ),
     HoldersCase(
         "a payout of RazorpayX that comes back with what it cost",
-        [
-            ProviderRequest("razorpay", Request(razorpay.payment(amount=10_000), ())),
-            *(
-                ProviderRequest("razorpay", Request(body, ()))
-                for body in (*razorpay.SENT_OUT, razorpay.payout("payout.reversed"))
-            ),
-        ],
+        told_by("razorpay", razorpay.payment(amount=10_000), *razorpay.SENT_OUT, razorpay.payout("payout.reversed")),
         {"provider:razorpay/acc_1:clearing": 10_000 - 200},
         fees=200,
     ),
     HoldersCase(
         "a payout of RazorpayX that comes back, and was before the first day",
-        [ProviderRequest("razorpay", Request(razorpay.payout("payout.reversed"), ()))],
+        told_by("razorpay", razorpay.payout("payout.reversed")),
         {},
     ),
     HoldersCase(
@@ -353,37 +334,33 @@ CASES += [
     ),
     HoldersCase(
         "a capture through PayPal, less its fees, and a refund that gives them back",
-        [
-            at_paypal(paypal.of_capture("seller_receivable_breakdown", to=paypal.BREAKDOWN)),
-            at_paypal(paypal.of_refund("seller_payable_breakdown", to=paypal.BREAKDOWN)),
-        ],
+        told_by(
+            "paypal",
+            paypal.of_capture("seller_receivable_breakdown", to=paypal.BREAKDOWN),
+            paypal.of_refund("seller_payable_breakdown", to=paypal.BREAKDOWN),
+        ),
         {},
     ),
     HoldersCase(
         "a sale by PayPal's v1 and a capture by its v2 of one account",
-        [at_paypal(paypal.v1_sale()), at_paypal(paypal.capture()), at_paypal(paypal.v1_refund())],
+        told_by("paypal", paypal.v1_sale(), paypal.capture(), paypal.v1_refund()),
         {"provider:paypal/M1:clearing": 1_250},
         settings=paypal.V1_OF_M1,
     ),
     HoldersCase(
         "a dispute at Stripe that is won and gives its fee back",
-        [
-            ProviderRequest("stripe", Request(body, ()))
-            for body in (
-                stripe.CAPTURED,
-                stripe.disputed("created", "needs_response"),
-                stripe.disputed("funds_withdrawn", "needs_response", stripe.WITHDRAWN),
-                stripe.disputed("funds_reinstated", "won", stripe.WITHDRAWN, stripe.BACK | {"fee": -1_500}),
-            )
-        ],
+        told_by(
+            "stripe",
+            stripe.CAPTURED,
+            stripe.disputed("created", "needs_response"),
+            stripe.disputed("funds_withdrawn", "needs_response", stripe.WITHDRAWN),
+            stripe.disputed("funds_reinstated", "won", stripe.WITHDRAWN, stripe.BACK | {"fee": -1_500}),
+        ),
         {"provider:stripe/acct_1:clearing": 1_000},
     ),
     HoldersCase(
         "a chargeback at Paddle and what it costs",
-        [
-            ProviderRequest("paddle", Request(paddle.transaction(), ())),
-            ProviderRequest("paddle", Request(paddle.charged_back(), ())),
-        ],
+        told_by("paddle", paddle.transaction(), paddle.charged_back()),
         {"provider:paddle:clearing": 1_084 - 367 - 1_680},
         fees=1_680,
     ),
@@ -391,10 +368,7 @@ CASES += [
 CASES += [
     HoldersCase(
         f"a {action} at Paddle that is reversed",
-        [
-            ProviderRequest("paddle", Request(body, ()))
-            for body in (paddle.transaction(), paddle.adjustment(action=action), paddle.reversed_later(action))
-        ],
+        told_by("paddle", paddle.transaction(), paddle.adjustment(action=action), paddle.reversed_later(action)),
         {"provider:paddle:clearing": 1_084},
     )
     for action in ("chargeback", "credit")
@@ -402,58 +376,48 @@ CASES += [
 CASES.append(
     HoldersCase(
         "a chargeback at Paddle that is reversed, and was before the first day",
-        [ProviderRequest("paddle", Request(paddle.reversed_later("chargeback"), ()))],
+        told_by("paddle", paddle.reversed_later("chargeback")),
         {},
     )
 )
 CASES.append(
     HoldersCase(
         "a dispute at Stripe that is withdrawn twice within one second",
-        [
-            ProviderRequest("stripe", Request(body, ()))
-            for body in (
-                stripe.CAPTURED,
-                stripe.disputed("funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_1)),
-                stripe.named(
-                    "evt_2",
-                    stripe.disputed(
-                        "funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_3), stripe.free(stripe.SECOND_1)
-                    ),
+        told_by(
+            "stripe",
+            stripe.CAPTURED,
+            stripe.disputed("funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_1)),
+            stripe.named(
+                "evt_2",
+                stripe.disputed(
+                    "funds_withdrawn", "needs_response", stripe.free(stripe.SECOND_3), stripe.free(stripe.SECOND_1)
                 ),
-            )
-        ],
+            ),
+        ),
         {"provider:stripe/acct_1:clearing": -1_000},
     )
 )
-PAID_THROUGH_BRAINTREE = ProviderRequest(
-    "braintree", braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
-)
-LOST_AT_BRAINTREE = ProviderRequest("braintree", braintree.disputed_by_paypal("lost"))
+PAID_THROUGH_BRAINTREE = braintree.posted(braintree.transaction("transaction_settled", braintree.BY_PAYPAL))
+LOST_AT_BRAINTREE = braintree.disputed_by_paypal("lost")
 CASES += [
     HoldersCase(
         "a dispute of a payment by PayPal through Braintree that is lost",
-        [
-            PAID_THROUGH_BRAINTREE,
-            ProviderRequest("braintree", braintree.disputed_by_paypal("opened")),
-            LOST_AT_BRAINTREE,
-        ],
+        told_by("braintree", PAID_THROUGH_BRAINTREE, braintree.disputed_by_paypal("opened"), LOST_AT_BRAINTREE),
         {},
     ),
     HoldersCase(
         "a dispute of a payment by PayPal through Braintree that is lost at once",
-        [PAID_THROUGH_BRAINTREE, LOST_AT_BRAINTREE],
+        told_by("braintree", PAID_THROUGH_BRAINTREE, LOST_AT_BRAINTREE),
         {},
     ),
     HoldersCase(
         "a dispute of a payment by PayPal through Stripe that is lost",
-        [
-            ProviderRequest("stripe", Request(body, ()))
-            for body in (
-                stripe.BY_PAYPAL,
-                stripe.disputed_by_paypal("funds_withdrawn", "needs_response"),
-                stripe.disputed_by_paypal("closed", "lost"),
-            )
-        ],
+        told_by(
+            "stripe",
+            stripe.BY_PAYPAL,
+            stripe.disputed_by_paypal("funds_withdrawn", "needs_response"),
+            stripe.disputed_by_paypal("closed", "lost"),
+        ),
         {},
         settings=stripe.PAYPAL_OUTSIDE,
     ),
@@ -461,32 +425,26 @@ CASES += [
 CASES += [
     HoldersCase(
         "a local payment through Braintree, whose money PayPal has, told by two kinds",
-        [
-            ProviderRequest(
-                "braintree", braintree.posted(braintree.transaction("local_payment_funded", braintree.NO_INSTRUMENT))
-            ),
-            ProviderRequest(
-                "braintree",
-                braintree.posted(braintree.transaction("transaction_settled", braintree.by("local_payment"))),
-            ),
-        ],
+        told_by(
+            "braintree",
+            braintree.posted(braintree.transaction("local_payment_funded", braintree.NO_INSTRUMENT)),
+            braintree.posted(braintree.transaction("transaction_settled", braintree.by("local_payment"))),
+        ),
         {"outside:paypal:clearing": 1_250},
     ),
     HoldersCase(
         "a payment at Adyen of which a gift card paid a part, and a refund to the card",
-        [
-            ProviderRequest("adyen", Request(body, ()))
-            for body in (
-                adyen.told("CAPTURE", pspReference="CAP1", **adyen.BY_GIFT_CARD),
-                adyen.told("CAPTURE", pspReference="CAP2", paymentMethod="visa"),
-                adyen.told("REFUND", pspReference="R1", **adyen.BY_GIFT_CARD),
-            )
-        ],
+        told_by(
+            "adyen",
+            adyen.told("CAPTURE", pspReference="CAP1", **adyen.BY_GIFT_CARD),
+            adyen.told("CAPTURE", pspReference="CAP2", paymentMethod="visa"),
+            adyen.told("REFUND", pspReference="R1", **adyen.BY_GIFT_CARD),
+        ),
         {"provider:adyen/Main:clearing": 1_000},
     ),
     HoldersCase(
         "a refund at PayPal that fails after it was completed",
-        [at_paypal(paypal.capture()), at_paypal(paypal.refund()), at_paypal(paypal.REFUND_FAILED)],
+        told_by("paypal", paypal.capture(), paypal.refund(), paypal.REFUND_FAILED),
         {"provider:paypal/M1:clearing": 1_250},
     ),
 ]
